@@ -4,12 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use krarup_record::file::{self, Run};
+use krarup_record::file::{self, RunMetadata};
 use krarup_record::{Operation, Recorder, ServerVisit, Visit, recorder};
 use krarup_units::{Nanos, Stamp};
 
 fn main() {
-    let mut recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let mut recorder =
+        Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     for number in 0..40_u64 {
         let start = Stamp(number * 90_000_000);
         let after = |micros| start + Nanos::from_micros(micros);
@@ -30,7 +31,7 @@ fn main() {
         recorder.record(&visit, &[ServerVisit::ok(number as u16 % 2, after(60), after(300))]);
     }
     let folder = std::env::temp_dir().join("krarup-record-seeds");
-    let run = Run { epoch_unix: Nanos::from_secs(1_700_000_000) };
+    let run = RunMetadata { epoch_unix: Nanos::from_secs(1_700_000_000) };
     file::save_all(&folder, &recorder, run).expect("the files of a small run can be written");
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/records");
     fs::create_dir_all(&seeds).expect("the folder of seeds");

@@ -1,7 +1,7 @@
 //! beanstalkd's protocol in both directions: no cut matters, bodies are within bounds, and what was
 //! read is written alike.
 
-use krarup_beanstalk::{Refusal, Reply, Request, reply, request, write};
+use krarup_beanstalk::{InvalidRequest, Reply, Request, reply, request, write};
 use krarup_units::Parsed;
 
 const LARGEST: u32 = 600;
@@ -13,8 +13,8 @@ pub fn check(bytes: &[u8]) {
         crate::cuts_decide_nothing(bytes, |bytes| request::parse(bytes, LARGEST));
         match request::parse(bytes, LARGEST) {
             Parsed::Complete { message, used } => request_reads_back(&message, &bytes[..used]),
-            Parsed::Invalid(Refusal::Discard { discard, .. }) => assert!(discard > 0),
-            Parsed::Invalid(Refusal::Endless) => assert!(bytes.len() >= request::LONGEST_EXTRA_LINE),
+            Parsed::Invalid(InvalidRequest::Discard { discard, .. }) => assert!(discard > 0),
+            Parsed::Invalid(InvalidRequest::Endless) => assert!(bytes.len() >= request::LONGEST_EXTRA_LINE),
             Parsed::Incomplete { .. } => {}
         }
     } else {

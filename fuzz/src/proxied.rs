@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use krarup_cache::{About, Bounds, Session, State, Store, Traffic};
+use krarup_cache::{About, Bounds, CacheSession, ItemStore, State, Traffic};
 use krarup_proxy::{Config, Core, RowSink};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
-use krarup_service::{Loss, Service as _, Upstreams as _};
+use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 use krarup_units::{Nanos, Stamp};
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -78,7 +78,7 @@ impl World {
             let plain = "servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nmax_value = 600\npipeline = 1\n";
             Config::parse(plain, "pool").expect("that much is right")
         });
-        let recorder = Recorder::new(recorder::Settings::default()).expect("the defaults are valid");
+        let recorder = Recorder::new(recorder::RecorderSettings::default()).expect("the defaults are valid");
         let topology = config.topology().expect("it was checked");
         let mut core = Core::new(config.settings(), topology, recorder, Stamp(0));
         let rows = Arc::new(Mutex::new(0));
@@ -153,7 +153,7 @@ impl World {
                         Ok(used) => assert_eq!(used, said.len(), "{}", said.escape_ascii()),
                         // It found fault with a value: nobody knows what it took that for.
                         Err(why) => {
-                            self.core.server_lost(server, why.why, Loss::Untrusted, now);
+                            self.core.server_lost(server, why.why, ConnectionLoss::Untrusted, now);
                             self.bring_up(server);
                         }
                     }
@@ -182,7 +182,7 @@ impl World {
                 let (server, now) = (turn % SERVERS, self.now());
                 if let Err(why) = self.core.server_read(server, words, now) {
                     let now = self.now();
-                    self.core.server_lost(server, why.why, Loss::Untrusted, now);
+                    self.core.server_lost(server, why.why, ConnectionLoss::Untrusted, now);
                     self.bring_up(server);
                 }
             }
@@ -193,7 +193,7 @@ impl World {
             let owed = self.core.in_flight();
             for server in 0..SERVERS {
                 let now = self.now();
-                self.core.server_lost(server, "gone", Loss::Broken, now);
+                self.core.server_lost(server, "gone", ConnectionLoss::Broken, now);
             }
             self.read();
             if !self.offer(&mut unread) && owed == 0 && self.core.in_flight() == 0 {
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-fn cache() -> (State, Session) {
+fn cache() -> (State, CacheSession) {
     let about = About {
         pid: 1,
         version: "0.1.0".to_owned(),
@@ -213,6 +213,6 @@ fn cache() -> (State, Session) {
         port: 11_211,
         connections: 1,
     };
-    let store = Store::new(Bounds { memory: 1 << 20, item: 1 << 10 });
-    (State { store, traffic: Traffic::default(), about, verbosity: 0 }, Session::default())
+    let store = ItemStore::new(Bounds { memory: 1 << 20, item: 1 << 10 });
+    (State { store, traffic: Traffic::default(), about, verbosity: 0 }, CacheSession::default())
 }

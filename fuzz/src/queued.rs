@@ -36,7 +36,8 @@ fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
         resident: None,
         shard: Shard::WHOLE,
     };
-    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let recorder =
+        Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     let mut broker = Broker::new(settings, Queues::new(bounds), recorder);
     let id = if memcached { broker.memcached_opened() } else { broker.client_opened() };
     let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Replies: values are where they were said to be, what is written reads back, and no cut matters.
 
-use krarup_memcache::response::{self, Reply, Value};
-use krarup_memcache::{Class, Expect, MetaCommand, Parsed, write};
+use krarup_memcache::response::{self, Response, Value};
+use krarup_memcache::{Expect, MetaCommand, Parsed, ReplyClass, write};
 
 /// The first byte chooses what was asked, the rest is what a server sends.
 pub fn check(bytes: &[u8]) {
@@ -29,8 +29,8 @@ pub fn check(bytes: &[u8]) {
         assert!(used > 0 && used <= bytes.len());
         assert_eq!(message.bytes, &bytes[..used]);
         assert!(message.bytes.ends_with(b"\n"));
-        assert_eq!(message.number().is_some(), message.class == Class::Number);
-        assert_eq!(message.meta_value().is_some(), message.class == Class::MetaValue);
+        assert_eq!(message.number().is_some(), message.class == ReplyClass::Number);
+        assert_eq!(message.meta_value().is_some(), message.class == ReplyClass::MetaValue);
         if let Some(value) = message.meta_value() {
             assert_eq!(
                 message.line().len() + value.len() + 3 + usize::from(bytes[message.line().len()] == b'\r'),
@@ -39,7 +39,7 @@ pub fn check(bytes: &[u8]) {
             assert!(message.meta_flags().all(|(letter, _)| letter != b' '));
         }
         if let Expect::Values { keys, unique } = expect
-            && message.class == Class::Values
+            && message.class == ReplyClass::Values
         {
             assert!(message.hits <= keys);
             values(&message, unique);
@@ -49,7 +49,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-fn values(reply: &Reply<'_>, unique: bool) {
+fn values(reply: &Response<'_>, unique: bool) {
     let values: Vec<Value<'_>> = reply.values().collect();
     assert_eq!(values.len(), reply.hits as usize);
     assert!(values.iter().all(|value| value.unique.is_some() == unique && !value.key.is_empty()));

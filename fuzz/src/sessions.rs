@@ -1,7 +1,7 @@
 //! A whole conversation with the cache: cut anyhow, answered a little at a time, it is the same
 //! conversation, and memory stays within its bound.
 
-use krarup_cache::{About, Bounds, Progress, Session, State, Store, Traffic};
+use krarup_cache::{About, Bounds, CacheSession, ItemStore, SessionProgress, State, Traffic};
 use krarup_units::Nanos;
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -24,9 +24,9 @@ fn converse(bytes: &[u8], cut: usize, allowance: usize) -> Vec<u8> {
         port: 11_211,
         connections: 1,
     };
-    let store = Store::new(Bounds { memory: MEMORY, item: 600 });
+    let store = ItemStore::new(Bounds { memory: MEMORY, item: 600 });
     let mut service = State { store, traffic: Traffic::default(), about, verbosity: 0 };
-    let mut session = Session::default();
+    let mut session = CacheSession::default();
     let mut out = Vec::new();
     let (mut start, mut end) = (0, bytes.len().min(cut));
     loop {
@@ -36,9 +36,9 @@ fn converse(bytes: &[u8], cut: usize, allowance: usize) -> Vec<u8> {
         assert!(service.store.bytes() <= MEMORY);
         start += used;
         match progress {
-            Progress::Full => assert!(out.len() - before >= allowance),
-            Progress::Close => return out,
-            Progress::Hungry { needed } => {
+            SessionProgress::Full => assert!(out.len() - before >= allowance),
+            SessionProgress::Close => return out,
+            SessionProgress::Hungry { needed } => {
                 assert!(needed > end - start);
                 if end == bytes.len() {
                     return out;

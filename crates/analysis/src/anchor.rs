@@ -5,11 +5,11 @@
 //! What was measured beside an anchor that disagrees with most others is left out of every
 //! estimate; nothing is averaged over the difference.
 
-use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
+use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::{Basis, Quantity};
+use crate::quantity::{IntervalBasis, Quantity};
 use crate::warning::Warning;
 
 /// One run of the anchor.
@@ -27,7 +27,7 @@ pub struct AnchorRun {
 
 /// What its runs say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Anchor {
+pub struct AnchorRuns {
     /// The cell, in words.
     pub about: String,
     /// Blocks whose throughput differs by more than this share of it are not pooled.
@@ -42,7 +42,7 @@ pub struct Anchor {
 }
 
 /// Judges the runs of an anchor; none where there is no run.
-pub fn judge(about: &str, within: f64, mut runs: Vec<AnchorRun>) -> Option<Anchor> {
+pub fn judge(about: &str, within: f64, mut runs: Vec<AnchorRun>) -> Option<AnchorRuns> {
     runs.sort_by(|one, other| one.started_unix.total_cmp(&other.started_unix));
     let mut blocks: Vec<u32> = runs.iter().map(|run| run.block).collect();
     blocks.sort_unstable();
@@ -54,7 +54,7 @@ pub fn judge(about: &str, within: f64, mut runs: Vec<AnchorRun>) -> Option<Ancho
     let (_, usual) = means.iter().rev().max_by_key(|(_, mean)| friends(*mean))?;
     let left_out = means.iter().filter(|(_, mean)| !agree(*mean, *usual)).map(|(block, _)| *block).collect();
     let drift = drift(&runs);
-    Some(Anchor { about: about.to_owned(), within, runs, left_out, drift })
+    Some(AnchorRuns { about: about.to_owned(), within, runs, left_out, drift })
 }
 
 fn mean(runs: &[AnchorRun], block: u32) -> f64 {
@@ -69,18 +69,19 @@ fn drift(runs: &[AnchorRun]) -> Option<Quantity> {
     let throughputs: Vec<f64> = runs.iter().map(|run| run.throughput).collect();
     let mean = throughputs.iter().sum::<f64>() / throughputs.len() as f64;
     let line =
-        Regression::fit(&[Column::new("time", &times)], Intercept::Fitted, &throughputs, USUAL_LEVEL).ok()?;
+        Regression::fit(&[Predictor::new("time", &times)], Intercept::Fitted, &throughputs, USUAL_LEVEL)
+            .ok()?;
     let change = &line.coefficients.get(1)?.estimate;
     let share = change.map(|value| value / mean).ok()?;
     Some(Quantity {
         value: share.value,
         interval: Some(share.interval),
         n: runs.len() as u64,
-        basis: Basis::Repetitions,
+        basis: IntervalBasis::Repetitions,
     })
 }
 
-impl Anchor {
+impl AnchorRuns {
     /// What somebody who reads the other figures must know.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();

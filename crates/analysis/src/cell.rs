@@ -5,13 +5,15 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Quantity, TimeQuantities};
-use crate::trial::{ClientWindow, Histogram, Levels, Link, MiddlewareWindow, Station, Stretch};
+use crate::trial::{
+    CellLevels, ClientWindow, HostLink, MiddlewareWindow, Stretch, SystemPart, TrialHistogram,
+};
 
 /// One combination of levels, all its repetitions together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Which.
-    pub levels: Levels,
+    pub levels: CellLevels,
     /// Think time Z of the clients.
     #[serde(default)]
     pub think: Seconds,
@@ -33,13 +35,13 @@ pub struct Cell {
     pub load: Vec<ProcessLoad>,
     /// Mean use of the hosts' links, where they have any.
     #[serde(default)]
-    pub links: Vec<Link>,
+    pub links: Vec<HostLink>,
     /// The repetitions one by one.
     pub repetitions: Vec<Repetition>,
     /// The first repetition, window by window.
-    pub run: Run,
+    pub run: RunWindows,
     /// Response times at the clients, all repetitions.
-    pub histogram: Histogram,
+    pub histogram: TrialHistogram,
     /// The level of every factor of the experiment.
     #[serde(default)]
     pub factors: Vec<(String, String)>,
@@ -109,7 +111,7 @@ pub struct MiddlewareCell {
     /// [`crate::Warning::WorkersBeyond`] says so.
     pub workers_busy: Option<f64>,
     /// Response times at the middleware, all repetitions.
-    pub histogram: Histogram,
+    pub histogram: TrialHistogram,
 }
 
 /// What one server got.
@@ -127,7 +129,7 @@ pub struct ServerShare {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessLoad {
     /// What it is.
-    pub station: Station,
+    pub station: SystemPart,
     /// Which one.
     pub name: String,
     /// Processors kept busy, the mean over time and repetitions.
@@ -153,7 +155,7 @@ pub struct Repetition {
 
 /// One run, window by window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct RunWindows {
     /// The clients.
     pub client: Vec<ClientWindow>,
     /// The middleware.

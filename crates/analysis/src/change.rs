@@ -6,7 +6,7 @@ use krarup_stats::compare::Direction;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
-use crate::anchor::{Anchor, AnchorRun};
+use crate::anchor::{AnchorRun, AnchorRuns};
 use crate::cell::{Cell, Repetition};
 use crate::quantity::Quantity;
 
@@ -87,7 +87,7 @@ impl fmt::Display for Conclusion {
 
 /// One measure of one cell, or of all, on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct MeasureChange {
     /// What.
     pub measure: Measure,
     /// On the side that is compared with.
@@ -117,10 +117,10 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// None where a side has no anchor, or fewer than two runs of it.
-    pub(crate) fn of(base: Option<&Anchor>, other: Option<&Anchor>) -> Option<Self> {
+    pub(crate) fn of(base: Option<&AnchorRuns>, other: Option<&AnchorRuns>) -> Option<Self> {
         let (base, other) = (base?, other?);
         let pooled = |of: fn(&AnchorRun) -> f64| {
-            let side = |anchor: &Anchor| {
+            let side = |anchor: &AnchorRuns| {
                 let counted = anchor.runs.iter().filter(|run| !anchor.left_out.contains(&run.block));
                 let summary = Summary::of(&counted.map(|run| of(run).ln()).collect::<Vec<f64>>()).ok()?;
                 Some((summary.variance().ok()?, (summary.n - 1) as f64))
@@ -167,12 +167,17 @@ pub(crate) fn direction(interval: Interval) -> Direction {
 }
 
 /// One measure of two cells of one session, whose runs are independent.
-pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> Change {
+pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> MeasureChange {
     between(measure, base, other, None)
 }
 
 /// One measure of two cells, of two sessions where it is known how much these differ.
-pub(crate) fn between(measure: Measure, base: &Cell, other: &Cell, sessions: Option<&Sessions>) -> Change {
+pub(crate) fn between(
+    measure: Measure,
+    base: &Cell,
+    other: &Cell,
+    sessions: Option<&Sessions>,
+) -> MeasureChange {
     let values =
         |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
     let (before, after) = (values(base), values(other));
@@ -201,7 +206,7 @@ pub(crate) fn between(measure: Measure, base: &Cell, other: &Cell, sessions: Opt
         (_, (Some(one), Some(other))) if one == other => verdict(measure, one),
         _ => Conclusion::NoConclusion,
     };
-    Change {
+    MeasureChange {
         measure,
         base,
         other,

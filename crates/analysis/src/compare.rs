@@ -22,17 +22,17 @@ use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::change::{Change, Conclusion, Measure, Sessions, around, between, direction, verdict};
+use crate::change::{Conclusion, Measure, MeasureChange, Sessions, around, between, direction, verdict};
 use crate::results::Results;
-use crate::trial::Levels;
+use crate::trial::CellLevels;
 
 /// A cell that both sides have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellChange {
     /// Which.
-    pub levels: Levels,
+    pub levels: CellLevels,
     /// In the order of [`Measure::ALL`].
-    pub changes: Vec<Change>,
+    pub changes: Vec<MeasureChange>,
 }
 
 /// One measure over all cells that both sides have.
@@ -290,7 +290,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::anchor::{Anchor, AnchorRun};
+    use crate::anchor::{AnchorRun, AnchorRuns};
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;
@@ -309,7 +309,7 @@ mod tests {
         summarise("test", Environment::default(), &trials).unwrap()
     }
 
-    fn anchor(rates: &[f64]) -> Option<Anchor> {
+    fn anchor(rates: &[f64]) -> Option<AnchorRuns> {
         let run = |(block, rate): (u32, &f64)| AnchorRun {
             block,
             started_unix: f64::from(block),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
 use crate::saturation;
-use crate::trial::Levels;
+use crate::trial::CellLevels;
 
 /// A configuration within this share of the best is as good, and may be cheaper.
 pub const NEAR: f64 = 0.05;
@@ -15,9 +15,9 @@ pub struct Configuration {
     /// The mix: what distinguishes workloads but the number of workers.
     pub mix: String,
     /// The cell of the highest throughput.
-    pub best: Levels,
+    pub best: CellLevels,
     /// The cell with the fewest workers, then the fewest clients, within 5 % of it.
-    pub least: Levels,
+    pub least: CellLevels,
     /// The throughput there as a share of the best.
     pub share: f64,
 }

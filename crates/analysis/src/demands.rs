@@ -8,13 +8,13 @@
 //! The least of these bounds is the bottleneck's. What a process does when nobody asks it for
 //! anything is in its demand, too, so that bounds are a little low.
 
-use krarup_stats::regression::{Column, Intercept, Regression};
+use krarup_stats::regression::{Intercept, Predictor, Regression};
 use krarup_stats::{Estimate, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::quantity::{Basis, Quantity};
-use crate::trial::Station;
+use crate::quantity::{IntervalBasis, Quantity};
+use crate::trial::SystemPart;
 
 /// What kind of thing is demanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,11 +28,11 @@ pub enum Resource {
 
 /// What the requests of one workload demand of one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Demand {
+pub struct MeasuredDemand {
     /// The workload.
     pub workload: String,
     /// Where the resource is.
-    pub station: Station,
+    pub station: SystemPart,
     /// Its name.
     pub name: String,
     /// What it is.
@@ -47,7 +47,7 @@ pub struct Demand {
 
 /// How much of each resource a cell used: station, name, what it is, how many of it were busy, and
 /// how many can be.
-type Use<'a> = (Station, &'a str, Resource, f64, f64);
+type Use<'a> = (SystemPart, &'a str, Resource, f64, f64);
 
 fn used(cell: &Cell) -> impl Iterator<Item = Use<'_>> {
     let processes = cell
@@ -61,10 +61,10 @@ fn used(cell: &Cell) -> impl Iterator<Item = Use<'_>> {
 
 /// The demands of each workload that was measured with two numbers of clients or more, nearest to
 /// their bounds first.
-pub fn demands(all: &[Cell]) -> Vec<Demand> {
+pub fn demands(all: &[Cell]) -> Vec<MeasuredDemand> {
     let of_workload = |workload: &str| {
         let cells: Vec<&Cell> = all.iter().filter(|cell| cell.levels.workload == workload).collect();
-        let mut found: Vec<Demand> =
+        let mut found: Vec<MeasuredDemand> =
             used(cells.first()?).filter_map(|resource| demand(workload, &cells, resource)).collect();
         found.sort_by(|one, other| other.reached.total_cmp(&one.reached));
         Some(found)
@@ -78,7 +78,7 @@ pub fn demands(all: &[Cell]) -> Vec<Demand> {
     workloads.into_iter().filter_map(of_workload).flatten().collect()
 }
 
-fn demand(workload: &str, cells: &[&Cell], (station, name, resource, ..): Use<'_>) -> Option<Demand> {
+fn demand(workload: &str, cells: &[&Cell], (station, name, resource, ..): Use<'_>) -> Option<MeasuredDemand> {
     let of_cell = |cell: &&Cell| {
         let found =
             used(cell).find(|(at, known, what, ..)| (*at, *known, *what) == (station, name, resource));
@@ -87,12 +87,12 @@ fn demand(workload: &str, cells: &[&Cell], (station, name, resource, ..): Use<'_
     let points: Vec<(f64, f64, f64)> = cells.iter().filter_map(of_cell).collect();
     let (rates, busy): (Vec<f64>, Vec<f64>) = points.iter().map(|(x, busy, _)| (*x, *busy)).unzip();
     let most = points.iter().map(|(.., most)| *most).fold(0.0, f64::max);
-    let line = Regression::fit(&[Column::new("X", &rates)], Intercept::Zero, &busy, USUAL_LEVEL).ok()?;
+    let line = Regression::fit(&[Predictor::new("X", &rates)], Intercept::Zero, &busy, USUAL_LEVEL).ok()?;
     let Estimate { value, interval, .. } = line.coefficients.first()?.estimate;
     let highest = rates.iter().copied().fold(0.0, f64::max);
     let bound = (most / value).max(highest);
     let reached = highest / bound;
-    (value > 0.0 && bound.is_finite() && reached.is_finite()).then(|| Demand {
+    (value > 0.0 && bound.is_finite() && reached.is_finite()).then(|| MeasuredDemand {
         workload: workload.to_owned(),
         station,
         name: name.to_owned(),
@@ -101,7 +101,7 @@ fn demand(workload: &str, cells: &[&Cell], (station, name, resource, ..): Use<'_
             value,
             interval: Some(interval),
             n: rates.len() as u64,
-            basis: Basis::Repetitions,
+            basis: IntervalBasis::Repetitions,
         },
         bound,
         reached,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
-    use crate::trial::{Link, ProcessCpu};
+    use crate::trial::{HostLink, ProcessCpu};
 
     #[test]
     fn a_demand_is_the_slope_of_utilization_over_throughput() {
@@ -121,10 +121,14 @@ mod tests {
             .map(|(clients, rate)| {
                 let mut trial = steady_trial("read", clients, rate);
                 let busy = 20e-6 * rate * trial.length;
-                trial.cpu =
-                    vec![ProcessCpu { station: Station::Middleware, name: "proxy".into(), busy, cores: 1.0 }];
-                let link = |name: &str, bits: f64| Link {
-                    station: Station::Server,
+                trial.cpu = vec![ProcessCpu {
+                    station: SystemPart::Middleware,
+                    name: "proxy".into(),
+                    busy,
+                    cores: 1.0,
+                }];
+                let link = |name: &str, bits: f64| HostLink {
+                    station: SystemPart::Server,
                     name: name.into(),
                     bandwidth: 1e9,
                     sent: bits * rate,
@@ -154,7 +158,7 @@ mod tests {
     fn one_cell_makes_no_line() {
         let mut trial = steady_trial("read", 4, 10_000.0);
         trial.cpu =
-            vec![ProcessCpu { station: Station::Middleware, name: "proxy".into(), busy: 1.0, cores: 1.0 }];
+            vec![ProcessCpu { station: SystemPart::Middleware, name: "proxy".into(), busy: 1.0, cores: 1.0 }];
         assert!(summarise("t", Environment::default(), &[trial]).unwrap().demands.is_empty());
     }
 }

@@ -39,7 +39,7 @@ impl fmt::Display for Model {
 /// Why that one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Choice {
+pub enum DesignReason {
     /// The largest value is so many times the smallest: errors of one size cannot belong to both.
     WideRange {
         /// Largest ÷ smallest.
@@ -61,7 +61,7 @@ pub enum Choice {
     NotPositive,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for DesignReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WideRange { ratio } => {
@@ -95,7 +95,7 @@ pub struct Study {
     /// By which model.
     pub model: Model,
     /// Why.
-    pub choice: Choice,
+    pub choice: DesignReason,
     /// Each factor with what its −1 and its +1 are.
     pub factors: Vec<(String, String, String)>,
     /// What came of it; of logarithms where effects are multiplied.
@@ -182,19 +182,19 @@ fn study(cells: &[Cell], factors: &[Factor], measure: Measure) -> Option<Study> 
     Some(Study { measure, model, choice, factors, effects, residuals, qq })
 }
 
-fn choose(additive: &TwoLevel) -> (Model, Choice) {
+fn choose(additive: &TwoLevel) -> (Model, DesignReason) {
     let values = || additive.cells().iter().flatten().copied();
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    let Ok(logarithms) = additive.logarithms() else { return (Model::Additive, Choice::NotPositive) };
+    let Ok(logarithms) = additive.logarithms() else { return (Model::Additive, DesignReason::NotPositive) };
     let ratio = most / least;
     if ratio >= WIDE {
-        return (Model::Multiplicative, Choice::WideRange { ratio });
+        return (Model::Multiplicative, DesignReason::WideRange { ratio });
     }
     let (one, two) = (growth(additive), growth(&logarithms));
     if one >= GROWS && two < one {
-        return (Model::Multiplicative, Choice::ErrorsGrow { additive: one, multiplicative: two });
+        return (Model::Multiplicative, DesignReason::ErrorsGrow { additive: one, multiplicative: two });
     }
-    (Model::Additive, Choice::Simpler { ratio })
+    (Model::Additive, DesignReason::Simpler { ratio })
 }
 
 /// How the spread of the cells' runs goes with their means: Pearson's correlation; 0 where there is
@@ -276,7 +276,7 @@ mod tests {
         };
         let found = studies(&results(wide, |mean| mean / 50.0).cells);
         assert!(
-            matches!(found[0].choice, Choice::WideRange { ratio } if ratio > 40.0),
+            matches!(found[0].choice, DesignReason::WideRange { ratio } if ratio > 40.0),
             "{:?}",
             found[0].choice
         );
@@ -286,7 +286,7 @@ mod tests {
             100.0 * if servers { 3.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
         };
         let found = studies(&results(growing, |mean| mean / 50.0).cells);
-        assert!(matches!(found[0].choice, Choice::ErrorsGrow { .. }), "{:?}", found[0].choice);
+        assert!(matches!(found[0].choice, DesignReason::ErrorsGrow { .. }), "{:?}", found[0].choice);
         assert_eq!(found[0].model, Model::Multiplicative);
     }
 

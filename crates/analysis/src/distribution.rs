@@ -8,12 +8,12 @@
 
 use krarup_stats::USUAL_LEVEL;
 use krarup_stats::fit::Fit;
-use krarup_stats::law::{Family, Law};
+use krarup_stats::law::{Law, LawFamily};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::trial::Levels;
+use crate::trial::CellLevels;
 
 /// How many quantiles stand for a distribution.
 pub const QUANTILES: usize = 200;
@@ -36,9 +36,9 @@ pub struct Candidate {
 
 /// What the response times of one cell look like.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct ResponseShape {
     /// Which cell.
-    pub levels: Levels,
+    pub levels: CellLevels,
     /// The laws, nearest first.
     pub laws: Vec<Candidate>,
     /// Coefficient of variation of the measured quantiles.
@@ -47,7 +47,7 @@ pub struct Shape {
     pub quantiles: Vec<(Seconds, Seconds)>,
 }
 
-impl Shape {
+impl ResponseShape {
     /// Whether the nearest law may stand for what was measured.
     pub fn is_near(&self) -> bool {
         self.laws.first().is_some_and(|law| law.distance <= NEAR)
@@ -55,12 +55,12 @@ impl Shape {
 }
 
 /// The laws for a cell; none where its distribution is not known in full, or is a single value.
-pub fn shape(cell: &Cell) -> Option<Shape> {
+pub fn shape(cell: &Cell) -> Option<ResponseShape> {
     let measured = &cell.quantiles;
     if measured.len() != QUANTILES {
         return None;
     }
-    let mut laws: Vec<Candidate> = Family::ALL
+    let mut laws: Vec<Candidate> = LawFamily::ALL
         .iter()
         .filter_map(|family| Fit::of(*family, measured, USUAL_LEVEL).ok())
         .map(|fit| Candidate { law: fit.law, distance: fit.ks.statistic })
@@ -71,7 +71,7 @@ pub fn shape(cell: &Cell) -> Option<Shape> {
     let quantiles: Option<Vec<(Seconds, Seconds)>> =
         by_law.zip(measured).map(|(by_law, measured)| Some((by_law?, *measured))).collect();
     let variation = krarup_stats::Summary::of(measured).ok()?.cov().ok()?;
-    Some(Shape { levels: cell.levels.clone(), laws, variation, quantiles: quantiles? })
+    Some(ResponseShape { levels: cell.levels.clone(), laws, variation, quantiles: quantiles? })
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
 
-    fn shape_of(law: Law) -> Shape {
+    fn shape_of(law: Law) -> ResponseShape {
         let mut trial = steady_trial("read", 16, 20_000.0);
         trial.client.quantiles =
             (0..QUANTILES).map(|number| law.quantile(share_of(number)).unwrap()).collect();

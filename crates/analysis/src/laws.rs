@@ -3,7 +3,7 @@
 
 use crate::cell::Cell;
 use crate::saturation;
-use crate::trial::{Station, Trial};
+use crate::trial::{SystemPart, Trial};
 use crate::verdict::Bottleneck;
 use crate::warning::Warning;
 
@@ -71,7 +71,7 @@ pub fn check_load(cell: &Cell, cores: u32) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = cell
         .load
         .iter()
-        .filter(|process| process.station == Station::Clients && process.utilization() > GENERATOR)
+        .filter(|process| process.station == SystemPart::Clients && process.utilization() > GENERATOR)
         .map(|process| Warning::GeneratorBusy {
             name: process.name.clone(),
             utilization: process.utilization(),
@@ -218,7 +218,7 @@ mod tests {
             let concerns = results.concerns.iter().map(|concern| &concern.warning);
             concerns.filter(|warning| **warning != Warning::OneRepetition).map(ToString::to_string).collect()
         };
-        let all = || vec![process(Station::Clients, 0.9), process(Station::Middleware, 0.99)];
+        let all = || vec![process(SystemPart::Clients, 0.9), process(SystemPart::Middleware, 0.99)];
         assert_eq!(said(all(), None, 2).len(), 2);
         assert_eq!(said(all()[1..].to_vec(), None, 2), Vec::<String>::new());
         assert_eq!(said(all()[1..].to_vec(), None, 0), Vec::<String>::new());

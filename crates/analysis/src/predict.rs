@@ -9,7 +9,7 @@
 //! printed. The model is [`krarup_model::calibrate`]'s.
 
 pub use krarup_model::calibrate::Interval95 as Interval;
-use krarup_model::calibrate::{self, Row};
+use krarup_model::calibrate::{self, CalibrationRow};
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub use crate::quantity::CERTAIN;
 
 /// Which predictions are wanted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct WantedPredictions {
     /// The factor that sets the workers.
     pub workers: String,
     /// The factor that sets the clients.
@@ -109,7 +109,7 @@ type Limited<'a> = (&'a Cell, &'a MiddlewareCell, u32);
 
 /// The predictions of each family of cells with a limited number of workers, on a machine of so
 /// many processors (0: unknown).
-pub fn predictions(cells: &[Cell], cores: u32, wanted: &Wanted) -> Vec<Prediction> {
+pub fn predictions(cells: &[Cell], cores: u32, wanted: &WantedPredictions) -> Vec<Prediction> {
     let mut families: Vec<(String, Vec<Limited<'_>>)> = Vec::new();
     for cell in cells {
         let Some(middleware) = &cell.middleware else { continue };
@@ -133,7 +133,12 @@ fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
     cell.factors.iter().find(|(factor, _)| factor == name).map(|(_, level)| level.as_str())
 }
 
-fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted: &Wanted) -> Prediction {
+fn family(
+    about: String,
+    mut cells: Vec<Limited<'_>>,
+    cores: Option<u32>,
+    wanted: &WantedPredictions,
+) -> Prediction {
     cells.sort_by_key(|(cell, _, workers)| (*workers, cell.levels.clients));
     let empty = |why: String| Prediction {
         about: about.clone(),
@@ -150,7 +155,7 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
             cells.len()
         ));
     }
-    let rows: Vec<Row> =
+    let rows: Vec<CalibrationRow> =
         cells.iter().map(|(cell, middleware, workers)| row(cell, middleware, *workers)).collect();
     let certain: Vec<bool> = cells.iter().map(is_certain).collect();
     let usable = certain.iter().filter(|is| **is).count();
@@ -167,7 +172,7 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
     }
     let most = wanted.cells.clamp(LEAST, usable - HELD_OUT);
     let chosen = chosen(&rows, most, &certain);
-    let used: Vec<Row> = chosen.iter().map(|place| rows[*place].clone()).collect();
+    let used: Vec<CalibrationRow> = chosen.iter().map(|place| rows[*place].clone()).collect();
     let found = calibrate::calibrate(&used, cores, wanted.seed).and_then(|calibration| {
         let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
         let measured = calibration.predict_all(&measured.collect::<Vec<_>>())?;
@@ -233,8 +238,8 @@ fn is_certain((cell, middleware, _): &Limited<'_>) -> bool {
         && middleware.response.mean.is_certain()
 }
 
-fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
-    Row {
+fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow {
+    CalibrationRow {
         place: format!("{}, {} clients", cell.levels.workload, cell.levels.clients),
         session: String::new(),
         population: u64::from(cell.levels.clients),
@@ -251,8 +256,8 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
 /// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest
 /// saturated, and between, of which one has idle workers; then more between. Each wish is met by
 /// the row nearest to it, by rank of clients and of workers, that is not taken yet.
-fn chosen(rows: &[Row], most: usize, certain: &[bool]) -> Vec<usize> {
-    let ranks = |of: fn(&Row) -> u64| {
+fn chosen(rows: &[CalibrationRow], most: usize, certain: &[bool]) -> Vec<usize> {
+    let ranks = |of: fn(&CalibrationRow) -> u64| {
         let mut values: Vec<u64> = rows.iter().map(of).collect();
         values.sort_unstable();
         values.dedup();
@@ -288,7 +293,7 @@ fn chosen(rows: &[Row], most: usize, certain: &[bool]) -> Vec<usize> {
 
 /// Changes in words, and their configurations behind that of the row they begin with: the one with
 /// the highest throughput.
-fn changes(rows: &[Row]) -> (Vec<String>, Vec<(usize, usize)>) {
+fn changes(rows: &[CalibrationRow]) -> (Vec<String>, Vec<(usize, usize)>) {
     let best = rows.iter().max_by(|one, other| one.throughput.total_cmp(&other.throughput));
     let best = best.expect("a family has rows");
     let (clients, workers) = (best.population as usize, best.workers as usize);
@@ -313,7 +318,7 @@ mod tests {
     use crate::saturation::judge_workers;
     use crate::sweep::summarise;
     use crate::sweep::tests::steady_trial;
-    use crate::trial::{Times, Trial};
+    use crate::trial::{Trial, TrialTimes};
     use crate::verdict::Bottleneck;
 
     /// Trials that a model with lines would give: T = 1 + 0.08 n ms, Z = 0.8 ms.
@@ -334,7 +339,7 @@ mod tests {
                         ("clients".into(), n.to_string()),
                     ];
                     let side = trial.middleware.as_mut().unwrap();
-                    let times = |mean| Times { mean, p50: mean, p90: mean, p99: mean };
+                    let times = |mean| TrialTimes { mean, p50: mean, p90: mean, p99: mean };
                     side.workers = Some(*m);
                     (side.response, side.queue) = (times(answer.response), times(answer.wait));
                     (side.server, side.own) = (times(answer.response - answer.wait), times(0.0));
@@ -347,7 +352,8 @@ mod tests {
     }
 
     fn predicted(results: &Results) -> Vec<Prediction> {
-        let wanted = Wanted { workers: "workers".into(), population: "clients".into(), cells: 5, seed: 1 };
+        let wanted =
+            WantedPredictions { workers: "workers".into(), population: "clients".into(), cells: 5, seed: 1 };
         predictions(&results.cells, results.environment.cores, &wanted)
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What an interval is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Basis {
+pub enum IntervalBasis {
     /// Independent runs: the spread between them.
     Repetitions,
     /// The windows of a single run: the spread within it, which says nothing about another run.
@@ -23,7 +23,7 @@ pub struct Quantity {
     /// How many observations it rests on.
     pub n: u64,
     /// What those are.
-    pub basis: Basis,
+    pub basis: IntervalBasis,
 }
 
 /// Estimates of one kind of time.
@@ -64,7 +64,7 @@ impl Quantity {
     pub fn of_repetitions(values: &[f64]) -> Result<Self, krarup_stats::StatsError> {
         let summary = Summary::of(values)?;
         let interval = summary.mean_estimate(USUAL_LEVEL).ok().map(|estimate| estimate.interval);
-        Ok(Self { value: summary.mean, interval, n: summary.n, basis: Basis::Repetitions })
+        Ok(Self { value: summary.mean, interval, n: summary.n, basis: IntervalBasis::Repetitions })
     }
 
     /// As [`Quantity::of_repetitions`]; of a single one, the interval is made from its windows: the
@@ -82,7 +82,7 @@ impl Quantity {
             let half = estimate.interval.half_width();
             Interval { low: plain.value - half, high: plain.value + half, level: USUAL_LEVEL }
         });
-        Ok(Self { interval, n: spread.n, basis: Basis::Windows, ..plain })
+        Ok(Self { interval, n: spread.n, basis: IntervalBasis::Windows, ..plain })
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn one_run_has_the_interval_of_its_windows_and_says_so() {
         let one = Quantity::of_run(&[100.0], &[98.0, 100.0, 102.0]).unwrap();
-        assert_eq!((one.n, one.basis), (3, Basis::Windows));
+        assert_eq!((one.n, one.basis), (3, IntervalBasis::Windows));
         let half = one.interval.unwrap().half_width();
         assert!((half - 4.303 * 2.0 / 3.0_f64.sqrt()).abs() < 0.01, "{half}");
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn several_runs_have_the_interval_of_their_spread() {
         let three = Quantity::of_run(&[99.0, 100.0, 101.0], &[1.0, 200.0]).unwrap();
-        assert_eq!((three.value, three.n, three.basis), (100.0, 3, Basis::Repetitions));
+        assert_eq!((three.value, three.n, three.basis), (100.0, 3, IntervalBasis::Repetitions));
         assert!((three.interval.unwrap().half_width() - 4.303 / 3.0_f64.sqrt()).abs() < 0.01);
     }
 

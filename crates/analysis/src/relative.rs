@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::change::{Change, Measure, change};
-use crate::trial::Levels;
+use crate::change::{Measure, MeasureChange, change};
+use crate::trial::CellLevels;
 
 /// A cell beside its base.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relative {
     /// What is compared.
-    pub levels: Levels,
+    pub levels: CellLevels,
     /// What it is compared with.
-    pub base: Levels,
+    pub base: CellLevels,
     /// Throughput, mean response time and 99th percentile.
-    pub changes: Vec<Change>,
+    pub changes: Vec<MeasureChange>,
 }
 
 /// Every cell that has a base and is not its own.

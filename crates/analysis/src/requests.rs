@@ -18,6 +18,7 @@ pub mod reading;
 
 pub use cut::{BATCHES, Cut, CutError};
 pub use estimates::{
-    Occupancy, OperationEstimates, Requests, SHARES, Server, Settled, Spread, Station, Window,
+    EstimateWindow, Occupancy, OperationEstimates, RequestEstimates, SHARES, ServerEstimates, Settled,
+    StationEstimates, TimeSpread,
 };
-pub use reading::Reading;
+pub use reading::RowReader;

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::anchor::Anchor;
+use crate::anchor::AnchorRuns;
 use crate::cell::Cell;
 use crate::configurations::Configuration;
-use crate::demands::Demand;
+use crate::demands::MeasuredDemand;
 use crate::design::Study;
-use crate::distribution::Shape;
+use crate::distribution::ResponseShape;
 use crate::predict::Prediction;
 use crate::relative::Relative;
-use crate::trial::{Levels, RoundTrip};
+use crate::trial::{CellLevels, RoundTrip};
 use crate::verdict::Verdict;
 use crate::warning::Concern;
 
@@ -33,13 +33,13 @@ pub struct Results {
     /// Which law the response times look like at each workload's limit, where they are known in
     /// full.
     #[serde(default)]
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<ResponseShape>,
     /// Which factors matter, where the experiment is a 2^k·r design.
     #[serde(default)]
     pub studies: Vec<Study>,
     /// One cell repeated through the run, where one was.
     #[serde(default)]
-    pub anchor: Option<Anchor>,
+    pub anchor: Option<AnchorRuns>,
     /// What a model calibrated on some cells says of the others; empty where nobody asked.
     #[serde(default)]
     pub predictions: Vec<Prediction>,
@@ -48,7 +48,7 @@ pub struct Results {
     pub relative: Vec<Relative>,
     /// What one request demands of each resource, and how far each would go.
     #[serde(default)]
-    pub demands: Vec<Demand>,
+    pub demands: Vec<MeasuredDemand>,
     /// How long packets are under way between hosts that talk: over all trials the least, and the
     /// mean of the middle ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -78,12 +78,12 @@ pub struct Environment {
     pub ways: Vec<Way>,
     /// What limits of processor time give; empty where nothing is limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limits: Vec<Limit>,
+    pub limits: Vec<ProcessorLimit>,
 }
 
 /// What a limit of processor time gives on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct ProcessorLimit {
     /// The machine; `here` where there is one.
     pub machine: String,
     /// Processors that were asked for.
@@ -115,7 +115,7 @@ impl Results {
     }
 
     /// The cell with these levels.
-    pub fn cell(&self, levels: &Levels) -> Option<&Cell> {
+    pub fn cell(&self, levels: &CellLevels) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.levels == *levels)
     }
 }

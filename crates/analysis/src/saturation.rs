@@ -6,9 +6,9 @@ use krarup_units::Seconds;
 use crate::cell::{Cell, ProcessLoad};
 use crate::predict::Prediction;
 use crate::quantity::Quantity;
-use crate::trial::Link;
+use crate::trial::HostLink;
 use crate::verdict::{
-    Bottleneck, MoreWorkers, NEAR, Part, Reason, Saturation, Split, Unsure, Usable, Verdict,
+    Bottleneck, LimitReason, MoreWorkers, NEAR, ResponsePart, Saturation, Split, Unsure, Usable, Verdict,
 };
 
 /// From this share of its processors on, a machine is full.
@@ -29,14 +29,14 @@ fn usable(cells: &[&Cell]) -> Option<Usable> {
         let times = cell.response.mean.value / least;
         match queue {
             Some((length, workers)) if length > f64::from(workers) => {
-                Some(Reason::Queue { clients, length, workers })
+                Some(LimitReason::Queue { clients, length, workers })
             }
-            _ if times > LONG && times.is_finite() => Some(Reason::Response { clients, times }),
+            _ if times > LONG && times.is_finite() => Some(LimitReason::Response { clients, times }),
             _ => None,
         }
     };
     let mut last = *cells.first().filter(|cell| cell.throughput.value > 0.0)?;
-    let mut reason = Reason::NotReached;
+    let mut reason = LimitReason::NotReached;
     for cell in &cells[1..] {
         if let Some(found) = wrong(cell) {
             reason = found;
@@ -49,13 +49,13 @@ fn usable(cells: &[&Cell]) -> Option<Usable> {
 }
 
 /// The mean times of a cell by part, from the inside out; none where the middleware was not asked.
-pub fn parts(cell: &Cell) -> Option<[(Part, Quantity); 4]> {
+pub fn parts(cell: &Cell) -> Option<[(ResponsePart, Quantity); 4]> {
     let middleware = cell.middleware.as_ref()?;
     Some([
-        (Part::Queue, middleware.queue.mean),
-        (Part::Server, middleware.server.mean),
-        (Part::Own, middleware.own.mean),
-        (Part::Outside, middleware.outside),
+        (ResponsePart::Queue, middleware.queue.mean),
+        (ResponsePart::Server, middleware.server.mean),
+        (ResponsePart::Own, middleware.own.mean),
+        (ResponsePart::Outside, middleware.outside),
     ])
 }
 
@@ -128,12 +128,12 @@ fn unsure(cell: &Cell) -> Unsure {
 }
 
 /// Which part of the response time is what share of it, largest first.
-fn shares(cell: &Cell) -> Vec<(Part, f64)> {
-    let all: Vec<(Part, Quantity)> = parts(cell).into_iter().flatten().collect();
+fn shares(cell: &Cell) -> Vec<(ResponsePart, f64)> {
+    let all: Vec<(ResponsePart, Quantity)> = parts(cell).into_iter().flatten().collect();
     // Where the middleware measured longer times than the clients, its parts are more than the
     // whole; a warning tells.
     let whole = all.iter().map(|(_, time)| time.value).sum::<f64>().max(cell.response.mean.value);
-    let mut shares: Vec<(Part, f64)> =
+    let mut shares: Vec<(ResponsePart, f64)> =
         all.into_iter().map(|(part, time)| (part, time.value / whole)).collect();
     shares.retain(|(_, share)| share.is_finite());
     shares.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -145,8 +145,8 @@ const FULL_LINK: f64 = 0.95;
 
 /// A full link is a limit in itself. A full process explains a full machine and full workers, a
 /// full machine explains full workers: in this order.
-fn bottleneck(cell: &Cell, cores: u32, shares: &[(Part, f64)]) -> Bottleneck {
-    let by_link = |one: &&Link, other: &&Link| one.utilization().total_cmp(&other.utilization());
+fn bottleneck(cell: &Cell, cores: u32, shares: &[(ResponsePart, f64)]) -> Bottleneck {
+    let by_link = |one: &&HostLink, other: &&HostLink| one.utilization().total_cmp(&other.utilization());
     if let Some(link) = cell.links.iter().max_by(by_link)
         && link.utilization() >= FULL_LINK
     {
@@ -165,7 +165,7 @@ fn bottleneck(cell: &Cell, cores: u32, shares: &[(Part, f64)]) -> Bottleneck {
         && let (Some(workers), Some(busy)) = (middleware.workers, middleware.workers_busy)
         && busy >= FULL
     {
-        let most = shares.iter().find(|(part, _)| *part != Part::Queue).copied();
+        let most = shares.iter().find(|(part, _)| *part != ResponsePart::Queue).copied();
         return Bottleneck::Held { workers, busy, more: None, most };
     }
     shares.first().map_or(Bottleneck::Unseen, |(part, share)| Bottleneck::MostTime(*part, *share))
@@ -218,7 +218,7 @@ pub fn judge_workers(verdicts: &mut [Verdict], cells: &[Cell], predictions: &[Pr
         Some(if more.is_some_and(|more| more.confirms()) {
             Bottleneck::Workers { workers, busy, more }
         } else {
-            let most = verdict.parts.iter().find(|(part, _)| *part != Part::Queue).copied();
+            let most = verdict.parts.iter().find(|(part, _)| *part != ResponsePart::Queue).copied();
             Bottleneck::Held { workers, busy, more, most }
         })
     };
@@ -278,7 +278,7 @@ mod tests {
     use crate::results::{Environment, Results};
     use crate::sweep::summarise;
     use crate::sweep::tests::steady_trial;
-    use crate::trial::{ProcessCpu, Station, Trial};
+    use crate::trial::{ProcessCpu, SystemPart, Trial};
 
     fn sweep(rates: &[(u32, f64)]) -> Results {
         let trials: Vec<_> =
@@ -311,7 +311,7 @@ mod tests {
     fn a_full_process_is_named_before_the_machine_and_the_workers() {
         let mut trial = steady_trial("read-only", 16, 20_000.0);
         let process = |station, busy: f64| ProcessCpu { station, name: "proxy".into(), busy, cores: 1.0 };
-        trial.cpu = vec![process(Station::Middleware, 0.97 * trial.length)];
+        trial.cpu = vec![process(SystemPart::Middleware, 0.97 * trial.length)];
         let results = summarise("test", Environment::default(), &[trial.clone()]).unwrap();
         let verdict = &results.verdicts[0];
         assert!(
@@ -321,9 +321,9 @@ mod tests {
             "{verdict}"
         );
         trial.cpu = vec![
-            process(Station::Middleware, 0.8 * trial.length),
-            process(Station::Clients, 0.7 * trial.length),
-            process(Station::Server, 0.45 * trial.length),
+            process(SystemPart::Middleware, 0.8 * trial.length),
+            process(SystemPart::Clients, 0.7 * trial.length),
+            process(SystemPart::Server, 0.45 * trial.length),
         ];
         let environment = Environment { cores: 2, ..Environment::default() };
         let results = summarise("test", environment, &[trial]).unwrap();
@@ -333,18 +333,19 @@ mod tests {
     #[test]
     fn a_full_link_is_named_before_a_client_that_waits_for_it() {
         let mut trial = steady_trial("read-only", 16, 2_918.0);
-        let link = |name: &str, station, sent| Link { station, name: name.into(), bandwidth: 101e6, sent };
+        let link =
+            |name: &str, station, sent| HostLink { station, name: name.into(), bandwidth: 101e6, sent };
         let process = |busy: f64| ProcessCpu {
-            station: Station::Middleware,
+            station: SystemPart::Middleware,
             name: "proxy".into(),
             busy: busy * trial.length,
             cores: 1.0,
         };
         trial.cpu = vec![process(0.97)];
         trial.links = vec![
-            link("c1", Station::Clients, 3e6),
-            link("s1", Station::Server, 100.6e6),
-            link("s2", Station::Server, 5e6),
+            link("c1", SystemPart::Clients, 3e6),
+            link("s1", SystemPart::Server, 100.6e6),
+            link("s2", SystemPart::Server, 5e6),
         ];
         let results = summarise("test", Environment::default(), &[trial.clone()]).unwrap();
         let verdict = &results.verdicts[0];
@@ -397,7 +398,7 @@ mod tests {
             ),
             "{verdict}"
         );
-        assert_eq!(verdict.parts[0].0, Part::Queue);
+        assert_eq!(verdict.parts[0].0, ResponsePart::Queue);
 
         let more = judged(&[held(16, 20_000.0), held(32, 29_000.0)]);
         let verdict = &more.verdicts[0];
@@ -427,7 +428,7 @@ mod tests {
         let mut trial = held(16, 20_000.0);
         let process =
             |station, busy: f64| ProcessCpu { station, name: "it".into(), busy: 10.0 * busy, cores: 1.0 };
-        trial.cpu = vec![process(Station::Middleware, 0.6), process(Station::Clients, 0.4)];
+        trial.cpu = vec![process(SystemPart::Middleware, 0.6), process(SystemPart::Clients, 0.4)];
         trial.machine = Some(Watch {
             seconds: 10.0,
             cores: 2,
@@ -511,8 +512,12 @@ mod tests {
     #[test]
     fn no_share_is_more_than_all_of_it() {
         let mut trial = held(16, 20_000.0);
-        trial.cpu =
-            vec![ProcessCpu { station: Station::Middleware, name: "proxy".into(), busy: 10.3, cores: 1.0 }];
+        trial.cpu = vec![ProcessCpu {
+            station: SystemPart::Middleware,
+            name: "proxy".into(),
+            busy: 10.3,
+            cores: 1.0,
+        }];
         let mut results = judged(&[trial.clone()]);
         assert!(
             results.verdicts[0].to_string().contains("it uses 1.00 of the 1 processor it can"),
@@ -522,7 +527,7 @@ mod tests {
         assert_eq!(results.cells[0].load[0].utilization(), 1.0);
         assert_eq!(results.cells[0].middleware.as_ref().unwrap().workers_busy, Some(1.0));
         trial.links =
-            vec![Link { station: Station::Server, name: "s1".into(), bandwidth: 1e8, sent: 1.02e8 }];
+            vec![HostLink { station: SystemPart::Server, name: "s1".into(), bandwidth: 1e8, sent: 1.02e8 }];
         trial.middleware.as_mut().unwrap().server.mean *= 9.0;
         results = judged(&[trial]);
         assert_eq!(results.cells[0].links[0].utilization(), 1.0);

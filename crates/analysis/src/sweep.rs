@@ -6,12 +6,14 @@ use krarup_record::watch::Watch;
 use krarup_stats::StatsError;
 
 use crate::cell::{
-    Cell, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Repetition, Run, ServerShare,
+    Cell, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Repetition, RunWindows, ServerShare,
 };
 use crate::distribution::QUANTILES;
 use crate::quantity::{Quantity, TimeQuantities};
 use crate::results::{Environment, Results};
-use crate::trial::{Histogram, Levels, Link, MiddlewareOperation, MiddlewareSide, RoundTrip, Times, Trial};
+use crate::trial::{
+    CellLevels, HostLink, MiddlewareOperation, MiddlewareSide, RoundTrip, Trial, TrialHistogram, TrialTimes,
+};
 use crate::warning::{Concern, Warning};
 use crate::{configurations, course, demands, design, distribution, laws, saturation, steadiness};
 
@@ -23,7 +25,7 @@ pub enum SweepError {
     /// A trial says something that cannot be.
     Trial {
         /// Which cell.
-        levels: Levels,
+        levels: CellLevels,
         /// Which repetition.
         repetition: u32,
         /// What is wrong.
@@ -32,7 +34,7 @@ pub enum SweepError {
     /// A quantity has no estimate.
     Estimate {
         /// Which cell.
-        levels: Levels,
+        levels: CellLevels,
         /// Which quantity.
         quantity: &'static str,
         /// Why not.
@@ -180,7 +182,7 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
     check(counts.into_iter().all(|count| count <= MOST), "a count is beyond 2^53")?;
     let Some(middleware) = &trial.middleware else { return Ok(()) };
     let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
-    check(times.iter().all(Times::all_finite), "a time of the middleware is not a length of time")?;
+    check(times.iter().all(TrialTimes::all_finite), "a time of the middleware is not a length of time")?;
     let of_operations = middleware.operations.iter().flat_map(|one| [one.response, one.queue, one.server]);
     check(
         of_operations.into_iter().all(|times| times.all_finite()),
@@ -220,7 +222,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         }
     }
     let load = load(trials);
-    let mut histogram = Histogram::default();
+    let mut histogram = TrialHistogram::default();
     let mut alike = true;
     for trial in trials {
         alike &= histogram.merge(&trial.client.histogram);
@@ -263,7 +265,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
                 errors: trial.client.errors,
             })
             .collect(),
-        run: Run {
+        run: RunWindows {
             client: trials[0].client.windows.clone(),
             middleware: trials[0].middleware.as_ref().map(|m| m.windows.clone()).unwrap_or_default(),
         },
@@ -289,7 +291,7 @@ fn middleware(
     let of = |pick: fn(&crate::trial::MiddlewareWindow) -> Option<f64>| -> Vec<f64> {
         windows.iter().filter_map(pick).collect()
     };
-    let mut histogram = Histogram::default();
+    let mut histogram = TrialHistogram::default();
     for side in sides {
         *alike &= histogram.merge(&side.histogram);
     }
@@ -311,7 +313,7 @@ fn middleware(
         / sides.len() as f64;
     let workers = sides[0].workers;
     let whole = |window: &crate::trial::MiddlewareWindow| Some(window.queue? + window.server? + window.own?);
-    let times = |of: fn(&MiddlewareSide) -> Times| sides.iter().map(|side| of(side)).collect::<Vec<_>>();
+    let times = |of: fn(&MiddlewareSide) -> TrialTimes| sides.iter().map(|side| of(side)).collect::<Vec<_>>();
     Ok(MiddlewareCell {
         response: estimates.times("response time", &times(|side| side.response), &of(whole))?,
         queue: estimates.times("queue time", &times(|side| side.queue), &of(|w| w.queue))?,
@@ -337,13 +339,13 @@ fn operations(estimates: &Estimates<'_>, trials: &[&Trial]) -> Result<Vec<Operat
             found.map(|one| (one.completed as f64 / trial.length, one.response))
         };
         let Some(sides) = trials.iter().map(of_trial).collect::<Option<Vec<_>>>() else { continue };
-        let (rates, responses): (Vec<f64>, Vec<Times>) = sides.into_iter().unzip();
+        let (rates, responses): (Vec<f64>, Vec<TrialTimes>) = sides.into_iter().unzip();
         let inside = |trial: &&Trial| {
             trial.middleware.as_ref()?.operations.iter().find(|one| one.name == *name).cloned()
         };
         let inside: Option<Vec<MiddlewareOperation>> = trials.iter().map(inside).collect();
         let inside = inside.map(|sides| {
-            let times = |what, of: fn(&MiddlewareOperation) -> Times| {
+            let times = |what, of: fn(&MiddlewareOperation) -> TrialTimes| {
                 estimates.times(what, &sides.iter().map(of).collect::<Vec<_>>(), &[])
             };
             Ok(OperationInside {
@@ -404,8 +406,8 @@ fn round_trips(trials: &[Trial]) -> Vec<RoundTrip> {
     all.into_iter().map(|(one, runs)| RoundTrip { median: one.median / runs, ..one }).collect()
 }
 
-fn links(trials: &[&Trial]) -> Vec<Link> {
-    let mut links: Vec<(Link, f64)> = Vec::new();
+fn links(trials: &[&Trial]) -> Vec<HostLink> {
+    let mut links: Vec<(HostLink, f64)> = Vec::new();
     for link in trials.iter().flat_map(|trial| &trial.links) {
         if let Some((known, runs)) = links.iter_mut().find(|(known, _)| known.name == link.name) {
             known.sent += link.sent;
@@ -414,7 +416,7 @@ fn links(trials: &[&Trial]) -> Vec<Link> {
             links.push((link.clone(), 1.0));
         }
     }
-    links.into_iter().map(|(link, runs)| Link { sent: link.sent / runs, ..link }).collect()
+    links.into_iter().map(|(link, runs)| HostLink { sent: link.sent / runs, ..link }).collect()
 }
 
 /// The mean of each quantile; none where a run does not have them all.
@@ -470,7 +472,7 @@ fn servers(trials: &[&Trial]) -> Vec<ServerShare> {
 
 /// Estimates of one cell: the levels stand by to name what went wrong.
 struct Estimates<'a> {
-    levels: &'a Levels,
+    levels: &'a CellLevels,
 }
 
 impl Estimates<'_> {
@@ -487,10 +489,10 @@ impl Estimates<'_> {
     fn times(
         &self,
         quantity: &'static str,
-        times: &[Times],
+        times: &[TrialTimes],
         windows: &[f64],
     ) -> Result<TimeQuantities, SweepError> {
-        let pick = |pick: fn(Times) -> f64| times.iter().copied().map(pick).collect::<Vec<f64>>();
+        let pick = |pick: fn(TrialTimes) -> f64| times.iter().copied().map(pick).collect::<Vec<f64>>();
         Ok(TimeQuantities {
             mean: self.of(quantity, &pick(|t| t.mean), windows)?,
             p50: self.of(quantity, &pick(|t| t.p50), &[])?,
@@ -505,17 +507,17 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::quantity::Basis;
+    use crate::quantity::IntervalBasis;
     use crate::trial::{ClientSide, ClientWindow, ServerSide};
     use crate::verdict::Saturation;
 
     /// Ten seconds at a steady rate that keep every law: the clients are always waiting.
     pub(crate) fn steady_trial(workload: &str, clients: u32, rate: f64) -> Trial {
         let response = f64::from(clients) / rate;
-        let times = |mean: f64| Times { mean, p50: mean * 0.9, p90: mean * 1.6, p99: mean * 2.5 };
+        let times = |mean: f64| TrialTimes { mean, p50: mean * 0.9, p90: mean * 1.6, p99: mean * 2.5 };
         let completed = (rate * 10.0).round() as u64;
         Trial {
-            levels: Levels { workload: workload.into(), clients },
+            levels: CellLevels { workload: workload.into(), clients },
             repetition: 0,
             length: 10.0,
             think: 0.0,
@@ -531,7 +533,10 @@ pub(crate) mod tests {
                         response: Some(response),
                     })
                     .collect(),
-                histogram: Histogram { width: 1e-4, counts: vec![(3, completed / 2), (9, completed / 2)] },
+                histogram: TrialHistogram {
+                    width: 1e-4,
+                    counts: vec![(3, completed / 2), (9, completed / 2)],
+                },
                 ..ClientSide::default()
             },
             middleware: Some(MiddlewareSide {
@@ -568,7 +573,7 @@ pub(crate) mod tests {
         let results = summarise("test", Environment::default(), &trials).unwrap();
         let [cell] = &results.cells[..] else { panic!("{} cells", results.cells.len()) };
         assert_eq!((cell.throughput.value, cell.throughput.n), (20_000.0, 3));
-        assert_eq!(cell.throughput.basis, Basis::Repetitions);
+        assert_eq!(cell.throughput.basis, IntervalBasis::Repetitions);
         let half = cell.throughput.interval.unwrap().half_width();
         assert!((half - 4.303 * 100.0 / 3.0_f64.sqrt()).abs() < 0.1, "{half}");
         assert_eq!(cell.repetitions.iter().map(|r| r.repetition).collect::<Vec<_>>(), [0, 1, 2]);

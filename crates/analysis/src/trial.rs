@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The levels of a cell: what was chosen, not measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Levels {
+pub struct CellLevels {
     /// The mix of requests, by its name in reports.
     pub workload: String,
     /// Population N: how many clients, each with one request at a time (closed workload).
@@ -21,7 +21,7 @@ pub struct Levels {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Which cell.
-    pub levels: Levels,
+    pub levels: CellLevels,
     /// Which run of the cell, from 0.
     pub repetition: u32,
     /// How long was measured; above 0.
@@ -38,7 +38,7 @@ pub struct Trial {
     pub cpu: Vec<ProcessCpu>,
     /// The links of the hosts taking part, where they have any.
     #[serde(default)]
-    pub links: Vec<Link>,
+    pub links: Vec<HostLink>,
     /// How long a packet was under way there and back between hosts that talk, before it was
     /// measured; empty where nobody asked.
     #[serde(default)]
@@ -119,9 +119,9 @@ impl Stretch {
 
 /// A host's link, and what went over it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Link {
+pub struct HostLink {
     /// Whose host it is.
-    pub station: Station,
+    pub station: SystemPart,
     /// Which one: `s1` is that of the first server.
     pub name: String,
     /// Bits per second that it carries, headers included; above 0.
@@ -130,7 +130,7 @@ pub struct Link {
     pub sent: f64,
 }
 
-impl Link {
+impl HostLink {
     /// Utilization U: the share of the bandwidth that was used. What a shaper lets through in one
     /// burst makes no more than all of it.
     pub fn utilization(&self) -> f64 {
@@ -155,7 +155,7 @@ pub struct RoundTrip {
 
 /// Mean and percentiles of one kind of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
+pub struct TrialTimes {
     /// Arithmetic mean.
     pub mean: Seconds,
     /// Half are at most this.
@@ -178,11 +178,11 @@ pub struct ClientSide {
     /// Keys asked for and not found.
     pub misses: u64,
     /// Response time: from when the request was due to its last byte.
-    pub response: Times,
+    pub response: TrialTimes,
     /// Whole windows only: a partial one would look like a slump.
     pub windows: Vec<ClientWindow>,
     /// Response times in equal buckets.
-    pub histogram: Histogram,
+    pub histogram: TrialHistogram,
     /// Quantiles of the response time at [`crate::distribution::share_of`]; empty where the
     /// distribution is not known in full.
     #[serde(default)]
@@ -200,7 +200,7 @@ pub struct ClientOperation {
     /// Requests answered, errors included.
     pub completed: u64,
     /// Response time.
-    pub response: Times,
+    pub response: TrialTimes,
 }
 
 /// One operation, as the middleware saw it.
@@ -211,11 +211,11 @@ pub struct MiddlewareOperation {
     /// Requests replied.
     pub requests: u64,
     /// Replied − received.
-    pub response: Times,
+    pub response: TrialTimes,
     /// Taken − queued.
-    pub queue: Times,
+    pub queue: TrialTimes,
     /// Last answered − first sent.
-    pub server: Times,
+    pub server: TrialTimes,
 }
 
 /// The clients in one window.
@@ -239,13 +239,13 @@ pub struct MiddlewareSide {
     /// Those replied with an error.
     pub errors: u64,
     /// Replied − received; the sum of the three below.
-    pub response: Times,
+    pub response: TrialTimes,
     /// Taken − queued.
-    pub queue: Times,
+    pub queue: TrialTimes,
     /// Last answered − first sent.
-    pub server: Times,
+    pub server: TrialTimes,
     /// The rest.
-    pub own: Times,
+    pub own: TrialTimes,
     /// Worker slots; none where they are unlimited.
     pub workers: Option<u32>,
     /// Mean queue length seen by the requests that were taken.
@@ -253,7 +253,7 @@ pub struct MiddlewareSide {
     /// Whole windows only.
     pub windows: Vec<MiddlewareWindow>,
     /// Response times at the middleware in equal buckets.
-    pub histogram: Histogram,
+    pub histogram: TrialHistogram,
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<MiddlewareOperation>,
@@ -292,7 +292,7 @@ pub struct ServerSide {
 /// Which part of the system a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Station {
+pub enum SystemPart {
     /// The load generator.
     Clients,
     /// The middleware.
@@ -305,7 +305,7 @@ pub enum Station {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCpu {
     /// What it is.
-    pub station: Station,
+    pub station: SystemPart,
     /// Which one: `load`, `proxy`, a server's address.
     pub name: String,
     /// Processor time used, user and system, during what was measured.
@@ -317,7 +317,7 @@ pub struct ProcessCpu {
 
 /// Counts in equal buckets from zero up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Histogram {
+pub struct TrialHistogram {
     /// Width of a bucket; 0 in an empty histogram.
     pub width: Seconds,
     /// Bucket number (bucket k holds k·width ≤ t < (k+1)·width) and count, numbers rising, empty
@@ -325,7 +325,7 @@ pub struct Histogram {
     pub counts: Vec<(u64, u64)>,
 }
 
-impl Histogram {
+impl TrialHistogram {
     /// How many were counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
@@ -388,7 +388,7 @@ impl Histogram {
     }
 }
 
-impl Times {
+impl TrialTimes {
     /// Whether all of them are lengths of time.
     pub(crate) fn all_finite(&self) -> bool {
         [self.mean, self.p50, self.p90, self.p99].iter().all(|time| time.is_finite() && *time >= 0.0)
@@ -401,14 +401,14 @@ mod tests {
 
     #[test]
     fn a_merge_of_histograms_neither_loses_nor_makes_counts() {
-        let mut one = Histogram { width: 1e-4, counts: vec![(1, 5), (4, 1)] };
-        assert!(one.merge(&Histogram { width: 1e-4, counts: vec![(0, 2), (4, 3)] }));
+        let mut one = TrialHistogram { width: 1e-4, counts: vec![(1, 5), (4, 1)] };
+        assert!(one.merge(&TrialHistogram { width: 1e-4, counts: vec![(0, 2), (4, 3)] }));
         assert_eq!(one.counts, [(0, 2), (1, 5), (4, 4)]);
-        assert!(!one.merge(&Histogram { width: 1e-3, counts: vec![(0, 2)] }));
+        assert!(!one.merge(&TrialHistogram { width: 1e-3, counts: vec![(0, 2)] }));
         assert_eq!(one.total(), 11);
         assert_eq!(one.bucket_of_share(0.5), Some(1));
         assert_eq!(one.bucket_of_share(1.0), Some(4));
-        assert_eq!(Histogram::default().bucket_of_share(0.5), None);
+        assert_eq!(TrialHistogram::default().bucket_of_share(0.5), None);
         assert_eq!(one.rebinned(0, 2, 2), (vec![7, 0], 4));
     }
 }

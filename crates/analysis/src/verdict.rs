@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::ProcessLoad;
 use crate::quantity::Quantity;
-use crate::trial::{Levels, Link, Station};
+use crate::trial::{CellLevels, HostLink, SystemPart};
 
 /// A rate within this share of the highest counts as the highest.
 pub(crate) const NEAR: f64 = 0.95;
@@ -18,7 +18,7 @@ pub(crate) const NEAR: f64 = 0.95;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The cell with the fewest clients whose throughput is within 5 % of the highest.
-    pub at: Levels,
+    pub at: CellLevels,
     /// Its throughput.
     pub throughput: Quantity,
     /// Its mean response time.
@@ -31,7 +31,7 @@ pub struct Verdict {
     pub bottleneck: Bottleneck,
     /// Where the response time goes there, largest part first; empty where the middleware was not
     /// asked.
-    pub parts: Vec<(Part, f64)>,
+    pub parts: Vec<(ResponsePart, f64)>,
     /// How much of it can be used; none where nothing was answered.
     #[serde(default)]
     pub usable: Option<Usable>,
@@ -54,19 +54,19 @@ pub struct Unsure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usable {
     /// The cell.
-    pub at: Levels,
+    pub at: CellLevels,
     /// Its throughput.
     pub throughput: f64,
     /// Its mean response time.
     pub response: Seconds,
     /// What goes wrong at the next cell.
-    pub reason: Reason,
+    pub reason: LimitReason,
 }
 
 /// Why more clients than these are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum LimitReason {
     /// The response time is more than twice that of the fewest clients: more than half of it is
     /// waiting for others.
     Response {
@@ -124,7 +124,7 @@ impl Saturation {
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
     /// A host sends as much as its link carries.
-    Link(Link),
+    Link(HostLink),
     /// A process uses all the processors it can use.
     Process(ProcessLoad),
     /// All processors of a machine are busy, though no process uses all it could.
@@ -161,10 +161,10 @@ pub enum Bottleneck {
         /// What more of them bring; none where it is not known.
         more: Option<MoreWorkers>,
         /// Where most of the time passes, the queue for these workers left out.
-        most: Option<(Part, f64)>,
+        most: Option<(ResponsePart, f64)>,
     },
     /// Nothing that was measured is full; most of the time passes here.
-    MostTime(Part, f64),
+    MostTime(ResponsePart, f64),
     /// Nothing was measured that could tell.
     Unseen,
     /// No cell is known well enough.
@@ -207,7 +207,7 @@ impl MoreWorkers {
 /// The parts of the response time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum ResponsePart {
     /// Waiting for a worker.
     Queue,
     /// With the servers.
@@ -218,7 +218,7 @@ pub enum Part {
     Outside,
 }
 
-impl Part {
+impl ResponsePart {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -237,17 +237,17 @@ impl fmt::Display for Usable {
         let noun = if clients == 1 { "client" } else { "clients" };
         write!(f, "It stays responsive up to {clients} {noun} ({rate} requests per second): ")?;
         match self.reason {
-            Reason::Response { clients, times } => write!(
+            LimitReason::Response { clients, times } => write!(
                 f,
                 "with {clients}, requests take {} times as long as with the fewest.",
                 text::three_digits(times)
             ),
-            Reason::Queue { clients, length, workers } => write!(
+            LimitReason::Queue { clients, length, workers } => write!(
                 f,
                 "with {clients}, {} requests wait on average for {workers} workers.",
                 text::three_digits(length)
             ),
-            Reason::NotReached => write!(f, "more were not tried."),
+            LimitReason::NotReached => write!(f, "more were not tried."),
         }
     }
 }
@@ -351,9 +351,9 @@ impl fmt::Display for Saturation {
 impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |process: &ProcessLoad| match process.station {
-            Station::Clients => format!("the load generator ({})", process.name),
-            Station::Middleware => format!("the middleware ({})", process.name),
-            Station::Server => format!("the server {}", process.name),
+            SystemPart::Clients => format!("the load generator ({})", process.name),
+            SystemPart::Middleware => format!("the middleware ({})", process.name),
+            SystemPart::Server => format!("the server {}", process.name),
         };
         let of = |process: &ProcessLoad| {
             let busy = text::three_digits(process.busy.min(process.cores));
@@ -364,9 +364,9 @@ impl fmt::Display for Bottleneck {
         match self {
             Self::Link(link) => {
                 let host = match link.station {
-                    Station::Clients => "the load generator on",
-                    Station::Middleware => "the middleware on",
-                    Station::Server => "the server on",
+                    SystemPart::Clients => "the load generator on",
+                    SystemPart::Middleware => "the middleware on",
+                    SystemPart::Server => "the server on",
                 };
                 let mbit = |bits: f64| text::three_digits(bits / 1e6);
                 write!(
@@ -490,9 +490,9 @@ impl Bottleneck {
         match self {
             Self::Link(link) => format!("link of {}", link.name),
             Self::Process(process) => match process.station {
-                Station::Clients => "load generator".into(),
-                Station::Middleware => "middleware".into(),
-                Station::Server => format!("server {}", process.name),
+                SystemPart::Clients => "load generator".into(),
+                SystemPart::Middleware => "middleware".into(),
+                SystemPart::Server => format!("server {}", process.name),
             },
             Self::Machine { name: Some(name), cores, .. } => format!("all {cores} processors of {name}"),
             Self::Machine { cores, .. } => format!("all {cores} processors"),

@@ -5,13 +5,13 @@ use std::fmt;
 use krarup_units::{Seconds, text};
 use serde::{Deserialize, Serialize};
 
-use crate::trial::Levels;
+use crate::trial::CellLevels;
 
 /// A warning and where it was seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concern {
     /// The cell; none where it concerns the whole.
-    pub levels: Option<Levels>,
+    pub levels: Option<CellLevels>,
     /// What was seen.
     pub warning: Warning,
 }

@@ -42,7 +42,7 @@ pub mod write;
 
 pub use message::{DEFAULT_TTR, Ids, Put, PutBatch};
 pub use page::page;
-pub use refusal::{LineError, Refusal};
+pub use refusal::{InvalidRequest, LineError};
 pub use reply::Reply;
 pub use table::{Request, Verb};
 pub use verb::{LineStart, VerbGroup};

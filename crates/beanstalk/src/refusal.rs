@@ -29,7 +29,7 @@ impl LineError {
 
 /// Bytes that are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum InvalidRequest {
     /// `discard` bytes, of which not all need be there yet, go by before it is answered.
     Discard {
         /// Why.

@@ -10,7 +10,7 @@ use krarup_units::Parsed;
 use crate::argument::ArgumentWords;
 use crate::message::{Ids, Put, PutBatch};
 use crate::number::end_of_line;
-use crate::refusal::{LineError, Refusal};
+use crate::refusal::{InvalidRequest, LineError};
 use crate::table::{ParsedLine, Request, Verb};
 use crate::verb::LineStart;
 
@@ -23,11 +23,11 @@ pub const LONGEST_EXTRA_LINE: usize = 768;
 pub const LARGEST_BATCH: u64 = 4 << 20;
 
 /// Reads one request from the front of `bytes`, whose bodies may have `largest` bytes each.
-pub fn parse(bytes: &[u8], largest: u32) -> Parsed<Request<'_>, Refusal> {
+pub fn parse(bytes: &[u8], largest: u32) -> Parsed<Request<'_>, InvalidRequest> {
     let window = &bytes[..bytes.len().min(LONGEST_EXTRA_LINE)];
     let Some(length) = end_of_line(window) else {
         return if window.len() == LONGEST_EXTRA_LINE {
-            Parsed::Invalid(Refusal::Endless)
+            Parsed::Invalid(InvalidRequest::Endless)
         } else {
             Parsed::Incomplete { needed: bytes.len() + 1 }
         };
@@ -58,7 +58,12 @@ fn read(verb: Verb, rest: &[u8]) -> Result<ParsedLine<'_>, LineError> {
     verb.read(&mut ArgumentWords(rest))
 }
 
-fn with_body<'a>(bytes: &'a [u8], put: Put<'a>, begin: usize, size: usize) -> Parsed<Request<'a>, Refusal> {
+fn with_body<'a>(
+    bytes: &'a [u8],
+    put: Put<'a>,
+    begin: usize,
+    size: usize,
+) -> Parsed<Request<'a>, InvalidRequest> {
     let end = begin + size;
     match bytes.get(end..end + 2) {
         None => Parsed::Incomplete { needed: end + 2 },
@@ -76,7 +81,7 @@ fn with_bodies<'a>(
     begin: usize,
     sizes: Ids<'a>,
     largest: u32,
-) -> Parsed<Request<'a>, Refusal> {
+) -> Parsed<Request<'a>, InvalidRequest> {
     let whole = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(size).saturating_add(2));
     if whole > LARGEST_BATCH.max(u64::from(largest) + 2) || sizes.iter().any(|size| size > largest.into()) {
         return skip(LineError::JobTooBig, (begin as u64).saturating_add(whole));
@@ -95,8 +100,8 @@ fn with_bodies<'a>(
     }
 }
 
-const fn skip<'a>(why: LineError, discard: u64) -> Parsed<Request<'a>, Refusal> {
-    Parsed::Invalid(Refusal::Discard { why, discard })
+const fn skip<'a>(why: LineError, discard: u64) -> Parsed<Request<'a>, InvalidRequest> {
+    Parsed::Invalid(InvalidRequest::Discard { why, discard })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What shared a statement and its commit, and how long that took.
 
-use krarup_record::Distribution;
+use krarup_record::MeasuredDistribution;
 use krarup_units::Nanos;
 
 /// The upper bounds of the buckets that sizes of batches are counted in.
@@ -10,10 +10,10 @@ pub const SIZES: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 #[derive(Clone, Debug, Default)]
 pub struct BatchStatistics {
     /// From handing a statement to a connection until its commit is known.
-    pub times: Distribution,
+    pub times: MeasuredDistribution,
     /// Requests that waited for each batch. A number stands where a time of so many nanoseconds
     /// would.
-    sizes: Distribution,
+    sizes: MeasuredDistribution,
 }
 
 /// How large batches were, in buckets.

@@ -18,7 +18,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use krarup_beanstalk::{LineError, PutBatch, Refusal, ReplyWord, Request, Verb, reply, request, write};
+use krarup_beanstalk::{
+    InvalidRequest, LineError, PutBatch, ReplyWord, Request, Verb, reply, request, write,
+};
 use krarup_record::file::rows::Lane;
 use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Outbox, Parsed, Stamp};
@@ -31,9 +33,9 @@ use crate::job::ClientId;
 use crate::memcached::ReplyFormat;
 use crate::owner::{self, OwnerOutcome};
 use crate::queues::{After, Fetched, Queues, ReserveResult, Totals};
-use crate::shared::{self, Shared};
+use crate::shared::{self, SharedQueues};
 use crate::statistics::{self, BrokerState, ProcessFacts};
-use session::Session;
+use session::QueueSession;
 
 mod memcached;
 mod service;
@@ -119,7 +121,7 @@ struct Dialog {
     /// The batch of its latest put.
     put_with: After,
     /// It speaks memcached's protocol.
-    memcached: Option<Session>,
+    memcached: Option<QueueSession>,
     admitted: bool,
     /// It has sent its last request, or nothing more is read.
     quitting: bool,
@@ -140,7 +142,7 @@ pub struct Broker {
     /// The queues; where others share them, only which clients are connected and the tubes they
     /// use.
     queues: Queues,
-    shared: Option<Shared>,
+    shared: Option<SharedQueues>,
     dialogs: Vec<Option<Dialog>>,
     counts: VerbCounts,
     recorder: Recorder,
@@ -201,7 +203,7 @@ impl Broker {
         recorder: Recorder,
         shared: shared::SharedSettings,
     ) -> Self {
-        Self { shared: Some(Shared::new(shared)), ..Self::new(settings, queues, recorder) }
+        Self { shared: Some(SharedQueues::new(shared)), ..Self::new(settings, queues, recorder) }
     }
 
     /// What was recorded.
@@ -485,8 +487,8 @@ impl Broker {
             }
             match request::parse(rest, self.settings.largest) {
                 Parsed::Incomplete { .. } => break,
-                Parsed::Invalid(Refusal::Endless) => dialog.endless = true,
-                Parsed::Invalid(Refusal::Discard { why, discard }) => {
+                Parsed::Invalid(InvalidRequest::Endless) => dialog.endless = true,
+                Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
                     dialog.discard = Some((discard, why.word().line()));
                 }
                 Parsed::Complete { message: Request::PutBatch(batch), used } => {
@@ -725,7 +727,7 @@ impl Broker {
 
     /// Tells what the database has answered.
     fn tell_replies(&mut self, now: Stamp) {
-        let reply_format = self.shared.as_mut().map(Shared::take_replies).unwrap_or_default();
+        let reply_format = self.shared.as_mut().map(SharedQueues::take_replies).unwrap_or_default();
         for mut reply_format in reply_format {
             if let Some((messages, tubes)) = reply_format.stats {
                 let text = self.server_statistics(messages, tubes as usize, now);
@@ -750,7 +752,7 @@ impl Broker {
 
     /// What is to be asked of the database.
     pub fn take_queries(&mut self) -> Vec<QueuedRequest> {
-        self.shared.as_mut().map(Shared::take_queries).unwrap_or_default()
+        self.shared.as_mut().map(SharedQueues::take_queries).unwrap_or_default()
     }
 
     /// What the database has answered, and when.
@@ -768,7 +770,7 @@ impl Broker {
 
     /// Whether no query that a client waits for is on its way to the database.
     pub fn has_no_query(&self) -> bool {
-        self.shared.as_ref().is_none_or(Shared::is_idle)
+        self.shared.as_ref().is_none_or(SharedQueues::is_idle)
     }
 
     fn server_statistics(&self, messages: Totals, tubes: usize, now: Stamp) -> String {
@@ -780,8 +782,8 @@ impl Broker {
             reserved: messages.reserved,
             delayed: messages.delayed,
             buried: messages.buried,
-            waiting: shared.map_or(0, Shared::waiting_count),
-            jobs: shared.map_or(0, Shared::put_here),
+            waiting: shared.map_or(0, SharedQueues::waiting_count),
+            jobs: shared.map_or(0, SharedQueues::put_here),
             ..here
         };
         statistics::server(
@@ -816,7 +818,7 @@ impl Broker {
 
     /// When something is due.
     pub fn due(&self) -> Option<Stamp> {
-        self.queues.due().into_iter().chain(self.shared.as_ref().and_then(Shared::due)).min()
+        self.queues.due().into_iter().chain(self.shared.as_ref().and_then(SharedQueues::due)).min()
     }
 
     /// Does what is due.

@@ -4,5 +4,5 @@
 mod snapshot;
 mod table;
 
-pub use snapshot::Snapshot;
-pub use table::{Metric, TABLE, exposition, page};
+pub use snapshot::BrokerSnapshot;
+pub use table::{BrokerMetric, TABLE, exposition, page};

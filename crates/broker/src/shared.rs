@@ -51,7 +51,7 @@ pub struct SharedSettings {
 
 /// The queues as one of their brokers sees them.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedQueues {
     settings: SharedSettings,
     next: u64,
     connections: u32,
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     sweeping: bool,
 }
 
-impl Shared {
+impl SharedQueues {
     pub(crate) fn new(settings: SharedSettings) -> Self {
         Self {
             settings,

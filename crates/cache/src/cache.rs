@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use krarup_service::{ClientId, Service};
 use krarup_units::{Nanos, Outbox, Stamp};
 
-use crate::session::{Progress, Session};
+use crate::session::{CacheSession, SessionProgress};
 use crate::statistics::{About, State};
-use crate::{Bounds, Counts, Store, Traffic};
+use crate::{Bounds, ItemCounts, ItemStore, Traffic};
 
 /// With this many bytes unsent a client gets no more answers until it takes some.
 const MOST_UNSENT: usize = 256 << 10;
@@ -19,9 +19,9 @@ const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 /// One client.
 #[derive(Debug)]
 struct Client {
-    session: Session,
+    session: CacheSession,
     /// What its session waits for.
-    progress: Progress,
+    progress: SessionProgress,
     outbox: Outbox,
     ended: bool,
 }
@@ -39,12 +39,12 @@ pub struct Cache {
 impl Cache {
     /// An empty one. Its stamps count from [`About::started`].
     pub fn new(bounds: Bounds, about: About) -> Self {
-        let state = State { store: Store::new(bounds), traffic: Traffic::default(), about, verbosity: 0 };
+        let state = State { store: ItemStore::new(bounds), traffic: Traffic::default(), about, verbosity: 0 };
         Self { state, clients: Vec::new(), free: Vec::new(), dirty: Vec::new(), runnable: VecDeque::new() }
     }
 
     /// What was done to the items.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ItemCounts {
         self.state.store.counts()
     }
 
@@ -71,8 +71,8 @@ impl Service for Cache {
             self.clients.len() as ClientId - 1
         });
         self.clients[id as usize] = Some(Client {
-            session: Session::default(),
-            progress: Progress::Hungry { needed: 1 },
+            session: CacheSession::default(),
+            progress: SessionProgress::Hungry { needed: 1 },
             outbox: Outbox::default(),
             ended: false,
         });
@@ -91,12 +91,12 @@ impl Service for Cache {
     fn read(&mut self, id: ClientId, bytes: &[u8], _received: Stamp, now: Stamp) -> usize {
         let Self { state, clients, dirty, .. } = self;
         let client = clients[id as usize].as_mut().expect("it is connected");
-        if client.progress == Progress::Close {
+        if client.progress == SessionProgress::Close {
             return bytes.len();
         }
         let allowance = MOST_UNSENT.saturating_sub(client.outbox.len());
         if allowance == 0 {
-            client.progress = Progress::Full;
+            client.progress = SessionProgress::Full;
             return 0;
         }
         let unix = state.about.started + Nanos(now.0);
@@ -109,13 +109,13 @@ impl Service for Cache {
 
     fn needed(&self, id: ClientId) -> usize {
         match self.client(id).progress {
-            Progress::Hungry { needed } => needed,
-            Progress::Full | Progress::Close => 0,
+            SessionProgress::Hungry { needed } => needed,
+            SessionProgress::Full | SessionProgress::Close => 0,
         }
     }
 
     fn paused(&self, id: ClientId) -> bool {
-        self.client(id).progress == Progress::Full
+        self.client(id).progress == SessionProgress::Full
     }
 
     fn ended(&mut self, id: ClientId, _now: Stamp) {
@@ -145,14 +145,15 @@ impl Service for Cache {
         let client = self.client_mut(id);
         client.outbox.advance(count);
         client.outbox.shrink(KEEP);
-        if count > 0 && client.progress == Progress::Full && client.outbox.len() < MOST_UNSENT {
+        if count > 0 && client.progress == SessionProgress::Full && client.outbox.len() < MOST_UNSENT {
             self.runnable.push_back(id);
         }
     }
 
     fn finished(&self, id: ClientId) -> bool {
         let client = self.client(id);
-        let over = client.progress == Progress::Close || client.ended && client.progress != Progress::Full;
+        let over = client.progress == SessionProgress::Close
+            || client.ended && client.progress != SessionProgress::Full;
         over && client.outbox.is_empty()
     }
 

@@ -3,7 +3,7 @@
 /// What was done to the items since the start, or since `stats reset`. Each field is the statistic
 /// of the same name, counted when memcached counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ItemCounts {
     /// Keys asked for with `get` and `gets`, not commands: `get a b` counts two.
     pub cmd_get: u64,
     /// Values brought by the six storage commands, those included that a condition kept out.

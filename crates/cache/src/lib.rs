@@ -33,7 +33,7 @@ pub mod statistics;
 pub mod store;
 
 pub use cache::Cache;
-pub use counts::{Counts, Traffic};
-pub use session::{Progress, Session};
+pub use counts::{ItemCounts, Traffic};
+pub use session::{CacheSession, SessionProgress};
 pub use statistics::{About, State};
-pub use store::{Bounds, Store};
+pub use store::{Bounds, ItemStore};

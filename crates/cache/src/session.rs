@@ -16,7 +16,7 @@ const NOT_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-nume
 
 /// Where one client stands between two pieces of its bytes.
 #[derive(Debug, Default)]
-pub struct Session {
+pub struct CacheSession {
     /// A refused value of which this many bytes are still to go by, and the answer that is then
     /// due.
     refused: Option<(u64, &'static [u8])>,
@@ -27,7 +27,7 @@ pub struct Session {
 
 /// How far the session got with the bytes it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum SessionProgress {
     /// The bytes left over begin a request that has at least `needed` bytes.
     Hungry {
         /// Counted from the first byte left over; more than there are.
@@ -39,7 +39,7 @@ pub enum Progress {
     Close,
 }
 
-impl Session {
+impl CacheSession {
     /// Answers the requests at the front of `bytes` into `out`, as many as there are, but ends as
     /// soon as it has appended `allowance` bytes or more; the last value may exceed it. Gives how
     /// many bytes it is done with, and why it ended. Where the bytes were cut makes no difference
@@ -51,7 +51,7 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
         allowance: usize,
-    ) -> (usize, Progress) {
+    ) -> (usize, SessionProgress) {
         let full = out.len() + allowance;
         let bounds = state.store.bounds();
         let limits = Limits { value: bounds.item as usize, ..Limits::default() };
@@ -63,23 +63,25 @@ impl Session {
                 done += gone as usize;
                 if gone < discard {
                     self.refused = Some((discard - gone, answer));
-                    return (done, Progress::Hungry { needed: 1 });
+                    return (done, SessionProgress::Hungry { needed: 1 });
                 }
                 out.extend_from_slice(answer);
                 continue;
             }
             if rest.is_empty() {
-                return (done, Progress::Hungry { needed: 1 });
+                return (done, SessionProgress::Hungry { needed: 1 });
             }
             if out.len() >= full {
-                return (done, Progress::Full);
+                return (done, SessionProgress::Full);
             }
             match request::parse(rest, &limits) {
-                Parsed::Incomplete { needed } => return (done, Progress::Hungry { needed }),
-                Parsed::Complete { message: Request::Quit, used } => return (done + used, Progress::Close),
+                Parsed::Incomplete { needed } => return (done, SessionProgress::Hungry { needed }),
+                Parsed::Complete { message: Request::Quit, used } => {
+                    return (done + used, SessionProgress::Close);
+                }
                 Parsed::Complete { message: Request::Retrieve(retrieve), used } => {
                     if !self.retrieve(state, now, &retrieve, out, full) {
-                        return (done, Progress::Full);
+                        return (done, SessionProgress::Full);
                     }
                     done += used;
                 }
@@ -107,7 +109,7 @@ impl Session {
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
                     out.extend_from_slice(reply);
-                    return (bytes.len(), Progress::Close);
+                    return (bytes.len(), SessionProgress::Close);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use krarup_memcache::{request, write};
 use krarup_units::Nanos;
 
-use crate::{Counts, Store, Traffic};
+use crate::{ItemCounts, ItemStore, Traffic};
 
 /// What a server says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct About {
 #[derive(Debug)]
 pub struct State {
     /// The items.
-    pub store: Store,
+    pub store: ItemStore,
     /// What went over the connections.
     pub traffic: Traffic,
     /// What the server says about itself.
@@ -98,7 +98,7 @@ fn settings(state: &State, out: &mut Vec<u8>) {
 }
 
 /// The counts under their names, in memcached's order.
-pub fn counts(counts: &Counts) -> [(&'static str, u64); 22] {
+pub fn counts(counts: &ItemCounts) -> [(&'static str, u64); 22] {
     [
         ("cmd_get", counts.cmd_get),
         ("cmd_set", counts.cmd_set),

@@ -6,7 +6,7 @@ use krarup_memcache as memcache;
 use krarup_memcache::{Arithmetic, Storage};
 use krarup_units::Nanos;
 
-use crate::Counts;
+use crate::ItemCounts;
 use crate::counter;
 use crate::expiry::Expiry;
 use crate::items::{Item, Items, charge};
@@ -84,13 +84,13 @@ impl<'a> From<&'a mut Item> for Found<'a> {
 
 /// The items, within their bounds, and the count of what was done to them.
 #[derive(Debug)]
-pub struct Store {
+pub struct ItemStore {
     items: Items,
     bounds: Bounds,
     last_unique: u64,
     /// A `flush_all` that is yet to come.
     flush: Option<Nanos>,
-    counts: Counts,
+    counts: ItemCounts,
 }
 
 /// Adds one to one of two counts.
@@ -98,11 +98,11 @@ fn count(first: bool, one: &mut u64, other: &mut u64) {
     *(if first { one } else { other }) += 1;
 }
 
-impl Store {
+impl ItemStore {
     /// An empty store.
     pub fn new(bounds: Bounds) -> Self {
         let items = Items::within(bounds.memory);
-        Self { items, bounds, last_unique: 0, flush: None, counts: Counts::default() }
+        Self { items, bounds, last_unique: 0, flush: None, counts: ItemCounts::default() }
     }
 
     /// The bounds it keeps to.
@@ -127,15 +127,15 @@ impl Store {
     }
 
     /// What has been done so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ItemCounts {
         let (evictions, reclaimed) = self.items.left();
-        Counts { evictions, reclaimed, ..self.counts }
+        ItemCounts { evictions, reclaimed, ..self.counts }
     }
 
     /// `stats reset`: counts anew.
     pub fn reset_counts(&mut self) {
         self.items.recount();
-        self.counts = Counts::default();
+        self.counts = ItemCounts::default();
     }
 
     /// `get` and `gets`, for one key.
@@ -164,8 +164,8 @@ impl Store {
     }
 
     /// `set`, `add`, `replace`, `append`, `prepend` and `cas`.
-    pub fn store(&mut self, request: &memcache::Store<'_>, now: Nanos) -> Stored {
-        let &memcache::Store { command, key, flags, exptime, unique, data, .. } = request;
+    pub fn store(&mut self, request: &memcache::StorageRequest<'_>, now: Nanos) -> Stored {
+        let &memcache::StorageRequest { command, key, flags, exptime, unique, data, .. } = request;
         if self.too_large(key, flags, data.len()) {
             self.refuse_too_large(command, key);
             return Stored::TooLarge;

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use krarup_analysis::requests::{Cut, Reading, Requests};
+use krarup_analysis::requests::{Cut, RequestEstimates, RowReader};
 use krarup_load::LoadResult;
 use krarup_model::calibrate::Span;
-use krarup_record::file::rows::Rows;
+use krarup_record::file::rows::RowFile;
 use krarup_report::{Page, csv, markdown, requests, text};
 use krarup_units::text::parse_duration;
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
 use crate::folders::holding;
-use crate::form::Form;
+use crate::form::OutputForm;
 use crate::{experiment, trials, written};
 
 /// Analyse what was recorded: every request of a run from its rows, or a directory of results from
@@ -44,7 +44,7 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     window: Option<Seconds>,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
         all.push((file, found));
     }
     if args.form.json {
-        let all: Vec<&Requests> = all.iter().map(|(_, found)| found).collect();
+        let all: Vec<&RequestEstimates> = all.iter().map(|(_, found)| found).collect();
         println!("{}", serde_json::to_string_pretty(&all).expect("an analysis is plain data"));
     }
     for (place, (file, found)) in all.iter().enumerate() {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(found: &Requests, title: &str) {
+fn print(found: &RequestEstimates, title: &str) {
     println!("{title}: {}\n", requests::span(found));
     let tables = [
         Some(requests::operations(found)),
@@ -146,16 +146,20 @@ fn measured(path: &Path) -> Result<Option<(Seconds, Seconds)>, Failure> {
     Ok(span)
 }
 
-fn read(file: &Path, args: &AnalyzeArgs, measured: Option<(Seconds, Seconds)>) -> Result<Requests, Failure> {
+fn read(
+    file: &Path,
+    args: &AnalyzeArgs,
+    measured: Option<(Seconds, Seconds)>,
+) -> Result<RequestEstimates, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
-    let mut rows = Rows::open(file).map_err(|error| {
+    let mut rows = RowFile::open(file).map_err(|error| {
         Failure::usage(error.to_string())
             .hint("rows are what krarup proxy --rows and krarup load --rows write")
     })?;
     let run = rows.span().ok_or_else(|| wrong(&"it has no row"))?;
     let cut = cut(run, args, measured.map(|(from, to)| Span::between(from, to, rows.run().epoch_unix)));
     let cut = cut.map_err(|error| wrong(&error).hint("see --warm-up, --cool-down and --window"))?;
-    let mut reading = Reading::new(cut).of_clients(rows.of_clients());
+    let mut reading = RowReader::new(cut).of_clients(rows.of_clients());
     rows.for_each(|visit, servers| reading.see(visit, servers)).map_err(|error| wrong(&error))?;
     Ok(reading.end(rows.lost()))
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, Queues, broker, shared};
 use krarup_net::{Clock, Listener, listen};
-use krarup_serve::broker::engine::{self, Ending, Notice, Protocol, Store};
+use krarup_serve::broker::engine::{self, BrokerNotice, Ending, MessageStore, Protocol};
 use krarup_serve::broker::relay::Relay;
 use krarup_store::pool;
-use krarup_store::postgres::{Owned, Place, Sharing};
+use krarup_store::postgres::{Database, Owned, Sharing};
 use krarup_units::{Address, Nanos};
 
 use self::args::Mode;
 use self::base::{Base, about, load, place, tell};
-use self::records::Records;
-use self::signals::{Follows, Signals};
+use self::records::BrokerRecords;
+use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
 use crate::failure::Failure;
 use crate::limits::limits;
@@ -33,7 +33,7 @@ mod signals;
 mod waiting;
 
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
-    let signals = Signals::listen()?;
+    let signals = ProcessSignals::listen()?;
     let largest = u32::try_from(args.max_message_size.0)
         .ok()
         .filter(|largest| *largest <= 1 << 30)
@@ -48,8 +48,8 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     krarup_net::files::allow_many();
     let clock = Clock::start();
     let embedded = match &args.postgres_embedded {
-        Some(folder) => Some(embedded::Cluster::start(folder)?),
-        None if args.postgres_temporary => Some(embedded::Cluster::temporary()?),
+        Some(folder) => Some(embedded::EmbeddedPostgres::start(folder)?),
+        None if args.postgres_temporary => Some(embedded::EmbeddedPostgres::temporary()?),
         None => None,
     };
     let url = match (&embedded, args.store.as_deref()) {
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         eprintln!("messages are kept in memory: none of them survives the end of this process");
     }
     let place = url.as_deref().map(|url| place(url, largest)).transpose()?;
-    let mut records = Records::begin(args, &clock)?;
+    let mut records = BrokerRecords::begin(args, &clock)?;
     // What the system has chosen stays: who waits again and serves again does so where its clients
     // know it.
     let mut args = args.clone();
@@ -98,12 +98,12 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
 }
 
 /// What an event loop begins with.
-type Begun = (Queues, Option<Store>, Option<shared::SharedSettings>);
+type Begun = (Queues, Option<MessageStore>, Option<shared::SharedSettings>);
 
 /// What there is to serve, as soon as it is this broker's turn; none: a stop was asked for first.
 fn begin(
     args: &mut BrokerArgs,
-    place: Option<&Place>,
+    place: Option<&Database>,
     base: &Base,
     reached: Reached,
 ) -> Result<Option<Begun>, Failure> {
@@ -114,18 +114,18 @@ fn begin(
     if args.mode == Mode::Owned {
         let Some((queues, owned, listen)) = owned(args, place, base, reached)? else { return Ok(None) };
         args.listen = listen;
-        return Ok(Some((queues, Some(Store::Owned(owned)), None)));
+        return Ok(Some((queues, Some(MessageStore::Owned(owned)), None)));
     }
     let Some(sharing) = share(place, base, reached)? else { return Ok(None) };
     let gathers = args.mode == Mode::Batch;
     let settings = shared::SharedSettings { gathers, number: sharing.number(), memory: args.memory.0 };
-    let pool = pool::Settings {
+    let pool = pool::ConnectionPoolSettings {
         gathers,
         connections: args.pool,
         remember_keys: Duration::from_secs_f64(args.remember_keys),
     };
     let queues = Queues::new(args.queues(clock, false, Shard::WHOLE));
-    Ok(Some((queues, Some(Store::Shared(sharing, pool)), Some(settings))))
+    Ok(Some((queues, Some(MessageStore::Shared(sharing, pool)), Some(settings))))
 }
 
 /// Serves clients until a stop is asked for, or another broker has taken the queues over.
@@ -133,8 +133,8 @@ fn serve(
     args: &mut BrokerArgs,
     (queues, store, sharing): Begun,
     base: &Base,
-    records: &Records,
-) -> Result<engine::Ended, Failure> {
+    records: &BrokerRecords,
+) -> Result<engine::BrokerEnd, Failure> {
     let settings = broker::BrokerSettings {
         about: about(&base.clock, base.largest, if store.is_some() { args.mode.name() } else { "memory" }),
         largest: base.largest,
@@ -151,7 +151,7 @@ fn serve(
     }
     let ending = Arc::new(Ending::default());
     base.signals.follow(&ending, Follows::All);
-    let settings = engine::Settings {
+    let settings = engine::BrokerEngineSettings {
         listen: args.listen.clone(),
         advertise: args.advertise.clone(),
         memcached: args.memcached_listen.clone(),
@@ -168,9 +168,11 @@ fn serve(
     let asks = args.asks();
     let notice = |notice| {
         match &notice {
-            Notice::Listening(address, Protocol::Beanstalkd) => args.listen = address.clone(),
-            Notice::Listening(address, Protocol::Memcached) => args.memcached_listen = Some(address.clone()),
-            Notice::Admin(address) => args.admin = Some(address.clone()),
+            BrokerNotice::Listening(address, Protocol::Beanstalkd) => args.listen = address.clone(),
+            BrokerNotice::Listening(address, Protocol::Memcached) => {
+                args.memcached_listen = Some(address.clone())
+            }
+            BrokerNotice::Admin(address) => args.admin = Some(address.clone()),
             _ => {}
         }
         tell(notice, asks);
@@ -184,7 +186,7 @@ fn serve(
 /// find it: where they have been sent on from, if they have. None: a stop was asked for first.
 fn owned(
     args: &BrokerArgs,
-    place: &Place,
+    place: &Database,
     base: &Base,
     reached: Reached,
 ) -> Result<Option<(Queues, Owned, Address)>, Failure> {
@@ -231,7 +233,7 @@ fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
 }
 
 /// A share in the queues of a database, once nobody owns them; none: a stop was asked for first.
-fn share(place: &Place, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
+fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
     let mut waiting = false;
     let sharing = waiting::turn(&base.signals, place, reached, move |place, there| {
         let waits = |owner: &str| {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use krarup_cache::{Bounds, statistics};
-use krarup_serve::cache::{Server, Settings};
+use krarup_serve::cache::{CacheServer, CacheSettings};
 use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
             .hint(format!("allow {} or more, or smaller items with --max-item-size", Bytes(smallest))));
     }
     let acceptor = tls.acceptor()?;
-    let settings = Settings {
+    let settings = CacheSettings {
         listen: listen.clone().unwrap_or_else(|| Address { host: host.clone(), port }),
         tls: acceptor.clone(),
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     krarup_net::files::allow_many();
-    let mut server = Server::bind(settings).map_err(|why| {
+    let mut server = CacheServer::bind(settings).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
     let reload = move || tls::reload(acceptor.as_ref());

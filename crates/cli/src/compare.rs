@@ -9,7 +9,7 @@ use krarup_analysis::results::Results;
 use krarup_report::{Page, comparison, csv, markdown, text};
 
 use crate::failure::Failure;
-use crate::form::Form;
+use crate::form::OutputForm;
 use crate::{trials, written};
 
 /// Compare two directories of results, cell by cell and over all cells, with intervals.
@@ -27,7 +27,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "OTHER")]
     other: PathBuf,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {

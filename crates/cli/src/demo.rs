@@ -9,7 +9,7 @@ use krarup_lab::shipped;
 use krarup_units::Address;
 use krarup_units::text::parse_duration;
 
-use crate::experiment::{self, Source};
+use crate::experiment::{self, SpecSource};
 use crate::failure::Failure;
 
 /// Start servers and a proxy, drive a sweep of clients through it, and report where the time went.
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 /// The shipped spec with the flags' values in it.
-fn source(args: &DemoArgs) -> Result<Source, Failure> {
+fn source(args: &DemoArgs) -> Result<SpecSource, Failure> {
     let wrong = |error| experiment::wrong("demo", &error);
     let text = shipped::spec("demo").expect("the demo is shipped");
     let mut spec = Changes::of(text).map_err(wrong)?;
@@ -107,5 +107,5 @@ fn source(args: &DemoArgs) -> Result<Source, Failure> {
             spec.set(&["stations", "servers", "addresses"], addresses);
         }
     }
-    Source::of("demo", spec.source())
+    SpecSource::of("demo", spec.source())
 }

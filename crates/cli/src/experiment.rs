@@ -8,28 +8,28 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use krarup_analysis::anchor::{self, Anchor};
-use krarup_analysis::predict::{self, Wanted};
+use krarup_analysis::anchor::{self, AnchorRuns};
+use krarup_analysis::predict::{self, WantedPredictions};
 use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
 use krarup_analysis::saturation;
 use krarup_analysis::warning::Concern;
-use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
+use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignEvent, CampaignProgress};
 use krarup_lab::change::Changes;
 use krarup_lab::identities::Identities;
-use krarup_lab::identity::Written;
-use krarup_lab::plan::{Cell, Plan, least_time, run_name};
+use krarup_lab::identity::ManifestIdentity;
+use krarup_lab::plan::{Plan, PlannedCell, least_time, run_name};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, SpecError, Testbed};
 use krarup_lab::stop::Stop;
-use krarup_lab::store::Store;
+use krarup_lab::store::ResultsDirectory;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
-use krarup_lab::testbed::netns::{self, Network};
+use krarup_lab::testbed::netns::{self, Namespaces};
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, Starter};
-use krarup_report::document::{Column, Table, Value};
+use krarup_report::document::{Column, Table, TableValue};
 use krarup_report::quantity::Unit;
 use krarup_report::{Page, text};
 use krarup_units::Seconds;
@@ -99,7 +99,7 @@ struct SpecArgs {
 }
 
 /// A spec and its text.
-pub(crate) struct Source {
+pub(crate) struct SpecSource {
     /// The text that is kept with the results.
     pub(crate) text: String,
     pub(crate) spec: Spec,
@@ -107,7 +107,7 @@ pub(crate) struct Source {
     pub(crate) base: PathBuf,
 }
 
-impl Source {
+impl SpecSource {
     pub(crate) fn of(name: &str, text: String) -> Result<Self, Failure> {
         let spec = Spec::parse(&text).map_err(|error| wrong(name, &error))?;
         Ok(Self { text, spec, base: PathBuf::from(".") })
@@ -142,7 +142,7 @@ pub(crate) fn wrong(name: &str, error: &SpecError) -> Failure {
 
 /// Shows a plan.
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let Source { spec, .. } = Source::read(&args.spec)?;
+    let SpecSource { spec, .. } = SpecSource::read(&args.spec)?;
     let plan = Plan::of(&spec);
     stations_check::words(&spec, &plan)?;
     print!("{}", text::table(&cells(&spec, &plan)));
@@ -199,9 +199,9 @@ fn cells(spec: &Spec, plan: &Plan) -> Table {
     let factors = spec.factors.iter().map(|factor| factor.name.get_ref().as_str());
     let columns = std::iter::once(Column::new("cell", Unit::Count))
         .chain(factors.map(|name| Column::new(name, Unit::Text)));
-    let row = |cell: &Cell| {
-        let levels = cell.levels.iter().map(|(_, level)| Value::from(level.0.as_str()));
-        std::iter::once(Value::from((cell.number + 1) as f64)).chain(levels).collect()
+    let row = |cell: &PlannedCell| {
+        let levels = cell.levels.iter().map(|(_, level)| TableValue::from(level.0.as_str()));
+        std::iter::once(TableValue::from((cell.number + 1) as f64)).chain(levels).collect()
     };
     Table {
         name: "plan".into(),
@@ -214,7 +214,7 @@ fn cells(spec: &Spec, plan: &Plan) -> Table {
 
 /// Runs what is left of an experiment, and reports.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let source = Source::read(&args.spec)?;
+    let source = SpecSource::read(&args.spec)?;
     let name = args.spec.spec.to_string_lossy();
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
@@ -222,8 +222,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Runs what is left of `source` in the directory `out`, and reports.
-pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
-    let Source { spec, .. } = source;
+pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> {
+    let SpecSource { spec, .. } = source;
     let plan = Plan::of(spec);
     stations_check::words(spec, &plan)?;
     stations_check::programs(spec, &plan)?;
@@ -245,7 +245,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
             .hint("choose another directory with --out")
     };
     let made_here = !out.exists();
-    let store = Store::open(out).map_err(unwritable)?;
+    let store = ResultsDirectory::open(out).map_err(unwritable)?;
     let identities = Identities::take_up(&store, spec, &plan).map_err(unwritable)?;
     other_trials(spec, &plan, &store, &identities);
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
@@ -275,7 +275,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         calibrations: Vec::new(),
     };
     let complete = |repetition| {
-        let there = |cell: &&Cell| store.complete(cell, repetition, &identities).is_some();
+        let there = |cell: &&PlannedCell| store.complete(cell, repetition, &identities).is_some();
         plan.cells.iter().find(there)
     };
     // Nothing of an earlier machine or program is in results that begin now.
@@ -325,7 +325,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
 
 /// Says how many trials of an earlier run are run anew, and what is different about the first of
 /// them.
-fn other_trials(spec: &Spec, plan: &Plan, store: &Store, identities: &Identities) {
+fn other_trials(spec: &Spec, plan: &Plan, store: &ResultsDirectory, identities: &Identities) {
     let mut others = 0;
     let mut why = None;
     for cell in &plan.cells {
@@ -333,7 +333,7 @@ fn other_trials(spec: &Spec, plan: &Plan, store: &Store, identities: &Identities
             if !identities.holds(cell, &manifest) {
                 others += 1;
                 why = why.or_else(|| match (&manifest.identity, identities.of(cell)) {
-                    (Written::Listed(was), Some(now)) => was.differences(now).into_iter().next(),
+                    (ManifestIdentity::Listed(was), Some(now)) => was.differences(now).into_iter().next(),
                     _ => Some("an earlier version of krarup made them, and the spec beside them says something else".into()),
                 });
             }
@@ -348,12 +348,17 @@ fn other_trials(spec: &Spec, plan: &Plan, store: &Store, identities: &Identities
 }
 
 /// The hosts of a spec, made or reached.
-fn hosts(source: &Source, krarup: &Path, store: &Store, stop: &Stop) -> Result<Hosts, StationError> {
+fn hosts(
+    source: &SpecSource,
+    krarup: &Path,
+    store: &ResultsDirectory,
+    stop: &Stop,
+) -> Result<Hosts, StationError> {
     let (spec, ledger) = (&source.spec, store.ledger());
     let kinds = stations::kinds(spec);
     match spec.testbed {
         Testbed::Local => Ok(Hosts::Here),
-        Testbed::Netns => Ok(Hosts::Spaces(Arc::new(Network::new(&kinds, krarup, &ledger, stop)?))),
+        Testbed::Netns => Ok(Hosts::Spaces(Arc::new(Namespaces::new(&kinds, krarup, &ledger, stop)?))),
         Testbed::Ssh => {
             let places = (&*source.base, &*store.unfinished());
             Ok(Hosts::Fleet(Arc::new(Fleet::reach_all(spec, &kinds, places, krarup, &ledger, stop)?)))
@@ -378,9 +383,9 @@ const ENVIRONMENT: &str = "environment.json";
 
 /// A directory of results.
 struct Directory {
-    source: Source,
+    source: SpecSource,
     plan: Plan,
-    store: Store,
+    store: ResultsDirectory,
 }
 
 impl Directory {
@@ -390,15 +395,15 @@ impl Directory {
             Failure::usage(format!("{}: {error}", spec.display()))
                 .hint("a directory of results is what `krarup run` makes")
         })?;
-        let source = Source::of(&spec.display().to_string(), text)?;
-        Ok(Self { plan: Plan::of(&source.spec), store: Store::at(path), source })
+        let source = SpecSource::of(&spec.display().to_string(), text)?;
+        Ok(Self { plan: Plan::of(&source.spec), store: ResultsDirectory::at(path), source })
     }
 }
 
 /// Writes the results of a directory anew.
 pub(crate) fn analyze(path: &Path) -> Result<(), Failure> {
     let Directory { source, plan, store } = Directory::at(path)?;
-    analyse(&source.spec, &plan, &store, &Ended::default())?;
+    analyse(&source.spec, &plan, &store, &CampaignEnd::default())?;
     let written = path.join(RESULTS);
     println!("{}", written.canonicalize().unwrap_or(written).display());
     Ok(())
@@ -408,17 +413,22 @@ pub(crate) fn analyze(path: &Path) -> Result<(), Failure> {
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let Directory { source, plan, store } = Directory::at(&args.directory)?;
     let also = Also { latex: args.latex, markdown: args.markdown, export: args.export.as_deref() };
-    report_on(&source.spec, &plan, &store, &Ended::default(), also)
+    report_on(&source.spec, &plan, &store, &CampaignEnd::default(), also)
 }
 
 const RESULTS: &str = "results.json";
 
-fn unwritable_in(store: &Store) -> impl Fn(std::io::Error) -> Failure {
+fn unwritable_in(store: &ResultsDirectory) -> impl Fn(std::io::Error) -> Failure {
     move |error| Failure::run(format!("{} cannot be written: {error}", store.directory().display()))
 }
 
 /// Analyses what is complete, and writes the results down.
-fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Results, Failure> {
+fn analyse(
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+    ended: &CampaignEnd,
+) -> Result<Results, Failure> {
     let out = store.directory();
     let mut trials = trials::read(spec, plan, store)?;
     let anchors = trials::anchors(spec, plan, store)?;
@@ -438,14 +448,14 @@ fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Res
     let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, &trials)
         .map_err(|error| Failure::run(error.to_string()))?;
     let concern = |warning| Concern { levels: None, warning };
-    results.concerns.extend(anchor.iter().flat_map(Anchor::warnings).map(concern));
+    results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
     results.anchor = anchor;
     if let Some(base) = &spec.base {
         let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
         results.relative = relative::relative(&results.cells, &levels.collect());
     }
     if let Some(wanted) = &spec.predictions {
-        let wanted = Wanted {
+        let wanted = WantedPredictions {
             workers: wanted.workers.get_ref().clone(),
             population: spec.population.clone(),
             cells: wanted.cells as usize,
@@ -461,7 +471,13 @@ fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Res
 }
 
 /// Analyses what is complete, and writes the report.
-fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<'_>) -> Result<(), Failure> {
+fn report_on(
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+    ended: &CampaignEnd,
+    also: Also<'_>,
+) -> Result<(), Failure> {
     let out = store.directory();
     let unwritable = unwritable_in(store);
     for (cell, repetition, why) in &ended.given_up {
@@ -534,23 +550,23 @@ impl Telling {
         Self { bar, begun: Instant::now() }
     }
 
-    fn tell(&self, event: &Event<'_>) {
+    fn tell(&self, event: &CampaignEvent<'_>) {
         match event {
-            Event::Begins(due, progress) => {
+            CampaignEvent::Begins(due, progress) => {
                 let again =
                     if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
                 let what = format!("{}, {}{again}", due.cell.name(), run_in_words(due.repetition));
                 self.line(*progress, &what);
             }
-            Event::Skipped(..) => {}
-            Event::Complete(_, manifest, progress) => {
+            CampaignEvent::Skipped(..) => {}
+            CampaignEvent::Complete(_, manifest, progress) => {
                 let figures =
                     format!("{}/s, {}", count(manifest.throughput.round()), duration(manifest.response));
                 if !self.bar.is_hidden() {
                     self.line(*progress, &figures);
                 }
             }
-            Event::Failed(due, why, again) => {
+            CampaignEvent::Failed(due, why, again) => {
                 let next = if *again { "; trying again" } else { "; given up" };
                 self.bar.suspend(|| {
                     eprintln!("{}, {}: {why}{next}", due.cell.name(), run_in_words(due.repetition));
@@ -559,8 +575,8 @@ impl Telling {
         }
     }
 
-    fn line(&self, progress: Progress, what: &str) {
-        let Progress { done, all, run } = progress;
+    fn line(&self, progress: CampaignProgress, what: &str) {
+        let CampaignProgress { done, all, run } = progress;
         let left = self.begun.elapsed().as_secs_f64() / (run.max(1) as f64) * (all - done) as f64;
         let left = match left {
             _ if run < 2 => String::new(),

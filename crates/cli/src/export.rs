@@ -9,7 +9,7 @@ use std::path::Path;
 use krarup_analysis::results::Results;
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
-use krarup_lab::store::Store;
+use krarup_lab::store::ResultsDirectory;
 use krarup_lab::testbed::local::result_files;
 use krarup_load::LoadResult;
 use krarup_load::memtier::{output, parse};
@@ -25,7 +25,7 @@ use crate::trials;
 pub(crate) fn write(
     spec: &Spec,
     plan: &Plan,
-    store: &Store,
+    store: &ResultsDirectory,
     results: &Results,
     folder: &Path,
 ) -> Result<(), Failure> {

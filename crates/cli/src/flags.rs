@@ -2,17 +2,17 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use krarup_settings::{Flag, Mistakes, Setting, Table, said};
+use krarup_settings::{Flag, Mistakes, Setting, SettingsTable, said};
 
 /// Which settings of a table are flags of a subcommand: those that have a flag.
 pub(crate) trait Chosen: Clone + 'static {
     /// The table.
-    type Of: Table + Clone;
+    type Of: SettingsTable + Clone;
     /// The keys, where they are not all.
     const KEYS: &'static [&'static str] = &[];
 }
 
-impl<C: Table + Clone> Chosen for C {
+impl<C: SettingsTable + Clone> Chosen for C {
     type Of = C;
 }
 
@@ -39,7 +39,7 @@ fn rows<S: Chosen>() -> impl Iterator<Item = (&'static Setting<S::Of>, Flag)> {
     S::Of::ROWS.iter().filter(move |row| chosen(row)).filter_map(|row| Some((row, row.flag?)))
 }
 
-fn arg<C: Table>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
+fn arg<C: SettingsTable>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
     let default = (row.write)(&C::default()).filter(|text| !["[]", "\"\""].contains(&text.as_str()));
     let default = default.map(|text| format!("default: {}", text.trim_matches('"')));
     let bounds = Some((row.bounds)()).filter(|bounds| !bounds.is_empty());

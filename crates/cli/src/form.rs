@@ -7,7 +7,7 @@ use clap::Args;
 
 /// At most one of the first three.
 #[derive(Args)]
-pub(crate) struct Form {
+pub(crate) struct OutputForm {
     /// Print JSON with full precision
     #[arg(long, group = "form")]
     pub(crate) json: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Form {
     pub(crate) html: Option<PathBuf>,
 }
 
-impl Form {
+impl OutputForm {
     /// Whether anything but plain text is asked for.
     pub(crate) fn is_asked(&self) -> bool {
         self.json || self.csv || self.markdown || self.html.is_some()

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use krarup_load::schedule::{Arrivals, Leg, Open};
-use krarup_load::search::{FoundMax, Limit, Search, Trial};
-use krarup_load::settings::Settings;
-use krarup_load::{Conductor, Event, Load, LoadError, LoadResult, table};
+use krarup_load::search::{FoundMax, Search, SearchTrial, TrialLimit};
+use krarup_load::settings::LoadSettings;
+use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, table};
 use krarup_settings::Mistakes;
 use krarup_units::text::{parse_duration, parse_instant};
 use krarup_units::{Nanos, Seconds};
 
-use files::Records;
-use flags::Flags;
+use files::LoadFiles;
+use flags::LoadFlags;
 
 use crate::failure::Failure;
 use crate::output;
@@ -37,7 +37,7 @@ mod flags;
     krarup load --merge a.json,b.json --json both.json")]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
-    flags: Flags,
+    flags: LoadFlags,
     /// A configuration file, for several classes of clients and for keeping; flags go over its top
     /// level
     #[arg(long, value_name = "FILE")]
@@ -69,7 +69,7 @@ pub(crate) struct LoadArgs {
     /// A line per second on stderr: auto (only on a terminal), human, json (one object per line),
     /// none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
-    progress: Progress,
+    progress: ProgressStyle,
     /// Search for the highest rate whose 99th percentile of response time stays below this; each
     /// trial takes --seconds
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["requests", "think", "csv", "hlog"])]
@@ -94,14 +94,14 @@ pub(crate) struct LoadArgs {
 
 /// How a long run tells how far it is.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Progress {
+pub(crate) enum ProgressStyle {
     Auto,
     Human,
     Json,
     None,
 }
 
-impl Progress {
+impl ProgressStyle {
     /// What `auto` means, for a stderr that is a terminal or not.
     pub(crate) fn unless_piped(self, is_terminal: bool) -> Self {
         match self {
@@ -114,16 +114,16 @@ impl Progress {
 
 impl LoadArgs {
     /// What the file says, with the flags over it.
-    fn settings(&self) -> Result<Settings, Failure> {
+    fn settings(&self) -> Result<LoadSettings, Failure> {
         let from_file = match &self.config {
-            None => Settings::default(),
+            None => LoadSettings::default(),
             Some(path) => {
                 let name = path.display().to_string();
                 let text = fs::read_to_string(path).map_err(|error| {
                     Failure::usage(format!("{name} cannot be read: {error}"))
                         .hint(format!("krarup load --print-config > {name} makes one"))
                 })?;
-                Settings::parse(&text, &name).map_err(wrong)?
+                LoadSettings::parse(&text, &name).map_err(wrong)?
             }
         };
         from_file.with_flags(self.flags.said()).map_err(wrong)
@@ -170,8 +170,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let load = settings.load().map_err(wrong)?;
     krarup_net::files::allow_many();
     let mut tell = observer(args.progress);
-    let mut records = Records::begin(args.csv.as_deref(), args.hlog.as_deref(), &load)?;
-    let mut observe = |event: &Event<'_>| {
+    let mut records = LoadFiles::begin(args.csv.as_deref(), args.hlog.as_deref(), &load)?;
+    let mut observe = |event: &LoadProgress<'_>| {
         tell(event);
         records.keep(event);
     };
@@ -184,7 +184,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         }
     }
     if let Some(p99) = args.find_max {
-        return find_max(args, load, Limit { p99, carried: CARRIED }, &mut conductor);
+        return find_max(args, load, TrialLimit { p99, carried: CARRIED }, &mut conductor);
     }
     conductor.keep_rows(args.rows.clone());
     conductor.begin_at(args.start_at);
@@ -223,7 +223,12 @@ const CARRIED: f64 = 0.98;
 const PRECISION: f64 = 0.05;
 
 /// Searches for the highest rate, several times over, and reports it.
-fn find_max(args: &LoadArgs, mut load: Load, limit: Limit, conductor: &mut Conductor) -> Result<(), Failure> {
+fn find_max(
+    args: &LoadArgs,
+    mut load: Load,
+    limit: TrialLimit,
+    conductor: &mut Conductor,
+) -> Result<(), Failure> {
     let Arrivals::Open(Open { process, legs }) = &load.arrivals else {
         return Err(Failure::usage("the highest rate is searched for with an open load, not with a trace"));
     };
@@ -244,7 +249,7 @@ fn find_max(args: &LoadArgs, mut load: Load, limit: Limit, conductor: &mut Condu
             }
             let carried = limit.holds(rate, &result);
             search.tell(rate, carried);
-            let trial = Trial {
+            let trial = SearchTrial {
                 search: number,
                 rate,
                 throughput: result.overall.throughput,
@@ -291,17 +296,17 @@ fn failure(error: &LoadError) -> Failure {
 }
 
 /// Tells what happens, once a second.
-fn observer(progress: Progress) -> impl FnMut(&Event<'_>) {
+fn observer(progress: ProgressStyle) -> impl FnMut(&LoadProgress<'_>) {
     let progress = progress.unless_piped(io::stderr().is_terminal());
     move |event| {
         let Some(all) = event.rows.first() else { return };
         match progress {
-            Progress::Human => eprintln!("{}", table::progress(event.phase, event.of, all)),
-            Progress::Json => {
+            ProgressStyle::Human => eprintln!("{}", table::progress(event.phase, event.of, all)),
+            ProgressStyle::Json => {
                 let line = serde_json::json!({ "phase": event.phase, "of": event.of, "second": all });
                 eprintln!("{line}");
             }
-            Progress::Auto | Progress::None => {}
+            ProgressStyle::Auto | ProgressStyle::None => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use krarup_model::form;
 use krarup_report::{Page, csv, text};
 
-use self::args::{BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
+use self::args::{BoundsArgs, CalibrateArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs};
 use crate::failure::Failure;
 
 mod answer;
@@ -52,7 +52,7 @@ enum Job {
     /// Change something and solve before and after
     Whatif(WhatifArgs),
     /// Set a network's solution or a calibrated model beside measured rows
-    Compare(CompareArgs),
+    Compare(ModelCompareArgs),
 }
 
 pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {

@@ -8,12 +8,12 @@ use krarup_net::Clock;
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
-use krarup_proxy::{Config, Core, Edge, MultiGet, RowSink, Summary, Topology};
+use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology};
 use krarup_record::file::rows::{Lane, RowWriter};
-use krarup_record::file::{self, Problem};
+use krarup_record::file::{self, FileProblem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
-use krarup_serve::proxy::events::{self, Notice};
+use krarup_serve::proxy::events::{self, ProxyNotice};
 use krarup_serve::proxy::threads;
 use krarup_units::Nanos;
 
@@ -166,11 +166,12 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     let core = || {
-        let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+        let recorder =
+            Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
         Core::new(settings.clone(), topology.clone(), recorder, clock.now())
     };
     let mut cores: Vec<Core> = std::iter::repeat_with(core).take(config.threads).collect();
-    let run = file::Run { epoch_unix: clock.wall_epoch() };
+    let run = file::RunMetadata { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
         let begun = RowWriter::create(&folder.join("rows.parquet"), run).map_err(|error| {
@@ -187,7 +188,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     };
     let mut ended = ended.map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;
     ended.core.end_rows();
-    let mut summary = Summary::of(&ended.core, ended.stopped);
+    let mut summary = ProxySummary::of(&ended.core, ended.stopped);
     summary.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);
     summary.cores = Some(krarup_lab::platform::Platform::this().cores);
     if args.json {
@@ -199,7 +200,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         file::save_all(folder, ended.core.recorder(), run)
             .and_then(|()| {
                 file::save(&folder.join("summary.json"), |out| {
-                    serde_json::to_writer_pretty(out, &summary).map_err(|error| Problem::Io(error.into()))
+                    serde_json::to_writer_pretty(out, &summary).map_err(|error| FileProblem::Io(error.into()))
                 })
             })
             .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
@@ -253,10 +254,10 @@ impl RowSink for Rows {
 }
 
 /// Tells the operator, on stderr.
-fn tell(notice: Notice) {
+fn tell(notice: ProxyNotice) {
     match notice {
-        Notice::Listening(address) => eprintln!("listening on {address}"),
-        Notice::Admin(address) => {
+        ProxyNotice::Listening(address) => eprintln!("listening on {address}"),
+        ProxyNotice::Admin(address) => {
             eprintln!("metrics on http://{address}/metrics");
             if !address.is_local() {
                 eprintln!(
@@ -264,35 +265,35 @@ fn tell(notice: Notice) {
                 );
             }
         }
-        Notice::ServerUp(name) => eprintln!("server {name} is up"),
-        Notice::ServerDown(name, why) => {
+        ProxyNotice::ServerUp(name) => eprintln!("server {name} is up"),
+        ProxyNotice::ServerDown(name, why) => {
             eprintln!("warning: server {name} is down: {why}; requests to it are answered with SERVER_ERROR");
         }
-        Notice::Stopping => eprintln!("stopping: finishing what is in flight"),
-        Notice::Unfinished(requests) => {
+        ProxyNotice::Stopping => eprintln!("stopping: finishing what is in flight"),
+        ProxyNotice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");
         }
-        Notice::Open(address) => eprintln!(
+        ProxyNotice::Open(address) => eprintln!(
             "warning: anybody who reaches {address} can read and change everything; `users` or `tls` under [edge] in the configuration \
              ask who connects"
         ),
-        Notice::Cut(client, bytes) => {
+        ProxyNotice::Cut(client, bytes) => {
             eprintln!(
                 "warning: the memory is used up; client {client} was disconnected, which held {bytes} bytes of it and did not get on"
             );
         }
-        Notice::MemoryShort(memory) => eprintln!(
+        ProxyNotice::MemoryShort(memory) => eprintln!(
             "warning: clients wait for memory: buffers hold nearly the {memory} bytes of `memory` under [edge]; small requests pass, \
              /ready answers 503"
         ),
-        Notice::MemoryEnough(cut) => {
+        ProxyNotice::MemoryEnough(cut) => {
             eprintln!("no client waits for memory any more; {cut} were disconnected meanwhile");
         }
-        Notice::Warning(what) => eprintln!("warning: {what}"),
-        Notice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
-        Notice::NotReloaded(why) => {
+        ProxyNotice::Warning(what) => eprintln!("warning: {what}"),
+        ProxyNotice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
+        ProxyNotice::NotReloaded(why) => {
             eprintln!("warning: another configuration is not taken over: {why}; the one before goes on");
         }
-        Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
+        ProxyNotice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
     }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use krarup_lab::plan::{Cell, Plan};
-use krarup_lab::spec::{Program, Spec, Station, Testbed};
+use krarup_lab::plan::{Plan, PlannedCell};
+use krarup_lab::spec::{Program, Spec, StationSpec, Testbed};
 use krarup_lab::testbed::probe::memcached;
 
 use crate::failure::Failure;
@@ -71,7 +71,7 @@ pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
 fn each(
     spec: &Spec,
     plan: &Plan,
-    mut check: impl FnMut(&Cell, &Station) -> Result<(), Failure>,
+    mut check: impl FnMut(&PlannedCell, &StationSpec) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     for cell in &plan.cells {
         for (name, station) in spec.stations() {
@@ -83,7 +83,7 @@ fn each(
 }
 
 /// A program that is not ours must be there. One that runs already is none.
-fn command(cell: &Cell, station: &Station) -> Result<(), Failure> {
+fn command(cell: &PlannedCell, station: &StationSpec) -> Result<(), Failure> {
     let words = cell.render(&station.command);
     // A word in braces is filled in later.
     let Some(program) = words.first().filter(|word| !word.contains('{')) else { return Ok(()) };

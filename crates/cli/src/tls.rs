@@ -1,7 +1,7 @@
 //! The flags of a server whose clients speak TLS.
 
 use clap::Args;
-use krarup_net::tls::{Acceptor, Identity, outdated};
+use krarup_net::tls::{Acceptor, TlsIdentity, outdated};
 use krarup_proxy::edge::ClientTls;
 
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ impl TlsArgs {
             return Ok(None);
         }
         let ClientTls { certificate, key, client_authorities } = self.said.settings();
-        let identity = Identity { certificate, key };
+        let identity = TlsIdentity { certificate, key };
         if let Some(warning) = outdated(&identity.certificate) {
             eprintln!("warning: {warning}");
         }

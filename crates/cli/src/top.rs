@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use krarup_net::http;
 use krarup_record::exposition::read::Samples;
-use krarup_report::document::{Table, Value};
+use krarup_report::document::{Table, TableValue};
 use krarup_report::{quantity::Unit, text};
 use krarup_units::Address;
 use krarup_units::text::{count, duration, parse_duration, three_digits};
@@ -166,18 +166,18 @@ fn operations(names: &Names, before: &Samples, now: &Samples, seconds: f64) -> T
             let of = |samples: &Samples| samples.buckets(name, Some(("operation", operation)));
             of(now).since(&of(before))
         };
-        let mean = |name: &str| Value::from(times(name).mean());
+        let mean = |name: &str| TableValue::from(times(name).mean());
         let response = times(names.response);
         vec![
-            Value::from(operation),
-            Value::from(rate(names.requests)),
-            Value::from(rate(names.errors)),
+            TableValue::from(operation),
+            TableValue::from(rate(names.requests)),
+            TableValue::from(rate(names.errors)),
             mean(names.queue),
             mean(names.store),
             mean(names.own),
-            Value::from(response.mean()),
-            Value::from(response.quantile(0.5)),
-            Value::from(response.quantile(0.99)),
+            TableValue::from(response.mean()),
+            TableValue::from(response.quantile(0.5)),
+            TableValue::from(response.quantile(0.99)),
         ]
     };
     let columns = [

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
-use krarup_analysis::results::{Environment, Limit, Way};
+use krarup_analysis::results::{Environment, ProcessorLimit, Way};
 use krarup_analysis::trial::{
-    self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, MiddlewareOperation,
-    MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Stretch, StretchOperation, Times,
-    Trial,
+    self, CellLevels, ClientOperation, ClientSide, ClientWindow, HostLink, MiddlewareOperation,
+    MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Stretch, StretchOperation, SystemPart, Trial,
+    TrialHistogram, TrialTimes,
 };
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
@@ -19,27 +19,27 @@ use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::platform::Platform;
 use krarup_lab::spec::{LevelName, Spec};
-use krarup_lab::store::{Store, folders};
-use krarup_lab::testbed::calibrate::Calibration;
+use krarup_lab::store::{ResultsDirectory, folders};
+use krarup_lab::testbed::calibrate::LimitCalibration;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
-use krarup_lab::testbed::paths::{RoundTrip, Throughput};
+use krarup_lab::testbed::paths::{RoundTrips, Throughput};
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_load::LoadResult;
 use krarup_load::result::{OperationResult, SeriesRow};
 use krarup_load::schedule::Arrivals;
-use krarup_proxy::{Summary, summary};
+use krarup_proxy::{ProxySummary, summary};
 use krarup_record::file::log;
 use krarup_record::watch::Watch;
-use krarup_record::{Distribution, Quantity};
+use krarup_record::{MeasuredDistribution, Quantity};
 use krarup_units::{Bytes, Nanos};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
 /// Every trial of the plan that is complete, cells in the plan's order.
-pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>, Failure> {
+pub(crate) fn read(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<Trial>, Failure> {
     let mut trials = Vec::new();
     let identities = identities(plan, store)?;
     for cell in &plan.cells {
@@ -59,7 +59,7 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>
 }
 
 /// The runs of the anchor that are complete, by block.
-pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<AnchorRun>, Failure> {
+pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<AnchorRun>, Failure> {
     let Some(cell) = plan.anchor(spec) else { return Ok(Vec::new()) };
     let identities = &identities(plan, store)?;
     let in_block = |block: u32| {
@@ -75,7 +75,7 @@ pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Anc
 }
 
 /// Which trials belong to a directory that is read.
-pub(crate) fn identities(plan: &Plan, store: &Store) -> Result<Identities, Failure> {
+pub(crate) fn identities(plan: &Plan, store: &ResultsDirectory) -> Result<Identities, Failure> {
     Identities::of_directory(store, plan).map_err(|error| Failure::usage(error.to_string()))
 }
 
@@ -113,17 +113,17 @@ pub(crate) fn environment(
     Ok(environment)
 }
 
-fn limit(one: &Calibration) -> Limit {
-    let Calibration { machine, asked, plain, written, got } = one.clone();
-    Limit { machine, asked, plain, written, got }
+fn limit(one: &LimitCalibration) -> ProcessorLimit {
+    let LimitCalibration { machine, asked, plain, written, got } = one.clone();
+    ProcessorLimit { machine, asked, plain, written, got }
 }
 
 /// What an environment says of the limits of its machines: trials of one directory have the same
 /// quotas.
-pub(crate) fn calibrations(environment: &Environment) -> Vec<Calibration> {
-    let known = |one: &Limit| {
-        let Limit { machine, asked, plain, written, got } = one.clone();
-        Calibration { machine, asked, plain, written, got }
+pub(crate) fn calibrations(environment: &Environment) -> Vec<LimitCalibration> {
+    let known = |one: &ProcessorLimit| {
+        let ProcessorLimit { machine, asked, plain, written, got } = one.clone();
+        LimitCalibration { machine, asked, plain, written, got }
     };
     environment.limits.iter().map(known).collect()
 }
@@ -171,14 +171,14 @@ fn trial(
     // Trials of earlier versions have none.
     let links: Vec<LinkUse> = if links.is_file() { json(&links)? } else { Vec::new() };
     let ways = folder.join("paths.json");
-    let ways: Vec<RoundTrip> = if ways.is_file() { json(&ways)? } else { Vec::new() };
+    let ways: Vec<RoundTrips> = if ways.is_file() { json(&ways)? } else { Vec::new() };
     let mut proxies = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
         if !records.join("summary.json").is_file() {
             break;
         }
-        proxies.push((json::<Summary>(&records.join("summary.json"))?, records));
+        proxies.push((json::<ProxySummary>(&records.join("summary.json"))?, records));
     }
     let length = loads.iter().map(|load| load.seconds).sum::<f64>() / loads.len() as f64;
     let mut sides: Vec<MiddlewareSide> = proxies.iter().map(|(proxy, _)| middleware_side(proxy)).collect();
@@ -195,7 +195,7 @@ fn trial(
         errors: server.errors,
     });
     Ok(Trial {
-        levels: Levels {
+        levels: CellLevels {
             workload,
             clients: loads.iter().map(|load| load.config.connections * load.config.pipeline).sum(),
         },
@@ -287,11 +287,11 @@ fn quantiles(loads: &[LoadResult]) -> Vec<f64> {
     (0..QUANTILES).filter_map(|number| all.quantile(share_of(number))).map(Nanos::as_seconds).collect()
 }
 
-fn station(name: &str) -> Station {
+fn station(name: &str) -> SystemPart {
     match name {
-        "clients" => Station::Clients,
-        "middleware" => Station::Middleware,
-        _ => Station::Server,
+        "clients" => SystemPart::Clients,
+        "middleware" => SystemPart::Middleware,
+        _ => SystemPart::Server,
     }
 }
 
@@ -300,13 +300,13 @@ fn process(busy: &Busy) -> ProcessCpu {
     ProcessCpu { station, name: busy.name.clone(), busy: busy.seconds, cores: busy.cores }
 }
 
-fn way(way: &RoundTrip) -> trial::RoundTrip {
-    let RoundTrip { from, to, least, median, asked, .. } = way.clone();
+fn way(way: &RoundTrips) -> trial::RoundTrip {
+    let RoundTrips { from, to, least, median, asked, .. } = way.clone();
     trial::RoundTrip { from, to, least, median, asked }
 }
 
-fn link(link: &LinkUse) -> Link {
-    Link {
+fn link(link: &LinkUse) -> HostLink {
+    HostLink {
         station: station(&link.station),
         name: link.name.clone(),
         bandwidth: link.bits_per_second,
@@ -323,7 +323,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
         errors: overall.errors.values().sum(),
         hits: overall.hits,
         misses: overall.misses,
-        response: Times { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 },
+        response: TrialTimes { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 },
         windows: load
             .series
             .iter()
@@ -340,17 +340,21 @@ fn client_side(load: &LoadResult) -> ClientSide {
     }
 }
 
-fn middleware_side(proxy: &Summary) -> MiddlewareSide {
-    let times =
-        |times: &summary::Times| Times { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 };
-    let operation = |line: &summary::Line| MiddlewareOperation {
+fn middleware_side(proxy: &ProxySummary) -> MiddlewareSide {
+    let times = |times: &summary::TimePercentiles| TrialTimes {
+        mean: times.mean,
+        p50: times.p50,
+        p90: times.p90,
+        p99: times.p99,
+    };
+    let operation = |line: &summary::OperationSummary| MiddlewareOperation {
         name: line.operation.clone(),
         requests: line.count,
         response: times(&line.response),
         queue: times(&line.queue),
         server: times(&line.server),
     };
-    let window = |window: &summary::Window| MiddlewareWindow {
+    let window = |window: &summary::SecondSummary| MiddlewareWindow {
         start: window.start,
         length: window.length,
         requests: window.count,
@@ -369,7 +373,7 @@ fn middleware_side(proxy: &Summary) -> MiddlewareSide {
         workers: proxy.workers,
         queue_length: proxy.queue_length,
         windows: proxy.windows.iter().map(window).collect(),
-        histogram: Histogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() },
+        histogram: TrialHistogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() },
         operations: proxy.operations.iter().map(operation).collect(),
     }
 }
@@ -405,8 +409,8 @@ fn without_cool_down(side: &mut MiddlewareSide, measured: f64) {
 
 /// The response times of several load generators as one: from their distributions where all wrote
 /// them in full, else from their buckets.
-fn all_times(results: &[&OperationResult]) -> Times {
-    let one = |times: &krarup_load::result::Times| Times {
+fn all_times(results: &[&OperationResult]) -> TrialTimes {
+    let one = |times: &krarup_load::result::TimeDistribution| TrialTimes {
         mean: times.mean,
         p50: times.p50,
         p90: times.p90,
@@ -420,9 +424,9 @@ fn all_times(results: &[&OperationResult]) -> Times {
     let mean = if count > 0 { waited / count as f64 } else { 0.0 };
     if let Some(all) = distribution(results) {
         let quantile = |share| all.quantile(share).map_or(0.0, Nanos::as_seconds);
-        return Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) };
+        return TrialTimes { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) };
     }
-    let mut histogram = Histogram::default();
+    let mut histogram = TrialHistogram::default();
     for result in results {
         // All of ours have buckets of one width.
         let _ = histogram.merge(&buckets(result));
@@ -431,20 +435,20 @@ fn all_times(results: &[&OperationResult]) -> Times {
     let quantile = |share| {
         histogram.bucket_of_share(share).map_or(0.0, |bucket| (bucket as f64 + 0.5) * histogram.width)
     };
-    Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
+    TrialTimes { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
 }
 
 /// All response times together; none where one of the generators did not write its distribution.
-fn distribution(results: &[&OperationResult]) -> Option<Distribution> {
-    let mut all = Distribution::new();
+fn distribution(results: &[&OperationResult]) -> Option<MeasuredDistribution> {
+    let mut all = MeasuredDistribution::new();
     for result in results {
         all.merge(&result.distributions.as_ref()?.response_time.unpack().ok()?);
     }
     Some(all)
 }
 
-fn buckets(result: &OperationResult) -> Histogram {
-    Histogram { width: result.histogram.width, counts: result.histogram.buckets.clone() }
+fn buckets(result: &OperationResult) -> TrialHistogram {
+    TrialHistogram { width: result.histogram.width, counts: result.histogram.buckets.clone() }
 }
 
 /// Each operation of all load generators.
@@ -469,7 +473,7 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
         let waited: f64 = parts.iter().map(|part| part.0 as f64 * part.1).sum();
         if count > 0 { waited / count as f64 } else { 0.0 }
     };
-    let mut histogram = Histogram::default();
+    let mut histogram = TrialHistogram::default();
     for side in &sides {
         // All of ours have buckets of one width.
         let _ = histogram.merge(&side.histogram);
@@ -498,12 +502,12 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
 }
 
 /// The distributions of one operation, in the order of [`PARTS`].
-type Parts = [Distribution; PARTS.len()];
+type Parts = [MeasuredDistribution; PARTS.len()];
 
 /// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of
 /// all.
 fn together(
-    proxies: &[(Summary, std::path::PathBuf)],
+    proxies: &[(ProxySummary, std::path::PathBuf)],
     sides: &[MiddlewareSide],
 ) -> Result<MiddlewareSide, Failure> {
     let mut merged: BTreeMap<&str, Parts> = BTreeMap::new();
@@ -524,11 +528,11 @@ fn together(
         all.iter_mut().zip(parts).for_each(|(sum, part)| sum.merge(part));
     }
     let requests: u64 = sides.iter().map(|side| side.requests).sum();
-    let quantiles = |merged: &Distribution, mean: f64| {
+    let quantiles = |merged: &MeasuredDistribution, mean: f64| {
         let quantile = |share| merged.quantile(share).map_or(0.0, Nanos::as_seconds);
-        Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
+        TrialTimes { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
     };
-    let times = |merged: &Distribution, of: fn(&MiddlewareSide) -> Times| {
+    let times = |merged: &MeasuredDistribution, of: fn(&MiddlewareSide) -> TrialTimes| {
         let waited: f64 = sides.iter().map(|side| side.requests as f64 * of(side).mean).sum();
         quantiles(merged, waited / requests.max(1) as f64)
     };
@@ -537,7 +541,7 @@ fn together(
             parts.each_ref().map(|part| quantiles(part, part.mean().unwrap_or(0.0)));
         MiddlewareOperation { name: (*name).to_owned(), requests: parts[0].count(), response, queue, server }
     };
-    let mut histogram = Histogram::default();
+    let mut histogram = TrialHistogram::default();
     for side in sides {
         // All of ours have buckets of one width.
         let _ = histogram.merge(&side.histogram);

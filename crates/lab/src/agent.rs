@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::agent::facts::Facts;
 use crate::agent::protocol::{ACCEPTS, DO, DONE, END, FOLDER, GROUPS, RUN, SILENCE, SPENT, STARTED, WATCHES};
 use crate::ledger::Ledger;
-use crate::monitor::{Family, Monitor, Subject, carriers};
+use crate::monitor::{Monitor, ProcessFamily, Subject, carriers};
 use crate::parcel;
 use crate::platform::children_cpu;
 use crate::spec::Action;
@@ -347,8 +347,8 @@ pub fn watch(into: &Path, subjects: Vec<Subject>) -> io::Result<()> {
     let run = std::env::var(RUN).unwrap_or_default();
     // All machines of a run: two of them may be one.
     let family = match run.split_once('/') {
-        Some((run, _)) => Family::Carriers(format!("{RUN}={run}/")),
-        None => Family::Children,
+        Some((run, _)) => ProcessFamily::Carriers(format!("{RUN}={run}/")),
+        None => ProcessFamily::Children,
     };
     let (sender, messages) = channel();
     listen(sender);

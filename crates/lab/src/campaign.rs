@@ -15,19 +15,19 @@ use std::path::Path;
 
 use krarup_units::Seconds;
 
-use crate::gate::{Until, Varying};
+use crate::gate::{StopRule, Varying};
 use crate::identities::Identities;
-use crate::identity::{Identity, Written};
-use crate::plan::{Cell, Plan, with_anchors};
+use crate::identity::{Identity, ManifestIdentity};
+use crate::plan::{Plan, PlannedCell, with_anchors};
 use crate::spec::Spec;
 use crate::stop::Stop;
-use crate::store::{Manifest, Store};
+use crate::store::{Manifest, ResultsDirectory};
 
 /// One trial that is to be run.
 #[derive(Clone, Copy, Debug)]
-pub struct Due<'a> {
+pub struct DueTrial<'a> {
     /// Which cell.
-    pub cell: &'a Cell,
+    pub cell: &'a PlannedCell,
     /// Which repetition, from 0; beyond them, runs of the anchor ([`crate::plan::run_name`]).
     pub repetition: u32,
     /// Which attempt, from 0.
@@ -36,7 +36,7 @@ pub struct Due<'a> {
 
 /// What a trial that was run amounts to.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Every command that was run.
     pub commands: Vec<String>,
     /// Requests per second, as the clients counted them; 0 where it did not come so far.
@@ -53,14 +53,14 @@ pub struct Outcome {
 }
 
 /// Whoever can run a trial: the only one who touches the world.
-pub trait Testbed {
+pub trait TrialRunner {
     /// Runs one trial and writes its records into `folder`.
-    fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome;
+    fn run(&mut self, due: &DueTrial<'_>, folder: &Path) -> TrialOutcome;
 }
 
 /// How far a campaign is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct CampaignProgress {
     /// Trials that are done, those of earlier runs too.
     pub done: usize,
     /// Those that are known to be needed.
@@ -71,20 +71,20 @@ pub struct Progress {
 
 /// What happens, for whoever watches.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum CampaignEvent<'a> {
     /// A trial begins.
-    Begins(Due<'a>, Progress),
+    Begins(DueTrial<'a>, CampaignProgress),
     /// A trial of an earlier run is there already.
-    Skipped(Due<'a>, Progress),
+    Skipped(DueTrial<'a>, CampaignProgress),
     /// A trial is complete.
-    Complete(Due<'a>, &'a Manifest, Progress),
+    Complete(DueTrial<'a>, &'a Manifest, CampaignProgress),
     /// A trial failed; whether it is tried again.
-    Failed(Due<'a>, &'a str, bool),
+    Failed(DueTrial<'a>, &'a str, bool),
 }
 
 /// How a campaign ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct CampaignEnd {
     /// Trials that are complete.
     pub complete: usize,
     /// Those of them that were there before.
@@ -127,22 +127,22 @@ impl From<io::Error> for CampaignError {
 pub fn run(
     spec: &Spec,
     plan: &Plan,
-    (store, identities): (&Store, &Identities),
-    testbed: &mut dyn Testbed,
+    (store, identities): (&ResultsDirectory, &Identities),
+    testbed: &mut dyn TrialRunner,
     stop: &Stop,
     now: &dyn Fn() -> Seconds,
-    tell: &mut dyn FnMut(&Event<'_>),
-) -> Result<Ended, CampaignError> {
-    let mut ended = Ended::default();
+    tell: &mut dyn FnMut(&CampaignEvent<'_>),
+) -> Result<CampaignEnd, CampaignError> {
+    let mut ended = CampaignEnd::default();
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
     let anchor =
         plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
     let block = with_anchors(&plan.cells.iter().collect::<Vec<_>>(), 0, anchor).len();
     // What fails for certain fails in every repetition of its cell.
     let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
-    let mut progress = Progress { done: 0, all: block * spec.repetitions.min as usize, run: 0 };
+    let mut progress = CampaignProgress { done: 0, all: block * spec.repetitions.min as usize, run: 0 };
     for repetition in 0..spec.repetitions.most() {
-        let needed: Vec<&Cell> = plan
+        let needed: Vec<&PlannedCell> = plan
             .block(repetition)
             .into_iter()
             .filter(|cell| {
@@ -157,7 +157,10 @@ pub fn run(
             let manifest = if let Some((_, manifest)) = store.complete(cell, run, identities) {
                 ended.skipped += 1;
                 progress.done += 1;
-                tell(&Event::Skipped(Due { cell, repetition: run, attempt: manifest.attempt }, progress));
+                tell(&CampaignEvent::Skipped(
+                    DueTrial { cell, repetition: run, attempt: manifest.attempt },
+                    progress,
+                ));
                 Some(manifest)
             } else {
                 let found = match hopeless.get(&cell.number) {
@@ -184,7 +187,7 @@ pub fn run(
 }
 
 /// Whether the runs of a cell agree; without a condition they always do.
-fn agree(until: Option<Until>, values: &[(f64, Seconds)]) -> bool {
+fn agree(until: Option<StopRule>, values: &[(f64, Seconds)]) -> bool {
     until.is_none_or(|until| {
         let values = values.iter().map(|(throughput, response)| match until.of {
             Varying::Throughput => *throughput,
@@ -197,7 +200,7 @@ fn agree(until: Option<Until>, values: &[(f64, Seconds)]) -> bool {
 /// One trial, tried until it is complete or given up.
 struct Trying<'a> {
     spec: &'a Spec,
-    store: &'a Store,
+    store: &'a ResultsDirectory,
     stop: &'a Stop,
     now: &'a dyn Fn() -> Seconds,
 }
@@ -207,19 +210,19 @@ impl Trying<'_> {
     /// certain to fail again.
     fn run(
         &self,
-        cell: &Cell,
+        cell: &PlannedCell,
         repetition: u32,
-        testbed: &mut dyn Testbed,
-        progress: &mut Progress,
-        tell: &mut dyn FnMut(&Event<'_>),
+        testbed: &mut dyn TrialRunner,
+        progress: &mut CampaignProgress,
+        tell: &mut dyn FnMut(&CampaignEvent<'_>),
     ) -> Result<Result<Manifest, (String, bool)>, CampaignError> {
         let mut last = String::new();
         for attempt in 0..=self.spec.retries {
             if self.stop.asked() {
                 return Err(CampaignError::Stopped);
             }
-            let due = Due { cell, repetition, attempt };
-            tell(&Event::Begins(due, *progress));
+            let due = DueTrial { cell, repetition, attempt };
+            tell(&CampaignEvent::Begins(due, *progress));
             let folder = self.store.begin()?;
             let started_unix = (self.now)();
             let outcome = testbed.run(&due, &folder);
@@ -233,7 +236,7 @@ impl Trying<'_> {
             let again = attempt == 0 && self.spec.retries > 0;
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {
-                identity: Written::Listed(Identity::of(self.spec, cell)),
+                identity: ManifestIdentity::Listed(Identity::of(self.spec, cell)),
                 levels: cell.named_levels(),
                 repetition,
                 attempt,
@@ -249,11 +252,11 @@ impl Trying<'_> {
             match &manifest.failed {
                 None => {
                     progress.done += 1;
-                    tell(&Event::Complete(due, &manifest, *progress));
+                    tell(&CampaignEvent::Complete(due, &manifest, *progress));
                     return Ok(Ok(manifest));
                 }
                 Some(why) => {
-                    tell(&Event::Failed(due, why, attempt < self.spec.retries && !certain));
+                    tell(&CampaignEvent::Failed(due, why, attempt < self.spec.retries && !certain));
                     last.clone_from(why);
                     if certain {
                         return Ok(Err((last, true)));

@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use crate::delay::tally::{PASSED, STANDS, Tally};
+use crate::delay::tally::{LineTally, PASSED, STANDS};
 use crate::testbed::namespace::inside;
 
 pub mod tally;
@@ -127,7 +127,7 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
     let begun = Instant::now();
     let now = || Stamp(begun.elapsed().as_nanos() as u64);
     let (mut line, mut buffer) = (DelayLine::new(delay), vec![0; LONGEST]);
-    let (mut tally, mut told, mut told_at) = (Tally::default(), Tally::default(), now());
+    let (mut tally, mut told, mut told_at) = (LineTally::default(), LineTally::default(), now());
     loop {
         for _ in 0..TURN {
             if line.is_full() {
@@ -207,13 +207,13 @@ mod tests {
 
     #[test]
     fn what_has_passed_is_counted_with_how_late_it_was() {
-        let (mut line, mut tally) = (DelayLine::new(DELAY), Tally::default());
+        let (mut line, mut tally) = (DelayLine::new(DELAY), LineTally::default());
         line.take(b"one", Stamp(0));
         line.take(b"two", Stamp(250_000));
         line.pass(Stamp(750_000), |_, late| tally.count(late));
-        assert_eq!(tally, Tally { frames: 2, late: 0.00025 });
-        assert_eq!(Tally::read(&tally.text()), Some(tally));
-        assert_eq!((Tally::read("many"), Tally::read("2 late")), (None, None));
+        assert_eq!(tally, LineTally { frames: 2, late: 0.00025 });
+        assert_eq!(LineTally::read(&tally.text()), Some(tally));
+        assert_eq!((LineTally::read("many"), LineTally::read("2 late")), (None, None));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::plan::Cell;
-use crate::spec::{Action, Fault, Spec, Station, Target};
+use crate::plan::PlannedCell;
+use crate::spec::{Action, Fault, FaultTarget, Spec, StationSpec};
 
 /// A fault that happened; `faults.json` of a trial is a list of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,13 +26,13 @@ pub struct Happened {
 
 impl Fault {
     /// Whether it is done in this cell.
-    pub fn is_in(&self, cell: &Cell) -> bool {
+    pub fn is_in(&self, cell: &PlannedCell) -> bool {
         self.when.iter().all(|(name, level)| cell.level(name) == Some(level))
     }
 }
 
 /// What is done in this cell, in the order of time.
-pub fn in_order<'a>(spec: &'a Spec, cell: &Cell) -> Vec<&'a Spanned<Fault>> {
+pub fn in_order<'a>(spec: &'a Spec, cell: &PlannedCell) -> Vec<&'a Spanned<Fault>> {
     let mut faults: Vec<_> = spec.faults.iter().filter(|fault| fault.get_ref().is_in(cell)).collect();
     faults.sort_by(|one, other| one.get_ref().at.total_cmp(&other.get_ref().at));
     faults
@@ -47,16 +47,16 @@ enum State {
 }
 
 /// Whether a cell's faults can be done one after the other: which one cannot, and why.
-pub(crate) fn course<'a>(spec: &'a Spec, cell: &Cell) -> Result<(), (&'a Spanned<Fault>, String)> {
-    let mut states: BTreeMap<Target, State> = BTreeMap::new();
+pub(crate) fn course<'a>(spec: &'a Spec, cell: &PlannedCell) -> Result<(), (&'a Spanned<Fault>, String)> {
+    let mut states: BTreeMap<FaultTarget, State> = BTreeMap::new();
     for spanned in in_order(spec, cell) {
         let Fault { station, action, .. } = spanned.get_ref();
         let wrong = |why: &str| Err((spanned, format!("{}: {why}", spanned.get_ref())));
         let there = match station {
-            Target::Server(number) => {
+            FaultTarget::Server(number) => {
                 started(Some(&spec.stations.servers), cell, 3).map(|there| (there, number))
             }
-            Target::Middleware(number) => {
+            FaultTarget::Middleware(number) => {
                 started(spec.stations.middleware.as_ref(), cell, 1).map(|there| (there, number))
             }
         };
@@ -83,7 +83,7 @@ pub(crate) fn course<'a>(spec: &'a Spec, cell: &Cell) -> Result<(), (&'a Spanned
 }
 
 /// How many of a station are started in a cell; none where nobody starts it.
-fn started(station: Option<&Station>, cell: &Cell, usual: u32) -> Option<u32> {
+fn started(station: Option<&StationSpec>, cell: &PlannedCell, usual: u32) -> Option<u32> {
     let station = station.filter(|station| station.addresses.is_empty())?;
     Some(cell.count(station, usual))
 }

@@ -122,7 +122,7 @@ impl FromStr for Gate {
 
 /// When a cell was run often enough: `cov(throughput) <= 5 %`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Until {
+pub struct StopRule {
     /// Of what the coefficient of variation over the repetitions is taken.
     pub of: Varying,
     /// How it compares.
@@ -140,7 +140,7 @@ pub enum Varying {
     Response,
 }
 
-impl Until {
+impl StopRule {
     /// Whether the repetitions so far suffice.
     pub fn holds(&self, values: &[f64]) -> bool {
         let variation = krarup_stats::Summary::of(values).ok().and_then(|summary| summary.cov().ok());
@@ -148,7 +148,7 @@ impl Until {
     }
 }
 
-impl FromStr for Until {
+impl FromStr for StopRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -193,7 +193,7 @@ macro_rules! from_text {
 }
 
 from_text!(Gate);
-from_text!(Until);
+from_text!(StopRule);
 
 #[cfg(test)]
 mod tests {
@@ -220,12 +220,12 @@ mod tests {
             let error = text.parse::<Gate>().unwrap_err();
             assert!(error.contains("generator_cpu"), "{error}");
         }
-        assert!("cov(misses) < 5 %".parse::<Until>().unwrap_err().contains("cov(throughput)"));
+        assert!("cov(misses) < 5 %".parse::<StopRule>().unwrap_err().contains("cov(throughput)"));
     }
 
     #[test]
     fn a_cell_is_run_until_its_runs_agree() {
-        let until: Until = "cov(throughput) <= 5 %".parse().unwrap();
+        let until: StopRule = "cov(throughput) <= 5 %".parse().unwrap();
         assert!(until.holds(&[100.0, 101.0, 99.0]) && !until.holds(&[100.0, 120.0, 99.0]));
         assert!(!until.holds(&[100.0]) && !until.holds(&[]), "one run says nothing");
     }

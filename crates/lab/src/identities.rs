@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Identity, Written};
-use crate::plan::{Cell, Plan};
+use crate::identity::{Identity, ManifestIdentity};
+use crate::plan::{Plan, PlannedCell};
 use crate::spec::Spec;
-use crate::store::{self, Manifest, Store};
+use crate::store::{self, Manifest, ResultsDirectory};
 
 /// Which trials belong to a directory: what each cell's trials must be, by the cell's folder.
 /// Written by the runs of trials there.
@@ -38,12 +38,12 @@ impl Identities {
     ///
     /// # Errors
     /// From the system, with the path.
-    pub fn take_up(store: &Store, spec: &Spec, plan: &Plan) -> io::Result<Self> {
+    pub fn take_up(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> io::Result<Self> {
         let known = Self::written(store);
         let text = std::fs::read_to_string(store.directory().join("spec.toml"));
         let before = text.ok().filter(|_| known.is_none()).and_then(|text| Spec::parse(&text).ok());
         let before = before.map(|spec| (Plan::of(&spec), spec));
-        let meant = |cell: &Cell| {
+        let meant = |cell: &PlannedCell| {
             let identity = Identity::of(spec, cell);
             let same = |(plan, spec): &(Plan, Spec)| {
                 let mut cells = plan.cells.iter().filter(|other| other.levels == cell.levels);
@@ -70,40 +70,40 @@ impl Identities {
     ///
     /// # Errors
     /// Where what was written down cannot be read, with the path.
-    pub fn of_directory(store: &Store, plan: &Plan) -> io::Result<Self> {
+    pub fn of_directory(store: &ResultsDirectory, plan: &Plan) -> io::Result<Self> {
         let path = store.directory().join(FILE);
         if path.is_file() {
             return store::json(&path);
         }
-        let meant = |cell: &Cell| (cell.folder.clone(), Meant { identity: None, earlier: true });
+        let meant = |cell: &PlannedCell| (cell.folder.clone(), Meant { identity: None, earlier: true });
         Ok(Self { cells: plan.cells.iter().map(meant).collect() })
     }
 
-    fn written(store: &Store) -> Option<Self> {
+    fn written(store: &ResultsDirectory) -> Option<Self> {
         store::json(&store.directory().join(FILE)).ok()
     }
 
     /// Whether a trial is one of this cell's.
-    pub fn holds(&self, cell: &Cell, manifest: &Manifest) -> bool {
+    pub fn holds(&self, cell: &PlannedCell, manifest: &Manifest) -> bool {
         let Some(meant) = self.cells.get(&cell.folder) else { return false };
         match &manifest.identity {
-            Written::Listed(identity) => meant.identity.as_ref() == Some(identity),
-            Written::Earlier(_) => meant.earlier && manifest.levels == cell.named_levels(),
+            ManifestIdentity::Listed(identity) => meant.identity.as_ref() == Some(identity),
+            ManifestIdentity::Earlier(_) => meant.earlier && manifest.levels == cell.named_levels(),
         }
     }
 
     /// What a trial of this cell is.
-    pub fn of(&self, cell: &Cell) -> Option<&Identity> {
+    pub fn of(&self, cell: &PlannedCell) -> Option<&Identity> {
         self.cells.get(&cell.folder)?.identity.as_ref()
     }
 }
 
-impl Store {
+impl ResultsDirectory {
     /// The complete trial of this cell and repetition, if it is one of those that belong to the
     /// directory.
     pub fn complete(
         &self,
-        cell: &Cell,
+        cell: &PlannedCell,
         repetition: u32,
         identities: &Identities,
     ) -> Option<(PathBuf, Manifest)> {

@@ -13,8 +13,8 @@ use toml::Spanned;
 
 use crate::fault;
 use crate::gate::Gate;
-use crate::plan::Cell;
-use crate::spec::{Fault, Machine, Phases, Populate, Program, Spec, Ssh, Station, Stations, Testbed};
+use crate::plan::PlannedCell;
+use crate::spec::{Fault, Machine, Phases, Populate, Program, Spec, Ssh, StationSpec, Stations, Testbed};
 
 /// The form of the list. A change of a name or of the form of a value counts it up.
 const VERSION: u32 = 2;
@@ -32,7 +32,7 @@ pub struct Identity {
 /// What a manifest says of its trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Written {
+pub enum ManifestIdentity {
     /// The list.
     Listed(Identity),
     /// A number that an earlier build made from the names of its own types. It is compared with
@@ -42,7 +42,7 @@ pub enum Written {
 
 impl Identity {
     /// What the trials of this cell are.
-    pub fn of(spec: &Spec, cell: &Cell) -> Self {
+    pub fn of(spec: &Spec, cell: &PlannedCell) -> Self {
         let mut list = List { cell, of: BTreeMap::new() };
         let Spec {
             title: _,
@@ -138,7 +138,7 @@ impl Identity {
 
 /// A list that is being made.
 struct List<'a> {
-    cell: &'a Cell,
+    cell: &'a PlannedCell,
     of: BTreeMap<String, String>,
 }
 
@@ -161,8 +161,9 @@ impl List<'_> {
         }
     }
 
-    fn station(&mut self, at: &str, station: &Station) {
-        let Station { program, command, addresses, hosts, count, link, delay, cpu, flags, config } = station;
+    fn station(&mut self, at: &str, station: &StationSpec) {
+        let StationSpec { program, command, addresses, hosts, count, link, delay, cpu, flags, config } =
+            station;
         let name = |what: &str| format!("stations.{at}.{what}");
         self.some(
             name("program"),
@@ -277,7 +278,10 @@ when = { workload = "read" }
 }"#;
         let found = identity(FULL);
         assert_eq!(serde_json::to_string_pretty(&found).unwrap(), golden);
-        assert_eq!(serde_json::from_str::<Written>(golden).unwrap(), Written::Listed(found));
+        assert_eq!(
+            serde_json::from_str::<ManifestIdentity>(golden).unwrap(),
+            ManifestIdentity::Listed(found)
+        );
         let machines = r#"
 title = "t"
 testbed = "ssh"

@@ -12,7 +12,7 @@ const FOLDER: &str = "folder";
 
 /// Something that was started or made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum LedgerEntry {
     /// A process, and when it began.
     Process { number: u32, begun: u64 },
     /// A network namespace.
@@ -23,7 +23,7 @@ pub(crate) enum Entry {
     Folder(PathBuf),
 }
 
-impl Entry {
+impl LedgerEntry {
     /// A line of the file; none where it is cut off.
     fn read(line: &str) -> Option<Self> {
         let (what, which) = line.split_once(' ')?;
@@ -79,9 +79,9 @@ impl Ledger {
     }
 
     /// All that was written down, in its order.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<LedgerEntry> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
-        text.lines().filter_map(Entry::read).collect()
+        text.lines().filter_map(LedgerEntry::read).collect()
     }
 
     /// Forgets all of it.

@@ -22,7 +22,7 @@ use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use proc::{Link, Machine, Schedule, Ticks};
+use proc::{LinkCounters, MachineCounters, ThreadTimes, Ticks};
 
 pub mod proc;
 
@@ -40,7 +40,7 @@ pub struct Subject {
 
 /// Whose processes are stations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum ProcessFamily {
     /// Those that descend from this one.
     Children,
     /// Those whose environment has a variable that begins like this, as `KRARUP_RUN=17/`.
@@ -61,7 +61,7 @@ pub struct Spent {
 struct Thread {
     process: u32,
     name: String,
-    schedule: Schedule,
+    schedule: ThreadTimes,
     switches: u64,
 }
 
@@ -69,7 +69,7 @@ struct Thread {
 #[derive(Clone, Debug, Default)]
 struct Look {
     at: Seconds,
-    machine: Machine,
+    machine: MachineCounters,
     /// Ticks of our processes, and of the kernel's.
     own: u64,
     kernel: u64,
@@ -79,7 +79,7 @@ struct Look {
     /// Memory of each process in bytes.
     resident: BTreeMap<u32, u64>,
     /// Links by network and name; each network is called by one who lives there.
-    links: BTreeMap<(String, String), Link>,
+    links: BTreeMap<(String, String), LinkCounters>,
 }
 
 /// Looks until it is told to end.
@@ -94,11 +94,11 @@ impl Monitor {
     /// Begins to look, at once and then each second. Processes that are no subjects are called by
     /// their programs.
     pub fn begin(subjects: Vec<Subject>) -> Self {
-        Self::begin_for(Family::Children, subjects)
+        Self::begin_for(ProcessFamily::Children, subjects)
     }
 
     /// The same, where stations are known otherwise.
-    pub fn begin_for(family: Family, subjects: Vec<Subject>) -> Self {
+    pub fn begin_for(family: ProcessFamily, subjects: Vec<Subject>) -> Self {
         let (ending, ended) = channel();
         let names: BTreeMap<u32, String> =
             subjects.iter().map(|subject| (subject.process, subject.name.clone())).collect();
@@ -121,18 +121,18 @@ impl Monitor {
     }
 
     /// Looks for the last time, and ends.
-    pub fn end(self) -> Seen {
+    pub fn end(self) -> Observations {
         let _ = self.ending.send(());
         // A panic there would be ours: then nothing was seen.
         let looks = self.thread.join().unwrap_or_default();
         let names = self.subjects.into_iter().map(|subject| (subject.process, subject.name)).collect();
-        Seen { looks, names }
+        Observations { looks, names }
     }
 }
 
 /// Everything that was seen.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observations {
     looks: Vec<Look>,
     names: BTreeMap<u32, String>,
 }
@@ -140,7 +140,7 @@ pub struct Seen {
 /// The clock's ticks per second: what Linux has shown to programs on every platform since 2.6.
 const TICKS: f64 = 100.0;
 
-impl Seen {
+impl Observations {
     /// All of it, from the first look to the last.
     pub fn watch(&self) -> Watch {
         let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else {
@@ -159,7 +159,7 @@ impl Seen {
             (kernel + spent.interrupts).min((programs + spent.interrupts).saturating_sub(own + foreign));
         let lost = last.links.iter().filter_map(|((network, name), link)| {
             let before = first.links.get(&(network.clone(), name.clone()));
-            let lost = |link: &Link| link.received_lost.saturating_add(link.sent_lost);
+            let lost = |link: &LinkCounters| link.received_lost.saturating_add(link.sent_lost);
             let more = lost(link).saturating_sub(before.map_or(0, lost));
             (more > 0).then(|| (format!("{network} {name}"), more))
         });
@@ -270,7 +270,7 @@ impl Seen {
                 let was = before.threads.get(number);
                 // A thread that has begun in between began with nothing.
                 let (then, switched) =
-                    was.map_or((Schedule::default(), 0), |was| (was.schedule, was.switches));
+                    was.map_or((ThreadTimes::default(), 0), |was| (was.schedule, was.switches));
                 let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9 / seconds;
                 let station = self.names.get(&thread.process).map_or(thread.name.as_str(), String::as_str);
                 let _ = writeln!(
@@ -296,7 +296,7 @@ impl Seen {
         );
         for (before, after, seconds) in self.spans() {
             for (place, link) in &after.links {
-                let none = Link::default();
+                let none = LinkCounters::default();
                 let was = before.links.get(place).unwrap_or(&none);
                 let _ = writeln!(
                     out,
@@ -325,7 +325,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// What each core spent between two looks.
-fn spent(before: &Machine, after: &Machine) -> Vec<Ticks> {
+fn spent(before: &MachineCounters, after: &MachineCounters) -> Vec<Ticks> {
     after.cores.iter().zip(&before.cores).map(|(after, before)| after.since(*before)).collect()
 }
 
@@ -359,20 +359,20 @@ pub fn carriers(mark: &str) -> BTreeSet<u32> {
     numbers("/proc").into_iter().filter(carries).collect()
 }
 
-fn look(at: Seconds, family: &Family, names: &BTreeMap<u32, String>) -> Look {
+fn look(at: Seconds, family: &ProcessFamily, names: &BTreeMap<u32, String>) -> Look {
     let mut look = Look {
         at,
         machine: proc::stat(&text("/proc/stat")),
         memory: proc::available(&text("/proc/meminfo")).unwrap_or(0),
         ..Look::default()
     };
-    let processes: BTreeMap<u32, proc::Process> = numbers("/proc")
+    let processes: BTreeMap<u32, proc::ProcessTimes> = numbers("/proc")
         .into_iter()
         .filter_map(|process| Some((process, proc::process(&text(&format!("/proc/{process}/stat")))?)))
         .collect();
     let own = match family {
-        Family::Children => descendants(std::process::id(), &processes),
-        Family::Carriers(mark) => carriers(mark),
+        ProcessFamily::Children => descendants(std::process::id(), &processes),
+        ProcessFamily::Carriers(mark) => carriers(mark),
     };
     for (number, process) in &processes {
         if own.contains(number) {
@@ -415,7 +415,7 @@ fn look(at: Seconds, family: &Family, names: &BTreeMap<u32, String>) -> Look {
 }
 
 /// A process and all that descend from it.
-fn descendants(of: u32, processes: &BTreeMap<u32, proc::Process>) -> BTreeSet<u32> {
+fn descendants(of: u32, processes: &BTreeMap<u32, proc::ProcessTimes>) -> BTreeSet<u32> {
     let mut family = BTreeSet::from([of]);
     loop {
         let more: Vec<u32> = processes
@@ -436,26 +436,33 @@ mod tests {
 
     use super::*;
 
-    fn seen(looks: Vec<Look>) -> Seen {
-        Seen { looks, names: BTreeMap::from([(7, "proxy".to_owned())]) }
+    fn seen(looks: Vec<Look>) -> Observations {
+        Observations { looks, names: BTreeMap::from([(7, "proxy".to_owned())]) }
     }
 
     /// Two cores; in two seconds 100 ticks of programs, 40 of them ours and 10 the kernel's.
-    fn two_looks() -> Seen {
+    fn two_looks() -> Observations {
         let core = |user, idle, steal| Ticks { user, idle, steal, ..Ticks::default() };
-        let machine = |one, two| Machine { cores: vec![one, two], switches: 5_000, running: 3 };
+        let machine = |one, two| MachineCounters { cores: vec![one, two], switches: 5_000, running: 3 };
         let thread = |ran, switches| Thread {
             process: 7,
             name: "krarup, \"x\"".into(),
-            schedule: Schedule { ran, waited: ran / 2 },
+            schedule: ThreadTimes { ran, waited: ran / 2 },
             switches,
         };
         let link = |sent, sent_lost| {
             let place = ("here".to_owned(), "lo".to_owned());
-            BTreeMap::from([(place, Link { name: "lo".into(), sent, sent_lost, ..Link::default() })])
+            BTreeMap::from([(
+                place,
+                LinkCounters { name: "lo".into(), sent, sent_lost, ..LinkCounters::default() },
+            )])
         };
         let first = Look {
-            machine: Machine { switches: 1_000, running: 1, ..machine(core(1_000, 50, 0), core(50, 50, 0)) },
+            machine: MachineCounters {
+                switches: 1_000,
+                running: 1,
+                ..machine(core(1_000, 50, 0), core(50, 50, 0))
+            },
             own: 500,
             memory: 9,
             threads: BTreeMap::from([(8, thread(1_000_000_000, 10))]),
@@ -482,9 +489,9 @@ mod tests {
         let look = |at, own, user, interrupts, idle| Look {
             at,
             own,
-            machine: Machine {
+            machine: MachineCounters {
                 cores: vec![Ticks { user, interrupts, idle, ..Ticks::default() }],
-                ..Machine::default()
+                ..MachineCounters::default()
             },
             ..Look::default()
         };
@@ -520,7 +527,7 @@ mod tests {
 
     #[test]
     fn children_of_children_are_of_the_family() {
-        let process = |parent| proc::Process { parent, ..proc::Process::default() };
+        let process = |parent| proc::ProcessTimes { parent, ..proc::ProcessTimes::default() };
         let all = BTreeMap::from([
             (1, process(0)),
             (5, process(1)),
@@ -562,7 +569,7 @@ mod tests {
         ) {
             let machine = |place: usize| {
                 let (user, system, steal) = cores[place];
-                Machine { cores: vec![Ticks { user, system, steal, ..Ticks::default() }], ..Machine::default() }
+                MachineCounters { cores: vec![Ticks { user, system, steal, ..Ticks::default() }], ..MachineCounters::default() }
             };
             let look = |place: usize, at, own, kernel| Look { at, machine: machine(place), own, kernel, ..Look::default() };
             let watch = seen(vec![look(0, 0.0, own.0, kernel.0), look(1, length, own.1, kernel.1)]).watch();

@@ -10,11 +10,11 @@ use krarup_load::random;
 use krarup_units::Seconds;
 use toml::Spanned;
 
-use crate::spec::{Count, LevelName, Spec, Station, names_in};
+use crate::spec::{LevelName, Spec, StationCount, StationSpec, names_in};
 
 /// One combination of levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct PlannedCell {
     /// Its number, from 0, in the order of the factors and their levels.
     pub number: usize,
     /// Its level of each factor, in the order of the spec.
@@ -29,7 +29,7 @@ pub struct Cell {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// All cells.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<PlannedCell>,
     /// Factors with several levels, in the order of the spec, without that of the population.
     distinguishing: Vec<String>,
     seed: u64,
@@ -91,10 +91,10 @@ impl Plan {
                 });
                 let (number, words) = (cells.len(), words.collect());
                 let mut folder = folder(&levels);
-                if cells.iter().any(|other: &Cell| other.folder == folder) {
+                if cells.iter().any(|other: &PlannedCell| other.folder == folder) {
                     folder = format!("{folder}~{number}");
                 }
-                cells.push(Cell { number, folder, levels, words });
+                cells.push(PlannedCell { number, folder, levels, words });
             }
         }
         let distinguishing = spec.factors.iter().filter(|factor| factor.levels.len() > 1);
@@ -104,8 +104,8 @@ impl Plan {
     }
 
     /// The cells in the order of one repetition.
-    pub fn block(&self, repetition: u32) -> Vec<&Cell> {
-        let mut order: Vec<&Cell> = self.cells.iter().collect();
+    pub fn block(&self, repetition: u32) -> Vec<&PlannedCell> {
+        let mut order: Vec<&PlannedCell> = self.cells.iter().collect();
         let mut random = random::stream(self.seed, "order of the cells", u64::from(repetition));
         // Fisher and Yates: each order is equally likely.
         for end in (1..order.len()).rev() {
@@ -115,14 +115,14 @@ impl Plan {
     }
 
     /// The cell that is repeated through the run, if one is. It is none where it is left out.
-    pub fn anchor(&self, spec: &Spec) -> Option<&Cell> {
+    pub fn anchor(&self, spec: &Spec) -> Option<&PlannedCell> {
         let levels = &spec.anchor.as_ref()?.get_ref().levels;
         self.cells.iter().find(|cell| levels.iter().all(|(name, level)| cell.level(name) == Some(level)))
     }
 
     /// What a report calls a cell, apart from its population: its level of each factor that has
     /// several.
-    pub fn label(&self, cell: &Cell) -> String {
+    pub fn label(&self, cell: &PlannedCell) -> String {
         let parts = cell.levels.iter().filter(|(name, _)| self.distinguishing.contains(name));
         let parts = parts.map(|(name, level)| match level.0.parse::<f64>() {
             Ok(_) => format!("{name} {level}"),
@@ -156,10 +156,10 @@ pub fn run_name(repetition: u32) -> String {
 /// The cells of one block with the anchor between them, as its run number: at the beginning, after
 /// so many others, and at the end.
 pub fn with_anchors<'a>(
-    cells: &[&'a Cell],
+    cells: &[&'a PlannedCell],
     block: u32,
-    anchor: Option<(&'a Cell, Option<u32>)>,
-) -> Vec<(&'a Cell, u32)> {
+    anchor: Option<(&'a PlannedCell, Option<u32>)>,
+) -> Vec<(&'a PlannedCell, u32)> {
     let Some((anchor, every)) = anchor.filter(|_| !cells.is_empty()) else {
         return cells.iter().map(|cell| (*cell, block)).collect();
     };
@@ -177,7 +177,7 @@ pub fn with_anchors<'a>(
     order
 }
 
-impl Cell {
+impl PlannedCell {
     /// What it is called where the population is told like any other factor:
     /// `workload read, clients 4`.
     pub fn name(&self) -> String {
@@ -197,12 +197,12 @@ impl Cell {
     }
 
     /// How many of a station there are; where it does not say, `usual`.
-    pub fn count(&self, station: &Station, usual: u32) -> u32 {
+    pub fn count(&self, station: &StationSpec, usual: u32) -> u32 {
         match &station.count {
             None => usual,
-            Some(Count::Number(number)) => *number,
+            Some(StationCount::Number(number)) => *number,
             // Levels of such a factor have been checked to be counts.
-            Some(Count::Factor(name)) => {
+            Some(StationCount::Factor(name)) => {
                 self.level(name).and_then(|level| level.0.parse().ok()).unwrap_or(usual)
             }
         }
@@ -253,7 +253,7 @@ fn folder(levels: &[(String, LevelName)]) -> String {
 /// About how long all trials at least take: their phases, and what starting and ending them costs.
 pub fn least_time(spec: &Spec, plan: &Plan) -> Seconds {
     const AROUND: Seconds = 0.4;
-    let cells: Vec<&Cell> = plan.cells.iter().collect();
+    let cells: Vec<&PlannedCell> = plan.cells.iter().collect();
     let anchor =
         plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
     let block = with_anchors(&cells, 0, anchor).len();

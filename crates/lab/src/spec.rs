@@ -31,6 +31,6 @@ pub(crate) use error::line_at;
 pub use experiment::{Anchor, Phases, Populate, Predictions, Repetitions, Spec};
 pub(crate) use factor::names_in;
 pub use factor::{Factor, Level, LevelName};
-pub use fault::{Action, Fault, Target};
+pub use fault::{Action, Fault, FaultTarget};
 pub use machine::{Machine, Ssh};
-pub use station::{Count, Program, Station, Stations, Testbed};
+pub use station::{Program, StationCount, StationSpec, Stations, Testbed};

@@ -19,9 +19,9 @@ use krarup_units::Seconds;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::Written;
+use crate::identity::ManifestIdentity;
 use crate::ledger::Ledger;
-use crate::plan::{Cell, run_name};
+use crate::plan::{PlannedCell, run_name};
 
 /// How long the lock of a runner that was killed is waited for, and how often it is looked.
 const LEFT_BEHIND: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Everything that could change its outcome.
-    pub identity: Written,
+    pub identity: ManifestIdentity,
     /// Factor and level.
     pub levels: Vec<(String, String)>,
     /// Which repetition of its cell, from 0; beyond them, runs of the anchor
@@ -56,7 +56,7 @@ pub struct Manifest {
 
 /// A directory of results.
 #[derive(Debug)]
-pub struct Store {
+pub struct ResultsDirectory {
     directory: PathBuf,
     /// Held while trials are run: the system lets go of it, however we end.
     _lock: Option<File>,
@@ -67,7 +67,7 @@ fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
     result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-impl Store {
+impl ResultsDirectory {
     /// A directory that is there already, to be read.
     pub fn at(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), _lock: None }
@@ -129,7 +129,7 @@ impl Store {
         self.directory.join("unfinished")
     }
 
-    pub(crate) fn place(&self, cell: &Cell, repetition: u32) -> PathBuf {
+    pub(crate) fn place(&self, cell: &PlannedCell, repetition: u32) -> PathBuf {
         self.trials().join(&cell.folder).join(run_name(repetition))
     }
 
@@ -144,7 +144,7 @@ impl Store {
     }
 
     /// What is in the place of a trial, whether it belongs there or not.
-    pub fn found(&self, cell: &Cell, repetition: u32) -> Option<Manifest> {
+    pub fn found(&self, cell: &PlannedCell, repetition: u32) -> Option<Manifest> {
         read(&self.place(cell, repetition)).ok()
     }
 
@@ -167,7 +167,7 @@ impl Store {
     ///
     /// # Errors
     /// From the system, with the path.
-    pub fn end(&self, cell: &Cell, manifest: &Manifest) -> io::Result<PathBuf> {
+    pub fn end(&self, cell: &PlannedCell, manifest: &Manifest) -> io::Result<PathBuf> {
         let from = self.unfinished();
         let text = serde_json::to_string_pretty(manifest).expect("a manifest is plain data");
         let file = from.join("trial.json");
@@ -187,7 +187,7 @@ impl Store {
     }
 
     /// The first free place for a failed trial: failures of earlier runs are kept, too.
-    fn failure(&self, cell: &Cell, repetition: u32) -> PathBuf {
+    fn failure(&self, cell: &PlannedCell, repetition: u32) -> PathBuf {
         let folder = self.directory.join("failed").join(&cell.folder);
         let free = (0..u32::MAX).map(|number| folder.join(format!("{}-{number}", run_name(repetition))));
         free.into_iter().find(|path| !path.exists()).expect("some number is free")

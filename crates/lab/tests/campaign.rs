@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use krarup_lab::campaign::{self, CampaignError, Due, Ended, Event, Outcome, Testbed};
+use krarup_lab::campaign::{
+    self, CampaignEnd, CampaignError, CampaignEvent, DueTrial, TrialOutcome, TrialRunner,
+};
 use krarup_lab::identities::Identities;
-use krarup_lab::identity::{Identity, Written};
+use krarup_lab::identity::{Identity, ManifestIdentity};
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::stop::Stop;
-use krarup_lab::store::{Store, read};
+use krarup_lab::store::{ResultsDirectory, read};
 
 fn spec(head: &str) -> Spec {
     Spec::parse(&text(head)).unwrap()
@@ -52,9 +54,9 @@ struct Made<'a> {
     /// After so many trials somebody presses Ctrl-C.
     until: usize,
     run: usize,
-    fails: fn(&Due<'_>) -> bool,
-    certain: fn(&Due<'_>) -> bool,
-    disturbed: fn(&Due<'_>) -> bool,
+    fails: fn(&DueTrial<'_>) -> bool,
+    certain: fn(&DueTrial<'_>) -> bool,
+    disturbed: fn(&DueTrial<'_>) -> bool,
     spread: f64,
 }
 
@@ -72,25 +74,32 @@ impl<'a> Made<'a> {
     }
 }
 
-impl Testbed for Made<'_> {
-    fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome {
+impl TrialRunner for Made<'_> {
+    fn run(&mut self, due: &DueTrial<'_>, folder: &Path) -> TrialOutcome {
         fs::write(folder.join("said"), format!("{:?} {}", due.cell.levels, due.repetition)).unwrap();
         if self.run == self.until {
             self.stop.ask();
-            return Outcome { failed: Some("interrupted".into()), ..Outcome::default() };
+            return TrialOutcome { failed: Some("interrupted".into()), ..TrialOutcome::default() };
         }
         self.run += 1;
         let throughput = 100.0 + self.spread * f64::from(due.repetition);
         let failed = (self.fails)(due).then(|| format!("no luck in attempt {}", due.attempt));
         let disturbed = (self.disturbed)(due).then(|| "somebody compiled".to_owned());
         let certain = (self.certain)(due);
-        Outcome { commands: vec!["nothing".into()], throughput, response: 0.01, failed, certain, disturbed }
+        TrialOutcome {
+            commands: vec!["nothing".into()],
+            throughput,
+            response: 0.01,
+            failed,
+            certain,
+            disturbed,
+        }
     }
 }
 
-fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<Ended, CampaignError> {
+fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<CampaignEnd, CampaignError> {
     let stop = testbed.stop.clone();
-    let store = Store::open(folder).unwrap();
+    let store = ResultsDirectory::open(folder).unwrap();
     let plan = Plan::of(spec);
     let identities = Identities::take_up(&store, spec, &plan).unwrap();
     campaign::run(spec, &plan, (&store, &identities), testbed, &stop, &|| 0.0, &mut |_| {})
@@ -119,7 +128,7 @@ fn wherever_it_is_stopped_it_ends_with_the_same_trials() {
     let straight = fresh("campaign-straight");
     let stop = Stop::default();
     let ended = run(&spec, &straight, &mut Made::new(&stop)).unwrap();
-    assert_eq!(ended, Ended { complete: 12, skipped: 0, given_up: Vec::new() });
+    assert_eq!(ended, CampaignEnd { complete: 12, skipped: 0, given_up: Vec::new() });
     let expected = files(&straight.join("trials"));
     assert_eq!(expected.len(), 2 * 12);
     for cut in 0..12 {
@@ -146,12 +155,12 @@ fn a_trial_on_a_disturbed_machine_is_repeated_once_and_then_kept_with_its_mark()
     let folder = fresh("campaign-disturbed");
     let stop = Stop::default();
     // The first cell is disturbed at first, the second always.
-    let disturbed = |due: &Due<'_>| due.cell.number == 1 || (due.cell.number == 0 && due.attempt == 0);
+    let disturbed = |due: &DueTrial<'_>| due.cell.number == 1 || (due.cell.number == 0 && due.attempt == 0);
     let mut testbed = Made { disturbed, ..Made::new(&stop) };
     let ended = run(&spec, &folder, &mut testbed).unwrap();
     let cells = Plan::of(&spec).cells;
     assert_eq!((ended.complete, testbed.run), (cells.len(), cells.len() + 2));
-    let store = Store::at(&folder);
+    let store = ResultsDirectory::at(&folder);
     let identities = Identities::of_directory(&store, &Plan::of(&spec)).unwrap();
     let manifest = |cell: usize| {
         let cell = &cells[cell];
@@ -187,11 +196,11 @@ fn an_anchor_is_run_beside_every_repetition_and_counts_in_none() {
 #[test]
 fn two_runners_do_not_meet_in_one_directory() {
     let folder = fresh("campaign-twice");
-    let first = Store::open(&folder).unwrap();
-    let error = Store::open(&folder).unwrap_err().to_string();
+    let first = ResultsDirectory::open(&folder).unwrap();
+    let error = ResultsDirectory::open(&folder).unwrap_err().to_string();
     assert!(error.contains("campaign-twice") && error.contains("another krarup"), "{error}");
     drop(first);
-    assert!(Store::open(&folder).is_ok());
+    assert!(ResultsDirectory::open(&folder).is_ok());
 }
 
 #[test]
@@ -199,7 +208,7 @@ fn what_fails_is_tried_again_and_kept_with_its_reason() {
     let spec = spec("repetitions = { min = 1 }\nretries = 2");
     let folder = fresh("campaign-failing");
     let stop = Stop::default();
-    let fails = |due: &Due<'_>| match due.cell.level("clients").unwrap().0.as_str() {
+    let fails = |due: &DueTrial<'_>| match due.cell.level("clients").unwrap().0.as_str() {
         "1" => due.attempt == 0,
         "2" => due.cell.level("workload").unwrap().0 == "write",
         _ => false,
@@ -211,7 +220,7 @@ fn what_fails_is_tried_again_and_kept_with_its_reason() {
         (cell.as_str(), *repetition, why.as_str()),
         ("workload write, clients 2", 0, "no luck in attempt 2")
     );
-    let failures = Store::at(&folder).failures();
+    let failures = ResultsDirectory::at(&folder).failures();
     assert_eq!(failures.len(), 2 + 3);
     assert!(failures.iter().all(|(place, manifest)| {
         place.join("said").is_file()
@@ -225,7 +234,7 @@ fn what_fails_is_tried_again_and_kept_with_its_reason() {
 fn what_is_certain_to_fail_is_tried_once_and_its_cell_never_again() {
     let spec = spec("repetitions = { min = 3 }\nretries = 2");
     let stop = Stop::default();
-    let fails = |due: &Due<'_>| due.cell.number == 0;
+    let fails = |due: &DueTrial<'_>| due.cell.number == 0;
     let mut testbed = Made { fails, certain: fails, ..Made::new(&stop) };
     let ended = run(&spec, &fresh("campaign-certain"), &mut testbed).unwrap();
     assert_eq!((ended.complete, testbed.run), (5 * 3, 5 * 3 + 1));
@@ -260,7 +269,7 @@ fn a_changed_spec_runs_what_it_changed() {
     assert_eq!((ended.skipped, testbed.run), (0, 12), "another seed, other trials");
     let manifest = read(&folder.join("trials/workload=read,clients=1/0")).unwrap();
     let plan = Plan::of(&other);
-    assert_eq!(manifest.identity, Written::Listed(Identity::of(&other, &plan.cells[0])));
+    assert_eq!(manifest.identity, ManifestIdentity::Listed(Identity::of(&other, &plan.cells[0])));
 }
 
 /// Makes the trials of a directory look like those of a build that wrote a number, and no file that
@@ -291,7 +300,7 @@ fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
     run(&first, &folder, &mut Made::new(&stop)).unwrap();
     as_of_an_earlier_build(&folder, &slow("\ndelay = \"1ms\""));
 
-    let store = Store::at(&folder);
+    let store = ResultsDirectory::at(&folder);
     let plan = Plan::of(&first);
     let read = |identities: &Identities| {
         plan.cells.iter().filter(|cell| store.complete(cell, 0, identities).is_some()).count()
@@ -323,12 +332,12 @@ fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
 #[test]
 fn whoever_watches_is_told_what_happens() {
     let spec = spec("repetitions = { min = 1 }");
-    let store = Store::open(&fresh("campaign-told")).unwrap();
+    let store = ResultsDirectory::open(&fresh("campaign-told")).unwrap();
     let stop = Stop::default();
     let mut told = Vec::new();
-    let mut tell = |event: &Event<'_>| match event {
-        Event::Begins(due, progress) => told.push((due.cell.number, progress.done, progress.all)),
-        Event::Complete(..) => {}
+    let mut tell = |event: &CampaignEvent<'_>| match event {
+        CampaignEvent::Begins(due, progress) => told.push((due.cell.number, progress.done, progress.all)),
+        CampaignEvent::Complete(..) => {}
         other => panic!("{other:?}"),
     };
     let plan = Plan::of(&spec);

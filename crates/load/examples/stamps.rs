@@ -9,8 +9,8 @@
 
 use std::hint::black_box;
 
-use krarup_load::account::{Account, Measured};
-use krarup_memcache::Class;
+use krarup_load::account::{Account, MeasuredSpan};
+use krarup_memcache::ReplyClass;
 use krarup_net::{Clock, cpu};
 use krarup_record::{Operation, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
@@ -34,7 +34,7 @@ fn main() {
     let stamp = cost(|_| {
         black_box(clock.now());
     });
-    let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
+    let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
     let accounted = cost(|number| {
         // Times as they are: tens of microseconds, never twice the same.
         let due = Stamp(number % 500_000_000);
@@ -43,7 +43,7 @@ fn main() {
         visit.replied = visit.taken + Nanos(40_000 + number % 30_000);
         (visit.keys, visit.hits, visit.bytes_in, visit.bytes_out) = (1, 1, 20, 60);
         let server = ServerVisit::ok(0, visit.taken, visit.replied);
-        account.answered(Class::Values, black_box(&mut visit), server);
+        account.answered(ReplyClass::Values, black_box(&mut visit), server);
     });
     println!("{{\"stamp_ns\": {stamp:.1}, \"account_ns\": {accounted:.1}}}");
 }

@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 
-use krarup_memcache::Class;
+use krarup_memcache::ReplyClass;
 use krarup_record::file::rows::Lane;
-use krarup_record::{Histograms, Operation, Outcome, ServerVisit, Tally, Visit};
+use krarup_record::{Histograms, Operation, Outcome, ServerVisit, Visit, VisitTally};
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub const SECOND: Nanos = Nanos::from_secs(1);
 /// Why a request that was sent got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Loss {
+pub enum LossReason {
     /// The connection was closed or reset by the other side.
     ConnectionLost,
     /// What came was no answer to what was asked. The connection is given up, for nothing on it can
@@ -31,8 +31,8 @@ pub enum Loss {
     Unanswered,
 }
 
-impl Loss {
-    /// Every reason, in the order of [`Counts::losses`].
+impl LossReason {
+    /// Every reason, in the order of [`OperationCounts::losses`].
     pub const ALL: [Self; 4] = [Self::ConnectionLost, Self::OutOfStep, Self::TimedOut, Self::Unanswered];
 
     /// The name in results.
@@ -53,42 +53,42 @@ impl Loss {
     }
 }
 
-/// Every kind of answer, in the order of [`Counts::answers`].
-pub const CLASSES: [(Class, &str); 18] = [
-    (Class::Values, "values"),
-    (Class::Stored, "stored"),
-    (Class::NotStored, "not_stored"),
-    (Class::Exists, "exists"),
-    (Class::NotFound, "not_found"),
-    (Class::Deleted, "deleted"),
-    (Class::Touched, "touched"),
-    (Class::Number, "number"),
-    (Class::Ok, "ok"),
-    (Class::Version, "version"),
-    (Class::Stats, "stats"),
-    (Class::MetaDone, "meta_done"),
-    (Class::MetaValue, "meta_value"),
-    (Class::MetaMiss, "meta_miss"),
-    (Class::MetaDebug, "meta_debug"),
-    (Class::Error, "error"),
-    (Class::ClientError, "client_error"),
-    (Class::ServerError, "server_error"),
+/// Every kind of answer, in the order of [`OperationCounts::answers`].
+pub const CLASSES: [(ReplyClass, &str); 18] = [
+    (ReplyClass::Values, "values"),
+    (ReplyClass::Stored, "stored"),
+    (ReplyClass::NotStored, "not_stored"),
+    (ReplyClass::Exists, "exists"),
+    (ReplyClass::NotFound, "not_found"),
+    (ReplyClass::Deleted, "deleted"),
+    (ReplyClass::Touched, "touched"),
+    (ReplyClass::Number, "number"),
+    (ReplyClass::Ok, "ok"),
+    (ReplyClass::Version, "version"),
+    (ReplyClass::Stats, "stats"),
+    (ReplyClass::MetaDone, "meta_done"),
+    (ReplyClass::MetaValue, "meta_value"),
+    (ReplyClass::MetaMiss, "meta_miss"),
+    (ReplyClass::MetaDebug, "meta_debug"),
+    (ReplyClass::Error, "error"),
+    (ReplyClass::ClientError, "client_error"),
+    (ReplyClass::ServerError, "server_error"),
 ];
 
 /// Counts of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct OperationCounts {
     /// What the visits add up to: `received` is when the request was due, `taken` when it was sent,
     /// `replied` when it was answered or given up. So the queue time is the lateness, and the
     /// server time counts from the sending.
-    pub tally: Tally,
+    pub tally: VisitTally,
     /// Answers by kind, in the order of [`CLASSES`].
     pub answers: [u64; CLASSES.len()],
-    /// Requests without an answer, in the order of [`Loss::ALL`].
-    pub losses: [u64; Loss::ALL.len()],
+    /// Requests without an answer, in the order of [`LossReason::ALL`].
+    pub losses: [u64; LossReason::ALL.len()],
 }
 
-impl Counts {
+impl OperationCounts {
     /// Requests that were answered, with errors too.
     pub fn answered(&self) -> u64 {
         self.answers.iter().sum()
@@ -131,7 +131,7 @@ impl Verified {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     /// Counts per operation, indexed by [`Operation::index`].
-    pub counts: Box<[Counts; Operation::COUNT]>,
+    pub counts: Box<[OperationCounts; Operation::COUNT]>,
     /// Distributions of response time, of the part of it since the request was sent (server time),
     /// and of lateness (queue time).
     pub histograms: Histograms,
@@ -139,7 +139,10 @@ pub struct Share {
 
 impl Default for Share {
     fn default() -> Self {
-        Self { counts: Box::new([Counts::default(); Operation::COUNT]), histograms: Histograms::new() }
+        Self {
+            counts: Box::new([OperationCounts::default(); Operation::COUNT]),
+            histograms: Histograms::new(),
+        }
     }
 }
 
@@ -151,8 +154,8 @@ impl Share {
     }
 
     /// The counts of all operations together.
-    pub fn overall(&self) -> Counts {
-        self.counts.iter().fold(Counts::default(), |mut sum, counts| {
+    pub fn overall(&self) -> OperationCounts {
+        self.counts.iter().fold(OperationCounts::default(), |mut sum, counts| {
             sum.merge(counts);
             sum
         })
@@ -215,8 +218,8 @@ impl Segment {
     }
 
     /// The counts of all classes and operations together.
-    pub fn overall(&self) -> Counts {
-        self.classes.iter().fold(Counts::default(), |mut sum, class| {
+    pub fn overall(&self) -> OperationCounts {
+        self.classes.iter().fold(OperationCounts::default(), |mut sum, class| {
             sum.merge(&class.overall());
             sum
         })
@@ -225,7 +228,7 @@ impl Segment {
 
 /// Which part of the run is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredSpan {
     /// The end of the warm-up.
     pub from: Stamp,
     /// The beginning of the cool-down; the largest stamp where the run's end is not known
@@ -233,7 +236,7 @@ pub struct Measured {
     pub to: Stamp,
 }
 
-impl Measured {
+impl MeasuredSpan {
     /// The segment that holds `now`.
     fn segment(self, now: Stamp, classes: usize) -> Segment {
         let begun = now.0 / SECOND.0 * SECOND.0;
@@ -252,7 +255,7 @@ impl Measured {
 /// One thread's account.
 #[derive(Debug)]
 pub struct Account {
-    measured: Measured,
+    measured: MeasuredSpan,
     segment: Segment,
     /// Where every request leaves a row, if rows are kept.
     pub rows: Option<Lane>,
@@ -274,7 +277,7 @@ pub struct Account {
 
 impl Account {
     /// An empty account of so many classes that begins at stamp zero.
-    pub fn new(measured: Measured, classes: usize) -> Self {
+    pub fn new(measured: MeasuredSpan, classes: usize) -> Self {
         Self {
             measured,
             segment: measured.segment(Stamp(0), classes),
@@ -326,10 +329,10 @@ impl Account {
 
     /// A request was answered; the visit's station is the number of its client's class.
     #[inline]
-    pub fn answered(&mut self, class: Class, visit: &mut Visit, server: ServerVisit) {
+    pub fn answered(&mut self, class: ReplyClass, visit: &mut Visit, server: ServerVisit) {
         visit.outcome = match class {
-            Class::ServerError => Outcome::ServerError,
-            Class::Error | Class::ClientError => Outcome::ClientError,
+            ReplyClass::ServerError => Outcome::ServerError,
+            ReplyClass::Error | ReplyClass::ClientError => Outcome::ClientError,
             _ => Outcome::Ok,
         };
         let counts = self.record(visit, server);
@@ -337,14 +340,14 @@ impl Account {
     }
 
     /// A request was given up.
-    pub fn lost(&mut self, loss: Loss, visit: &mut Visit, server: ServerVisit) {
+    pub fn lost(&mut self, loss: LossReason, visit: &mut Visit, server: ServerVisit) {
         visit.outcome = loss.outcome();
         let counts = self.record(visit, server);
         counts.losses[loss as usize] += 1;
     }
 
     #[inline]
-    fn record(&mut self, visit: &Visit, mut server: ServerVisit) -> &mut Counts {
+    fn record(&mut self, visit: &Visit, mut server: ServerVisit) -> &mut OperationCounts {
         self.roll(visit.replied);
         server.outcome = visit.outcome;
         let parts = visit.parts(&[server]);
@@ -382,7 +385,7 @@ mod tests {
 
     fn answer(account: &mut Account, at: u64) {
         let mut visit = Visit::at(Stamp(at), Operation::Get);
-        account.answered(Class::Values, &mut visit, ServerVisit::ok(0, Stamp(at), Stamp(at)));
+        account.answered(ReplyClass::Values, &mut visit, ServerVisit::ok(0, Stamp(at), Stamp(at)));
     }
 
     #[test]
@@ -390,14 +393,14 @@ mod tests {
         for (place, (class, _)) in CLASSES.iter().enumerate() {
             assert_eq!(*class as usize, place);
         }
-        for (place, loss) in Loss::ALL.iter().enumerate() {
+        for (place, loss) in LossReason::ALL.iter().enumerate() {
             assert_eq!(*loss as usize, place);
         }
     }
 
     #[test]
     fn segments_are_seconds_cut_where_the_measured_part_begins_and_ends() {
-        let measured = Measured { from: Stamp(1_500_000_000), to: Stamp(3_000_000_000) };
+        let measured = MeasuredSpan { from: Stamp(1_500_000_000), to: Stamp(3_000_000_000) };
         let mut account = Account::new(measured, 1);
         for at in [0, 1_499_999_999, 1_500_000_000, 2_999_999_999, 3_000_000_000] {
             answer(&mut account, at);
@@ -423,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_stopped_is_measured_until_then() {
-        let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(9_000_000_000) }, 1);
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(9_000_000_000) }, 1);
         answer(&mut account, 1_200_000_000);
         account.cut(Stamp(1_300_000_000));
         answer(&mut account, 1_300_000_000);
@@ -443,7 +446,7 @@ mod tests {
             length in 0_u64..4_000_000_000,
         ) {
             stamps.sort_unstable();
-            let measured = Measured { from: Stamp(from), to: Stamp(from + length) };
+            let measured = MeasuredSpan { from: Stamp(from), to: Stamp(from + length) };
             let mut account = Account::new(measured, 1);
             stamps.iter().for_each(|&at| answer(&mut account, at));
             account.close(Stamp(6_000_000_000));

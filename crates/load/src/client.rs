@@ -13,23 +13,23 @@
 use std::collections::VecDeque;
 
 use krarup_beanstalk::Verb;
-use krarup_memcache::response::{self, Expect, Reply};
-use krarup_memcache::{Class, MetaCommand, Parsed};
+use krarup_memcache::response::{self, Expect, Response};
+use krarup_memcache::{MetaCommand, Parsed, ReplyClass};
 use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
 use krarup_units::{Inbox, Outbox};
 
-use crate::account::{Account, Loss};
-use crate::keys::Key;
+use crate::account::{Account, LossReason};
+use crate::keys::GeneratedKey;
 use crate::queue::{self, Said};
 use crate::random::{self, Random};
 use crate::schedule::Think;
-use crate::workload::{Asked, Owed, Plan, Scratch, Stream, Then};
+use crate::workload::{Owed, PreparedWorkload, RequestStream, Scratch, Then, WrittenRequest};
 
 /// One request under way.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
-    asked: Asked,
+    asked: WrittenRequest,
     due: Stamp,
     sent: Stamp,
 }
@@ -37,16 +37,16 @@ struct InFlight {
 /// A request that an answer gave rise to; it goes before all others.
 #[derive(Clone, Copy, Debug)]
 enum FollowUp {
-    Refill(Key),
-    Cas(Key, u64),
+    Refill(GeneratedKey),
+    Cas(GeneratedKey, u64),
     End(Verb, u64),
 }
 
 /// What all clients of a thread share while they work.
 #[derive(Debug)]
-pub struct Shared<'a> {
+pub struct ThreadContext<'a> {
     /// The workload.
-    pub plan: &'a Plan,
+    pub plan: &'a PreparedWorkload,
     /// Where every request is accounted for.
     pub account: &'a mut Account,
     /// Room to write in.
@@ -69,7 +69,7 @@ pub struct Client {
     needed: usize,
     in_flight: VecDeque<InFlight>,
     /// The keys that answers under way may name, in order.
-    keys: VecDeque<Key>,
+    keys: VecDeque<GeneratedKey>,
     /// From when on each free slot wants to be used, earliest first.
     free: VecDeque<Stamp>,
     follow: VecDeque<(Stamp, FollowUp)>,
@@ -147,8 +147,8 @@ impl Client {
         &mut self,
         due: Option<Stamp>,
         now: Stamp,
-        stream: &mut Stream,
-        shared: &mut Shared<'_>,
+        stream: &mut RequestStream,
+        shared: &mut ThreadContext<'_>,
     ) -> bool {
         let free_from = self.free.pop_front().expect("a slot is free");
         let follow_up = self.follow.pop_front();
@@ -176,7 +176,12 @@ impl Client {
     ///
     /// # Errors
     /// When they are no answers to what was asked: then [`Self::give_up`].
-    pub fn receive(&mut self, fresh: &[u8], now: Stamp, shared: &mut Shared<'_>) -> Result<usize, OutOfStep> {
+    pub fn receive(
+        &mut self,
+        fresh: &[u8],
+        now: Stamp,
+        shared: &mut ThreadContext<'_>,
+    ) -> Result<usize, OutOfStep> {
         shared.account.bytes_received += fresh.len() as u64;
         if self.inbox.is_empty() {
             // The usual case: whole answers, settled where they lie, without a copy.
@@ -201,7 +206,7 @@ impl Client {
         &mut self,
         bytes: &[u8],
         now: Stamp,
-        shared: &mut Shared<'_>,
+        shared: &mut ThreadContext<'_>,
     ) -> Result<(usize, usize), OutOfStep> {
         let (mut settled, mut used) = (0, 0);
         while used < bytes.len() {
@@ -249,7 +254,7 @@ impl Client {
         said: Said<'_>,
         bytes: usize,
         now: Stamp,
-        shared: &mut Shared<'_>,
+        shared: &mut ThreadContext<'_>,
     ) {
         self.in_flight.pop_front();
         let (mut visit, server) = self.visit(request, now);
@@ -270,9 +275,9 @@ impl Client {
         &mut self,
         request: &InFlight,
         expect: Expect,
-        reply: &Reply<'_>,
+        reply: &Response<'_>,
         now: Stamp,
-        shared: &mut Shared<'_>,
+        shared: &mut ThreadContext<'_>,
     ) {
         self.in_flight.pop_front();
         let (mut visit, server) = self.visit(request, now);
@@ -283,9 +288,10 @@ impl Client {
             _ => None,
         };
         if let Some(keys) = fetched {
-            let found = matches!(reply.class, Class::Values | Class::MetaValue | Class::MetaMiss);
+            let found =
+                matches!(reply.class, ReplyClass::Values | ReplyClass::MetaValue | ReplyClass::MetaMiss);
             if found {
-                visit.hits = reply.hits + u32::from(reply.class == Class::MetaValue);
+                visit.hits = reply.hits + u32::from(reply.class == ReplyClass::MetaValue);
                 visit.misses = keys - visit.hits;
             }
             if found && (shared.verify || request.asked.then != Then::Nothing) {
@@ -299,8 +305,8 @@ impl Client {
     }
 
     /// Looks at every value of an answer: verifies it, and notes what is to follow.
-    fn look(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
-        if reply.class != Class::Values {
+    fn look(&mut self, request: &InFlight, reply: &Response<'_>, now: Stamp, shared: &mut ThreadContext<'_>) {
+        if reply.class != ReplyClass::Values {
             return self.look_at_one(request, reply, now, shared);
         }
         let mut left = request.asked.keys;
@@ -336,7 +342,13 @@ impl Client {
 
     /// The same for the answer to a meta get, which has one value or none, and does not name its
     /// key.
-    fn look_at_one(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
+    fn look_at_one(
+        &mut self,
+        request: &InFlight,
+        reply: &Response<'_>,
+        now: Stamp,
+        shared: &mut ThreadContext<'_>,
+    ) {
         let key = self.keys.pop_front().expect("the keys of every request under way are kept");
         match reply.meta_value() {
             Some(value) if shared.verify => {
@@ -370,7 +382,7 @@ impl Client {
 
     /// Gives up everything that is under way, for this reason, and forgets half-read and
     /// half-written bytes.
-    pub fn give_up(&mut self, loss: Loss, now: Stamp, account: &mut Account) {
+    pub fn give_up(&mut self, loss: LossReason, now: Stamp, account: &mut Account) {
         while let Some(request) = self.in_flight.pop_front() {
             let (mut visit, server) = self.visit(&request, now);
             account.lost(loss, &mut visit, server);
@@ -387,7 +399,7 @@ impl Client {
 /// Bytes of memory that a client keeps for answers that came in pieces.
 const KEEP: usize = 1 << 14;
 
-fn verify(shared: &mut Shared<'_>, key: &[u8], data: &[u8]) {
+fn verify(shared: &mut ThreadContext<'_>, key: &[u8], data: &[u8]) {
     shared.account.verified.checked += 1;
     if let Err(wrong) = shared.plan.values.check(key, data) {
         mismatch(shared, &format!("{} ({} bytes): {wrong}", show(key), data.len()));
@@ -395,7 +407,7 @@ fn verify(shared: &mut Shared<'_>, key: &[u8], data: &[u8]) {
 }
 
 #[cold]
-fn mismatch(shared: &mut Shared<'_>, what: &str) {
+fn mismatch(shared: &mut ThreadContext<'_>, what: &str) {
     let verified = &mut shared.account.verified;
     verified.mismatched += 1;
     verified.first.get_or_insert_with(|| what.to_owned());
@@ -414,7 +426,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::account::{Measured, Segment};
+    use crate::account::{MeasuredSpan, Segment};
     use crate::command::Command;
     use crate::keys::KeyLaw;
     use crate::sizes::SizeLaw;
@@ -423,8 +435,8 @@ mod tests {
     /// A client by hand: its bytes in and out, and what the account says at the end.
     struct Hand {
         client: Client,
-        stream: Stream,
-        plan: Arc<Plan>,
+        stream: RequestStream,
+        plan: Arc<PreparedWorkload>,
         account: Account,
         scratch: Scratch,
         verify: bool,
@@ -432,19 +444,19 @@ mod tests {
 
     impl Hand {
         fn new(workload: Workload, depth: u32, think: Think) -> Self {
-            let plan = Plan::new(workload, 1, 1);
+            let plan = PreparedWorkload::new(workload, 1, 1);
             Self {
                 client: Client::new(1, 0, depth, think, 0, 0),
                 stream: plan.stream(0),
                 plan,
-                account: Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }, 1),
+                account: Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 1),
                 scratch: Scratch::default(),
                 verify: false,
             }
         }
 
         fn issue(&mut self, now: u64) -> String {
-            let mut shared = Shared {
+            let mut shared = ThreadContext {
                 plan: &self.plan,
                 account: &mut self.account,
                 scratch: &mut self.scratch,
@@ -457,7 +469,7 @@ mod tests {
         }
 
         fn receive(&mut self, bytes: &[u8], now: u64) -> Result<usize, OutOfStep> {
-            let mut shared = Shared {
+            let mut shared = ThreadContext {
                 plan: &self.plan,
                 account: &mut self.account,
                 scratch: &mut self.scratch,
@@ -584,7 +596,7 @@ mod tests {
         assert_eq!(hand.receive(b"END\r\n", 5), Err(OutOfStep));
         hand.issue(10);
         assert_eq!(hand.receive(b"STORED\r\n", 20), Err(OutOfStep));
-        hand.client.give_up(Loss::OutOfStep, Stamp(20), &mut hand.account);
+        hand.client.give_up(LossReason::OutOfStep, Stamp(20), &mut hand.account);
         assert_eq!((hand.client.free(), hand.client.in_flight(), hand.account.sent), (1, 0, 1));
         let counts = hand.segment().overall();
         assert_eq!((counts.lost(), counts.answered(), counts.tally.errors), (1, 0, 1));
@@ -636,7 +648,7 @@ mod tests {
             hand.verify = true;
             (0..depth).for_each(|_| drop(hand.issue(0)));
             let _ = hand.receive(&bytes, 1);
-            hand.client.give_up(Loss::OutOfStep, Stamp(1), &mut hand.account);
+            hand.client.give_up(LossReason::OutOfStep, Stamp(1), &mut hand.account);
             prop_assert_eq!(hand.client.free(), depth as usize);
         }
     }

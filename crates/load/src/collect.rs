@@ -9,9 +9,9 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use crate::account::{Segment, Verified};
 use crate::config::{Extent, Load};
 use crate::engine::Done;
-use crate::progress::{Event, Phase};
+use crate::progress::{LoadProgress, Phase};
 use crate::result::{
-    ClassResult, FORMAT, Generator, LoadResult, OperationResult, SeriesRow, Warning, WholeRun, series,
+    ClassResult, FORMAT, Generator, LoadResult, LoadWarning, OperationResult, SeriesRow, WholeRun, series,
 };
 
 /// What the threads have reported so far.
@@ -55,7 +55,7 @@ impl Collected {
         &mut self,
         thread: usize,
         segment: Option<Segment>,
-        observe: &mut dyn FnMut(&Event<'_>),
+        observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) {
         match segment {
             Some(segment) => self.waiting[thread].push_back(segment),
@@ -84,14 +84,14 @@ impl Collected {
         }
     }
 
-    fn add(&mut self, segment: &Segment, observe: &mut dyn FnMut(&Event<'_>)) {
+    fn add(&mut self, segment: &Segment, observe: &mut dyn FnMut(&LoadProgress<'_>)) {
         self.whole.merge(segment);
         if segment.measured {
             self.measured.merge(segment);
         }
         if segment.end > segment.start || segment.overall().tally.count > 0 {
             let rows = series(segment, &self.names);
-            observe(&Event {
+            observe(&LoadProgress {
                 phase: self.phase,
                 of: self.of,
                 epoch_unix: self.epoch_unix,
@@ -148,7 +148,7 @@ impl Collected {
         let mut warnings = warnings_of_generator(load.is_open(), &overall, &generator);
         warnings.extend(warnings_of_counts(&account, &overall));
         if done.iter().any(|one| one.gave_up) {
-            warnings.push(Warning::GaveUp);
+            warnings.push(LoadWarning::GaveUp);
         }
         LoadResult {
             format: FORMAT,
@@ -180,37 +180,41 @@ const BUSY: f64 = 0.9;
 const MISSES: f64 = 0.01;
 
 /// What the generator itself did that makes its figures doubtful.
-fn warnings_of_generator(is_open: bool, overall: &OperationResult, generator: &Generator) -> Vec<Warning> {
+fn warnings_of_generator(
+    is_open: bool,
+    overall: &OperationResult,
+    generator: &Generator,
+) -> Vec<LoadWarning> {
     let mut warnings = Vec::new();
     // The share of a run shorter than this is an accident of scheduling.
     if generator.busiest_thread > BUSY && generator.elapsed > 0.2 {
-        warnings.push(Warning::GeneratorBusy { share: generator.busiest_thread });
+        warnings.push(LoadWarning::GeneratorBusy { share: generator.busiest_thread });
     }
     let (late, response) = (overall.lateness, overall.response_time);
     if is_open && late.p99 > 1e-3 && late.p99 > 0.1 * response.p50 {
         let share = if generator.late > 0.0 { generator.waited / generator.late } else { 0.0 };
         warnings.push(if share > 0.5 {
-            Warning::ConnectionsWaited { p99: late.p99, share }
+            LoadWarning::ConnectionsWaited { p99: late.p99, share }
         } else {
-            Warning::GeneratorLate { p99: late.p99, response_p50: response.p50 }
+            LoadWarning::GeneratorLate { p99: late.p99, response_p50: response.p50 }
         });
     }
     warnings
 }
 
 /// What the counts say that makes the figures doubtful.
-pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) -> Vec<Warning> {
+pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) -> Vec<LoadWarning> {
     let mut warnings = Vec::new();
     if account.unsent > 0 {
-        warnings.push(Warning::Unsent { count: account.unsent, due: account.unsent + account.sent });
+        warnings.push(LoadWarning::Unsent { count: account.unsent, due: account.unsent + account.sent });
     }
     let failed = overall.failed();
     if failed > 0 {
-        warnings.push(Warning::Errors { count: failed, of: overall.count });
+        warnings.push(LoadWarning::Errors { count: failed, of: overall.count });
     }
     let asked = overall.hits + overall.misses;
     if overall.misses as f64 > MISSES * asked as f64 {
-        warnings.push(Warning::Misses { count: overall.misses, of: asked });
+        warnings.push(LoadWarning::Misses { count: overall.misses, of: asked });
     }
     warnings
 }
@@ -225,20 +229,20 @@ mod tests {
         let mut overall = Share::default().overall_result(Nanos::from_secs(1));
         let mut generator = Generator { busiest_thread: 0.97, elapsed: 5.0, ..Generator::default() };
         let busy = warnings_of_generator(true, &overall, &generator);
-        assert_eq!(busy, [Warning::GeneratorBusy { share: 0.97 }]);
+        assert_eq!(busy, [LoadWarning::GeneratorBusy { share: 0.97 }]);
         assert!(busy[0].to_string().contains("97 %") && busy[0].to_string().contains("--threads"));
         generator.busiest_thread = 0.5;
         assert_eq!(warnings_of_generator(true, &overall, &generator), []);
         overall.lateness.p99 = 0.01;
         overall.response_time.p50 = 0.02;
-        let late = Warning::GeneratorLate { p99: 0.01, response_p50: 0.02 };
+        let late = LoadWarning::GeneratorLate { p99: 0.01, response_p50: 0.02 };
         assert_eq!(warnings_of_generator(true, &overall, &generator), std::slice::from_ref(&late));
         // Whose doing it is decides where most of the time went.
         (generator.late, generator.waited) = (4.0, 1.0);
         assert_eq!(warnings_of_generator(true, &overall, &generator), [late]);
         generator.waited = 3.0;
         let waited = warnings_of_generator(true, &overall, &generator);
-        assert_eq!(waited, [Warning::ConnectionsWaited { p99: 0.01, share: 0.75 }]);
+        assert_eq!(waited, [LoadWarning::ConnectionsWaited { p99: 0.01, share: 0.75 }]);
         let said = waited[0].to_string();
         assert!(
             said.contains("75 % of that time because all connections waited for answers")

@@ -4,7 +4,7 @@ use krarup_beanstalk::Verb;
 use krarup_memcache::{Expect, MetaCommand, Retrieval, Storage};
 use krarup_record::Operation;
 
-use crate::keys::Family;
+use crate::keys::KeyFamily;
 
 /// Declares the commands with their names; a name is also what files hold.
 macro_rules! commands {
@@ -118,7 +118,7 @@ commands! {
 
 /// What a request to a cache is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RequestTemplate {
     /// Keys that are fetched.
     Fetch(Retrieval),
     /// A key and a value.
@@ -172,26 +172,26 @@ impl Command {
     }
 
     /// Which keys it works on.
-    pub const fn family(self) -> Family {
+    pub const fn family(self) -> KeyFamily {
         match self {
-            Self::Incr | Self::Decr | Self::MetaArithmetic => Family::Counter,
-            Self::Append | Self::Prepend => Family::Text,
-            _ => Family::Plain,
+            Self::Incr | Self::Decr | Self::MetaArithmetic => KeyFamily::Counter,
+            Self::Append | Self::Prepend => KeyFamily::Text,
+            _ => KeyFamily::Plain,
         }
     }
 
     /// What its request to a cache is made of.
-    pub const fn form(self) -> Form {
+    pub const fn form(self) -> RequestTemplate {
         match self {
-            Self::Get | Self::Mget => Form::Fetch(Retrieval::Get),
-            Self::Gets | Self::Cas => Form::Fetch(Retrieval::Gets),
-            Self::Gat => Form::Fetch(Retrieval::Gat),
-            Self::Gats => Form::Fetch(Retrieval::Gats),
-            Self::Set | Self::MetaSet => Form::Store(Storage::Set),
-            Self::Add => Form::Store(Storage::Add),
-            Self::Replace => Form::Store(Storage::Replace),
-            Self::Append => Form::Store(Storage::Append),
-            Self::Prepend => Form::Store(Storage::Prepend),
+            Self::Get | Self::Mget => RequestTemplate::Fetch(Retrieval::Get),
+            Self::Gets | Self::Cas => RequestTemplate::Fetch(Retrieval::Gets),
+            Self::Gat => RequestTemplate::Fetch(Retrieval::Gat),
+            Self::Gats => RequestTemplate::Fetch(Retrieval::Gats),
+            Self::Set | Self::MetaSet => RequestTemplate::Store(Storage::Set),
+            Self::Add => RequestTemplate::Store(Storage::Add),
+            Self::Replace => RequestTemplate::Store(Storage::Replace),
+            Self::Append => RequestTemplate::Store(Storage::Append),
+            Self::Prepend => RequestTemplate::Store(Storage::Prepend),
             Self::Delete
             | Self::Incr
             | Self::Decr
@@ -199,8 +199,8 @@ impl Command {
             | Self::MetaGet
             | Self::MetaDelete
             | Self::MetaArithmetic
-            | Self::MetaDebug => Form::Key,
-            _ => Form::Bare,
+            | Self::MetaDebug => RequestTemplate::Key,
+            _ => RequestTemplate::Bare,
         }
     }
 

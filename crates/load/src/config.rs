@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use krarup_units::{Address, Seconds};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::Family;
+use crate::keys::KeyFamily;
 use crate::schedule::Arrivals;
 use crate::workload::{Mix, OnMiss, Workload};
 
@@ -22,13 +22,13 @@ pub struct Load {
     /// The servers.
     pub targets: Vec<Address>,
     /// Which of them a client asks.
-    pub spread: Spread,
+    pub spread: ServerChoice,
     /// How connections are encrypted. None: not at all.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsSettings>,
     /// What is said to a server before anything is asked of it. It never stands in a result.
     #[serde(skip)]
-    pub login: Option<Login>,
-    /// Clients in all; each has one connection, or one to every server ([`Spread::Every`]).
+    pub login: Option<LoginSettings>,
+    /// Clients in all; each has one connection, or one to every server ([`ServerChoice::Every`]).
     pub connections: u32,
     /// Threads, each with an event loop and its share of the connections.
     pub threads: u32,
@@ -44,7 +44,7 @@ pub struct Load {
     /// depth, arrivals, workload and habits of their own count instead of those above;
     /// `connections` is the sum of theirs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<Class>,
+    pub classes: Vec<ClientClass>,
     /// When the run is over.
     pub extent: Extent,
     /// What happens in this many seconds at the start is counted but not measured.
@@ -70,7 +70,7 @@ pub struct Load {
 /// Clients of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Class {
+pub struct ClientClass {
     /// Its name in results: letters, digits, `-` and `_`.
     pub name: String,
     /// Its clients.
@@ -85,7 +85,7 @@ pub struct Class {
     pub habits: Habits,
 }
 
-impl Default for Class {
+impl Default for ClientClass {
     fn default() -> Self {
         let Load { connections, pipeline, arrivals, workload, habits, .. } = Load::default();
         Self { name: String::new(), connections, pipeline, arrivals, workload, habits }
@@ -95,7 +95,7 @@ impl Default for Class {
 /// Which server a client asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Spread {
+pub enum ServerChoice {
     /// Always the same one: clients are shared out over the servers in turn.
     #[default]
     One,
@@ -118,7 +118,7 @@ pub struct Habits {
 /// Encrypted connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tls {
+pub struct TlsSettings {
     /// The file of the authorities that servers' certificates must be of.
     pub authorities: PathBuf,
     /// The file of our own certificate and that of its key, for servers that want one.
@@ -131,12 +131,12 @@ pub struct Tls {
 
 /// A user and a password, said as memcached's text protocol has it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct LoginSettings {
     user: String,
     password: String,
 }
 
-impl Login {
+impl LoginSettings {
     /// Reads `user:password`.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Login {
     }
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for LoginSettings {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
@@ -189,7 +189,7 @@ impl Default for Load {
     fn default() -> Self {
         Self {
             targets: vec![Address { host: "127.0.0.1".to_owned(), port: 11_211 }],
-            spread: Spread::One,
+            spread: ServerChoice::One,
             tls: None,
             login: None,
             connections: 50,
@@ -244,7 +244,7 @@ impl Load {
         if self.targets.is_empty() {
             return Err("there is no server to send requests to".to_owned());
         }
-        if self.spread == Spread::One && self.targets.len() > self.connections as usize {
+        if self.spread == ServerChoice::One && self.targets.len() > self.connections as usize {
             return Err(format!(
                 "{} servers need at least as many connections, not {}",
                 self.targets.len(),
@@ -316,11 +316,11 @@ impl Load {
     }
 
     /// The classes of clients: those with names, or the one without.
-    pub fn parts(&self) -> Vec<Class> {
+    pub fn parts(&self) -> Vec<ClientClass> {
         if !self.classes.is_empty() {
             return self.classes.clone();
         }
-        vec![Class {
+        vec![ClientClass {
             name: String::new(),
             connections: self.connections,
             pipeline: self.pipeline,
@@ -338,7 +338,7 @@ impl Load {
     /// The run that stores every key of the workload at one target, in order and exactly once.
     ///
     /// One connection, so that they arrive in order; pipelined, so that it does not take long.
-    pub fn populating(&self, target: &Address, workload: &Workload, family: Family) -> Self {
+    pub fn populating(&self, target: &Address, workload: &Workload, family: KeyFamily) -> Self {
         let workload = Workload {
             mix: Mix::Ratio { sets: 1, gets: 0 },
             set_law: crate::keys::KeyLaw::Sequential,
@@ -364,7 +364,7 @@ impl Load {
     fn one_pass(&self, target: &Address, workload: Workload) -> Self {
         Self {
             targets: vec![target.clone()],
-            spread: Spread::One,
+            spread: ServerChoice::One,
             classes: Vec::new(),
             habits: Habits::default(),
             connections: 1,
@@ -417,23 +417,24 @@ mod tests {
 
     #[test]
     fn classes_are_checked_by_name() {
-        let class = |name: &str| Class { name: name.to_owned(), connections: 25, ..Class::default() };
-        let check = |classes: Vec<Class>| Load { classes, ..Load::default() }.check();
+        let class =
+            |name: &str| ClientClass { name: name.to_owned(), connections: 25, ..ClientClass::default() };
+        let check = |classes: Vec<ClientClass>| Load { classes, ..Load::default() }.check();
         assert_eq!(check(vec![class("a"), class("b")]), Ok(()));
         assert!(check(vec![class("a")]).unwrap_err().contains("25 connections"));
         assert!(check(vec![class("a"), class("a")]).unwrap_err().contains("two classes"));
         assert!(check(vec![class("a"), class("b c")]).unwrap_err().contains("`b c`"));
-        let wrong = Class { pipeline: 0, ..class("b") };
+        let wrong = ClientClass { pipeline: 0, ..class("b") };
         assert!(check(vec![class("a"), wrong]).unwrap_err().starts_with("class b: the pipeline"));
     }
 
     #[test]
     fn a_password_is_said_and_not_shown() {
-        let login = Login::parse("anna:secret\n").unwrap();
+        let login = LoginSettings::parse("anna:secret\n").unwrap();
         assert_eq!(login.said(), b"set krarup 0 0 11\r\nanna secret\r\n");
         assert!(!format!("{login:?}").contains("secret"));
         for wrong in ["", "anna", ":x", "anna:", "anna:a b"] {
-            assert!(Login::parse(wrong).is_err(), "{wrong}");
+            assert!(LoginSettings::parse(wrong).is_err(), "{wrong}");
         }
         let load = Load { login: Some(login), ..Load::default() };
         assert!(!serde_json::to_string(&load).unwrap().contains("secret"));

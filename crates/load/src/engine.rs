@@ -17,14 +17,14 @@ use krarup_net::{Clock, Conn, Moved, Timer, cpu};
 use krarup_record::file::rows::Lane;
 use krarup_units::{Nanos, Stamp};
 
-use crate::account::{Account, Loss, Measured, Segment};
-use crate::client::{Client, Shared};
+use crate::account::{Account, LossReason, MeasuredSpan, Segment};
+use crate::client::{Client, ThreadContext};
 use crate::config::Habits;
 use crate::queue::Hello;
 use crate::schedule::Schedule;
 use crate::target::{Greeting, Target};
 use crate::trace::Dues;
-use crate::workload::{Plan, Scratch, Stream};
+use crate::workload::{PreparedWorkload, RequestStream, Scratch};
 
 /// Tokens below are connections.
 const WAKE: Token = Token(usize::MAX);
@@ -45,15 +45,15 @@ const FINE: Nanos = Nanos::from_millis(50);
 
 /// When everybody is to stop, unless the run ends before.
 #[derive(Debug)]
-pub struct Stop(AtomicU64);
+pub struct StopTime(AtomicU64);
 
-impl Default for Stop {
+impl Default for StopTime {
     fn default() -> Self {
         Self(AtomicU64::new(u64::MAX))
     }
 }
 
-impl Stop {
+impl StopTime {
     /// Nothing new is begun from `now` on. The first call counts.
     pub fn at(&self, now: Stamp) {
         self.0.fetch_min(now.0, Ordering::Relaxed);
@@ -70,15 +70,15 @@ pub struct Task {
     /// The servers, in the order of the configuration.
     pub targets: Arc<[Target]>,
     /// Its part of each class of clients that it has a part of.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ClientGroup>,
     /// Its clients.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<ClosedClient>,
     /// Its connections; those of one client that has several stand next to each other.
     pub connections: Vec<NewConnection>,
     /// How many classes there are in all.
     pub classes: usize,
     /// Which part of the run is measured.
-    pub measured: Measured,
+    pub measured: MeasuredSpan,
     /// When the run is over; the largest stamp where requests are counted instead.
     pub end: Stamp,
     /// How long last answers are waited for.
@@ -91,18 +91,18 @@ pub struct Task {
     /// Whether values are verified.
     pub verify: bool,
     /// Set when the run is to stop early.
-    pub stop: Arc<Stop>,
+    pub stop: Arc<StopTime>,
 }
 
 /// A thread's part of one class of clients.
 #[derive(Debug)]
-pub struct Group {
+pub struct ClientGroup {
     /// What they ask.
-    pub plan: Arc<Plan>,
+    pub plan: Arc<PreparedWorkload>,
     /// How they treat their connections.
     pub habits: Habits,
     /// Whose requests are sent.
-    pub source: Source,
+    pub source: RequestSource,
     /// The next arrival of an open load that is due for this thread.
     arrival: Option<Stamp>,
     /// In an open load, one entry for each free slot of a connection that stands.
@@ -145,9 +145,9 @@ impl Shortage {
     }
 }
 
-impl Group {
+impl ClientGroup {
     /// A group that has not begun.
-    pub fn new(plan: Arc<Plan>, habits: Habits, source: Source) -> Self {
+    pub fn new(plan: Arc<PreparedWorkload>, habits: Habits, source: RequestSource) -> Self {
         Self { plan, habits, source, arrival: None, idle: VecDeque::new(), shortage: Shortage::default() }
     }
 }
@@ -155,9 +155,9 @@ impl Group {
 /// One client of a closed load, over all of its connections. In an open load there is none: nobody
 /// waits.
 #[derive(Debug)]
-pub struct Owner {
+pub struct ClosedClient {
     /// What it asks.
-    pub stream: Stream,
+    pub stream: RequestStream,
     /// How many requests of its own it may still begin.
     pub budget: u64,
 }
@@ -182,7 +182,7 @@ pub struct NewConnection {
 
 /// Whose requests are sent, and when.
 #[derive(Debug)]
-pub enum Source {
+pub enum RequestSource {
     /// Each client's own, when it wants to.
     Closed,
     /// Those of a schedule, by whichever client has a free slot.
@@ -191,14 +191,14 @@ pub enum Source {
 
 /// When requests are due.
 #[derive(Debug)]
-pub enum Due {
+pub enum DueTimes {
     /// When a law says.
     Law(Schedule),
     /// When they came as a trace was recorded.
     Trace(Dues),
 }
 
-impl Due {
+impl DueTimes {
     fn nth(&mut self, skip: usize) -> Option<Stamp> {
         match self {
             Self::Law(schedule) => schedule.nth(skip),
@@ -211,7 +211,7 @@ impl Due {
 #[derive(Debug)]
 pub struct Arriving {
     /// When requests of all threads are due.
-    pub due: Due,
+    pub due: DueTimes,
     /// This thread takes every so-manieth.
     pub stride: u64,
     /// How many it skips at first.
@@ -219,7 +219,7 @@ pub struct Arriving {
     /// How many it may still take.
     pub budget: u64,
     /// What they ask.
-    pub stream: Stream,
+    pub stream: RequestStream,
 }
 
 /// What a thread has to say when it is done.
@@ -307,14 +307,14 @@ enum Alarm {
 
 /// One thread of the generator.
 #[derive(Debug)]
-pub struct Engine {
+pub struct GeneratorThread {
     poll: Poll,
     timer: Timer,
     timer_set: Stamp,
     clock: Clock,
     targets: Arc<[Target]>,
-    groups: Vec<Group>,
-    owners: Vec<Owner>,
+    groups: Vec<ClientGroup>,
+    owners: Vec<ClosedClient>,
     connections: Vec<Connection>,
     alarms: BinaryHeap<Reverse<(Stamp, Alarm)>>,
     account: Account,
@@ -325,7 +325,7 @@ pub struct Engine {
     request_timeout: Nanos,
     give_up: Nanos,
     verify: bool,
-    stop: Arc<Stop>,
+    stop: Arc<StopTime>,
     running: bool,
     up: usize,
     /// Since when no connection stands, if none does.
@@ -336,7 +336,7 @@ pub struct Engine {
     gave_up: bool,
 }
 
-impl Engine {
+impl GeneratorThread {
     /// Makes a thread's event loop, and what wakes it.
     ///
     /// # Errors
@@ -455,7 +455,7 @@ impl Engine {
             if connection.client.in_flight() > 0 {
                 self.last = now;
             }
-            connection.client.give_up(Loss::Unanswered, now, &mut self.account);
+            connection.client.give_up(LossReason::Unanswered, now, &mut self.account);
         }
         let unsent = self.unsent(now);
         self.account.close(now.max(self.last));
@@ -492,7 +492,7 @@ impl Engine {
             }
         }
         for group in &mut self.groups {
-            if let Source::Open(arriving) = &mut group.source {
+            if let RequestSource::Open(arriving) = &mut group.source {
                 group.arrival = arriving.due.nth(arriving.offset as usize);
             }
         }
@@ -546,7 +546,7 @@ impl Engine {
             }
             let limit = self.request_timeout;
             if limit > Nanos::ZERO && connection.client.oldest().is_some_and(|sent| now > sent + limit) {
-                self.lose(number, now, Loss::TimedOut);
+                self.lose(number, now, LossReason::TimedOut);
             } else if let Link::Connecting { since, .. } = connection.link
                 && now > since + LONGEST_ATTEMPT
             {
@@ -600,8 +600,8 @@ impl Engine {
         }
         let begun_all = self.owners.iter().all(|owner| owner.budget == 0)
             && self.groups.iter().all(|group| match &group.source {
-                Source::Closed => true,
-                Source::Open(arriving) => arriving.budget == 0 || group.arrival.is_none(),
+                RequestSource::Closed => true,
+                RequestSource::Open(arriving) => arriving.budget == 0 || group.arrival.is_none(),
             });
         begun_all
             && self.connections.iter().all(|one| one.client.in_flight() == 0 && !one.client.has_follow_up())
@@ -612,7 +612,7 @@ impl Engine {
         let end = self.end.min(now);
         let mut count = 0;
         for group in &mut self.groups {
-            let Source::Open(arriving) = &mut group.source else { continue };
+            let RequestSource::Open(arriving) = &mut group.source else { continue };
             while let Some(due) = group.arrival
                 && due < end
                 && arriving.budget > 0
@@ -638,7 +638,7 @@ impl Engine {
     /// longest.
     fn issue_arrival(&mut self, group: usize, now: Stamp) -> Option<usize> {
         let group = &mut self.groups[group];
-        let Source::Open(arriving) = &mut group.source else { return None };
+        let RequestSource::Open(arriving) = &mut group.source else { return None };
         let due = group.arrival.filter(|&due| due <= now && due < self.end && arriving.budget > 0)?;
         let number = loop {
             let Some(number) = group.idle.pop_front() else {
@@ -660,7 +660,7 @@ impl Engine {
         if group.idle.is_empty() {
             group.shortage.begins(now);
         }
-        let mut shared = Shared {
+        let mut shared = ThreadContext {
             plan: &group.plan,
             account: &mut self.account,
             scratch: &mut self.scratch,
@@ -690,7 +690,7 @@ impl Engine {
             return;
         }
         let group = &mut self.groups[usize::from(connection.group)];
-        let mut shared = Shared {
+        let mut shared = ThreadContext {
             plan: &group.plan,
             account: &mut self.account,
             scratch: &mut self.scratch,
@@ -698,7 +698,7 @@ impl Engine {
         };
         let client = &mut connection.client;
         match (&mut group.source, connection.owner) {
-            (Source::Closed, Some(owner)) => {
+            (RequestSource::Closed, Some(owner)) => {
                 let owner = &mut self.owners[owner as usize];
                 while now < self.end
                     && connection.left > 0
@@ -717,8 +717,8 @@ impl Engine {
                     self.alarms.push(Reverse((from, Alarm::Client(number as u32))));
                 }
             }
-            (Source::Closed, None) => {}
-            (Source::Open(arriving), _) => {
+            (RequestSource::Closed, None) => {}
+            (RequestSource::Open(arriving), _) => {
                 while now < self.end && connection.left > 0 && client.has_follow_up() && client.free() > 0 {
                     client.issue(None, now, &mut arriving.stream, &mut shared);
                     connection.left -= 1;
@@ -791,7 +791,7 @@ impl Engine {
             Moved::None => {}
             Moved::Closed | Moved::Failed(_) => {
                 let now = self.clock.now();
-                self.lose(number, now, Loss::ConnectionLost);
+                self.lose(number, now, LossReason::ConnectionLost);
             }
         }
     }
@@ -877,18 +877,18 @@ impl Engine {
             Moved::None => return None,
             Moved::Closed | Moved::Failed(_) => {
                 let now = self.clock.now();
-                self.lose(number, now, Loss::ConnectionLost);
+                self.lose(number, now, LossReason::ConnectionLost);
                 return None;
             }
         };
-        let mut shared = Shared {
+        let mut shared = ThreadContext {
             plan: &self.groups[usize::from(connection.group)].plan,
             account: &mut self.account,
             scratch: &mut self.scratch,
             verify: self.verify,
         };
         let Ok(settled) = connection.client.receive(&self.room[..count], now, &mut shared) else {
-            self.lose(number, now, Loss::OutOfStep);
+            self.lose(number, now, LossReason::OutOfStep);
             return None;
         };
         if settled > 0 {
@@ -941,7 +941,7 @@ impl Engine {
     }
 
     /// A connection that stood is no more.
-    fn lose(&mut self, number: usize, now: Stamp, loss: Loss) {
+    fn lose(&mut self, number: usize, now: Stamp, loss: LossReason) {
         let connection = &mut self.connections[number];
         if connection.client.in_flight() > 0 {
             self.last = now;

@@ -133,7 +133,7 @@ pub const LONGEST_KEY: usize = 250;
 /// What a key's value is for. Commands that change a value in place have keys of their own, so that
 /// the values of all others stay what they were stored as, and can be verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Family {
+pub enum KeyFamily {
     /// `get set add replace cas delete touch gat`
     #[default]
     Plain,
@@ -147,9 +147,9 @@ pub enum Family {
 
 /// One key: its family, and its place in the range from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct GeneratedKey {
     /// What its value is for.
-    pub family: Family,
+    pub family: KeyFamily,
     /// Its number, less the range's minimum; of a key of a trace, its place in the list of all
     /// names.
     pub place: u64,
@@ -158,13 +158,13 @@ pub struct Key {
 impl KeyRange {
     /// Appends the key's text.
     #[inline]
-    pub fn write(&self, key: Key, out: &mut Vec<u8>) {
+    pub fn write(&self, key: GeneratedKey, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(match key.family {
-            Family::Plain | Family::Named => b"",
-            Family::Counter => b"counter-",
-            Family::Text => b"text-",
+            KeyFamily::Plain | KeyFamily::Named => b"",
+            KeyFamily::Counter => b"counter-",
+            KeyFamily::Text => b"text-",
         });
         let mut digits = [0; 20];
         let number = self.minimum + key.place;
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(range.size.check(), Ok(()));
             let length = |place| {
                 let mut text = Vec::new();
-                range.write(Key { family: Family::Plain, place }, &mut text);
+                range.write(GeneratedKey { family: KeyFamily::Plain, place }, &mut text);
                 assert!(text.len() <= range.longest());
                 text.len() as f64
             };
@@ -392,9 +392,9 @@ mod tests {
     }
     use crate::random;
 
-    fn text(range: &KeyRange, family: Family, place: u64) -> String {
+    fn text(range: &KeyRange, family: KeyFamily, place: u64) -> String {
         let mut out = Vec::new();
-        range.write(Key { family, place }, &mut out);
+        range.write(GeneratedKey { family, place }, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -410,11 +410,11 @@ mod tests {
     fn keys_are_a_prefix_and_a_number() {
         let mut range =
             KeyRange { prefix: "memtier-".to_owned(), minimum: 9, count: 2, size: KeySize::Fixed(0) };
-        assert_eq!(text(&range, Family::Plain, 1), "memtier-10");
-        assert_eq!(text(&range, Family::Counter, 0), "memtier-counter-9");
+        assert_eq!(text(&range, KeyFamily::Plain, 1), "memtier-10");
+        assert_eq!(text(&range, KeyFamily::Counter, 0), "memtier-counter-9");
         range.size = KeySize::Fixed(12);
-        assert_eq!(text(&range, Family::Plain, 0), "memtier-0009");
-        assert_eq!(text(&range, Family::Plain, 1), "memtier-0010");
+        assert_eq!(text(&range, KeyFamily::Plain, 0), "memtier-0009");
+        assert_eq!(text(&range, KeyFamily::Plain, 1), "memtier-0010");
         assert_eq!(range.longest(), "memtier-counter-10".len());
     }
 

@@ -68,6 +68,6 @@ pub mod trace;
 pub mod values;
 pub mod workload;
 
-pub use config::{Class, Extent, Load};
-pub use result::{LoadResult, Warning};
-pub use run::{Conductor, Event, LoadError, Phase};
+pub use config::{ClientClass, Extent, Load};
+pub use result::{LoadResult, LoadWarning};
+pub use run::{Conductor, LoadError, LoadProgress, Phase};

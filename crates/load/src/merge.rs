@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 
 use krarup_record::file::log::Packed;
-use krarup_record::{Distribution, Operation};
+use krarup_record::{MeasuredDistribution, Operation};
 use krarup_units::{Nanos, PerSecond};
 
 use crate::collect::warnings_of_counts;
 use crate::config::Load;
 use crate::result::{
-    ClassResult, Distributions, Generator, Histogram, LoadResult, OperationResult, RowsKept, SeriesRow,
-    Source, Times, Warning, WholeRun,
+    ClassResult, Distributions, Generator, GeneratorResult, HistogramResult, LoadResult, LoadWarning,
+    OperationResult, RowsKept, SeriesRow, TimeDistribution, WholeRun,
 };
 use crate::schedule::Arrivals;
 
@@ -66,15 +66,15 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, String> {
     let rows = kept.reduce(|sum, one| RowsKept { kept: sum.kept + one.kept, lost: sum.lost + one.lost });
     let mut warnings = warnings_of_counts(&account, &overall);
     if latest - started > TOGETHER {
-        warnings.push(Warning::StartedApart { seconds: latest - started });
+        warnings.push(LoadWarning::StartedApart { seconds: latest - started });
     }
     for warning in results.iter().flat_map(|one| &one.warnings) {
         let is_its_own = matches!(
             warning,
-            Warning::GeneratorBusy { .. }
-                | Warning::GeneratorLate { .. }
-                | Warning::ConnectionsWaited { .. }
-                | Warning::GaveUp
+            LoadWarning::GeneratorBusy { .. }
+                | LoadWarning::GeneratorLate { .. }
+                | LoadWarning::ConnectionsWaited { .. }
+                | LoadWarning::GaveUp
         );
         if is_its_own && !warnings.contains(warning) {
             warnings.push(warning.clone());
@@ -99,12 +99,12 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, String> {
     })
 }
 
-fn sources(one: &LoadResult) -> Vec<Source> {
+fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
     if !one.merged_from.is_empty() {
         return one.merged_from.clone();
     }
     let (config, throughput) = (one.config.clone(), one.overall.throughput);
-    vec![Source { config, started_unix: one.started_unix, seconds: one.seconds, throughput }]
+    vec![GeneratorResult { config, started_unix: one.started_unix, seconds: one.seconds, throughput }]
 }
 
 /// All clients, threads and servers together; what else was asked for is taken from the first.
@@ -213,7 +213,7 @@ fn operations(
 /// One operation of several generators, each with the length of its measured part.
 fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, String> {
     let sum = |of: &dyn Fn(&OperationResult) -> u64| parts.iter().map(|(one, _)| of(one)).sum::<u64>();
-    let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<Distribution, String> {
+    let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<MeasuredDistribution, String> {
         let packed = parts.iter().map(|(one, _)| one.distributions.as_ref().map(of));
         unpack_all(packed)
     };
@@ -241,10 +241,10 @@ fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Strin
         misses: sum(&|one| one.misses),
         bytes_sent: sum(&|one| one.bytes_sent),
         bytes_received: sum(&|one| one.bytes_received),
-        response_time: Times::of(&response),
-        time_from_sent: Times::of(&from_sent),
-        lateness: Times::of(&lateness),
-        histogram: Histogram::of(&response),
+        response_time: TimeDistribution::of(&response),
+        time_from_sent: TimeDistribution::of(&from_sent),
+        lateness: TimeDistribution::of(&lateness),
+        histogram: HistogramResult::of(&response),
         distributions: Some(Distributions {
             response_time: Packed::of(&response),
             time_from_sent: Packed::of(&from_sent),
@@ -253,8 +253,8 @@ fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Strin
     })
 }
 
-fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<Distribution, String> {
-    let mut sum = Distribution::new();
+fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<MeasuredDistribution, String> {
+    let mut sum = MeasuredDistribution::new();
     for one in packed {
         let one = one.ok_or("a result without its histograms cannot be merged; run the generator anew")?;
         sum.merge(&one.unpack()?);
@@ -315,16 +315,16 @@ fn row(parts: &[SeriesRow]) -> Result<SeriesRow, String> {
 
 #[cfg(test)]
 mod tests {
-    use krarup_memcache::Class as Kind;
+    use krarup_memcache::ReplyClass as Kind;
     use krarup_net::Clock;
     use krarup_record::{ServerVisit, Visit};
     use krarup_units::Stamp;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::account::{Account, Loss, Measured, Segment};
+    use crate::account::{Account, LossReason, MeasuredSpan, Segment};
     use crate::collect::Collected;
-    use crate::config::{Class, Extent};
+    use crate::config::{ClientClass, Extent};
     use crate::engine::Done;
     use crate::run::Phase;
 
@@ -332,7 +332,7 @@ mod tests {
     type Request = (u16, Operation, u64, u64, u64, bool);
 
     fn segments(load: &Load, requests: &[Request]) -> Vec<Segment> {
-        let measured = Measured { from: Stamp(1_500_000_000), to: Stamp(3_000_000_000) };
+        let measured = MeasuredSpan { from: Stamp(1_500_000_000), to: Stamp(3_000_000_000) };
         let mut account = Account::new(measured, load.parts().len());
         let mut requests = requests.to_vec();
         requests.sort_by_key(|one| one.2 + one.3 + one.4);
@@ -345,7 +345,7 @@ mod tests {
             visit.bytes_in = due % 100;
             let server = ServerVisit::ok(0, visit.taken, visit.replied);
             if is_lost {
-                account.lost(Loss::TimedOut, &mut visit, server);
+                account.lost(LossReason::TimedOut, &mut visit, server);
             } else {
                 account.answered(Kind::Stored, &mut visit, server);
             }
@@ -383,7 +383,7 @@ mod tests {
     }
 
     fn load(connections: u32, threads: u32) -> Load {
-        let class = |name: &str| Class { name: name.to_owned(), connections, ..Class::default() };
+        let class = |name: &str| ClientClass { name: name.to_owned(), connections, ..ClientClass::default() };
         Load {
             connections: 2 * connections,
             threads,
@@ -445,7 +445,7 @@ mod tests {
         let mut later = one.clone();
         later.started_unix += 2.1;
         let merged = merge(&[one.clone(), later]).unwrap();
-        assert!(merged.warnings.iter().any(|warning| matches!(warning, Warning::StartedApart { .. })));
+        assert!(merged.warnings.iter().any(|warning| matches!(warning, LoadWarning::StartedApart { .. })));
         assert!(merged.series.iter().any(|row| row.start == 2.0 && row.operation == "get" && row.count == 1));
         let mut bare = one.clone();
         bare.overall.distributions = None;

@@ -21,7 +21,7 @@ pub enum Phase {
 
 /// A second of a run is over, on all threads.
 #[derive(Debug)]
-pub struct Event<'a> {
+pub struct LoadProgress<'a> {
     /// What is going on.
     pub phase: Phase,
     /// How long it will go on in all, where that is known.

@@ -12,7 +12,7 @@
 //! draws its queue, and the names it is about, anew.
 
 use krarup_beanstalk::{DEFAULT_TTR, DEFAULT_TUBE, Put, Reply, ReplyWord, Request, Verb, reply, write};
-use krarup_memcache::{Class, Parsed};
+use krarup_memcache::{Parsed, ReplyClass};
 use krarup_units::Nanos;
 
 /// Under this name messages are made and verified, as values are under their keys.
@@ -28,7 +28,7 @@ const PRIORITY: u32 = 1_024;
 pub struct Said<'a> {
     /// What it comes to, in the words of memcached's answers: a message is `Values`, none is
     /// `NotFound`.
-    pub class: Class,
+    pub class: ReplyClass,
     /// The message that came, with its number.
     pub message: Option<(u64, &'a [u8])>,
 }
@@ -191,25 +191,25 @@ fn said<'a>(reply: &Reply<'a>, verb: Verb) -> Result<Said<'a>, &'static str> {
     let word = reply.word().ok_or(NO_ANSWER)?;
     let class = match (verb, word) {
         (_, ReplyWord::Reserved | ReplyWord::Popped | ReplyWord::Found) if verb.replies().contains(&word) => {
-            Class::Values
+            ReplyClass::Values
         }
-        (Verb::ListTubes | Verb::ListTubesForMe, ReplyWord::Ok) => Class::Ok,
-        (Verb::Put | Verb::Send, ReplyWord::Inserted) => Class::Stored,
-        (Verb::Delete, ReplyWord::Deleted) => Class::Deleted,
+        (Verb::ListTubes | Verb::ListTubesForMe, ReplyWord::Ok) => ReplyClass::Ok,
+        (Verb::Put | Verb::Send, ReplyWord::Inserted) => ReplyClass::Stored,
+        (Verb::Delete, ReplyWord::Deleted) => ReplyClass::Deleted,
         (Verb::Release, ReplyWord::Released)
         | (Verb::Bury, ReplyWord::Buried)
-        | (Verb::Login, ReplyWord::LoggedIn) => Class::Ok,
+        | (Verb::Login, ReplyWord::LoggedIn) => ReplyClass::Ok,
         (Verb::Kick, ReplyWord::Kicked) => match reply {
-            Reply::Line { number: Some(0), .. } => Class::NotFound,
-            Reply::Line { number: Some(_), .. } => Class::Ok,
+            Reply::Line { number: Some(0), .. } => ReplyClass::NotFound,
+            Reply::Line { number: Some(_), .. } => ReplyClass::Ok,
             _ => return Err("an answer without its numbers"),
         },
         (_, ReplyWord::TimedOut | ReplyWord::DeadlineSoon | ReplyWord::NotFound | ReplyWord::Empty) => {
-            Class::NotFound
+            ReplyClass::NotFound
         }
-        (_, ReplyWord::InternalError | ReplyWord::Buried) => Class::ServerError,
-        (_, word) if word.is_refusal() => Class::ServerError,
-        (_, word) if word.is_client_error() => Class::ClientError,
+        (_, ReplyWord::InternalError | ReplyWord::Buried) => ReplyClass::ServerError,
+        (_, word) if word.is_refusal() => ReplyClass::ServerError,
+        (_, word) if word.is_client_error() => ReplyClass::ClientError,
         _ => return Err(NO_ANSWER),
     };
     let message = match reply {
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &[u8], verb: Verb) -> (Class, Option<(u64, Vec<u8>)>) {
+    fn said(text: &[u8], verb: Verb) -> (ReplyClass, Option<(u64, Vec<u8>)>) {
         match parse(text, verb) {
             Parsed::Complete { message, used } => {
                 assert_eq!(used, text.len());
@@ -237,27 +237,33 @@ mod tests {
 
     #[test]
     fn answers_are_what_the_protocol_says() {
-        assert_eq!(said(b"INSERTED 7\r\n", Verb::Put), (Class::Stored, None));
+        assert_eq!(said(b"INSERTED 7\r\n", Verb::Put), (ReplyClass::Stored, None));
         assert_eq!(
             said(b"RESERVED 7 5\r\nhe\r\no\r\n", Verb::ReserveWithTimeout),
-            (Class::Values, Some((7, b"he\r\no".to_vec())))
+            (ReplyClass::Values, Some((7, b"he\r\no".to_vec())))
         );
-        assert_eq!(said(b"POPPED 8 0\r\n\r\n", Verb::Pop), (Class::Values, Some((8, vec![]))));
-        assert_eq!(said(b"FOUND 8 1\r\nx\r\n", Verb::PeekReady), (Class::Values, Some((8, b"x".to_vec()))));
-        assert_eq!(said(b"TIMED_OUT\r\n", Verb::ReserveWithTimeout), (Class::NotFound, None));
-        assert_eq!(said(b"DELETED\r\n", Verb::Delete), (Class::Deleted, None));
-        assert_eq!(said(b"OK 14\r\n---\n- default\n\r\n", Verb::ListTubes), (Class::Ok, None));
-        assert_eq!(said(b"UNKNOWN_COMMAND\r\n", Verb::Pop), (Class::ClientError, None));
-        assert_eq!(said(b"UNKNOWN_CLIENT\r\n", Verb::Send), (Class::ClientError, None));
-        assert_eq!(said(b"RELEASED\r\n", Verb::Release), (Class::Ok, None));
+        assert_eq!(said(b"POPPED 8 0\r\n\r\n", Verb::Pop), (ReplyClass::Values, Some((8, vec![]))));
+        assert_eq!(
+            said(b"FOUND 8 1\r\nx\r\n", Verb::PeekReady),
+            (ReplyClass::Values, Some((8, b"x".to_vec())))
+        );
+        assert_eq!(said(b"TIMED_OUT\r\n", Verb::ReserveWithTimeout), (ReplyClass::NotFound, None));
+        assert_eq!(said(b"DELETED\r\n", Verb::Delete), (ReplyClass::Deleted, None));
+        assert_eq!(said(b"OK 14\r\n---\n- default\n\r\n", Verb::ListTubes), (ReplyClass::Ok, None));
+        assert_eq!(said(b"UNKNOWN_COMMAND\r\n", Verb::Pop), (ReplyClass::ClientError, None));
+        assert_eq!(said(b"UNKNOWN_CLIENT\r\n", Verb::Send), (ReplyClass::ClientError, None));
+        assert_eq!(said(b"RELEASED\r\n", Verb::Release), (ReplyClass::Ok, None));
         // A message that is buried was asked to be, or found no room when it came back.
-        assert_eq!(said(b"BURIED\r\n", Verb::Bury), (Class::Ok, None));
-        assert_eq!(said(b"BURIED\r\n", Verb::Release), (Class::ServerError, None));
-        assert_eq!(said(b"KICKED 0\r\n", Verb::Kick), (Class::NotFound, None));
-        assert_eq!(said(b"KICKED 1\r\n", Verb::Kick), (Class::Ok, None));
-        assert_eq!(said(b"POPPED 8 1\r\nx\r\n", Verb::PopSender), (Class::Values, Some((8, b"x".to_vec()))));
-        assert_eq!(said(b"EMPTY\r\n", Verb::PeekTube), (Class::NotFound, None));
-        assert_eq!(said(b"OK 4\r\n---\n\r\n", Verb::ListTubesForMe), (Class::Ok, None));
+        assert_eq!(said(b"BURIED\r\n", Verb::Bury), (ReplyClass::Ok, None));
+        assert_eq!(said(b"BURIED\r\n", Verb::Release), (ReplyClass::ServerError, None));
+        assert_eq!(said(b"KICKED 0\r\n", Verb::Kick), (ReplyClass::NotFound, None));
+        assert_eq!(said(b"KICKED 1\r\n", Verb::Kick), (ReplyClass::Ok, None));
+        assert_eq!(
+            said(b"POPPED 8 1\r\nx\r\n", Verb::PopSender),
+            (ReplyClass::Values, Some((8, b"x".to_vec())))
+        );
+        assert_eq!(said(b"EMPTY\r\n", Verb::PeekTube), (ReplyClass::NotFound, None));
+        assert_eq!(said(b"OK 4\r\n---\n\r\n", Verb::ListTubesForMe), (ReplyClass::Ok, None));
         for (text, verb) in [
             (&b"INSERTED 7\r\n"[..], Verb::ReserveWithTimeout),
             (b"RESERVED x 5\r\n", Verb::ReserveWithTimeout),
@@ -347,7 +353,7 @@ mod tests {
                     other => prop_assert!(false, "{cut}: {other:?}"),
                 }
             }
-            prop_assert_eq!(said(&whole, Verb::ReserveWithTimeout), (Class::Values, Some((id, body))));
+            prop_assert_eq!(said(&whole, Verb::ReserveWithTimeout), (ReplyClass::Values, Some((id, body))));
         }
 
         #[test]

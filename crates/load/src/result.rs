@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use krarup_record::file::log::Packed;
-use krarup_record::file::rows::Written;
+use krarup_record::file::rows::RowsWritten;
 use krarup_record::histogram::BUCKET;
-use krarup_record::{Distribution, Histograms, Operation, Quantity, Tally};
+use krarup_record::{Histograms, MeasuredDistribution, Operation, Quantity, VisitTally};
 use krarup_units::{Nanos, PerSecond, Seconds, text};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{CLASSES, Counts, Loss, Segment, Share, Verified};
+use crate::account::{CLASSES, LossReason, OperationCounts, Segment, Share, Verified};
 use crate::config::Load;
 
 /// The version of this format. It changes when a field changes its meaning.
@@ -56,9 +56,9 @@ pub struct LoadResult {
     pub rows: Option<RowsKept>,
     /// The generators whose results were merged into this one; empty where it is of one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub merged_from: Vec<Source>,
+    pub merged_from: Vec<GeneratorResult>,
     /// What to know before believing the figures.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<LoadWarning>,
 }
 
 /// One class of clients.
@@ -85,15 +85,15 @@ pub struct RowsKept {
     pub lost: u64,
 }
 
-impl From<Written> for RowsKept {
-    fn from(written: Written) -> Self {
+impl From<RowsWritten> for RowsKept {
+    fn from(written: RowsWritten) -> Self {
         Self { kept: written.rows, lost: written.lost }
     }
 }
 
 /// One of several generators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct GeneratorResult {
     /// What was asked of it.
     pub config: Load,
     /// When its run began, in seconds since 1970 (UTC).
@@ -158,14 +158,14 @@ pub struct OperationResult {
     pub bytes_received: u64,
     /// From when a request was due until its answer was complete. Requests that ended with an error
     /// are in it too.
-    pub response_time: Times,
+    pub response_time: TimeDistribution,
     /// From when it was sent: what is left of the response time without the generator's own
     /// lateness.
-    pub time_from_sent: Times,
+    pub time_from_sent: TimeDistribution,
     /// From when it was due until it was sent.
-    pub lateness: Times,
+    pub lateness: TimeDistribution,
     /// The response times in buckets of equal width.
-    pub histogram: Histogram,
+    pub histogram: HistogramResult,
     /// The three distributions in full: what several results are merged by.
     #[serde(default)]
     pub distributions: Option<Distributions>,
@@ -184,7 +184,7 @@ pub struct Distributions {
 
 /// A distribution of times, in seconds; zeros where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
+pub struct TimeDistribution {
     /// How many.
     pub count: u64,
     /// Their exact mean.
@@ -209,7 +209,7 @@ pub struct Times {
 
 /// Counts in buckets of equal width.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Histogram {
+pub struct HistogramResult {
     /// The width of a bucket, in seconds: 100 µs.
     pub width: Seconds,
     /// The bucket's number and its count; bucket k holds times from k·width up to (k + 1)·width.
@@ -285,7 +285,7 @@ pub struct Generator {
 /// What to know before believing the figures, with the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "warning")]
-pub enum Warning {
+pub enum LoadWarning {
     /// A thread of the generator was running nearly all the time: the generator may be the
     /// bottleneck.
     GeneratorBusy {
@@ -336,7 +336,7 @@ pub enum Warning {
     },
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for LoadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
         match *self {
@@ -386,9 +386,9 @@ impl fmt::Display for Warning {
     }
 }
 
-impl Times {
+impl TimeDistribution {
     /// Of a distribution.
-    pub fn of(distribution: &Distribution) -> Self {
+    pub fn of(distribution: &MeasuredDistribution) -> Self {
         if distribution.count() == 0 {
             return Self::default();
         }
@@ -409,9 +409,9 @@ impl Times {
     }
 }
 
-impl Histogram {
+impl HistogramResult {
     /// Of a distribution.
-    pub fn of(distribution: &Distribution) -> Self {
+    pub fn of(distribution: &MeasuredDistribution) -> Self {
         let buckets = distribution.buckets(BUCKET).into_iter();
         Self {
             width: BUCKET.as_seconds(),
@@ -422,7 +422,7 @@ impl Histogram {
 
 impl OperationResult {
     /// Of what was counted in `length`, and its distributions.
-    pub(crate) fn new(counts: &Counts, times: [&Distribution; 3], length: Nanos) -> Self {
+    pub(crate) fn new(counts: &OperationCounts, times: [&MeasuredDistribution; 3], length: Nanos) -> Self {
         let [response, from_sent, lateness] = times;
         let tally = &counts.tally;
         Self {
@@ -434,10 +434,10 @@ impl OperationResult {
             misses: tally.misses,
             bytes_sent: tally.bytes_in,
             bytes_received: tally.bytes_out,
-            response_time: Times::of(response),
-            time_from_sent: Times::of(from_sent),
-            lateness: Times::of(lateness),
-            histogram: Histogram::of(response),
+            response_time: TimeDistribution::of(response),
+            time_from_sent: TimeDistribution::of(from_sent),
+            lateness: TimeDistribution::of(lateness),
+            histogram: HistogramResult::of(response),
             distributions: Some(Distributions {
                 response_time: Packed::of(response),
                 time_from_sent: Packed::of(from_sent),
@@ -453,10 +453,10 @@ impl OperationResult {
 }
 
 /// Answers that are errors, and losses; those that never came are left out.
-fn errors(counts: &Counts) -> BTreeMap<String, u64> {
+fn errors(counts: &OperationCounts) -> BTreeMap<String, u64> {
     let answers = CLASSES.iter().zip(counts.answers).filter(|((class, _), _)| class.is_error());
     let answers = answers.map(|((_, name), count)| (*name, count));
-    let losses = Loss::ALL.iter().zip(counts.losses).map(|(loss, count)| (loss.name(), count));
+    let losses = LossReason::ALL.iter().zip(counts.losses).map(|(loss, count)| (loss.name(), count));
     answers
         .chain(losses)
         .filter(|&(_, count)| count > 0)
@@ -481,8 +481,8 @@ impl WholeRun {
                 answers.insert(operation.name().to_owned(), kinds);
             }
         }
-        let lost = Loss::ALL.iter().zip(all.losses).filter(|&(_, count)| count > 0);
-        let fetched = |count: fn(&Tally) -> u64| {
+        let lost = LossReason::ALL.iter().zip(all.losses).filter(|&(_, count)| count > 0);
+        let fetched = |count: fn(&VisitTally) -> u64| {
             let fetching = [Operation::Get, Operation::MultiGet, Operation::Gat];
             fetching.iter().map(|operation| count(&share.counts[operation.index()].tally)).sum()
         };
@@ -514,7 +514,8 @@ impl Share {
 
     /// All operations together.
     pub(crate) fn overall_result(&self, length: Nanos) -> OperationResult {
-        let mut sums = [Distribution::new(), Distribution::new(), Distribution::new()];
+        let mut sums =
+            [MeasuredDistribution::new(), MeasuredDistribution::new(), MeasuredDistribution::new()];
         for &operation in Operation::ALL {
             for (sum, one) in
                 sums.iter_mut().zip(distributions(&self.histograms, operation).into_iter().flatten())
@@ -528,7 +529,7 @@ impl Share {
 }
 
 /// Response time, time from sent and lateness of an operation.
-fn distributions(histograms: &Histograms, operation: Operation) -> Option<[&Distribution; 3]> {
+fn distributions(histograms: &Histograms, operation: Operation) -> Option<[&MeasuredDistribution; 3]> {
     Some([
         histograms.get(operation, Quantity::Response)?,
         histograms.get(operation, Quantity::Server)?,
@@ -551,7 +552,7 @@ pub(crate) fn series(segment: &Segment, names: &[String]) -> Vec<SeriesRow> {
 
 fn push_rows(share: &Share, class: &str, segment: &Segment, rows: &mut Vec<SeriesRow>) {
     let length = Nanos(segment.end.0.saturating_sub(segment.start.0));
-    let row = |operation: &str, tally: &Tally, response: &Distribution| {
+    let row = |operation: &str, tally: &VisitTally, response: &MeasuredDistribution| {
         let at = |quantile| response.quantile(quantile).map_or(0.0, Nanos::as_seconds);
         SeriesRow {
             start: Nanos(segment.start.0).as_seconds(),
@@ -576,7 +577,7 @@ fn push_rows(share: &Share, class: &str, segment: &Segment, rows: &mut Vec<Serie
         }
     };
     let place = rows.len();
-    let mut whole = Distribution::new();
+    let mut whole = MeasuredDistribution::new();
     for &operation in Operation::ALL {
         if let Some(response) = share.histograms.get(operation, Quantity::Response) {
             whole.merge(response);

@@ -12,15 +12,15 @@ use krarup_net::Clock;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_record::file::rows::RowWriter;
-use krarup_record::file::{FileError, Run};
+use krarup_record::file::{FileError, RunMetadata};
 use krarup_units::{Address, Nanos, Seconds};
 
 use crate::account::{Segment, Verified};
 use crate::collect::Collected;
 use crate::config::Load;
-use crate::engine::{Engine, Stop};
-use crate::keys::Family;
-pub use crate::progress::{Event, Phase};
+use crate::engine::{GeneratorThread, StopTime};
+use crate::keys::KeyFamily;
+pub use crate::progress::{LoadProgress, Phase};
 use crate::result::LoadResult;
 use crate::schedule::Arrivals;
 use crate::target::Target;
@@ -90,14 +90,14 @@ impl From<io::Error> for LoadError {
 }
 
 /// Makes every thread's clients and connects them.
-fn connect(load: &Load, stop: &Arc<Stop>) -> Result<Vec<(Engine, Waker)>, LoadError> {
+fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Waker)>, LoadError> {
     let traces = read_traces(load)?;
     let targets = Target::all(load)
         .map_err(|(address, why)| LoadError::Unreachable { address: address.to_string(), why })?;
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
     for task in tasks::tasks(load, &targets.into(), &traces, stop) {
-        let (mut engine, waker) = Engine::new(task)?;
+        let (mut engine, waker) = GeneratorThread::new(task)?;
         engine.connect(limit).map_err(|error| LoadError::Unreachable {
             address: load.targets.iter().map(Address::to_string).collect::<Vec<_>>().join(", "),
             why: error.to_string(),
@@ -225,7 +225,11 @@ impl Conductor {
     /// # Errors
     /// Where there is nothing to report: a configuration that makes no sense, no server, no
     /// resources. Errors during the run are counted and are part of the result.
-    pub fn run(&mut self, load: &Load, observe: &mut dyn FnMut(&Event<'_>)) -> Result<LoadResult, LoadError> {
+    pub fn run(
+        &mut self,
+        load: &Load,
+        observe: &mut dyn FnMut(&LoadProgress<'_>),
+    ) -> Result<LoadResult, LoadError> {
         self.run_phase(Phase::Run, load, observe)
     }
 
@@ -233,16 +237,16 @@ impl Conductor {
         &mut self,
         phase: Phase,
         load: &Load,
-        observe: &mut dyn FnMut(&Event<'_>),
+        observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) -> Result<LoadResult, LoadError> {
         load.check().map_err(LoadError::Config)?;
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopTime::default());
         let engines = connect(load, &stop)?;
         if let Some(instant) = self.begin.take_if(|_| phase == Phase::Run) {
             self.wait_until(instant)?;
         }
         let clock = Clock::start();
-        let run = Run { epoch_unix: clock.wall_epoch() };
+        let run = RunMetadata { epoch_unix: clock.wall_epoch() };
         let rows = self.rows.as_deref().filter(|_| phase == Phase::Run);
         let rows = rows.map(|path| RowWriter::of_clients(path, run)).transpose().map_err(LoadError::Rows)?;
         let (send, receive) = mpsc::channel();
@@ -282,14 +286,18 @@ impl Conductor {
     ///
     /// # Errors
     /// The first thing that went wrong, in words.
-    pub fn populate(&mut self, load: &Load, observe: &mut dyn FnMut(&Event<'_>)) -> Result<u64, LoadError> {
+    pub fn populate(
+        &mut self,
+        load: &Load,
+        observe: &mut dyn FnMut(&LoadProgress<'_>),
+    ) -> Result<u64, LoadError> {
         load.check().map_err(LoadError::Config)?;
         // Classes that share a range of keys and the size of values share what is stored.
-        let mut workloads: Vec<(Workload, Vec<Family>)> = Vec::new();
+        let mut workloads: Vec<(Workload, Vec<KeyFamily>)> = Vec::new();
         // A queue has no keys to be populated.
         for class in load.parts().into_iter().filter(|class| !class.workload.is_of_queue()) {
-            let mut families = vec![Family::Plain];
-            let further = [Family::Counter, Family::Text].into_iter();
+            let mut families = vec![KeyFamily::Plain];
+            let further = [KeyFamily::Counter, KeyFamily::Text].into_iter();
             families.extend(further.filter(|&one| class.workload.uses(one)));
             let alike = |other: &Workload| {
                 other.keys == class.workload.keys && other.value_size == class.workload.value_size
@@ -326,7 +334,7 @@ impl Conductor {
         &mut self,
         receive: &mpsc::Receiver<Message>,
         collected: &mut Collected,
-        observe: &mut dyn FnMut(&Event<'_>),
+        observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) -> io::Result<bool> {
         while let Ok((thread, segment)) = receive.try_recv() {
             collected.take(thread, segment, observe);

@@ -77,7 +77,7 @@ impl Think {
 pub struct Open {
     /// How they are spread.
     #[serde(default)]
-    pub process: Process,
+    pub process: ArrivalProcess,
     /// The rate over time. After the last leg its end rate goes on.
     pub legs: Vec<Leg>,
 }
@@ -97,7 +97,7 @@ pub struct Leg {
 /// How arrivals are spread around their rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Process {
+pub enum ArrivalProcess {
     /// At equal distances.
     Paced,
     /// Memoryless: what many independent users add up to.
@@ -156,7 +156,7 @@ impl Arrivals {
                     return Err("a rate above 100,000,000 per second is beyond any machine".to_owned());
                 }
                 match open.process {
-                    Process::Bursty { factor, share, length }
+                    ArrivalProcess::Bursty { factor, share, length }
                         if !(factor > 1.0 && share > 0.0 && factor * share <= 1.0 && length > 0.0) =>
                     {
                         Err(format!(
@@ -182,7 +182,7 @@ pub struct Schedule {
     begins: Seconds,
     /// Λ where it begins.
     before: f64,
-    process: Process,
+    process: ArrivalProcess,
     /// S_k of the last arrival.
     unit: f64,
     count: u64,
@@ -274,17 +274,17 @@ impl Iterator for Schedule {
     /// When the next request is due, counted from the start. `None` once no further will ever come.
     fn next(&mut self) -> Option<Stamp> {
         match self.process {
-            Process::Paced => {
+            ArrivalProcess::Paced => {
                 self.unit = self.count as f64;
                 self.count += 1;
             }
-            Process::Poisson | Process::Bursty { .. } => {
+            ArrivalProcess::Poisson | ArrivalProcess::Bursty { .. } => {
                 let gap: f64 = Exp1.sample(&mut self.arrivals);
                 self.unit += gap;
             }
         }
         let wanted = match self.process {
-            Process::Bursty { factor, share, length } => self.modulated(factor, share, length),
+            ArrivalProcess::Bursty { factor, share, length } => self.modulated(factor, share, length),
             _ => self.unit,
         };
         self.inverse(wanted).map(|seconds| Stamp(Nanos::from_seconds(seconds).0))
@@ -312,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    fn level(rate: f64, process: Process) -> Open {
+    fn level(rate: f64, process: ArrivalProcess) -> Open {
         Open { process, legs: vec![Leg { from: PerSecond(rate), to: PerSecond(rate), seconds: 0.0 }] }
     }
 
@@ -325,7 +325,7 @@ mod tests {
     fn a_steady_pace_does_not_drift_over_a_day() {
         // 33,333 per second for a day: 2,879,971,200 requests. Only the last ones are looked at; no
         // due time depends on the one before, so the others need not be made.
-        let mut schedule = Schedule::new(&level(33_333.0, Process::Paced), 1);
+        let mut schedule = Schedule::new(&level(33_333.0, ArrivalProcess::Paced), 1);
         schedule.count = 33_333 * 86_400;
         assert_eq!(schedule.next(), Some(Stamp(86_400_000_000_000)));
         for k in 1..1_000_u128 {
@@ -341,7 +341,7 @@ mod tests {
             Leg { from: PerSecond(0.0), to: PerSecond(100.0), seconds: 10.0 },
             Leg { from: PerSecond(300.0), to: PerSecond(300.0), seconds: 2.0 },
         ];
-        let due = seconds(&Open { process: Process::Paced, legs }, 1, 13.0);
+        let due = seconds(&Open { process: ArrivalProcess::Paced, legs }, 1, 13.0);
         let before = |t: f64| due.iter().filter(|&&one| one < t).count();
         assert_eq!(before(10.0), 500);
         // Λ(5) = 125, and request 0 is due at 0.
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn poisson_gaps_have_the_exponentials_mean_deviation_and_median() {
-        let due = seconds(&level(1_000.0, Process::Poisson), 3, 100.0);
+        let due = seconds(&level(1_000.0, ArrivalProcess::Poisson), 3, 100.0);
         let gaps: Vec<f64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let n = gaps.len() as f64;
         let mean = gaps.iter().sum::<f64>() / n;
@@ -377,9 +377,9 @@ mod tests {
 
     #[test]
     fn bursts_keep_the_mean_rate_and_are_bursty() {
-        let (mean, poisson) = dispersion(&seconds(&level(100.0, Process::Poisson), 5, 2_000.0), 2_000);
+        let (mean, poisson) = dispersion(&seconds(&level(100.0, ArrivalProcess::Poisson), 5, 2_000.0), 2_000);
         assert!((mean - 100.0).abs() < 1.5 && (poisson - 1.0).abs() < 0.16, "{mean} {poisson}");
-        let process = Process::Bursty { factor: 5.0, share: 0.1, length: 2.0 };
+        let process = ArrivalProcess::Bursty { factor: 5.0, share: 0.1, length: 2.0 };
         let (mean, bursty) = dispersion(&seconds(&level(100.0, process), 5, 2_000.0), 2_000);
         assert!((mean - 100.0).abs() < 15.0, "{mean}");
         assert!(bursty > 20.0, "{bursty}");
@@ -405,7 +405,7 @@ mod tests {
 
         #[test]
         fn poisson_arrivals_have_exponential_gaps_at_any_rate(seed: u64, rate in 1.0_f64..1e6) {
-            let due: Vec<f64> = Schedule::new(&level(rate, Process::Poisson), seed).take(4_001).map(|due| due.0 as f64 / 1e9).collect();
+            let due: Vec<f64> = Schedule::new(&level(rate, ArrivalProcess::Poisson), seed).take(4_001).map(|due| due.0 as f64 / 1e9).collect();
             let gaps: Vec<f64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
             // A gap is cut to whole nanoseconds: half of one either way is no more than 0.05 % of
             // the mean at these rates.
@@ -422,7 +422,7 @@ mod tests {
                 Leg { from: PerSecond(step), to: PerSecond(step), seconds: 1.0 },
             ];
             let area = |t: f64| if t < 2.0 { from * t + (to - from) * t * t / 4.0 } else { from + to + step * (t - 2.0) };
-            let due = seconds(&Open { process: Process::Poisson, legs }, seed, 3.0);
+            let due = seconds(&Open { process: ArrivalProcess::Poisson, legs }, seed, 3.0);
             let count = due.len() as f64;
             let mean = area(3.0);
             prop_assert!((count - mean).abs() < 6.0 * mean.sqrt() + 1.0, "{count} not {mean}");
@@ -432,7 +432,7 @@ mod tests {
 
         #[test]
         fn paced_arrivals_are_a_whole_number_of_gaps_apart(rate in 1.0_f64..1e6) {
-            for (k, due) in Schedule::new(&level(rate, Process::Paced), 1).take(1_000).enumerate() {
+            for (k, due) in Schedule::new(&level(rate, ArrivalProcess::Paced), 1).take(1_000).enumerate() {
                 let exact = k as f64 / rate * 1e9;
                 prop_assert!((due.0 as f64 - exact).abs() <= 1.0, "request {k}: {due:?} not {exact}");
             }
@@ -449,7 +449,7 @@ mod tests {
             let share = 0.15;
             // So long a burst, so high a rate that hardly a gap spans two states: then a state is
             // told by its rate.
-            let process = Process::Bursty { factor, share, length: 1.0 };
+            let process = ArrivalProcess::Bursty { factor, share, length: 1.0 };
             let due = seconds(&level(1_000.0, process), seed, 300.0);
             let mut windows = vec![0.0_f64; 300 * 20];
             due.iter().for_each(|&one| windows[(one * 20.0) as usize] += 1.0);
@@ -467,13 +467,13 @@ mod tests {
 
     #[test]
     fn loads_that_make_no_sense_are_refused() {
-        let bursty = |factor, share, length| level(1.0, Process::Bursty { factor, share, length });
+        let bursty = |factor, share, length| level(1.0, ArrivalProcess::Bursty { factor, share, length });
         for open in [
-            Open { process: Process::Paced, legs: vec![] },
-            level(0.0, Process::Paced),
-            level(-1.0, Process::Paced),
-            level(f64::NAN, Process::Paced),
-            level(1e9, Process::Paced),
+            Open { process: ArrivalProcess::Paced, legs: vec![] },
+            level(0.0, ArrivalProcess::Paced),
+            level(-1.0, ArrivalProcess::Paced),
+            level(f64::NAN, ArrivalProcess::Paced),
+            level(1e9, ArrivalProcess::Paced),
             bursty(1.0, 0.5, 1.0),
             bursty(4.0, 0.5, 1.0),
             bursty(2.0, 0.1, 0.0),
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn a_rate_that_falls_to_nothing_ends_the_schedule() {
         let legs = vec![Leg { from: PerSecond(10.0), to: PerSecond(0.0), seconds: 2.0 }];
-        let due = seconds(&Open { process: Process::Paced, legs }, 1, 1e9);
+        let due = seconds(&Open { process: ArrivalProcess::Paced, legs }, 1, 1e9);
         assert_eq!(due.len(), 11);
         assert!((due[10] - 2.0).abs() < 1e-6);
     }
@@ -497,15 +497,13 @@ mod tests {
             to: PerSecond(to),
             seconds,
         });
-        let process = prop_oneof![
-            Just(Process::Paced),
-            Just(Process::Poisson),
-            (1.1..4.0, 0.05..0.24, 0.01..2.0).prop_map(|(factor, share, length)| Process::Bursty {
-                factor,
-                share,
-                length
-            }),
-        ];
+        let process =
+            prop_oneof![
+                Just(ArrivalProcess::Paced),
+                Just(ArrivalProcess::Poisson),
+                (1.1..4.0, 0.05..0.24, 0.01..2.0)
+                    .prop_map(|(factor, share, length)| ArrivalProcess::Bursty { factor, share, length }),
+            ];
         (process, prop::collection::vec(leg, 1..5)).prop_map(|(process, mut legs)| {
             legs.push(Leg { from: PerSecond(50.0), to: PerSecond(50.0), seconds: 1.0 });
             Open { process, legs }
@@ -529,7 +527,7 @@ mod tests {
         /// under the rate.
         #[test]
         fn a_paced_load_is_due_on_the_area_under_its_rate(mut open in any_open(), until in 0.1_f64..15.0) {
-            open.process = Process::Paced;
+            open.process = ArrivalProcess::Paced;
             let (mut area, mut left) = (0.0, until);
             for leg in &open.legs {
                 let part = leg.seconds.min(left);

@@ -9,11 +9,11 @@ use krarup_stats::{Estimate, summary::Summary};
 use krarup_units::{PerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 
-use crate::result::{LoadResult, Warning};
+use crate::result::{LoadResult, LoadWarning};
 
 /// What a trial must keep to count as carried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct TrialLimit {
     /// The 99th percentile of the response time may be this long, in seconds.
     pub p99: Seconds,
     /// This share of the rate must have been answered without an error, 0 to 1.
@@ -77,7 +77,7 @@ impl Search {
     }
 }
 
-impl Limit {
+impl TrialLimit {
     /// Whether a trial at `rate` was carried.
     pub fn holds(&self, rate: PerSecond, result: &LoadResult) -> bool {
         let overall = &result.overall;
@@ -90,7 +90,7 @@ impl Limit {
 
 /// One trial of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct SearchTrial {
     /// Which search it belongs to, from zero.
     pub search: u32,
     /// The rate that was asked for.
@@ -102,16 +102,16 @@ pub struct Trial {
     /// Whether it was carried.
     pub carried: bool,
     /// What to know before believing it.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<LoadWarning>,
 }
 
 /// What all searches found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundMax {
     /// What had to be kept.
-    pub limit: Limit,
+    pub limit: TrialLimit,
     /// Every trial, in order.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<SearchTrial>,
     /// The highest rate carried in each search; those that found none are left out.
     pub found: Vec<PerSecond>,
     /// Their mean, requests per second, with its 95 % interval (Student's t). `None` with fewer
@@ -121,7 +121,7 @@ pub struct FoundMax {
 
 impl FoundMax {
     /// Sums the searches up.
-    pub fn new(limit: Limit, trials: Vec<Trial>, found: Vec<PerSecond>) -> Self {
+    pub fn new(limit: TrialLimit, trials: Vec<SearchTrial>, found: Vec<PerSecond>) -> Self {
         let rates: Vec<f64> = found.iter().map(|rate| rate.0).collect();
         let rate = Summary::of(&rates).and_then(|summary| summary.mean_estimate(0.95)).ok();
         Self { limit, trials, found, rate }

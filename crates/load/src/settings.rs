@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use krarup_settings::kind::scalar;
 use krarup_settings::mistake::place;
-use krarup_settings::table::Item;
+use krarup_settings::table::FileItem;
 use krarup_settings::{Mistake, Mistakes, document};
 use krarup_units::Address;
 use krarup_units::text::{parse_duration, parse_size};
@@ -19,16 +19,16 @@ use krarup_units::{PerSecond, Seconds};
 use toml::Spanned;
 use toml::de::DeString;
 
-use crate::config::{Class, Extent, Habits, Load, Login, Spread, Tls};
+use crate::config::{ClientClass, Extent, Habits, Load, LoginSettings, ServerChoice, TlsSettings};
 use crate::keys::KeyRange;
-use crate::schedule::{Arrivals, Open, Process};
+use crate::schedule::{ArrivalProcess, Arrivals, Open};
 use crate::text;
 use crate::trace::Replay;
 use crate::workload::{Mix, OnMiss, Sequence, Workload};
 
 /// One thing that can be said.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct SettingKey {
     /// Its name in a file; on the command line with dashes.
     pub name: &'static str,
     /// Its letter on the command line.
@@ -45,11 +45,16 @@ pub struct Key {
     pub excludes: &'static [&'static str],
 }
 
-const fn key(name: &'static str, value: &'static str, default: &'static str, about: &'static str) -> Key {
-    Key { name, short: None, value, default, about, of_class: false, excludes: &[] }
+const fn key(
+    name: &'static str,
+    value: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> SettingKey {
+    SettingKey { name, short: None, value, default, about, of_class: false, excludes: &[] }
 }
 
-impl Key {
+impl SettingKey {
     const fn short(mut self, letter: char) -> Self {
         self.short = Some(letter);
         self
@@ -72,7 +77,7 @@ impl Key {
 }
 
 /// Everything that can be said, in the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[SettingKey] = &[
     key("servers", "HOST:PORT", "127.0.0.1:11211", "The servers, with commas between: host:port, or unix:/path for a unix socket").short('s'),
     key("spread", "HOW", "one", "Which servers a client asks: always `one` (clients are shared out in turn), or `every` one in turn, over a connection to each"),
     key("tls_authorities", "FILE", "", "Encrypt connections: servers show a certificate of an authority in this file"),
@@ -119,7 +124,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// The key of this name, or why there is none.
-fn known(name: &str) -> Result<&'static Key, Mistake> {
+fn known(name: &str) -> Result<&'static SettingKey, Mistake> {
     let unknown = || {
         let keys = KEYS.iter().map(|key| key.name);
         Mistake::unknown(format!("there is no key `{name}`"), name, keys)
@@ -148,7 +153,7 @@ type Layer = BTreeMap<&'static str, Said>;
 
 /// Everything that was said of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct LoadSettings {
     top: Layer,
     classes: Vec<(String, Layer)>,
 }
@@ -169,7 +174,7 @@ fn put(layer: &mut Layer, name: &'static str, said: Said) {
     layer.insert(name, said);
 }
 
-impl Settings {
+impl LoadSettings {
     /// Reads a file's text.
     ///
     /// # Errors
@@ -236,7 +241,7 @@ impl Settings {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn process(&self) -> Result<Process, Mistake> {
+    pub fn process(&self) -> Result<ArrivalProcess, Mistake> {
         get(&self.top, "arrivals", text::process)
     }
 
@@ -246,7 +251,7 @@ impl Settings {
     /// The first thing that makes no sense, with its place.
     pub fn load(&self) -> Result<Load, Mistake> {
         let top = &self.top;
-        let Class { connections, pipeline, arrivals, workload, habits, .. } = class(top, "")?;
+        let ClientClass { connections, pipeline, arrivals, workload, habits, .. } = class(top, "")?;
         let classes = self.several(connections)?;
         let replays = |arrivals: &Arrivals| matches!(arrivals, Arrivals::Replay(_));
         let is_trace = if classes.is_empty() {
@@ -266,8 +271,8 @@ impl Settings {
                 text.split(',').map(|one| one.trim().parse::<Address>()).collect()
             })?,
             spread: get(top, "spread", |text| match text {
-                "one" => Ok(Spread::One),
-                "every" => Ok(Spread::Every),
+                "one" => Ok(ServerChoice::One),
+                "every" => Ok(ServerChoice::Every),
                 _ => Err(format!("`{text}` is not `one` or `every`")),
             })?,
             tls: tls(top)?,
@@ -299,7 +304,7 @@ impl Settings {
 
     /// The classes with names. Those that do not say how many connections they have share
     /// `connections`; those that take over the rate share it.
-    fn several(&self, connections: u32) -> Result<Vec<Class>, Mistake> {
+    fn several(&self, connections: u32) -> Result<Vec<ClientClass>, Mistake> {
         let mut made = Vec::new();
         for (name, own) in &self.classes {
             let layer = over(&self.top, own);
@@ -309,16 +314,16 @@ impl Settings {
             }
             made.push((class(&layer, name)?, own, share));
         }
-        let takes_rate = |class: &Class, own: &Layer| {
+        let takes_rate = |class: &ClientClass, own: &Layer| {
             matches!(class.arrivals, Arrivals::Open(_)) && !own.contains_key("rate")
         };
         let takes_connections = |own: &Layer| !own.contains_key("connections");
-        let sum = |takes: &dyn Fn(&Class, &Layer) -> bool| -> f64 {
+        let sum = |takes: &dyn Fn(&ClientClass, &Layer) -> bool| -> f64 {
             made.iter().filter(|(class, own, _)| takes(class, own)).map(|(.., share)| share).sum()
         };
         let (of_connections, of_rate) = (sum(&|_, own| takes_connections(own)), sum(&takes_rate));
         let (mut before, mut given) = (0.0, 0);
-        let share_out = |(mut class, own, share): (Class, &Layer, f64)| {
+        let share_out = |(mut class, own, share): (ClientClass, &Layer, f64)| {
             let takes_rate = takes_rate(&class, own);
             if takes_connections(own) {
                 // Cut at rounded sums: the parts add up to the whole.
@@ -341,7 +346,7 @@ impl Settings {
     /// The flags that say the same as the top level, as a shell reads them.
     pub fn flags(&self) -> String {
         let said = KEYS.iter().filter_map(|key| Some((key, self.top.get(key.name)?)));
-        let flag = |(key, said): (&Key, &Said)| match key.value {
+        let flag = |(key, said): (&SettingKey, &Said)| match key.value {
             "" => format!("--{}", key.flag()),
             _ => format!("--{} {}", key.flag(), for_a_shell(&said.text)),
         };
@@ -408,7 +413,7 @@ fn commented(text: &str) -> String {
 }
 
 /// A key's line: as said, or the default as a comment.
-fn line(key: &Key, said: Option<&Said>) -> String {
+fn line(key: &SettingKey, said: Option<&Said>) -> String {
     let quoted = |text: &str| {
         let is_plain = text == "true" || text == "false" || text.parse::<i64>().is_ok();
         if is_plain { text.to_owned() } else { toml::Value::String(text.to_owned()).to_string() }
@@ -434,7 +439,7 @@ fn agrees_with_itself(layer: &Layer) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn no_table(item: &Item<'_>) -> Mistake {
+fn no_table(item: &FileItem<'_>) -> Mistake {
     Mistake::from("classes are tables, like [classes.readers]").at(item.span().start)
 }
 
@@ -442,7 +447,7 @@ fn no_table(item: &Item<'_>) -> Mistake {
 fn add(
     layer: &mut Layer,
     key: &Spanned<DeString<'_>>,
-    item: &Item<'_>,
+    item: &FileItem<'_>,
     of_class: bool,
     (name, text): (&str, &str),
 ) -> Result<(), Mistake> {
@@ -458,7 +463,7 @@ fn add(
 }
 
 /// A value of a file as the text that a flag would have.
-fn text_of(name: &str, item: &Item<'_>) -> Option<String> {
+fn text_of(name: &str, item: &FileItem<'_>) -> Option<String> {
     match item.get_ref().as_array() {
         Some(several) => {
             let texts: Option<Vec<_>> = several.iter().map(|item| text_of(name, item)).collect();
@@ -488,7 +493,7 @@ fn file(layer: &Layer, name: &str) -> Option<PathBuf> {
     layer.get(name).filter(|said| !said.text.is_empty()).map(|said| said.text.clone().into())
 }
 
-fn tls(top: &Layer) -> Result<Option<Tls>, Mistake> {
+fn tls(top: &Layer) -> Result<Option<TlsSettings>, Mistake> {
     let identity =
         match (file(top, "tls_certificate"), file(top, "tls_key")) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -500,7 +505,7 @@ fn tls(top: &Layer) -> Result<Option<Tls>, Mistake> {
         };
     let name = top.get("tls_name").map(|said| said.text.clone()).filter(|name| !name.is_empty());
     match file(top, "tls_authorities") {
-        Some(authorities) => Ok(Some(Tls { authorities, identity, name })),
+        Some(authorities) => Ok(Some(TlsSettings { authorities, identity, name })),
         None if identity.is_some() || name.is_some() => {
             Err("connections are not encrypted without tls_authorities, the file that says whom to trust"
                 .into())
@@ -509,22 +514,22 @@ fn tls(top: &Layer) -> Result<Option<Tls>, Mistake> {
     }
 }
 
-fn login(top: &Layer) -> Result<Option<Login>, Mistake> {
+fn login(top: &Layer) -> Result<Option<LoginSettings>, Mistake> {
     let Some(path) = file(top, "login") else { return Ok(None) };
     let wrong = |why: String| Mistake::from(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-    Login::parse(&text).map(Some).map_err(wrong)
+    LoginSettings::parse(&text).map(Some).map_err(wrong)
 }
 
 /// The class that a layer describes.
-fn class(layer: &Layer, name: &str) -> Result<Class, Mistake> {
+fn class(layer: &Layer, name: &str) -> Result<ClientClass, Mistake> {
     let get_law = get(layer, "key_law", text::key_law)?;
     let mix = if layer.contains_key("mix") {
         get(layer, "mix", text::mix)?
     } else {
         get::<Mix>(layer, "ratio", text::ratio)?
     };
-    Ok(Class {
+    Ok(ClientClass {
         name: name.to_owned(),
         connections: get(layer, "connections", number)?,
         pipeline: get(layer, "pipeline", number)?,
@@ -590,13 +595,13 @@ mod tests {
     use crate::sizes::SizeLaw;
 
     fn load(text: &str) -> Result<Load, String> {
-        Ok(Settings::parse(text, "load.toml")?.load()?)
+        Ok(LoadSettings::parse(text, "load.toml")?.load()?)
     }
 
     #[test]
     fn nothing_said_is_the_default() {
         assert_eq!(load(""), Ok(Load::default()));
-        let commented = Settings::default().commented();
+        let commented = LoadSettings::default().commented();
         assert_eq!(load(&commented), Ok(Load::default()));
         for key in KEYS {
             assert!(commented.contains(&format!("# {} = ", key.name)), "{}", key.name);
@@ -605,7 +610,7 @@ mod tests {
 
     #[test]
     fn every_default_that_is_shown_may_be_written() {
-        let may = |key: &&Key| !key.default.is_empty() && key.name != "arrivals";
+        let may = |key: &&SettingKey| !key.default.is_empty() && key.name != "arrivals";
         let text: String =
             KEYS.iter().filter(may).map(|key| format!("{} = {:?}\n", key.name, key.default)).collect();
         assert_eq!(load(&text), Ok(Load::default()), "{text}");
@@ -634,7 +639,7 @@ mod tests {
 
     #[test]
     fn flags_go_over_the_file_and_take_away_what_they_exclude() {
-        let file = Settings::parse("seconds = 5\nrate = 100\nkeys = 7\n", "load.toml").unwrap();
+        let file = LoadSettings::parse("seconds = 5\nrate = 100\nkeys = 7\n", "load.toml").unwrap();
         let flags = [("requests", "9".to_owned()), ("think", "1ms".to_owned())];
         let load = file.clone().with_flags(flags).unwrap().load().unwrap();
         assert_eq!(load.extent, Extent::Requests(9));
@@ -673,7 +678,7 @@ mod tests {
     #[test]
     fn every_key_that_is_wrong_is_named() {
         let text = "conections = 5\n[classes.a]\nthink_ = 1\nthreads = 2\n";
-        let mistakes = Settings::parse(text, "load.toml").unwrap_err().0;
+        let mistakes = LoadSettings::parse(text, "load.toml").unwrap_err().0;
         let places: Vec<_> = mistakes.iter().map(|mistake| mistake.place.as_str()).collect();
         assert_eq!(places, ["load.toml, line 1", "load.toml, line 3", "load.toml, line 4"]);
         assert_eq!(mistakes[0].what, "there is no key `conections`");
@@ -693,7 +698,7 @@ mod tests {
     fn what_was_said_is_written_as_a_file_that_says_the_same() {
         let text = "servers = [\"a:1\", \"unix:/b\"]\nverify = true\nkey_prefix = \"a\\\"b\"\nkey_size = \"etc\"\n\
                     [classes.x]\nthink = \"exp:3ms\"\n[classes.b]\nread_rate = \"1KiB\"\nreconnect_after = 100\n";
-        let said = Settings::parse(text, "load.toml").unwrap();
+        let said = LoadSettings::parse(text, "load.toml").unwrap();
         assert_eq!(load(&said.commented()).unwrap(), said.load().unwrap());
     }
 }

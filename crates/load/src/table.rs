@@ -10,7 +10,7 @@ use crate::config::Extent;
 use crate::result::{LoadResult, OperationResult, SeriesRow};
 use crate::run::Phase;
 use crate::schedule::Arrivals;
-use crate::search::{FoundMax, Trial};
+use crate::search::{FoundMax, SearchTrial};
 use crate::trace::Speed;
 
 /// The whole result as text.
@@ -220,7 +220,7 @@ pub fn progress(phase: Phase, of: Extent, all: &SeriesRow) -> String {
 }
 
 /// One line for a trial of a search.
-pub fn trial(trial: &Trial) -> String {
+pub fn trial(trial: &SearchTrial) -> String {
     let warnings: String = trial.warnings.iter().map(|warning| format!("\n    warning: {warning}")).collect();
     format!(
         "search {}: {:>10}/s asked  {:>10}/s answered  p99 {:>8}  {}{warnings}",

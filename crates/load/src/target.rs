@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use krarup_net::mio::{Registry, Token};
-use krarup_net::tls::{Connector, Identity};
+use krarup_net::tls::{Connector, TlsIdentity};
 use krarup_net::{Conn, Moved};
 use krarup_units::Address;
 
-use crate::config::{Load, Login};
+use crate::config::{Load, LoginSettings};
 use crate::queue::Hello;
 
 /// Room for what the kernel keeps of a slow reader's answers; it takes at least as much as it
@@ -56,7 +56,8 @@ impl Target {
         let connector = match &load.tls {
             None => None,
             Some(tls) => {
-                let identity = tls.identity.clone().map(|(certificate, key)| Identity { certificate, key });
+                let identity =
+                    tls.identity.clone().map(|(certificate, key)| TlsIdentity { certificate, key });
                 Some(Connector::new(&tls.authorities, identity.as_ref()).map_err(|why| (first, why))?)
             }
         };
@@ -76,7 +77,7 @@ impl Target {
             // A broker is told who comes in its own words.
             let login =
                 load.login.as_ref().filter(|_| !load.parts().iter().any(|part| part.workload.is_of_queue()));
-            Ok(Self { place, tls, login: login.map(Login::said) })
+            Ok(Self { place, tls, login: login.map(LoginSettings::said) })
         };
         load.targets.iter().map(target).collect()
     }

@@ -9,27 +9,34 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::account::Measured;
+use crate::account::MeasuredSpan;
 use crate::client::Client;
-use crate::config::{Class, Extent, Load, Login, Spread};
-use crate::engine::{Arriving, Due, Group, NewConnection, Owner, Source, Stop, Task};
+use crate::config::{ClientClass, Extent, Load, LoginSettings, ServerChoice};
+use crate::engine::{
+    Arriving, ClientGroup, ClosedClient, DueTimes, NewConnection, RequestSource, StopTime, Task,
+};
 use crate::queue::{self, Hello};
 use crate::random::mix;
 use crate::schedule::{Arrivals, Schedule, Think};
 use crate::target::Target;
 use crate::trace::{Dues, Replay, Speed, Trace};
-use crate::workload::Plan;
+use crate::workload::PreparedWorkload;
 
 /// The traces of those classes that replay one, in the order of the classes.
 pub(crate) type Traces = Vec<Option<Arc<Trace>>>;
 
 /// The seed of a class: that of the run, for the one without a name.
-fn seed(load: &Load, class: &Class) -> u64 {
+fn seed(load: &Load, class: &ClientClass) -> u64 {
     class.name.bytes().fold(load.seed, |seed, byte| mix(seed ^ mix(u64::from(byte))))
 }
 
 /// Every thread's part of a checked load.
-pub(crate) fn tasks(load: &Load, targets: &Arc<[Target]>, traces: &Traces, stop: &Arc<Stop>) -> Vec<Task> {
+pub(crate) fn tasks(
+    load: &Load,
+    targets: &Arc<[Target]>,
+    traces: &Traces,
+    stop: &Arc<StopTime>,
+) -> Vec<Task> {
     let end = match load.extent {
         Extent::Seconds(seconds) => Stamp(Nanos::from_seconds(seconds).0),
         Extent::Requests(_) | Extent::Trace => Stamp(u64::MAX / 2),
@@ -41,7 +48,7 @@ pub(crate) fn tasks(load: &Load, targets: &Arc<[Target]>, traces: &Traces, stop:
         owners: Vec::new(),
         connections: Vec::new(),
         classes: classes.len(),
-        measured: Measured {
+        measured: MeasuredSpan {
             from: Stamp(Nanos::from_seconds(load.warm_up).0),
             to: Stamp(end.0 - Nanos::from_seconds(load.cool_down).0),
         },
@@ -64,12 +71,12 @@ pub(crate) fn tasks(load: &Load, targets: &Arc<[Target]>, traces: &Traces, stop:
 }
 
 /// How many requests each class may send. Those of a counted run are shared out by connections.
-fn requests(load: &Load, classes: &[Class]) -> Vec<u64> {
+fn requests(load: &Load, classes: &[ClientClass]) -> Vec<u64> {
     let Extent::Requests(all) = load.extent else { return vec![u64::MAX; classes.len()] };
     let connections: u64 = classes.iter().map(|class| u64::from(class.connections)).sum();
     let until = |count: u64| (u128::from(all) * u128::from(count) / u128::from(connections.max(1))) as u64;
     let mut before = 0;
-    let share = |class: &Class| {
+    let share = |class: &ClientClass| {
         let from = until(before);
         before += u64::from(class.connections);
         until(before) - from
@@ -85,7 +92,7 @@ fn share(of: u64, number: u64, parts: u64) -> u64 {
 /// One class on its way to the threads.
 struct Part<'a> {
     load: &'a Load,
-    class: &'a Class,
+    class: &'a ClientClass,
     number: u16,
     /// The number of its first client among those of all classes.
     first: u64,
@@ -104,12 +111,12 @@ impl Part<'_> {
         if workload.names == 0 {
             workload.names = class.connections;
         }
-        let plan = Plan::replaying(workload, seed, streams, trace.cloned());
+        let plan = PreparedWorkload::replaying(workload, seed, streams, trace.cloned());
         for turn in 0..busy {
             let task = &mut tasks[((self.first + turn) % threads) as usize];
             let source = match self.due(trace, seed) {
-                None => Source::Closed,
-                Some(due) => Source::Open(Box::new(Arriving {
+                None => RequestSource::Closed,
+                Some(due) => RequestSource::Open(Box::new(Arriving {
                     due,
                     stride: busy,
                     offset: turn,
@@ -117,14 +124,14 @@ impl Part<'_> {
                     stream: plan.stream(turn),
                 })),
             };
-            task.groups.push(Group::new(Arc::clone(&plan), class.habits, source));
+            task.groups.push(ClientGroup::new(Arc::clone(&plan), class.habits, source));
         }
         for client in 0..clients {
             let task = &mut tasks[((self.first + client) % threads) as usize];
             let owner = is_closed.then(|| {
                 let rows = trace.map_or(u64::MAX, |trace| share(trace.len() as u64, client, clients));
                 let budget = share(self.requests, client, clients).min(rows);
-                task.owners.push(Owner { stream: plan.stream(client), budget });
+                task.owners.push(ClosedClient { stream: plan.stream(client), budget });
                 task.owners.len() as u32 - 1
             });
             self.add_connection(task, client, seed, owner);
@@ -132,11 +139,11 @@ impl Part<'_> {
     }
 
     /// When the requests of an open class are due.
-    fn due(&self, trace: Option<&Arc<Trace>>, seed: u64) -> Option<Due> {
+    fn due(&self, trace: Option<&Arc<Trace>>, seed: u64) -> Option<DueTimes> {
         match (&self.class.arrivals, trace) {
-            (Arrivals::Open(open), _) => Some(Due::Law(Schedule::new(open, seed))),
+            (Arrivals::Open(open), _) => Some(DueTimes::Law(Schedule::new(open, seed))),
             (Arrivals::Replay(Replay { speed: Speed::Times(times), .. }), Some(trace)) => {
-                Some(Due::Trace(Dues::new(Arc::clone(trace), *times)))
+                Some(DueTimes::Trace(Dues::new(Arc::clone(trace), *times)))
             }
             _ => None,
         }
@@ -149,7 +156,7 @@ impl Part<'_> {
             return None;
         }
         let names = if workload.names == 0 { class.connections } else { workload.names };
-        let secret = self.load.login.as_ref().map(Login::password);
+        let secret = self.load.login.as_ref().map(LoginSettings::password);
         let clients = u64::from(class.connections);
         queue::hello(client, clients, (workload.tubes, names), workload.needs_names(), secret)
     }
@@ -161,7 +168,7 @@ impl Part<'_> {
             _ => Think::None,
         };
         let targets = task.targets.len() as u64;
-        let connections = if self.load.spread == Spread::Every { targets } else { 1 };
+        let connections = if self.load.spread == ServerChoice::Every { targets } else { 1 };
         let begun = task.connections.len() as u32;
         for connection in 0..connections {
             let target = ((self.first + client + connection) % targets) as u16;
@@ -187,28 +194,28 @@ mod tests {
     use krarup_units::PerSecond;
 
     use super::*;
-    use crate::schedule::{Leg, Open, Process};
+    use crate::schedule::{ArrivalProcess, Leg, Open};
 
     fn tasks_of(load: &Load) -> Vec<Task> {
         assert_eq!(load.check(), Ok(()));
         let targets: Arc<[Target]> = Target::all(load).unwrap().into();
         let traces = load.parts().iter().map(|_| None).collect();
-        tasks(load, &targets, &traces, &Arc::new(Stop::default()))
+        tasks(load, &targets, &traces, &Arc::new(StopTime::default()))
     }
 
-    fn class(name: &str, connections: u32) -> Class {
-        Class { name: name.to_owned(), connections, ..Class::default() }
+    fn class(name: &str, connections: u32) -> ClientClass {
+        ClientClass { name: name.to_owned(), connections, ..ClientClass::default() }
     }
 
     fn open(rate: f64) -> Arrivals {
         let legs = vec![Leg { from: PerSecond(rate), to: PerSecond(rate), seconds: 0.0 }];
-        Arrivals::Open(Open { process: Process::Paced, legs })
+        Arrivals::Open(Open { process: ArrivalProcess::Paced, legs })
     }
 
     #[test]
     fn every_client_sits_once_and_every_request_is_somebodys() {
         let arrivals = open(100.0);
-        let classes = vec![class("a", 5), Class { arrivals, ..class("b", 2) }, class("c", 3)];
+        let classes = vec![class("a", 5), ClientClass { arrivals, ..class("b", 2) }, class("c", 3)];
         let load =
             Load { connections: 10, threads: 4, classes, extent: Extent::Requests(103), ..Load::default() };
         let tasks = tasks_of(&load);
@@ -219,12 +226,13 @@ mod tests {
         let opened: u64 = tasks
             .iter()
             .flat_map(|task| &task.groups)
-            .map(|group| if let Source::Open(arriving) = &group.source { arriving.budget } else { 0 })
+            .map(|group| if let RequestSource::Open(arriving) = &group.source { arriving.budget } else { 0 })
             .sum();
         assert_eq!(closed + opened, 103);
         for task in &tasks {
             for connection in &task.connections {
-                let is_open = matches!(task.groups[usize::from(connection.group)].source, Source::Open(_));
+                let is_open =
+                    matches!(task.groups[usize::from(connection.group)].source, RequestSource::Open(_));
                 assert_eq!(is_open, connection.owner.is_none());
             }
         }
@@ -234,7 +242,7 @@ mod tests {
     fn a_client_that_asks_every_server_has_a_ring_of_connections() {
         let targets = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"];
         let targets = targets.iter().map(|text| text.parse().unwrap()).collect();
-        let load = Load { targets, spread: Spread::Every, connections: 2, ..Load::default() };
+        let load = Load { targets, spread: ServerChoice::Every, connections: 2, ..Load::default() };
         let tasks = tasks_of(&load);
         let ring: Vec<_> = tasks[0]
             .connections

@@ -6,7 +6,7 @@ use krarup_units::{PerSecond, Seconds};
 
 use crate::command::Command;
 use crate::keys::{KeyLaw, KeySize, KeySizeLaw};
-use crate::schedule::{Leg, Process, Think};
+use crate::schedule::{ArrivalProcess, Leg, Think};
 use crate::sizes::SizeLaw;
 use crate::trace::Speed;
 use crate::workload::{LARGEST_VALUE, Mix};
@@ -203,13 +203,13 @@ fn leg(text: &str) -> Result<Leg, String> {
 ///
 /// # Errors
 /// Names the text.
-pub fn process(text: &str) -> Result<Process, String> {
+pub fn process(text: &str) -> Result<ArrivalProcess, String> {
     let wrong = || format!("`{text}` is no arrival process; write paced, poisson or bursty:5:0.1:200ms");
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {
-        ["paced"] => Ok(Process::Paced),
-        ["poisson"] => Ok(Process::Poisson),
-        ["bursty", factor, share, length] => Ok(Process::Bursty {
+        ["paced"] => Ok(ArrivalProcess::Paced),
+        ["poisson"] => Ok(ArrivalProcess::Poisson),
+        ["bursty", factor, share, length] => Ok(ArrivalProcess::Bursty {
             factor: factor.parse().map_err(|_| wrong())?,
             share: share.parse().map_err(|_| wrong())?,
             length: parse_duration(length).map_err(|_| wrong())?,
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(expiry("60-120"), Ok((60, 120)));
         assert_eq!(
             process("bursty:5:0.1:200ms"),
-            Ok(Process::Bursty { factor: 5.0, share: 0.1, length: 0.2 })
+            Ok(ArrivalProcess::Bursty { factor: 5.0, share: 0.1, length: 0.2 })
         );
         let legs = rate("1000x10s,1000-5000x1m").unwrap();
         assert_eq!(legs[1], Leg { from: PerSecond(1_000.0), to: PerSecond(5_000.0), seconds: 60.0 });

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use krarup_record::Operation;
-use krarup_record::file::rows::Rows;
+use krarup_record::file::rows::RowFile;
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub const MOST_ROWS: usize = 100_000_000;
 
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TraceRow {
     /// When it came, counted from the first.
     pub at: Nanos,
     /// What it asked.
@@ -72,7 +72,7 @@ pub struct Row {
 /// A trace in memory, in the order of time.
 #[derive(Debug, Default)]
 pub struct Trace {
-    rows: Vec<Row>,
+    rows: Vec<TraceRow>,
     /// The keys of all rows that name any, as places in `texts`.
     names: Vec<u32>,
     texts: Vec<Box<[u8]>>,
@@ -88,12 +88,12 @@ impl Trace {
         let mut magic = [0; 4];
         let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
         if is_parquet {
-            return Self::of_rows(&mut Rows::open(path).map_err(|error| error.problem.to_string())?);
+            return Self::of_rows(&mut RowFile::open(path).map_err(|error| error.problem.to_string())?);
         }
         Self::of_csv(File::open(path).map_err(|error| error.to_string())?)
     }
 
-    fn of_rows(rows: &mut Rows) -> Result<Self, String> {
+    fn of_rows(rows: &mut RowFile) -> Result<Self, String> {
         let mut trace = Self::default();
         let mut too_many = false;
         let seen = rows.for_each(|visit, _| {
@@ -104,7 +104,7 @@ impl Trace {
             }
             let keys = visit.keys.clamp(1, MOST_KEYS);
             let size = stores(command).then(|| value_of(visit.bytes_in));
-            trace.rows.push(Row { at: Nanos(visit.received.0), command, keys, named: None, size });
+            trace.rows.push(TraceRow { at: Nanos(visit.received.0), command, keys, named: None, size });
         });
         seen.map_err(|problem| problem.to_string())?;
         trace.in_order(too_many)
@@ -163,7 +163,7 @@ impl Trace {
                 return trace.in_order(true);
             }
             let named = (count > 0).then_some(begun as u32);
-            trace.rows.push(Row { at, command, keys: (count as u32).max(1), named, size });
+            trace.rows.push(TraceRow { at, command, keys: (count as u32).max(1), named, size });
         }
         trace.in_order(false)
     }
@@ -192,12 +192,12 @@ impl Trace {
     }
 
     /// Request `number`, from zero.
-    pub fn row(&self, number: usize) -> Option<Row> {
+    pub fn row(&self, number: usize) -> Option<TraceRow> {
         self.rows.get(number).copied()
     }
 
     /// The keys a row names, as numbers for [`Self::text`]; none where they are not known.
-    pub fn names(&self, row: &Row) -> Option<&[u32]> {
+    pub fn names(&self, row: &TraceRow) -> Option<&[u32]> {
         let begin = row.named? as usize;
         self.names.get(begin..begin + row.keys as usize)
     }
@@ -287,8 +287,8 @@ fn value_of(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use krarup_record::file::Run;
-    use krarup_record::file::rows::RowSink;
+    use krarup_record::file::RunMetadata;
+    use krarup_record::file::rows::RowFileWriter;
     use krarup_record::{ServerVisit, Visit};
     use proptest::prelude::*;
 
@@ -305,7 +305,7 @@ mod tests {
             seen,
             [(0, "set", 1, Some(100)), (25, "delete", 1, None), (25, "get", 1, None), (40, "get", 2, None)]
         );
-        let keys = |row: &Row| -> Vec<&[u8]> {
+        let keys = |row: &TraceRow| -> Vec<&[u8]> {
             trace.names(row).into_iter().flatten().map(|&name| trace.text(u64::from(name))).collect()
         };
         assert_eq!(keys(&rows[3]), [b"a", b"b"]);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn rows_of_a_proxy_are_a_trace_without_keys() {
-        let mut sink = RowSink::new(Vec::new(), Run { epoch_unix: Nanos(0) }).unwrap();
+        let mut sink = RowFileWriter::new(Vec::new(), RunMetadata { epoch_unix: Nanos(0) }).unwrap();
         for (received, operation, keys, bytes) in
             [(900, Operation::Set, 1, 124), (500, Operation::MultiGet, 3, 40), (700, Operation::Other, 0, 9)]
         {
@@ -350,9 +350,10 @@ mod tests {
             sink.push(&visit, &[ServerVisit::ok(0, Stamp(received), Stamp(received))]).unwrap();
         }
         let (bytes, _) = sink.finish().unwrap();
-        let trace = Trace::of_rows(&mut Rows::from_bytes(bytes).unwrap()).unwrap();
-        let first = Row { at: Nanos(0), command: Command::Mget, keys: 3, named: None, size: None };
-        let second = Row { at: Nanos(400), command: Command::Set, keys: 1, named: None, size: Some(100) };
+        let trace = Trace::of_rows(&mut RowFile::from_bytes(bytes).unwrap()).unwrap();
+        let first = TraceRow { at: Nanos(0), command: Command::Mget, keys: 3, named: None, size: None };
+        let second =
+            TraceRow { at: Nanos(400), command: Command::Set, keys: 1, named: None, size: Some(100) };
         assert_eq!(trace.rows, [first, second]);
     }
 

@@ -25,7 +25,7 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 /// Writes and verifies values.
 #[derive(Clone, Debug)]
-pub struct Values {
+pub struct ValueGenerator {
     noise: Box<[u8]>,
 }
 
@@ -48,13 +48,13 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl Default for Values {
+impl Default for ValueGenerator {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Values {
+impl ValueGenerator {
     /// Makes the noise.
     pub fn new() -> Self {
         let mut random = random::stream(0, "noise", 0);
@@ -152,7 +152,7 @@ mod tests {
 
     fn value(key: &[u8], version: u64, size: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        Values::new().write(key, version, size, &mut out);
+        ValueGenerator::new().write(key, version, size, &mut out);
         out
     }
 
@@ -176,7 +176,7 @@ mod tests {
         fn what_is_written_verifies(key in "[a-z0-9-]{1,40}", version: u64, size in 0_usize..200_000) {
             let data = value(key.as_bytes(), version, size);
             prop_assert_eq!(data.len(), size);
-            prop_assert_eq!(Values::new().check(key.as_bytes(), &data), Ok(()));
+            prop_assert_eq!(ValueGenerator::new().check(key.as_bytes(), &data), Ok(()));
         }
 
         #[test]
@@ -184,15 +184,15 @@ mod tests {
             let mut data = value(b"key", 3, size);
             let place = place.index(size);
             data[place] ^= flip;
-            prop_assert!(Values::new().check(b"key", &data).is_err());
+            prop_assert!(ValueGenerator::new().check(b"key", &data).is_err());
         }
 
         #[test]
         fn another_keys_value_and_a_cut_one_are_seen(size in 32_usize..5_000, cut in 1_usize..32) {
             let data = value(b"key-1", 3, size);
-            prop_assert_eq!(Values::new().check(b"key-2", &data), Err(Mismatch::Checksum));
+            prop_assert_eq!(ValueGenerator::new().check(b"key-2", &data), Err(Mismatch::Checksum));
             if size - cut >= HEADER {
-                prop_assert_eq!(Values::new().check(b"key-1", &data[..size - cut]), Err(Mismatch::Checksum));
+                prop_assert_eq!(ValueGenerator::new().check(b"key-1", &data[..size - cut]), Err(Mismatch::Checksum));
             }
         }
     }

@@ -9,14 +9,14 @@ use krarup_record::Operation;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Command, Form};
-use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
+use crate::command::{Command, RequestTemplate};
+use crate::keys::{Draw, GeneratedKey, KeyFamily, KeyLaw, KeyRange};
 pub use crate::limits::{LARGEST_VALUE, MOST_KEYS};
 use crate::queue;
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
-use crate::trace::{Row, Trace};
-use crate::values::Values;
+use crate::trace::{Trace, TraceRow};
+use crate::values::ValueGenerator;
 
 /// In what proportion commands are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ pub struct Workload {
     /// What the values that a ratio's SETs store are for; other than plain only while counters and
     /// texts are populated.
     #[serde(skip)]
-    pub set_family: Family,
+    pub set_family: KeyFamily,
     /// How large values are.
     pub value_size: SizeLaw,
     /// Expiry times in seconds are drawn between these two, both included; 0 never expires.
@@ -101,7 +101,7 @@ impl Default for Workload {
             set_law: KeyLaw::Uniform,
             sequence: Sequence::Own,
             multi_get: 1,
-            set_family: Family::Plain,
+            set_family: KeyFamily::Plain,
             value_size: SizeLaw::Fixed(32),
             expiry: (0, 0),
             on_miss: OnMiss::Count,
@@ -187,7 +187,7 @@ impl Workload {
     }
 
     /// Whether any command works on keys of this family.
-    pub fn uses(&self, family: Family) -> bool {
+    pub fn uses(&self, family: KeyFamily) -> bool {
         self.sends(|command| command.family() == family)
     }
 
@@ -212,7 +212,7 @@ pub enum Owed {
 
 /// One request, as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct WrittenRequest {
     /// What is asked, as it is recorded.
     pub operation: Operation,
     /// Which answer it is owed.
@@ -240,11 +240,11 @@ pub enum Then {
 
 /// A workload made ready, shared by all clients of a run.
 #[derive(Debug)]
-pub struct Plan {
+pub struct PreparedWorkload {
     /// What was asked for.
     pub workload: Workload,
     /// How values are written and verified.
-    pub values: Values,
+    pub values: ValueGenerator,
     /// Weights summed up, the last one 1; empty for a ratio.
     cumulative: Vec<(Command, f64)>,
     /// What is sent instead of a mix.
@@ -253,7 +253,7 @@ pub struct Plan {
     streams: u64,
 }
 
-impl Plan {
+impl PreparedWorkload {
     /// Makes a checked workload ready for so many streams.
     pub fn new(workload: Workload, seed: u64, streams: u64) -> Arc<Self> {
         Self::replaying(workload, seed, streams, None)
@@ -276,24 +276,24 @@ impl Plan {
                     .collect()
             }
         };
-        Arc::new(Self { workload, values: Values::new(), cumulative, trace, seed, streams })
+        Arc::new(Self { workload, values: ValueGenerator::new(), cumulative, trace, seed, streams })
     }
 
     /// Appends a key's text.
     #[inline]
-    pub fn write_key(&self, key: Key, out: &mut Vec<u8>) {
+    pub fn write_key(&self, key: GeneratedKey, out: &mut Vec<u8>) {
         match &self.trace {
-            Some(trace) if key.family == Family::Named => out.extend_from_slice(trace.text(key.place)),
+            Some(trace) if key.family == KeyFamily::Named => out.extend_from_slice(trace.text(key.place)),
             _ => self.workload.keys.write(key, out),
         }
     }
 
     /// The requests of stream `client`. Of a trace it has every so-manieth, so that all streams
     /// together have each once.
-    pub fn stream(self: &Arc<Self>, client: u64) -> Stream {
+    pub fn stream(self: &Arc<Self>, client: u64) -> RequestStream {
         let draw = |law: KeyLaw| law.draw(self.workload.keys.count, client, self.streams);
         let sequence = if self.workload.sequence == Sequence::Same { 0 } else { client };
-        Stream {
+        RequestStream {
             row: client as usize,
             commands: random::stream(self.seed, "commands", client),
             get_keys: random::stream(self.seed, "get keys", sequence),
@@ -320,8 +320,8 @@ pub struct Scratch {
 
 /// The requests of one client, one after the other: the seed decides every byte of them.
 #[derive(Debug)]
-pub struct Stream {
-    plan: Arc<Plan>,
+pub struct RequestStream {
+    plan: Arc<PreparedWorkload>,
     /// The next request of a trace.
     row: usize,
     commands: Random,
@@ -335,9 +335,14 @@ pub struct Stream {
     version: u64,
 }
 
-impl Stream {
+impl RequestStream {
     /// Writes the next request to `out`; where its answer names keys, appends these to `asked`.
-    pub fn next(&mut self, scratch: &mut Scratch, out: &mut Vec<u8>, asked: &mut impl Extend<Key>) -> Asked {
+    pub fn next(
+        &mut self,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+        asked: &mut impl Extend<GeneratedKey>,
+    ) -> WrittenRequest {
         let row = self.trace_row();
         let (command, keys) = row.map_or_else(|| self.command(), |row| (row.command, row.keys));
         if let Some(verb) = command.verb() {
@@ -346,13 +351,13 @@ impl Stream {
         let start = out.len();
         let mut named = 1;
         match command.form() {
-            Form::Fetch(retrieval) => {
+            RequestTemplate::Fetch(retrieval) => {
                 named = if retrieval == Retrieval::Get { keys } else { 1 };
                 self.retrieve(retrieval, named, row.as_ref(), scratch, out, asked);
             }
-            Form::Store(storage) => self.storage(command, storage, row.as_ref(), scratch, out),
-            Form::Key => self.about_a_key(command, row.as_ref(), scratch, out, asked),
-            Form::Bare => {
+            RequestTemplate::Store(storage) => self.storage(command, storage, row.as_ref(), scratch, out),
+            RequestTemplate::Key => self.about_a_key(command, row.as_ref(), scratch, out, asked),
+            RequestTemplate::Bare => {
                 named = 0;
                 match command {
                     Command::FlushAll => write::flush_all(out, None),
@@ -368,7 +373,7 @@ impl Stream {
             }
             _ => Then::Nothing,
         };
-        Asked {
+        WrittenRequest {
             operation: command.operation(named),
             owed: Owed::Cache(command.expect(named)),
             keys: named,
@@ -378,12 +383,18 @@ impl Stream {
     }
 
     /// Writes a request to a queue.
-    fn ask_queue(&mut self, command: Command, verb: Verb, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
+    fn ask_queue(
+        &mut self,
+        command: Command,
+        verb: Verb,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> WrittenRequest {
         let start = out.len();
         if verb.has_body() {
             scratch.texts.clear();
             scratch.texts.extend_from_slice(queue::NAME);
-            self.value(Family::Plain, None, scratch);
+            self.value(KeyFamily::Plain, None, scratch);
         }
         let Workload { tubes, names, .. } = self.plan.workload;
         let one_of = |many: u32, random: &mut Random| below(random, u64::from(many.max(1)));
@@ -410,11 +421,11 @@ impl Stream {
             _ => Then::Nothing,
         };
         let bytes = (out.len() - start) as u32;
-        Asked { operation: command.operation(0), owed: Owed::Queue(verb), keys: 0, bytes, then }
+        WrittenRequest { operation: command.operation(0), owed: Owed::Queue(verb), keys: 0, bytes, then }
     }
 
     /// Writes what becomes of a message that was reserved.
-    pub fn end(&mut self, verb: Verb, id: u64, out: &mut Vec<u8>) -> Asked {
+    pub fn end(&mut self, verb: Verb, id: u64, out: &mut Vec<u8>) -> WrittenRequest {
         let start = out.len();
         queue::ask(out, verb, id);
         let operation = match verb {
@@ -423,16 +434,22 @@ impl Stream {
             _ => Operation::Delete,
         };
         let bytes = (out.len() - start) as u32;
-        Asked { operation, owed: Owed::Queue(verb), keys: 0, bytes, then: Then::Nothing }
+        WrittenRequest { operation, owed: Owed::Queue(verb), keys: 0, bytes, then: Then::Nothing }
     }
 
     /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing.
-    pub fn refill(&mut self, key: Key, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
+    pub fn refill(&mut self, key: GeneratedKey, scratch: &mut Scratch, out: &mut Vec<u8>) -> WrittenRequest {
         self.store((Storage::Set, 0), Operation::Set, key, None, scratch, out)
     }
 
     /// Writes a `cas` of `key` with the unique that a `gets` brought.
-    pub fn cas(&mut self, key: Key, unique: u64, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
+    pub fn cas(
+        &mut self,
+        key: GeneratedKey,
+        unique: u64,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> WrittenRequest {
         self.store((Storage::Cas, unique), Operation::Cas, key, None, scratch, out)
     }
 
@@ -440,30 +457,30 @@ impl Stream {
         &mut self,
         (command, unique): (Storage, u64),
         operation: Operation,
-        key: Key,
+        key: GeneratedKey,
         size: Option<u32>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
-    ) -> Asked {
+    ) -> WrittenRequest {
         let start = out.len();
         self.filled(key, size, scratch);
         let exptime = self.expiry();
         write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
         let bytes = (out.len() - start) as u32;
-        Asked { operation, owed: Owed::Cache(Expect::Stored), keys: 1, bytes, then: Then::Nothing }
+        WrittenRequest { operation, owed: Owed::Cache(Expect::Stored), keys: 1, bytes, then: Then::Nothing }
     }
 
     /// This stream's next request of a trace. Nothing where none is replayed, or it is at its end.
-    fn trace_row(&mut self) -> Option<Row> {
+    fn trace_row(&mut self) -> Option<TraceRow> {
         let row = self.plan.trace.as_ref()?.row(self.row)?;
         self.row += self.plan.streams as usize;
         Some(row)
     }
 
     /// The key that a row of a trace names at `place`, if it names any.
-    fn named(&self, row: Option<&Row>, place: usize) -> Option<Key> {
+    fn named(&self, row: Option<&TraceRow>, place: usize) -> Option<GeneratedKey> {
         let names = self.plan.trace.as_ref()?.names(row?)?;
-        Some(Key { family: Family::Named, place: u64::from(*names.get(place)?) })
+        Some(GeneratedKey { family: KeyFamily::Named, place: u64::from(*names.get(place)?) })
     }
 
     /// Which command is next, and with how many keys.
@@ -496,10 +513,10 @@ impl Stream {
         &mut self,
         command: Retrieval,
         keys: u32,
-        row: Option<&Row>,
+        row: Option<&TraceRow>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
-        asked: &mut impl Extend<Key>,
+        asked: &mut impl Extend<GeneratedKey>,
     ) {
         scratch.texts.clear();
         scratch.ends.clear();
@@ -519,7 +536,7 @@ impl Stream {
         &mut self,
         command: Command,
         storage: Storage,
-        row: Option<&Row>,
+        row: Option<&TraceRow>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) {
@@ -542,10 +559,10 @@ impl Stream {
     fn about_a_key(
         &mut self,
         command: Command,
-        row: Option<&Row>,
+        row: Option<&TraceRow>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
-        asked: &mut impl Extend<Key>,
+        asked: &mut impl Extend<GeneratedKey>,
     ) {
         let fetches = matches!(command, Command::MetaGet | Command::MetaDebug);
         let key = if fetches { self.fetched_key(row, 0) } else { self.written_key(command.family(), row) };
@@ -571,8 +588,8 @@ impl Stream {
     }
 
     /// Draws a key by the law of commands that write, unless a trace names it.
-    fn written_key(&mut self, family: Family, row: Option<&Row>) -> Key {
-        self.named(row, 0).unwrap_or_else(|| Key {
+    fn written_key(&mut self, family: KeyFamily, row: Option<&TraceRow>) -> GeneratedKey {
+        self.named(row, 0).unwrap_or_else(|| GeneratedKey {
             family,
             place: self.set_draw.next(&mut self.set_keys, self.plan.workload.keys.count),
         })
@@ -580,15 +597,15 @@ impl Stream {
 
     /// The key at `place` among those that a request fetches: drawn by the law of commands that
     /// fetch, unless a trace names it.
-    fn fetched_key(&mut self, row: Option<&Row>, place: usize) -> Key {
-        self.named(row, place).unwrap_or_else(|| Key {
-            family: Family::Plain,
+    fn fetched_key(&mut self, row: Option<&TraceRow>, place: usize) -> GeneratedKey {
+        self.named(row, place).unwrap_or_else(|| GeneratedKey {
+            family: KeyFamily::Plain,
             place: self.get_draw.next(&mut self.get_keys, self.plan.workload.keys.count),
         })
     }
 
     /// Leaves a key's text and its next value in the scratch.
-    fn filled(&mut self, key: Key, size: Option<u32>, scratch: &mut Scratch) {
+    fn filled(&mut self, key: GeneratedKey, size: Option<u32>, scratch: &mut Scratch) {
         scratch.texts.clear();
         self.plan.write_key(key, &mut scratch.texts);
         self.value(key.family, size, scratch);
@@ -596,9 +613,9 @@ impl Stream {
 
     /// Leaves the next value of the key whose text is in the scratch there too; its size is drawn
     /// unless it is known.
-    fn value(&mut self, family: Family, size: Option<u32>, scratch: &mut Scratch) {
+    fn value(&mut self, family: KeyFamily, size: Option<u32>, scratch: &mut Scratch) {
         scratch.value.clear();
-        if family == Family::Counter {
+        if family == KeyFamily::Counter {
             scratch.value.push(b'0');
             return;
         }
@@ -624,15 +641,15 @@ mod tests {
 
     use super::*;
 
-    fn bytes(workload: &Workload, seed: u64, client: u64, requests: usize) -> (Vec<u8>, Vec<Asked>) {
+    fn bytes(workload: &Workload, seed: u64, client: u64, requests: usize) -> (Vec<u8>, Vec<WrittenRequest>) {
         assert_eq!(workload.check(), Ok(()));
-        let mut stream = Plan::new(workload.clone(), seed, 8).stream(client);
+        let mut stream = PreparedWorkload::new(workload.clone(), seed, 8).stream(client);
         let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
         let asked = (0..requests).map(|_| stream.next(&mut scratch, &mut out, &mut keys)).collect();
         (out, asked)
     }
 
-    fn operations(asked: &[Asked]) -> Vec<(&'static str, u32)> {
+    fn operations(asked: &[WrittenRequest]) -> Vec<(&'static str, u32)> {
         asked.iter().map(|one| (one.operation.name(), one.keys)).collect()
     }
 
@@ -682,7 +699,7 @@ mod tests {
         let workload =
             Workload { get_law: KeyLaw::Sequential, set_law: KeyLaw::Sequential, ..Workload::default() };
         let sent = |streams: u64, stream: u64, requests: usize| {
-            let plan = Plan::replaying(workload.clone(), 1, streams, Some(Arc::clone(&trace)));
+            let plan = PreparedWorkload::replaying(workload.clone(), 1, streams, Some(Arc::clone(&trace)));
             let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
             let mut stream = plan.stream(stream);
             for _ in 0..requests {

@@ -23,5 +23,7 @@ pub mod write;
 
 pub use krarup_units::Parsed;
 pub use limits::Limits;
-pub use request::{Arithmetic, Keys, Meta, MetaCommand, Request, Retrieval, Retrieve, Storage, Store};
-pub use response::{Class, Expect, Reply, Value, Values};
+pub use request::{
+    Arithmetic, Keys, Meta, MetaCommand, Request, Retrieval, Retrieve, Storage, StorageRequest,
+};
+pub use response::{Expect, ReplyClass, Response, Value, Values};

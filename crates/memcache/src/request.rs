@@ -10,7 +10,7 @@ mod text;
 mod verb;
 
 pub use command::*;
-pub use meta::{Flags, LONGEST_NAME, Meta, name_of};
+pub use meta::{LONGEST_NAME, Meta, MetaFlags, name_of};
 pub use verb::{Arithmetic, MetaCommand, Retrieval, Storage};
 
 /// Reads one request from the front of `bytes`.

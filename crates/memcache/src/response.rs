@@ -8,19 +8,19 @@ mod reply;
 
 pub use expect::Expect;
 pub use meta::suppressed;
-pub use reply::{Class, Reply, Value, Values};
+pub use reply::{ReplyClass, Response, Value, Values};
 
 use reply::{CutLine, Header, complete, cut_line, cut_line_within, error, more};
 
 /// Reads one answer from the front of `bytes`.
 ///
 /// Invalid: no answer that `expect` allows begins like this; the text says what was wrong.
-pub fn parse(bytes: &[u8], expect: Expect) -> Parsed<Reply<'_>, &'static str> {
+pub fn parse(bytes: &[u8], expect: Expect) -> Parsed<Response<'_>, &'static str> {
     parse_asked(bytes, expect, &mut Anything)
 }
 
 /// What values may be about.
-pub trait Asked {
+pub trait RequestedKeys {
     /// Whether the next value may be that of `key`. It hears each in the order of the answer, up to
     /// the first that may not.
     fn is_next(&mut self, key: &[u8]) -> bool;
@@ -35,7 +35,7 @@ pub trait Asked {
 
 struct Anything;
 
-impl Asked for Anything {
+impl RequestedKeys for Anything {
     fn is_next(&mut self, _key: &[u8]) -> bool {
         true
     }
@@ -47,8 +47,8 @@ impl Asked for Anything {
 pub fn parse_asked<'a>(
     bytes: &'a [u8],
     expect: Expect,
-    asked: &mut impl Asked,
-) -> Parsed<Reply<'a>, &'static str> {
+    asked: &mut impl RequestedKeys,
+) -> Parsed<Response<'a>, &'static str> {
     match expect {
         Expect::Values { keys, unique } => values(bytes, keys, unique, asked),
         Expect::Stats => stats(bytes),
@@ -67,20 +67,20 @@ pub fn parse_asked<'a>(
 /// Names and values of statistics may be longer (socket lists, settings).
 const LONGEST_STAT: usize = 1 << 16;
 
-fn single(line: &[u8], expect: Expect) -> Option<Class> {
+fn single(line: &[u8], expect: Expect) -> Option<ReplyClass> {
     let class = match (line, expect) {
-        (b"STORED", Expect::Stored) => Class::Stored,
-        (b"NOT_STORED", Expect::Stored) => Class::NotStored,
-        (b"EXISTS", Expect::Stored) => Class::Exists,
+        (b"STORED", Expect::Stored) => ReplyClass::Stored,
+        (b"NOT_STORED", Expect::Stored) => ReplyClass::NotStored,
+        (b"EXISTS", Expect::Stored) => ReplyClass::Exists,
         (b"NOT_FOUND", Expect::Stored | Expect::Deleted | Expect::Number | Expect::Touched) => {
-            Class::NotFound
+            ReplyClass::NotFound
         }
-        (b"DELETED", Expect::Deleted) => Class::Deleted,
-        (b"TOUCHED", Expect::Touched) => Class::Touched,
-        (b"OK", Expect::Ok) | (b"MN", Expect::NoOp) => Class::Ok,
+        (b"DELETED", Expect::Deleted) => ReplyClass::Deleted,
+        (b"TOUCHED", Expect::Touched) => ReplyClass::Touched,
+        (b"OK", Expect::Ok) | (b"MN", Expect::NoOp) => ReplyClass::Ok,
         // memcached pads a shrinking number with blanks up to its old length.
-        (_, Expect::Number) if number::unsigned(line.trim_ascii_end()).is_some() => Class::Number,
-        (_, Expect::Version) if line.starts_with(b"VERSION ") => Class::Version,
+        (_, Expect::Number) if number::unsigned(line.trim_ascii_end()).is_some() => ReplyClass::Number,
+        (_, Expect::Version) if line.starts_with(b"VERSION ") => ReplyClass::Version,
         _ => return error(line),
     };
     Some(class)
@@ -90,20 +90,22 @@ fn values<'a>(
     bytes: &'a [u8],
     keys: u32,
     unique: bool,
-    asked: &mut impl Asked,
-) -> Parsed<Reply<'a>, &'static str> {
+    asked: &mut impl RequestedKeys,
+) -> Parsed<Response<'a>, &'static str> {
     let mut at = 0;
     let mut hits = 0;
     loop {
         let rest = &bytes[at..];
         if rest.starts_with(b"END\r\n") {
-            return complete(bytes, Class::Values, hits, at + 5);
+            return complete(bytes, ReplyClass::Values, hits, at + 5);
         }
         let known = rest.strip_prefix(b"VALUE ").and_then(|line| asked.begins(line));
         let (header, end) = match Header::usual(rest, known) {
             Some((header, length)) => (header, at + length),
             None => match cut_line(bytes, at) {
-                CutLine::Whole { text: b"END", end } => return complete(bytes, Class::Values, hits, end),
+                CutLine::Whole { text: b"END", end } => {
+                    return complete(bytes, ReplyClass::Values, hits, end);
+                }
                 CutLine::Whole { text, end } => match (Header::of(text), error(text)) {
                     (Some(header), _) => (header, end),
                     // An error in the middle of values takes their place.
@@ -138,7 +140,7 @@ fn values<'a>(
     }
 }
 
-fn stats(bytes: &[u8]) -> Parsed<Reply<'_>, &'static str> {
+fn stats(bytes: &[u8]) -> Parsed<Response<'_>, &'static str> {
     let mut at = 0;
     loop {
         let (text, end) = match cut_line_within(bytes, at, LONGEST_STAT) {
@@ -147,8 +149,8 @@ fn stats(bytes: &[u8]) -> Parsed<Reply<'_>, &'static str> {
             CutLine::TooLong => return Parsed::Invalid("the answer's line has no end"),
         };
         match text {
-            b"END" => return complete(bytes, Class::Stats, 0, end),
-            b"OK" | b"RESET" if at == 0 => return complete(bytes, Class::Ok, 0, end),
+            b"END" => return complete(bytes, ReplyClass::Stats, 0, end),
+            b"OK" | b"RESET" if at == 0 => return complete(bytes, ReplyClass::Ok, 0, end),
             _ if text.starts_with(b"STAT ") => at = end,
             _ => {
                 return match error(text) {
@@ -168,11 +170,11 @@ mod tests {
     use super::*;
     use crate::MetaCommand;
 
-    fn read(text: &str, expect: Expect) -> Parsed<Reply<'_>, &'static str> {
+    fn read(text: &str, expect: Expect) -> Parsed<Response<'_>, &'static str> {
         parse(text.as_bytes(), expect)
     }
 
-    fn class(text: &str, expect: Expect) -> Option<Class> {
+    fn class(text: &str, expect: Expect) -> Option<ReplyClass> {
         match read(text, expect) {
             Parsed::Complete { message, used } => {
                 assert_eq!(used, text.len());
@@ -187,23 +189,23 @@ mod tests {
     #[test]
     fn each_answer_is_known_by_its_first_word() {
         for (text, expect, wanted) in [
-            ("STORED\r\n", Expect::Stored, Class::Stored),
-            ("NOT_STORED\r\n", Expect::Stored, Class::NotStored),
-            ("EXISTS\r\n", Expect::Stored, Class::Exists),
-            ("NOT_FOUND\r\n", Expect::Stored, Class::NotFound),
-            ("NOT_FOUND\r\n", Expect::Number, Class::NotFound),
-            ("DELETED\r\n", Expect::Deleted, Class::Deleted),
-            ("TOUCHED\r\n", Expect::Touched, Class::Touched),
-            ("9 \r\n", Expect::Number, Class::Number),
-            ("OK\r\n", Expect::Ok, Class::Ok),
-            ("VERSION 1.6.18\r\n", Expect::Version, Class::Version),
-            ("STAT pid 1\r\nSTAT uptime 2\r\nEND\r\n", Expect::Stats, Class::Stats),
-            ("RESET\r\n", Expect::Stats, Class::Ok),
-            ("END\r\n", GET, Class::Values),
-            ("ERROR\r\n", GET, Class::Error),
-            ("ERROR Too many open connections\r\n", Expect::Stored, Class::Error),
-            ("CLIENT_ERROR bad data chunk\r\n", Expect::Stored, Class::ClientError),
-            ("SERVER_ERROR out of memory storing object\r\n", Expect::Deleted, Class::ServerError),
+            ("STORED\r\n", Expect::Stored, ReplyClass::Stored),
+            ("NOT_STORED\r\n", Expect::Stored, ReplyClass::NotStored),
+            ("EXISTS\r\n", Expect::Stored, ReplyClass::Exists),
+            ("NOT_FOUND\r\n", Expect::Stored, ReplyClass::NotFound),
+            ("NOT_FOUND\r\n", Expect::Number, ReplyClass::NotFound),
+            ("DELETED\r\n", Expect::Deleted, ReplyClass::Deleted),
+            ("TOUCHED\r\n", Expect::Touched, ReplyClass::Touched),
+            ("9 \r\n", Expect::Number, ReplyClass::Number),
+            ("OK\r\n", Expect::Ok, ReplyClass::Ok),
+            ("VERSION 1.6.18\r\n", Expect::Version, ReplyClass::Version),
+            ("STAT pid 1\r\nSTAT uptime 2\r\nEND\r\n", Expect::Stats, ReplyClass::Stats),
+            ("RESET\r\n", Expect::Stats, ReplyClass::Ok),
+            ("END\r\n", GET, ReplyClass::Values),
+            ("ERROR\r\n", GET, ReplyClass::Error),
+            ("ERROR Too many open connections\r\n", Expect::Stored, ReplyClass::Error),
+            ("CLIENT_ERROR bad data chunk\r\n", Expect::Stored, ReplyClass::ClientError),
+            ("SERVER_ERROR out of memory storing object\r\n", Expect::Deleted, ReplyClass::ServerError),
         ] {
             assert_eq!(class(text, expect), Some(wanted), "{text:?} for {expect:?}");
         }

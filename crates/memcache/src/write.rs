@@ -3,7 +3,7 @@
 //! Written requests always ask for an answer: a peer that answers everything can be counted, timed
 //! and kept in step. Who was asked not to answer drops the answer himself.
 
-use crate::request::{Arithmetic, Meta, MetaCommand, Retrieval, Storage, Store};
+use crate::request::{Arithmetic, Meta, MetaCommand, Retrieval, Storage, StorageRequest};
 
 /// `get|gets k1 k2 …` or `gat|gats exptime k1 k2 …`
 pub fn retrieve<'k>(
@@ -33,7 +33,7 @@ pub fn get_plain(out: &mut Vec<u8>, keys: &[u8]) {
 }
 
 /// A storage request with its value: its own bytes where a server may be sent them.
-pub fn store(out: &mut Vec<u8>, request: &Store<'_>) {
+pub fn store(out: &mut Vec<u8>, request: &StorageRequest<'_>) {
     match request.verbatim {
         Some(bytes) => out.extend_from_slice(bytes),
         None => storage(
@@ -121,13 +121,13 @@ pub fn meta(out: &mut Vec<u8>, request: &Meta<'_>) {
 /// A meta request, never a quiet one, and without the flags named.
 pub fn meta_without(out: &mut Vec<u8>, request: &Meta<'_>, left_out: &[u8]) {
     meta_changed(out, request, request.key, None, |letter, _| {
-        if left_out.contains(&letter) { Change::LeaveOut } else { Change::Keep }
+        if left_out.contains(&letter) { FlagRewrite::LeaveOut } else { FlagRewrite::Keep }
     });
 }
 
 /// What becomes of a flag that is written for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FlagRewrite {
     /// It stays as it is.
     Keep,
     /// It is not written.
@@ -143,7 +143,7 @@ pub fn meta_changed(
     request: &Meta<'_>,
     key: &[u8],
     more: Option<(u8, i32)>,
-    change: impl Fn(u8, &[u8]) -> Change,
+    change: impl Fn(u8, &[u8]) -> FlagRewrite,
 ) {
     meta_line(out, request, key, more, change);
     if request.command == MetaCommand::Set {
@@ -158,7 +158,7 @@ pub fn meta_line(
     request: &Meta<'_>,
     key: &[u8],
     more: Option<(u8, i32)>,
-    change: impl Fn(u8, &[u8]) -> Change,
+    change: impl Fn(u8, &[u8]) -> FlagRewrite,
 ) {
     out.extend_from_slice(request.command.word().as_bytes());
     word(out, key);
@@ -170,12 +170,12 @@ pub fn meta_line(
             continue;
         }
         match change(letter, token) {
-            Change::LeaveOut => {}
-            Change::Keep => {
+            FlagRewrite::LeaveOut => {}
+            FlagRewrite::Keep => {
                 out.extend_from_slice(&[b' ', letter]);
                 out.extend_from_slice(token);
             }
-            Change::Number(number) => flag(out, letter, number),
+            FlagRewrite::Number(number) => flag(out, letter, number),
         }
     }
     if let Some((letter, number)) = more {

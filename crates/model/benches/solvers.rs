@@ -7,12 +7,13 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use krarup_model::flow::{Curve, FlowModel};
-use krarup_model::multi::{self, Customers, Place};
-use krarup_model::single::{self, Resource};
+use krarup_model::multi::{self, Customers, MulticlassStation};
+use krarup_model::single::{self, ClassStation};
 
 /// Ten single servers, a thousand customers: every population on the way.
 fn ten_stations(c: &mut Criterion) {
-    let stations: Vec<_> = (1..=10).map(|k| Resource::fixed(format!("s{k}"), 0.001 * f64::from(k))).collect();
+    let stations: Vec<_> =
+        (1..=10).map(|k| ClassStation::fixed(format!("s{k}"), 0.001 * f64::from(k))).collect();
     c.bench_function("MVA K=10 N=1000", |b| {
         b.iter(|| single::solve(black_box(&stations), 0.1, 1_000).expect("solvable"));
     });
@@ -21,18 +22,18 @@ fn ten_stations(c: &mut Criterion) {
 /// A delay, a station of 64 servers and two single ones: all populations 1 to 300 in one pass.
 fn many_servers(c: &mut Criterion) {
     let stations = [
-        Resource::delay("network", 0.001),
-        Resource::servers("workers", 0.02, 64),
-        Resource::fixed("server", 0.000_3),
-        Resource::fixed("link", 0.000_25),
+        ClassStation::delay("network", 0.001),
+        ClassStation::servers("workers", 0.02, 64),
+        ClassStation::fixed("server", 0.000_3),
+        ClassStation::fixed("link", 0.000_25),
     ];
     c.bench_function("sweep N=1..300 m=64 K=4", |b| {
         b.iter(|| single::solve(black_box(&stations), 0.0, 300).expect("solvable"));
     });
     let two = [
-        Resource::delay("client", 0.866_723e-3),
-        Resource::servers("middleware", 0.844_386e-3, 95),
-        Resource::servers("database", 1.327_447e-3, 30),
+        ClassStation::delay("client", 0.866_723e-3),
+        ClassStation::servers("middleware", 0.844_386e-3, 95),
+        ClassStation::servers("database", 1.327_447e-3, 30),
     ];
     c.bench_function("sweep N=1..300 m=95 and 30", |b| {
         b.iter(|| single::solve(black_box(&two), 0.0, 300).expect("solvable"));
@@ -51,7 +52,8 @@ fn three_classes(c: &mut Criterion) {
             demands: by_station.iter().map(|s| s[class]).collect(),
         })
         .collect();
-    let places: Vec<_> = (0..5).map(|k| Place { name: format!("s{k}"), servers: Some(1) }).collect();
+    let places: Vec<_> =
+        (0..5).map(|k| MulticlassStation { name: format!("s{k}"), servers: Some(1) }).collect();
     c.bench_function("exact 3x50x5", |b| {
         b.iter(|| multi::exact(black_box(&places), black_box(&classes)).expect("solvable"));
     });

@@ -13,12 +13,14 @@ mod regression;
 mod rows;
 mod tables;
 
-pub use fitting::{Calibration, Form, Interval95, Predicted, Residual, calibrate, calibrate_as, fit};
-pub use records::{Clients, Middlewares, Span, demand_table, hold_table, link_table};
-pub use rows::{Measured, Row, check_anchors, check_rows, read_csv, read_measured};
+pub use fitting::{
+    Calibration, CalibrationResidual, CurveFamily, Interval95, Predicted, calibrate, calibrate_as, fit,
+};
+pub use records::{ClientMeasurements, Middlewares, Span, demand_table, hold_table, link_table};
+pub use rows::{CalibrationRow, PopulationMeasurement, check_anchors, check_rows, read_csv, read_measured};
 pub use tables::prediction_table;
 
-use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
+use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 use krarup_units::{Bytes, Seconds};
 
 use crate::Error;
@@ -36,8 +38,8 @@ use crate::flow::Curve;
 /// [`Error::Measurements`] where the windows do not determine the demands (too few, or classes
 /// always in the same mix).
 pub fn demands(busy: &[f64], throughputs: &[Vec<f64>], names: &[&str]) -> Result<Regression, Error> {
-    let columns: Vec<Column> =
-        names.iter().zip(throughputs).map(|(name, values)| Column::new(name, values)).collect();
+    let columns: Vec<Predictor> =
+        names.iter().zip(throughputs).map(|(name, values)| Predictor::new(name, values)).collect();
     Regression::fit(&columns, Intercept::Zero, busy, USUAL_LEVEL).map_err(|error| Error::Measurements {
         what: format!("demands by the utilization law: {error}"),
         hint: "measure more windows, in different mixes of the classes".into(),

@@ -24,7 +24,7 @@
 use krarup_units::Seconds;
 
 use self::order::{Piece, time_until};
-use crate::single::{self, Pace, Resource};
+use crate::single::{self, ClassStation, Pace};
 use crate::{Error, laws, station};
 
 mod order;
@@ -46,7 +46,7 @@ pub struct Site {
 
 /// Copies to some of the sites.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Copies {
+pub struct ForkedCopies {
     /// The sites, by their place in the cluster, and the mean service time of a copy at each; n of
     /// them.
     pub service: Vec<(usize, Seconds)>,
@@ -66,10 +66,10 @@ pub struct Cluster {
     /// The stations.
     pub sites: Vec<Site>,
     /// The forks.
-    pub forks: Vec<Copies>,
+    pub forks: Vec<ForkedCopies>,
 }
 
-impl Copies {
+impl ForkedCopies {
     /// The share of the copies of a request that each site gets, k/n.
     pub fn share(&self) -> f64 {
         f64::from(self.choose) / self.service.len() as f64
@@ -183,12 +183,12 @@ impl Cluster {
         let service: Vec<_> = service.iter().copied().enumerate().collect();
         Self {
             sites: (0..service.len()).map(site).collect(),
-            forks: vec![Copies { service, scv: 1.0, choose, needed, weight: 1.0 }],
+            forks: vec![ForkedCopies { service, scv: 1.0, choose, needed, weight: 1.0 }],
         }
     }
 
     /// Expected time of a fork until `needed` of its copies are done when nobody else is there.
-    pub fn alone(&self, fork: &Copies) -> Seconds {
+    pub fn alone(&self, fork: &ForkedCopies) -> Seconds {
         let pieces: Vec<Piece> = fork
             .service
             .iter()
@@ -200,7 +200,7 @@ impl Cluster {
     /// A time that no fork takes less than on average, however many others are there: exponential
     /// services make it wait for the last of them; of others only the means are known, and the
     /// first of some may come at once.
-    pub fn shortest(&self, fork: &Copies) -> Seconds {
+    pub fn shortest(&self, fork: &ForkedCopies) -> Seconds {
         // Where company makes a server faster, what is served at once is less variable than
         // exponential.
         let steady =
@@ -234,7 +234,7 @@ impl Cluster {
 
     /// Mean service time of all that comes to a site.
     fn mean_service(&self, site: usize) -> Seconds {
-        let copies = |fork: &Copies| if holds(fork, site) { fork.weight * fork.share() } else { 0.0 };
+        let copies = |fork: &ForkedCopies| if holds(fork, site) { fork.weight * fork.share() } else { 0.0 };
         let visits = self.sites[site].visits + self.forks.iter().map(copies).sum::<f64>();
         if visits > 0.0 { self.demand(site) / visits } else { 0.0 }
     }
@@ -345,7 +345,7 @@ impl Cluster {
     /// stations of 1 to 16 servers within 3 %.
     fn apart(
         &self,
-        fork: &Copies,
+        fork: &ForkedCopies,
         site: usize,
         service: Seconds,
         population: usize,
@@ -365,8 +365,11 @@ impl Cluster {
                 .map(|other| other.weight * other.share())
                 .sum::<f64>();
         let outside = others * (1.0 - 1.0 / f64::from(servers)) * (fork.weight * fork.share() / all);
-        let there =
-            Resource { name: self.sites[site].name.clone(), demand: service, pace: Pace::Servers(servers) };
+        let there = ClassStation {
+            name: self.sites[site].name.clone(),
+            demand: service,
+            pace: Pace::Servers(servers),
+        };
         let sweep = single::solve(&[there], outside, population)?;
         Ok(Some((1..=population).map(|n| sweep.queue(0, n) / sweep.throughput(n) / service).collect()))
     }
@@ -485,7 +488,7 @@ impl Cluster {
     /// How much of what waiting adds remains because common arrivals make the queues alike: 1 for
     /// none, else as Nelson and Tantawi (1988) found it. It counts as much as the fork's own
     /// requests share stations with each other.
-    fn closeness(&self, fork: &Copies, sites: &[Waiting]) -> f64 {
+    fn closeness(&self, fork: &ForkedCopies, sites: &[Waiting]) -> f64 {
         let copies = fork.service.len() as f64;
         let weigh =
             |of: &dyn Fn(usize) -> f64| fork.service.iter().map(|(site, _)| of(*site)).sum::<f64>() / copies;
@@ -519,11 +522,11 @@ struct Waiting {
     own_speed: f64,
 }
 
-fn holds(fork: &Copies, site: usize) -> bool {
+fn holds(fork: &ForkedCopies, site: usize) -> bool {
     fork.service.iter().any(|(place, _)| *place == site)
 }
 
-fn service_at(fork: &Copies, site: usize) -> Seconds {
+fn service_at(fork: &ForkedCopies, site: usize) -> Seconds {
     fork.service.iter().find(|(place, _)| *place == site).map_or(0.0, |(_, service)| *service)
 }
 
@@ -563,7 +566,7 @@ mod tests {
     #[test]
     fn one_copy_to_one_of_n_is_n_balanced_stations() {
         let cluster = Cluster::of_single_servers(&[0.3; 4], 1, 1);
-        let balanced = single::solve(&vec![Resource::fixed("s", 0.3 / 4.0); 4], 0.0, 12).unwrap();
+        let balanced = single::solve(&vec![ClassStation::fixed("s", 0.3 / 4.0); 4], 0.0, 12).unwrap();
         for (n, rate) in cluster.closed_rates(12).unwrap().iter().enumerate() {
             assert!((rate / balanced.throughput(n + 1) - 1.0).abs() < 1e-12);
         }
@@ -606,7 +609,7 @@ mod tests {
         for (site, demand) in cluster.sites.iter_mut().zip([0.2, 0.5]) {
             (site.visits, site.demand) = (1.0, demand);
         }
-        let resources = [0.2, 0.5].map(|demand| Resource::fixed("s", demand));
+        let resources = [0.2, 0.5].map(|demand| ClassStation::fixed("s", demand));
         let plain = single::solve(&resources, 0.0, 20).unwrap();
         for (n, rate) in cluster.closed_rates(20).unwrap().iter().enumerate() {
             assert!((rate / plain.throughput(n + 1) - 1.0).abs() < 1e-9);

@@ -14,7 +14,7 @@ pub use values::parse_bandwidth;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;
 
-use self::read::{Key, line_at, line_of};
+use self::read::{FilePathStep, line_at, line_of};
 use self::schema::NetworkForm;
 use crate::Error;
 use crate::network::Network;
@@ -50,7 +50,7 @@ pub fn from_json(source: &str) -> Result<Network, Error> {
         hint: "a file with every key is printed by `krarup model example`".into(),
     })?;
     schema.network().map_err(|wrong| {
-        let place: String = wrong.keys.iter().map(Key::to_string).collect();
+        let place: String = wrong.keys.iter().map(FilePathStep::to_string).collect();
         Error::Form { line: None, what: format!("{place}: {}", wrong.what), hint: wrong.hint }
     })
 }
@@ -74,7 +74,7 @@ impl Serialize for Network {
 impl<'de> Deserialize<'de> for Network {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         NetworkForm::deserialize(deserializer)?.network().map_err(|wrong| {
-            let place: String = wrong.keys.iter().map(Key::to_string).collect();
+            let place: String = wrong.keys.iter().map(FilePathStep::to_string).collect();
             de::Error::custom(format!("{place}: {} ({})", wrong.what, wrong.hint))
         })
     }

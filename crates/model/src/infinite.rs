@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use crate::calibrate::Form;
+use crate::calibrate::CurveFamily;
 
 /// A number, infinite where the text says `null`.
 pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
@@ -10,7 +10,9 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, 
 }
 
 /// Forms with their scores, likewise.
-pub(crate) fn scores<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Form, f64)>, D::Error> {
-    let scores: Vec<(Form, Option<f64>)> = Vec::deserialize(deserializer)?;
+pub(crate) fn scores<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(CurveFamily, f64)>, D::Error> {
+    let scores: Vec<(CurveFamily, Option<f64>)> = Vec::deserialize(deserializer)?;
     Ok(scores.into_iter().map(|(form, score)| (form, score.unwrap_or(f64::INFINITY))).collect())
 }

@@ -15,19 +15,19 @@
 
 use krarup_units::Seconds;
 
-use crate::forkjoin::{Cluster, Copies, Site};
-use crate::network::{Class, Discipline, Fork, Kind, Network, Step, Work};
-use crate::single::{Pace, Resource, Reward, Sweep};
+use crate::forkjoin::{Cluster, ForkedCopies, Site};
+use crate::network::{Class, Discipline, Fork, Network, StationKind, Step, Work};
+use crate::single::{ClassStation, Pace, Reward, Sweep};
 use crate::{Error, laws, variable};
 
 /// What one path is made of, repeated visits gathered.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum PathPart {
     /// A station. `scv` is the squared coefficient of variation of a visit's service time; 1 where
     /// it does not matter, and where all services are exponential, whatever their means.
     Station { station: usize, visits: f64, demand: Seconds, scv: f64 },
     /// A pool and what happens while a slot is held.
-    Pool { pool: usize, parts: Vec<Part> },
+    Pool { pool: usize, parts: Vec<PathPart> },
     /// Stations that forks share, and all visits to them. `stations` are those of the cluster, in
     /// its order.
     Cluster { stations: Vec<usize>, cluster: Cluster },
@@ -38,7 +38,7 @@ pub(crate) enum Part {
 /// # Errors
 /// [`Error::Refused`] where one station or pool is used in two places that a decomposition must
 /// keep apart.
-pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<Part>, Error> {
+pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<PathPart>, Error> {
     let parts = gather_all(network, &class.path);
     only_once(
         network,
@@ -74,11 +74,11 @@ struct Visited {
     exponential: bool,
 }
 
-fn gather_all(network: &Network, path: &[Step]) -> Vec<Part> {
+fn gather_all(network: &Network, path: &[Step]) -> Vec<PathPart> {
     gather_level(network, &[(path, 1.0)])
 }
 
-fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
+fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<PathPart> {
     let mut gathered = Gathered::default();
     for (path, weight) in paths {
         gather(network, path, *weight, &mut gathered);
@@ -92,7 +92,7 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
         });
         match there {
             // Nobody waits at a delay: visits there have nothing to do with copies.
-            Some(site) if network.stations[station].kind != Kind::Delay => {
+            Some(site) if network.stations[station].kind != StationKind::Delay => {
                 (site.visits, site.demand) = (visits, demand);
             }
             _ => {
@@ -101,13 +101,13 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
                 } else {
                     1.0
                 };
-                parts.push(Part::Station { station, visits, demand, scv });
+                parts.push(PathPart::Station { station, visits, demand, scv });
             }
         }
     }
-    parts.extend(clusters.into_iter().map(|(stations, cluster)| Part::Cluster { stations, cluster }));
+    parts.extend(clusters.into_iter().map(|(stations, cluster)| PathPart::Cluster { stations, cluster }));
     for (pool, paths) in gathered.pools {
-        parts.push(Part::Pool { pool, parts: gather_level(network, &paths) });
+        parts.push(PathPart::Pool { pool, parts: gather_level(network, &paths) });
     }
     parts
 }
@@ -176,7 +176,7 @@ fn clusters(network: &Network, gathered: &Gathered<'_>) -> Vec<(Vec<usize>, Clus
             let site =
                 |station: usize| stations.iter().position(|other| *other == station).expect("gathered above");
             let service = |station: usize| network.stations[station].service(&fork.work);
-            Copies {
+            ForkedCopies {
                 service: fork.stations.iter().map(|s| (site(s.0), service(s.0))).collect(),
                 scv: match &fork.work {
                     Work::Time(time) => time.scv(),
@@ -193,18 +193,23 @@ fn clusters(network: &Network, gathered: &Gathered<'_>) -> Vec<(Vec<usize>, Clus
     groups.into_iter().map(cluster).collect()
 }
 
-fn pace(kind: &Kind) -> Pace {
+fn pace(kind: &StationKind) -> Pace {
     match kind {
-        Kind::Servers { count: 1 } | Kind::Link { .. } => Pace::Fixed,
-        Kind::Servers { count } => Pace::Servers(*count),
-        Kind::Delay => Pace::Delay,
-        Kind::LoadDependent { rates } => Pace::Speeds(rates.clone()),
+        StationKind::Servers { count: 1 } | StationKind::Link { .. } => Pace::Fixed,
+        StationKind::Servers { count } => Pace::Servers(*count),
+        StationKind::Delay => Pace::Delay,
+        StationKind::LoadDependent { rates } => Pace::Speeds(rates.clone()),
     }
 }
 
 /// A station inside and outside of a pool, or in a fork and alone, has queues that a decomposition
 /// cannot keep apart. A delay has no queue, so it may stand anywhere.
-fn only_once(network: &Network, parts: &[Part], seen: &mut [bool], pools: &mut [bool]) -> Result<(), Error> {
+fn only_once(
+    network: &Network,
+    parts: &[PathPart],
+    seen: &mut [bool],
+    pools: &mut [bool],
+) -> Result<(), Error> {
     let twice = |what: String| {
         Err(Error::Refused {
             solver: "the decomposition of held pools and forks".into(),
@@ -214,20 +219,20 @@ fn only_once(network: &Network, parts: &[Part], seen: &mut [bool], pools: &mut [
     };
     let mut mark = |station: usize| {
         let there = &network.stations[station];
-        if std::mem::replace(&mut seen[station], true) && there.kind != Kind::Delay {
+        if std::mem::replace(&mut seen[station], true) && there.kind != StationKind::Delay {
             return twice(format!("station `{}`", there.name));
         }
         Ok(())
     };
     for part in parts {
         match part {
-            Part::Station { station, .. } => mark(*station)?,
-            Part::Cluster { stations, .. } => stations.iter().try_for_each(|s| mark(*s))?,
-            Part::Pool { .. } => {}
+            PathPart::Station { station, .. } => mark(*station)?,
+            PathPart::Cluster { stations, .. } => stations.iter().try_for_each(|s| mark(*s))?,
+            PathPart::Pool { .. } => {}
         }
     }
     for part in parts {
-        if let Part::Pool { pool, parts } = part {
+        if let PathPart::Pool { pool, parts } = part {
             if std::mem::replace(&mut pools[*pool], true) {
                 return twice(format!("pool `{}`", network.pools[*pool].name));
             }
@@ -261,7 +266,7 @@ pub(crate) struct Mean {
 
 /// A closed level solved for 1..=N.
 #[derive(Debug)]
-pub(crate) struct Level {
+pub(crate) struct ClosedLevel {
     pub(crate) sweep: Sweep,
     pub(crate) means: Vec<Mean>,
 }
@@ -269,10 +274,10 @@ pub(crate) struct Level {
 /// Solves the parts as a closed network for every population 1..=`population`.
 pub(crate) fn solve_closed(
     network: &Network,
-    parts: &[Part],
+    parts: &[PathPart],
     think: Seconds,
     population: usize,
-) -> Result<Level, Error> {
+) -> Result<ClosedLevel, Error> {
     let mut resources = Vec::new();
     let mut inside: Vec<Vec<Mean>> = Vec::new();
     for part in parts {
@@ -283,7 +288,7 @@ pub(crate) fn solve_closed(
     let rewards: Vec<Vec<Reward>> =
         inside.iter().map(|means| means.iter().map(|m| m.values.clone()).collect()).collect();
     let scv: Vec<f64> =
-        parts.iter().map(|part| if let Part::Station { scv, .. } = part { *scv } else { 1.0 }).collect();
+        parts.iter().map(|part| if let PathPart::Station { scv, .. } = part { *scv } else { 1.0 }).collect();
     let sweep = variable::solve(&resources, &scv, think, population, &rewards)?;
     let by_population = |value: &dyn Fn(usize) -> f64, empty: f64| {
         std::iter::once(empty).chain((1..=population).map(value)).collect::<Vec<f64>>()
@@ -291,7 +296,7 @@ pub(crate) fn solve_closed(
     let mut means = Vec::new();
     for (k, part) in parts.iter().enumerate() {
         match part {
-            Part::Station { station, .. } => {
+            PathPart::Station { station, .. } => {
                 means.push(Mean {
                     of: Of::Queue(*station),
                     values: by_population(&|n| sweep.queue(k, n), 0.0),
@@ -299,40 +304,44 @@ pub(crate) fn solve_closed(
                 means
                     .push(Mean { of: Of::Idle(*station), values: by_population(&|n| sweep.idle(k, n), 1.0) });
             }
-            Part::Cluster { stations, .. } => {
+            PathPart::Cluster { stations, .. } => {
                 let values = by_population(&|n| sweep.queue(k, n), 0.0);
                 means.push(Mean { of: Of::Fork(stations.clone()), values });
             }
-            Part::Pool { .. } => {}
+            PathPart::Pool { .. } => {}
         }
         for (i, mean) in inside[k].iter().enumerate() {
             let values = by_population(&|n| sweep.reward(k, i, n), mean.values[0]);
             means.push(Mean { of: mean.of.clone(), values });
         }
     }
-    Ok(Level { sweep, means })
+    Ok(ClosedLevel { sweep, means })
 }
 
 /// One part as a station of its level, and the means of what is inside of it.
-fn resource(network: &Network, part: &Part, population: usize) -> Result<(Resource, Vec<Mean>), Error> {
+fn resource(
+    network: &Network,
+    part: &PathPart,
+    population: usize,
+) -> Result<(ClassStation, Vec<Mean>), Error> {
     match part {
-        Part::Station { station, demand, .. } => {
+        PathPart::Station { station, demand, .. } => {
             let there = &network.stations[*station];
             let pace = pace(&there.kind);
-            Ok((Resource { name: there.name.clone(), demand: *demand, pace }, Vec::new()))
+            Ok((ClassStation { name: there.name.clone(), demand: *demand, pace }, Vec::new()))
         }
-        Part::Cluster { cluster, .. } => {
+        PathPart::Cluster { cluster, .. } => {
             let names: Vec<_> = cluster.sites.iter().map(|site| site.name.as_str()).collect();
             let name = format!("fork to {}", names.join(", "));
             let rates = cluster.closed_rates(population.max(1))?;
             // A fork without work takes no time, whatever its queue.
             if rates[0].is_infinite() {
-                return Ok((Resource { name, demand: 0.0, pace: Pace::Fixed }, Vec::new()));
+                return Ok((ClassStation { name, demand: 0.0, pace: Pace::Fixed }, Vec::new()));
             }
             let speeds = rates.iter().map(|rate| rate / rates[0]).collect();
-            Ok((Resource { name, demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) }, Vec::new()))
+            Ok((ClassStation { name, demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) }, Vec::new()))
         }
-        Part::Pool { pool, parts } => {
+        PathPart::Pool { pool, parts } => {
             let slots = network.pools[*pool].size as usize;
             let most = slots.min(population).max(1);
             let inner = solve_closed(network, parts, 0.0, most)?;
@@ -341,7 +350,7 @@ fn resource(network: &Network, part: &Part, population: usize) -> Result<(Resour
             means.push(Mean { of: Of::Held(*pool), values: count(&|k| k.min(slots)) });
             means.push(Mean { of: Of::Waiting(*pool), values: count(&|k| k.saturating_sub(slots)) });
             let name = network.pools[*pool].name.clone();
-            Ok((Resource { name, demand: 1.0, pace: Pace::Speeds(inner.sweep.throughput) }, means))
+            Ok((ClassStation { name, demand: 1.0, pace: Pace::Speeds(inner.sweep.throughput) }, means))
         }
     }
 }
@@ -357,10 +366,10 @@ pub(crate) struct OpenLevel {
 
 /// Solves the parts as an open network at `arrival` per second: each part as if alone (Jackson), a
 /// part with rates μ(k) as the chain p(k) = p(k−1)·λ/μ(k).
-pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Result<OpenLevel, Error> {
+pub(crate) fn solve_open(network: &Network, parts: &[PathPart], arrival: f64) -> Result<OpenLevel, Error> {
     let mut level = OpenLevel { present: Vec::new(), means: Vec::new() };
     for part in parts {
-        if let Part::Cluster { stations, cluster } = part {
+        if let PathPart::Cluster { stations, cluster } = part {
             let present = cluster.open_present(arrival)?;
             level.present.push(present);
             level.means.push((Of::Fork(stations.clone()), present));
@@ -370,7 +379,7 @@ pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Res
         if resource.demand == 0.0 || resource.pace == Pace::Delay {
             let present = arrival * resource.demand;
             level.present.push(present);
-            if let Part::Station { station, .. } = part {
+            if let PathPart::Station { station, .. } = part {
                 level.means.push((Of::Queue(*station), present));
                 level.means.push((Of::Idle(*station), (-present).exp()));
             }
@@ -379,7 +388,7 @@ pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Res
         let chain = OpenChain::new(&resource, arrival)?;
         let present = chain.mean(&|k| k as f64, 1.0);
         level.present.push(present);
-        if let Part::Station { station, .. } = part {
+        if let PathPart::Station { station, .. } = part {
             level.means.push((Of::Queue(*station), present));
             level.means.push((Of::Idle(*station), chain.shares[0]));
         }
@@ -394,15 +403,15 @@ pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Res
 }
 
 /// From so many requests on, the part's rate does not change any more.
-fn levels_needed(network: &Network, part: &Part) -> usize {
+fn levels_needed(network: &Network, part: &PathPart) -> usize {
     match part {
-        Part::Station { station, .. } => match &network.stations[*station].kind {
-            Kind::Servers { count } => *count as usize,
-            Kind::LoadDependent { rates } => rates.len(),
-            Kind::Delay | Kind::Link { .. } => 1,
+        PathPart::Station { station, .. } => match &network.stations[*station].kind {
+            StationKind::Servers { count } => *count as usize,
+            StationKind::LoadDependent { rates } => rates.len(),
+            StationKind::Delay | StationKind::Link { .. } => 1,
         },
-        Part::Pool { pool, .. } => network.pools[*pool].size as usize + 1,
-        Part::Cluster { .. } => 1,
+        PathPart::Pool { pool, .. } => network.pools[*pool].size as usize + 1,
+        PathPart::Cluster { .. } => 1,
     }
 }
 
@@ -414,7 +423,7 @@ struct OpenChain {
 }
 
 impl OpenChain {
-    fn new(resource: &Resource, arrival: f64) -> Result<Self, Error> {
+    fn new(resource: &ClassStation, arrival: f64) -> Result<Self, Error> {
         let levels = match &resource.pace {
             Pace::Servers(count) => *count as usize,
             Pace::Speeds(speeds) => speeds.len(),
@@ -448,7 +457,7 @@ impl OpenChain {
 mod tests {
     use super::*;
     use crate::Distribution;
-    use crate::network::{Pool, PoolId, Station, StationId};
+    use crate::network::{SlotPool, SlotPoolId, Station, StationId};
     use crate::single;
 
     fn network(slots: u32, class: impl FnOnce(Vec<Step>) -> Class) -> Network {
@@ -456,12 +465,12 @@ mod tests {
         Network {
             name: String::new(),
             stations: vec![Station::delay("net"), Station::single("db")],
-            pools: vec![Pool::new("workers", slots)],
-            classes: vec![class(vec![visit(0, 0.5), Step::hold(PoolId(0), vec![visit(1, 0.1)])])],
+            pools: vec![SlotPool::new("workers", slots)],
+            classes: vec![class(vec![visit(0, 0.5), Step::hold(SlotPoolId(0), vec![visit(1, 0.1)])])],
         }
     }
 
-    fn closed(slots: u32, population: usize) -> Level {
+    fn closed(slots: u32, population: usize) -> ClosedLevel {
         let network = network(slots, |path| Class::closed("c", population as u64, 1.0, path));
         let parts = parts(&network, &network.classes[0]).unwrap();
         solve_closed(&network, &parts, 1.0, population).unwrap()
@@ -471,7 +480,8 @@ mod tests {
     #[test]
     fn a_pool_around_one_server_moves_the_queue_and_nothing_else() {
         let plain =
-            single::solve(&[Resource::delay("net", 0.5), Resource::fixed("db", 0.1)], 1.0, 40).unwrap();
+            single::solve(&[ClassStation::delay("net", 0.5), ClassStation::fixed("db", 0.1)], 1.0, 40)
+                .unwrap();
         let level = closed(4, 40);
         for n in [1, 7, 40] {
             assert!((level.sweep.throughput(n) / plain.throughput(n) - 1.0).abs() < 1e-12);

@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::bounds::{Demands, Range};
-use crate::calibrate::{Calibration, Measured};
-use crate::layered::{self, Part};
-use crate::network::{Feature, Kind, Network};
+use crate::calibrate::{Calibration, PopulationMeasurement};
+use crate::layered::{self, PathPart};
+use crate::network::{Feature, Network, StationKind};
 use crate::solve::{Solution, Treatment, treatment};
-use crate::table::{Table, Unit};
+use crate::table::{ColumnUnit, ResultTable};
 
 /// What each station and pool of a network can do at most, and what follows for the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct CapacityLimits {
     /// By station, pool and fork.
-    pub parts: Vec<Limit>,
+    pub parts: Vec<PartLimit>,
     /// D: the shortest time inside, nobody waiting.
     pub shortest: Seconds,
     /// The longest time inside of a request that nobody is beside, at the slowest rate of each
@@ -41,7 +41,7 @@ pub struct Limits {
 
 /// What one part can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct PartLimit {
     /// Name of the station or pool.
     pub name: String,
     /// D: its shortest time per request.
@@ -55,7 +55,7 @@ pub struct Limit {
 ///
 /// # Errors
 /// [`Error::Refused`] for several classes; what [`Network::check`] finds.
-pub fn of(network: &Network) -> Result<Limits, Error> {
+pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     network.check()?;
     let [class] = &network.classes[..] else {
         return Err(Error::Refused {
@@ -75,7 +75,7 @@ pub fn of(network: &Network) -> Result<Limits, Error> {
     let think = class.think();
     let knee = (shortest + think) * capacity;
     let product_form = product_form(network);
-    Ok(Limits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
+    Ok(CapacityLimits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
 }
 
 /// The demands of a closed class at single servers and delays alone, all of it exactly as product
@@ -89,11 +89,11 @@ fn product_form(network: &Network) -> Option<Demands> {
     let mut demands = Vec::new();
     let mut think = class.think();
     for part in layered::parts(network, class).ok()? {
-        let Part::Station { station, demand, .. } = part else { return None };
+        let PathPart::Station { station, demand, .. } = part else { return None };
         match network.stations[station].kind {
-            Kind::Delay => think += demand,
-            Kind::Servers { count: 1 } | Kind::Link { .. } => demands.push(demand),
-            Kind::Servers { .. } | Kind::LoadDependent { .. } => return None,
+            StationKind::Delay => think += demand,
+            StationKind::Servers { count: 1 } | StationKind::Link { .. } => demands.push(demand),
+            StationKind::Servers { .. } | StationKind::LoadDependent { .. } => return None,
         }
     }
     (!demands.is_empty()).then(|| Demands::single_servers(&demands, think))
@@ -101,12 +101,12 @@ fn product_form(network: &Network) -> Option<Demands> {
 
 /// The most a station ever does at once, and the shortest a request ever stays, both relative to
 /// one server alone.
-fn extremes(kind: &Kind) -> (f64, f64) {
+fn extremes(kind: &StationKind) -> (f64, f64) {
     match kind {
-        Kind::Servers { count } => (f64::from(*count), 1.0),
-        Kind::Delay => (f64::INFINITY, 1.0),
-        Kind::Link { .. } => (1.0, 1.0),
-        Kind::LoadDependent { rates } => (
+        StationKind::Servers { count } => (f64::from(*count), 1.0),
+        StationKind::Delay => (f64::INFINITY, 1.0),
+        StationKind::Link { .. } => (1.0, 1.0),
+        StationKind::LoadDependent { rates } => (
             rates.iter().copied().fold(0.0, f64::max),
             rates.iter().enumerate().map(|(i, r)| (i + 1) as f64 / r).fold(f64::INFINITY, f64::min),
         ),
@@ -115,17 +115,17 @@ fn extremes(kind: &Kind) -> (f64, f64) {
 
 /// What the parts take one after another, each at its slowest: so long a request takes whose way
 /// nobody shares, and N of them take no more than N times as long.
-fn slowest(network: &Network, parts: &[Part]) -> Seconds {
-    let least = |kind: &Kind| match kind {
-        Kind::LoadDependent { rates } => rates.iter().copied().fold(f64::INFINITY, f64::min),
+fn slowest(network: &Network, parts: &[PathPart]) -> Seconds {
+    let least = |kind: &StationKind| match kind {
+        StationKind::LoadDependent { rates } => rates.iter().copied().fold(f64::INFINITY, f64::min),
         _ => 1.0,
     };
     parts
         .iter()
         .map(|part| match part {
-            Part::Station { station, demand, .. } => demand / least(&network.stations[*station].kind),
-            Part::Pool { parts, .. } => slowest(network, parts),
-            Part::Cluster { stations, cluster } => {
+            PathPart::Station { station, demand, .. } => demand / least(&network.stations[*station].kind),
+            PathPart::Pool { parts, .. } => slowest(network, parts),
+            PathPart::Cluster { stations, cluster } => {
                 let visits = stations.iter().zip(&cluster.sites);
                 let least = |station: usize| least(&network.stations[station].kind);
                 visits.map(|(station, site)| site.demand / least(*station)).sum::<f64>()
@@ -143,21 +143,21 @@ fn slowest(network: &Network, parts: &[Part]) -> Seconds {
 }
 
 /// Adds the limits of the parts and returns their shortest time.
-fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Seconds {
+fn collect(network: &Network, parts: &[PathPart], limits: &mut Vec<PartLimit>) -> Seconds {
     let mut total = 0.0;
     for part in parts {
         match part {
-            Part::Station { station, demand, .. } => {
+            PathPart::Station { station, demand, .. } => {
                 let there = &network.stations[*station];
                 let (most, stretch) = extremes(&there.kind);
                 total += demand * stretch;
-                limits.push(Limit {
+                limits.push(PartLimit {
                     name: there.name.clone(),
                     demand: demand * stretch,
                     capacity: if *demand > 0.0 { most / demand } else { f64::INFINITY },
                 });
             }
-            Part::Cluster { stations, cluster } => {
+            PathPart::Cluster { stations, cluster } => {
                 for fork in &cluster.forks {
                     total += fork.weight * cluster.shortest(fork);
                 }
@@ -167,22 +167,22 @@ fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Second
                     total += cluster.sites[place].demand * stretch;
                     let demand = cluster.demand(place);
                     let capacity = if demand > 0.0 { most / demand } else { f64::INFINITY };
-                    limits.push(Limit { name: there.name.clone(), demand: demand * stretch, capacity });
+                    limits.push(PartLimit { name: there.name.clone(), demand: demand * stretch, capacity });
                 }
             }
-            Part::Pool { pool, parts } => {
+            PathPart::Pool { pool, parts } => {
                 let inside = collect(network, parts, limits);
                 total += inside;
                 let pool = &network.pools[*pool];
                 let capacity = f64::from(pool.size) / inside;
-                limits.push(Limit { name: pool.name.clone(), demand: inside, capacity });
+                limits.push(PartLimit { name: pool.name.clone(), demand: inside, capacity });
             }
         }
     }
     total
 }
 
-impl Limits {
+impl CapacityLimits {
     /// Asymptotic bounds of X with `population` customers.
     pub fn asymptotic(&self, population: f64) -> Range {
         Range {
@@ -192,10 +192,13 @@ impl Limits {
     }
 
     /// Each part, the tightest first.
-    pub fn table(&self) -> Table {
-        let columns =
-            [("station or pool", Unit::Text), ("demand", Unit::Seconds), ("capacity", Unit::PerSecond)];
-        let mut table = Table::new("What each part can do", &columns);
+    pub fn table(&self) -> ResultTable {
+        let columns = [
+            ("station or pool", ColumnUnit::Text),
+            ("demand", ColumnUnit::Seconds),
+            ("capacity", ColumnUnit::PerSecond),
+        ];
+        let mut table = ResultTable::new("What each part can do", &columns);
         let mut sorted = self.parts.clone();
         sorted.sort_by(|a, b| a.capacity.total_cmp(&b.capacity));
         for limit in sorted {
@@ -205,15 +208,15 @@ impl Limits {
     }
 
     /// Bounds of X and R at some populations.
-    pub fn bounds_table(&self, populations: &[u64]) -> Table {
+    pub fn bounds_table(&self, populations: &[u64]) -> ResultTable {
         let columns = [
-            ("population", Unit::Count),
-            ("throughput at least", Unit::PerSecond),
-            ("throughput at most", Unit::PerSecond),
-            ("response at least", Unit::Seconds),
-            ("response at most", Unit::Seconds),
+            ("population", ColumnUnit::Count),
+            ("throughput at least", ColumnUnit::PerSecond),
+            ("throughput at most", ColumnUnit::PerSecond),
+            ("response at least", ColumnUnit::Seconds),
+            ("response at most", ColumnUnit::Seconds),
         ];
-        let mut table = Table::new("Asymptotic bounds", &columns);
+        let mut table = ResultTable::new("Asymptotic bounds", &columns);
         for population in populations {
             let n = *population as f64;
             let range = self.asymptotic(n);
@@ -230,18 +233,18 @@ impl Limits {
     }
 }
 
-impl Limits {
+impl CapacityLimits {
     /// Balanced job bounds and geometric bounds of X at some populations, where they hold.
-    pub fn product_form_table(&self, populations: &[u64]) -> Option<Table> {
+    pub fn product_form_table(&self, populations: &[u64]) -> Option<ResultTable> {
         let demands = self.product_form.as_ref()?;
         let columns = [
-            ("population", Unit::Count),
-            ("balanced jobs, at least", Unit::PerSecond),
-            ("at most", Unit::PerSecond),
-            ("geometric, at least", Unit::PerSecond),
-            ("at most", Unit::PerSecond),
+            ("population", ColumnUnit::Count),
+            ("balanced jobs, at least", ColumnUnit::PerSecond),
+            ("at most", ColumnUnit::PerSecond),
+            ("geometric, at least", ColumnUnit::PerSecond),
+            ("at most", ColumnUnit::PerSecond),
         ];
-        let mut table = Table::new("Tighter bounds of throughput, for product form", &columns);
+        let mut table = ResultTable::new("Tighter bounds of throughput, for product form", &columns);
         for population in populations {
             let n = *population as f64;
             let (balanced, geometric) = (demands.balanced(n).ok()?, demands.geometric(n).ok()?);
@@ -257,21 +260,21 @@ impl Limits {
     }
 }
 
-const COMPARED: [(&str, Unit); 8] = [
-    ("population", Unit::Count),
-    ("throughput measured", Unit::PerSecond),
-    ("throughput model", Unit::PerSecond),
-    ("error of X", Unit::Share),
-    ("response measured", Unit::Seconds),
-    ("response model", Unit::Seconds),
-    ("error of R", Unit::Share),
-    ("calibrated on", Unit::Text),
+const COMPARED: [(&str, ColumnUnit); 8] = [
+    ("population", ColumnUnit::Count),
+    ("throughput measured", ColumnUnit::PerSecond),
+    ("throughput model", ColumnUnit::PerSecond),
+    ("error of X", ColumnUnit::Share),
+    ("response measured", ColumnUnit::Seconds),
+    ("response model", ColumnUnit::Seconds),
+    ("error of R", ColumnUnit::Share),
+    ("calibrated on", ColumnUnit::Text),
 ];
 
 /// A solution of a closed class beside what was measured. Rows beyond its population are left
 /// empty.
-pub fn compare_solution(solution: &Solution, measured: &[Measured]) -> Table {
-    let mut table = Table::new(format!("{}: measured and model", solution.network), &COMPARED);
+pub fn compare_solution(solution: &Solution, measured: &[PopulationMeasurement]) -> ResultTable {
+    let mut table = ResultTable::new(format!("{}: measured and model", solution.network), &COMPARED);
     for row in measured {
         let class = solution
             .points
@@ -299,10 +302,10 @@ pub fn compare_solution(solution: &Solution, measured: &[Measured]) -> Table {
 /// As [`crate::flow::FlowModel::solve`].
 pub fn compare_calibration(
     calibration: &Calibration,
-    rows: &[crate::calibrate::Row],
-) -> Result<Table, Error> {
-    let columns: Vec<_> = [("workers", Unit::Count)].into_iter().chain(COMPARED).collect();
-    let mut table = Table::new(format!("measured and model ({})", calibration.form.name()), &columns);
+    rows: &[crate::calibrate::CalibrationRow],
+) -> Result<ResultTable, Error> {
+    let columns: Vec<_> = [("workers", ColumnUnit::Count)].into_iter().chain(COMPARED).collect();
+    let mut table = ResultTable::new(format!("measured and model ({})", calibration.form.name()), &columns);
     for row in rows {
         let answer = calibration.model.solve(row.population as usize, row.workers as usize)?;
         let used = calibration.rows.iter().any(|r| {
@@ -325,7 +328,7 @@ pub fn compare_calibration(
 
 /// Mean |error| of X and R over the rows of a comparison that were not used for calibration; none
 /// without any.
-pub fn mean_error(comparison: &Table) -> Option<(f64, f64)> {
+pub fn mean_error(comparison: &ResultTable) -> Option<(f64, f64)> {
     let used = comparison.columns.iter().position(|c| c.name == "calibrated on")?;
     let held_out = |column: &str| -> Option<f64> {
         let errors: Vec<f64> = comparison
@@ -344,14 +347,14 @@ pub fn mean_error(comparison: &Table) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::form::{EXAMPLE, from_toml};
-    use crate::solve::{Method, solve};
+    use crate::solve::{SolutionMethod, solve};
 
     #[test]
     fn the_example_is_limited_by_its_link() {
         let limits = of(&from_toml(EXAMPLE).unwrap()).unwrap();
         assert_eq!(limits.bottleneck.as_deref(), Some("uplink"));
         assert!((limits.capacity - 101e6 / 8.0 / 4288.0).abs() < 1e-6);
-        let solution = solve(&from_toml(EXAMPLE).unwrap(), Method::Auto).unwrap();
+        let solution = solve(&from_toml(EXAMPLE).unwrap(), SolutionMethod::Auto).unwrap();
         for point in &solution.points {
             let class = &point.classes[0];
             let range = limits.asymptotic(class.population.unwrap() as f64);
@@ -368,12 +371,16 @@ mod tests {
         )
         .unwrap();
         let limits = of(&network).unwrap();
-        let solution = solve(&network, Method::Auto).unwrap();
+        let solution = solve(&network, SolutionMethod::Auto).unwrap();
         let table = limits.product_form_table(&[1, 10, 30]).unwrap();
         for row in &table.rows {
             let numbers: Vec<f64> = row
                 .iter()
-                .map(|cell| if let crate::table::Cell::Number(number) = cell { *number } else { f64::NAN })
+                .map(
+                    |cell| {
+                        if let crate::table::TableCell::Number(number) = cell { *number } else { f64::NAN }
+                    },
+                )
                 .collect();
             let [n, low, high, tighter_low, tighter_high] = numbers[..] else { panic!("{row:?}") };
             let x = solution.points[n as usize - 1].classes[0].throughput;
@@ -395,7 +402,7 @@ mod tests {
         let limits = of(&network).unwrap();
         assert!(limits.knee.is_infinite());
         let text = serde_json::to_string(&limits).unwrap();
-        assert_eq!(serde_json::from_str::<Limits>(&text).unwrap(), limits);
+        assert_eq!(serde_json::from_str::<CapacityLimits>(&text).unwrap(), limits);
     }
 
     #[test]
@@ -407,9 +414,9 @@ mod tests {
 
     #[test]
     fn errors_count_only_where_the_model_had_not_seen_the_row() {
-        let solution = solve(&from_toml(EXAMPLE).unwrap(), Method::Auto).unwrap();
+        let solution = solve(&from_toml(EXAMPLE).unwrap(), SolutionMethod::Auto).unwrap();
         let x = solution.points[9].classes[0].throughput;
-        let measured = [Measured { population: 10, throughput: x / 1.1, response: Some(1.0) }];
+        let measured = [PopulationMeasurement { population: 10, throughput: x / 1.1, response: Some(1.0) }];
         let table = compare_solution(&solution, &measured);
         assert!((mean_error(&table).unwrap().0 - 0.1).abs() < 1e-9);
         let mut seen = table;

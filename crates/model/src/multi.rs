@@ -16,7 +16,7 @@ use crate::Error;
 
 /// A station of a network of several classes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct MulticlassStation {
     /// For messages and tables.
     pub name: String,
     /// Number of servers; `None` is a delay.
@@ -38,7 +38,7 @@ pub struct Customers {
 
 /// The answer for one population vector.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct PopulationPoint {
     /// X of each class, per second.
     pub throughput: Vec<f64>,
     /// Residence time by class and station, all visits together.
@@ -47,7 +47,7 @@ pub struct Answer {
     pub queue: Vec<Vec<f64>>,
 }
 
-impl Answer {
+impl PopulationPoint {
     /// R of a class, the sum over its stations.
     pub fn response(&self, class: usize) -> Seconds {
         self.residence[class].iter().sum()
@@ -67,7 +67,7 @@ const MOST_NUMBERS: f64 = 5e7;
 /// # Errors
 /// [`Error::TooLarge`] where there are too many population vectors; [`Error::Invalid`] for
 /// impossible input; [`Error::Violated`] when the answer breaks a law.
-pub fn exact(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+pub fn exact(places: &[MulticlassStation], classes: &[Customers]) -> Result<PopulationPoint, Error> {
     let paced = exact_paced(places, classes, &vec![None; places.len()]).map_err(|error| match error {
         Error::TooLarge { what, .. } => Error::TooLarge { what, hint: "use Linearizer, or simulate".into() },
         other => other,
@@ -77,7 +77,7 @@ pub fn exact(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
 
 /// The answer, and how the number of customers at some stations is distributed.
 pub(crate) struct Paced {
-    pub(crate) answer: Answer,
+    pub(crate) answer: PopulationPoint,
     /// Probability of 0, 1, … customers at stations that have speeds of their own and are visited.
     pub(crate) number: Vec<Option<Vec<f64>>>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Paced {
 /// # Errors
 /// As [`exact`].
 pub(crate) fn exact_paced(
-    places: &[Place],
+    places: &[MulticlassStation],
     classes: &[Customers],
     speeds: &[Option<Vec<f64>>],
 ) -> Result<Paced, Error> {
@@ -127,11 +127,11 @@ pub(crate) fn exact_paced(
 }
 
 /// Whether [`exact`] would refuse for its size.
-pub fn too_large(places: &[Place], classes: &[Customers]) -> bool {
+pub fn too_large(places: &[MulticlassStation], classes: &[Customers]) -> bool {
     is_too_large(places, classes, &crowd(places, classes, &vec![None; places.len()]))
 }
 
-fn is_too_large(places: &[Place], classes: &[Customers], crowd: &[Crowded<'_>]) -> bool {
+fn is_too_large(places: &[MulticlassStation], classes: &[Customers], crowd: &[Crowded<'_>]) -> bool {
     let sets = 2.0_f64.powi(crowd.len() as i32);
     let marginals: f64 = crowd.iter().map(|crowded| crowded.levels as f64).sum();
     vectors(classes) * (places.len() as f64 + marginals + sets) > MOST_NUMBERS || crowd.len() > 12
@@ -153,7 +153,11 @@ struct Crowded<'a> {
 }
 
 /// The stations of several servers, or with speeds of their own, that somebody visits.
-fn crowd<'a>(places: &[Place], classes: &[Customers], speeds: &'a [Option<Vec<f64>>]) -> Vec<Crowded<'a>> {
+fn crowd<'a>(
+    places: &[MulticlassStation],
+    classes: &[Customers],
+    speeds: &'a [Option<Vec<f64>>],
+) -> Vec<Crowded<'a>> {
     let all: u64 = classes.iter().map(|class| class.population).sum();
     let visited = (0..places.len()).filter(|k| total_demand(classes, *k) > 0.0);
     let crowded = visited.filter_map(|station| match (&speeds[station], places[station].servers) {
@@ -172,7 +176,7 @@ fn total_demand(classes: &[Customers], station: usize) -> f64 {
 struct Lattice {
     /// X of the first class that is there, by state.
     first_throughput: Vec<f64>,
-    answer: Answer,
+    answer: PopulationPoint,
     /// p(0), p(1), … with all customers there, of the stations of the set.
     last_marginal: Vec<Vec<f64>>,
 }
@@ -181,7 +185,7 @@ impl Lattice {
     /// `set` says which of the `crowd` are part of the network; `known[subset]` are those solved
     /// before.
     fn solve(
-        places: &[Place],
+        places: &[MulticlassStation],
         classes: &[Customers],
         crowd: &[Crowded<'_>],
         set: usize,
@@ -316,7 +320,7 @@ impl Lattice {
             p[(states - 1) * crowded.levels..].to_vec()
         };
         let last_marginal = marginal.iter().zip(&inside).map(last).collect();
-        Self { first_throughput, answer: Answer { throughput, residence, queue }, last_marginal }
+        Self { first_throughput, answer: PopulationPoint { throughput, residence, queue }, last_marginal }
     }
 }
 
@@ -326,7 +330,7 @@ impl Lattice {
 ///
 /// # Errors
 /// [`Error::Invalid`] for impossible input; [`Error::NotConverged`]; [`Error::Violated`].
-pub fn schweitzer(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+pub fn schweitzer(places: &[MulticlassStation], classes: &[Customers]) -> Result<PopulationPoint, Error> {
     check_input(places, classes)?;
     let split = Split::new(places, classes);
     let population: Vec<f64> = classes.iter().map(|c| c.population as f64).collect();
@@ -341,7 +345,7 @@ pub fn schweitzer(places: &[Place], classes: &[Customers]) -> Result<Answer, Err
 ///
 /// # Errors
 /// As [`schweitzer`].
-pub fn linearizer(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+pub fn linearizer(places: &[MulticlassStation], classes: &[Customers]) -> Result<PopulationPoint, Error> {
     const NAME: &str = "Linearizer";
     check_input(places, classes)?;
     let split = Split::new(places, classes);
@@ -397,8 +401,8 @@ struct Split {
 }
 
 impl Split {
-    fn new(places: &[Place], classes: &[Customers]) -> Self {
-        let share = |place: &Place| place.servers.map_or(0.0, |m| 1.0 / f64::from(m));
+    fn new(places: &[MulticlassStation], classes: &[Customers]) -> Self {
+        let share = |place: &MulticlassStation| place.servers.map_or(0.0, |m| 1.0 / f64::from(m));
         let by = |of: &dyn Fn(f64) -> f64| -> Vec<Vec<f64>> {
             classes
                 .iter()
@@ -476,11 +480,11 @@ impl Split {
 
     fn answer(
         &self,
-        places: &[Place],
+        places: &[MulticlassStation],
         classes: &[Customers],
         throughput: &[f64],
         queue: &[Vec<f64>],
-    ) -> Result<Answer, Error> {
+    ) -> Result<PopulationPoint, Error> {
         let residence: Vec<Vec<f64>> = (0..classes.len())
             .map(|c| {
                 (0..places.len())
@@ -492,13 +496,13 @@ impl Split {
             .collect();
         let queue =
             residence.iter().zip(throughput).map(|(r, x)| r.iter().map(|r| r * x).collect()).collect();
-        let answer = Answer { throughput: throughput.to_vec(), residence, queue };
+        let answer = PopulationPoint { throughput: throughput.to_vec(), residence, queue };
         check_answer(places, classes, &answer, 1e-6)?;
         Ok(answer)
     }
 }
 
-fn check_input(places: &[Place], classes: &[Customers]) -> Result<(), Error> {
+fn check_input(places: &[MulticlassStation], classes: &[Customers]) -> Result<(), Error> {
     for class in classes {
         let name = format!("class `{}`", class.name);
         if class.demands.len() != places.len() {
@@ -525,7 +529,12 @@ fn check_input(places: &[Place], classes: &[Customers]) -> Result<(), Error> {
     }
 }
 
-fn check_answer(places: &[Place], classes: &[Customers], answer: &Answer, slack: f64) -> Result<(), Error> {
+fn check_answer(
+    places: &[MulticlassStation],
+    classes: &[Customers],
+    answer: &PopulationPoint,
+    slack: f64,
+) -> Result<(), Error> {
     let broken = |station: &str, law: String| Err(Error::Violated { station: station.into(), law });
     for (c, class) in classes.iter().enumerate().filter(|(_, class)| class.population > 0) {
         let x = answer.throughput[c];
@@ -559,14 +568,14 @@ fn check_answer(places: &[Place], classes: &[Customers], answer: &Answer, slack:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::single::{self, Resource};
+    use crate::single::{self, ClassStation};
 
     fn close(value: f64, expected: f64, tolerance: f64) {
         assert!((value / expected - 1.0).abs() <= tolerance, "{value} is not {expected}");
     }
 
-    fn place(servers: u32) -> Place {
-        Place { name: format!("{servers} servers"), servers: Some(servers) }
+    fn place(servers: u32) -> MulticlassStation {
+        MulticlassStation { name: format!("{servers} servers"), servers: Some(servers) }
     }
 
     fn customers(population: u64, think: f64, demands: &[f64]) -> Customers {
@@ -574,7 +583,7 @@ mod tests {
     }
 
     /// The case by which the anchors compare tools: 3 × 50 customers, 5 stations.
-    pub(crate) fn three_by_fifty() -> (Vec<Place>, Vec<Customers>) {
+    pub(crate) fn three_by_fifty() -> (Vec<MulticlassStation>, Vec<Customers>) {
         let by_station = [
             [0.02, 0.01, 0.03],
             [0.01, 0.02, 0.01],
@@ -604,15 +613,15 @@ mod tests {
     /// Two classes that do the same are one class; with several servers too.
     #[test]
     fn equal_classes_are_one_class() {
-        let places = [place(1), place(4), Place { name: "net".into(), servers: None }, place(3)];
+        let places = [place(1), place(4), MulticlassStation { name: "net".into(), servers: None }, place(3)];
         let demands = [0.02, 0.1, 0.05, 0.06];
         let answer = exact(&places, &[customers(12, 0.3, &demands), customers(7, 0.3, &demands)]).unwrap();
         let single = single::solve(
             &[
-                Resource::fixed("a", 0.02),
-                Resource::servers("b", 0.1, 4),
-                Resource::delay("net", 0.05),
-                Resource::servers("c", 0.06, 3),
+                ClassStation::fixed("a", 0.02),
+                ClassStation::servers("b", 0.1, 4),
+                ClassStation::delay("net", 0.05),
+                ClassStation::servers("c", 0.06, 3),
             ],
             0.3,
             19,

@@ -32,7 +32,7 @@ pub struct StationId(pub usize);
 
 /// The place of a pool in [`Network::pools`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PoolId(pub usize);
+pub struct SlotPoolId(pub usize);
 
 /// The place of a class in [`Network::classes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,7 @@ pub struct Network {
     /// Where time passes. Names are unique.
     pub stations: Vec<Station>,
     /// What requests hold on the way. Names are unique.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<SlotPool>,
     /// Who comes. Names are unique.
     pub classes: Vec<Class>,
 }
@@ -57,7 +57,7 @@ pub struct Station {
     /// Unique among the stations.
     pub name: String,
     /// How fast it serves, given how many requests are there.
-    pub kind: Kind,
+    pub kind: StationKind,
     /// Service times as written are divided by it, and it multiplies a link's bandwidth; > 0, as a
     /// rule 1.
     pub factor: f64,
@@ -71,7 +71,7 @@ pub struct Station {
 
 /// How fast a station serves, given how many requests are there.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum StationKind {
     /// `count` ≥ 1 equal servers behind one queue.
     Servers {
         /// Number of servers.
@@ -123,7 +123,7 @@ pub enum WhenFull {
 
 /// Slots that requests hold while they visit stations: workers, connections.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pool {
+pub struct SlotPool {
     /// Unique among the pools.
     pub name: String,
     /// Number of slots; ≥ 1.
@@ -142,7 +142,7 @@ pub struct Class {
     /// Unique among the classes.
     pub name: String,
     /// Where its requests come from.
-    pub workload: Workload,
+    pub workload: ClassWorkload,
     /// Lower is served first where the discipline is by priority.
     pub priority: u32,
     /// What each request does, in order. Not empty.
@@ -151,7 +151,7 @@ pub struct Class {
 
 /// Where requests come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Workload {
+pub enum ClassWorkload {
     /// They arrive at their own pace, whatever the system does.
     Open {
         /// Time between arrivals; the arrival rate λ is 1 / its mean, so its mean is > 0.
@@ -182,12 +182,12 @@ pub struct RateChange {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Wait for and get service at one station.
-    Visit(Visit),
+    Visit(PathVisit),
     /// Take one slot of a pool (waiting for it if need be), walk the inner path, give the slot
     /// back.
     Hold {
         /// Which pool.
-        pool: PoolId,
+        pool: SlotPoolId,
         /// What happens while the slot is held. Not empty.
         path: Vec<Step>,
     },
@@ -202,7 +202,7 @@ pub enum Step {
 
 /// Visits to one station.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Visit {
+pub struct PathVisit {
     /// Which station.
     pub station: StationId,
     /// Mean number of visits in a row, the visit ratio V of this step; > 0. With a fraction, the
@@ -230,14 +230,14 @@ pub struct Fork {
     /// How many of them each request goes to, 1 ≤ k ≤ n, chosen at random when k < n.
     pub choose: u32,
     /// How many answers let the request go on.
-    pub wait: Wait,
+    pub wait: ForkWait,
     /// What each copy asks for, drawn anew for each.
     pub work: Work,
 }
 
 /// How many of k answers let a forked request go on. Late ones are still served to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wait {
+pub enum ForkWait {
     /// All k.
     #[default]
     All,
@@ -247,7 +247,7 @@ pub enum Wait {
     Quorum(u32),
 }
 
-impl Wait {
+impl ForkWait {
     /// The number of answers needed out of `copies`.
     pub fn needed(self, copies: u32) -> u32 {
         match self {
@@ -275,26 +275,26 @@ impl Station {
 
     /// `count` servers behind one queue, first come first served, no limit.
     pub fn servers(name: impl Into<String>, count: u32) -> Self {
-        Self::new(name, Kind::Servers { count })
+        Self::new(name, StationKind::Servers { count })
     }
 
     /// A delay: nobody waits.
     pub fn delay(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Delay)
+        Self::new(name, StationKind::Delay)
     }
 
     /// One server whose speed with j requests is `rates[j - 1]` times its speed with one.
     pub fn load_dependent(name: impl Into<String>, rates: Vec<f64>) -> Self {
-        Self::new(name, Kind::LoadDependent { rates })
+        Self::new(name, StationKind::LoadDependent { rates })
     }
 
     /// A wire that many connections share equally.
     pub fn link(name: impl Into<String>, bits_per_second: f64, overhead: Bytes) -> Self {
-        let kind = Kind::Link { bits_per_second, overhead };
+        let kind = StationKind::Link { bits_per_second, overhead };
         Self { discipline: Discipline::ProcessorSharing, ..Self::new(name, kind) }
     }
 
-    fn new(name: impl Into<String>, kind: Kind) -> Self {
+    fn new(name: impl Into<String>, kind: StationKind) -> Self {
         Self {
             name: name.into(),
             kind,
@@ -308,7 +308,7 @@ impl Station {
     /// Whether one or several servers serve requests one after another, so that it matters how
     /// their service times vary.
     pub(crate) fn in_order(&self) -> bool {
-        matches!(self.kind, Kind::Servers { .. } | Kind::Link { .. })
+        matches!(self.kind, StationKind::Servers { .. } | StationKind::Link { .. })
             && !matches!(self.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive)
     }
 
@@ -317,10 +317,10 @@ impl Station {
     pub fn speed(&self, jobs: u64) -> f64 {
         match &self.kind {
             _ if jobs == 0 => 0.0,
-            Kind::Servers { count } => jobs.min(u64::from(*count)) as f64,
-            Kind::Delay => jobs as f64,
-            Kind::LoadDependent { rates } => rates[(jobs as usize).min(rates.len()) - 1],
-            Kind::Link { .. } => 1.0,
+            StationKind::Servers { count } => jobs.min(u64::from(*count)) as f64,
+            StationKind::Delay => jobs as f64,
+            StationKind::LoadDependent { rates } => rates[(jobs as usize).min(rates.len()) - 1],
+            StationKind::Link { .. } => 1.0,
         }
     }
 
@@ -337,7 +337,7 @@ impl Station {
         match (work, &self.kind) {
             (Work::Time(time), _) if self.factor == 1.0 => time.clone(),
             (Work::Time(time), _) => time.scaled(1.0 / self.factor),
-            (Work::Bytes(bytes), Kind::Link { bits_per_second, overhead }) => {
+            (Work::Bytes(bytes), StationKind::Link { bits_per_second, overhead }) => {
                 Distribution::constant((bytes + overhead.0 as f64) * 8.0 / (bits_per_second * self.factor))
             }
             (Work::Bytes(_), _) => Distribution::constant(f64::NAN), // refused by `check`
@@ -345,7 +345,7 @@ impl Station {
     }
 }
 
-impl Pool {
+impl SlotPool {
     /// `size` slots, first come first served, any number may wait.
     pub fn new(name: impl Into<String>, size: u32) -> Self {
         Self {
@@ -361,37 +361,38 @@ impl Pool {
 impl Class {
     /// `population` clients with an exponential think time of mean `think` seconds.
     pub fn closed(name: impl Into<String>, population: u64, think: Seconds, path: Vec<Step>) -> Self {
-        let workload = Workload::Closed { population, think: Distribution::exponential(think) };
+        let workload = ClassWorkload::Closed { population, think: Distribution::exponential(think) };
         Self { name: name.into(), workload, priority: 0, path }
     }
 
     /// Poisson arrivals at `rate` per second.
     pub fn open(name: impl Into<String>, rate: f64, path: Vec<Step>) -> Self {
-        let workload = Workload::Open { gap: Distribution::exponential(1.0 / rate), profile: Vec::new() };
+        let workload =
+            ClassWorkload::Open { gap: Distribution::exponential(1.0 / rate), profile: Vec::new() };
         Self { name: name.into(), workload, priority: 0, path }
     }
 
     /// The population of a closed class.
     pub fn population(&self) -> Option<u64> {
         match self.workload {
-            Workload::Closed { population, .. } => Some(population),
-            Workload::Open { .. } => None,
+            ClassWorkload::Closed { population, .. } => Some(population),
+            ClassWorkload::Open { .. } => None,
         }
     }
 
     /// The arrival rate λ of an open class, per second.
     pub fn rate(&self) -> Option<f64> {
         match &self.workload {
-            Workload::Open { gap, .. } => Some(1.0 / gap.mean()),
-            Workload::Closed { .. } => None,
+            ClassWorkload::Open { gap, .. } => Some(1.0 / gap.mean()),
+            ClassWorkload::Closed { .. } => None,
         }
     }
 
     /// The mean think time Z of a closed class, in seconds; 0 for an open one.
     pub fn think(&self) -> Seconds {
         match &self.workload {
-            Workload::Closed { think, .. } => think.mean(),
-            Workload::Open { .. } => 0.0,
+            ClassWorkload::Closed { think, .. } => think.mean(),
+            ClassWorkload::Open { .. } => 0.0,
         }
     }
 }
@@ -399,11 +400,11 @@ impl Class {
 impl Step {
     /// One visit to `station` for a service `time`.
     pub const fn visit(station: StationId, time: Distribution) -> Self {
-        Self::Visit(Visit { station, count: 1.0, work: Work::Time(time) })
+        Self::Visit(PathVisit { station, count: 1.0, work: Work::Time(time) })
     }
 
     /// Walks `path` while holding one slot of `pool`.
-    pub const fn hold(pool: PoolId, path: Vec<Self>) -> Self {
+    pub const fn hold(pool: SlotPoolId, path: Vec<Self>) -> Self {
         Self::Hold { pool, path }
     }
 }
@@ -431,8 +432,8 @@ impl Network {
     }
 
     /// The pool of this name.
-    pub fn pool(&self, name: &str) -> Option<PoolId> {
-        self.pools.iter().position(|p| p.name == name).map(PoolId)
+    pub fn pool(&self, name: &str) -> Option<SlotPoolId> {
+        self.pools.iter().position(|p| p.name == name).map(SlotPoolId)
     }
 
     /// The class of this name.
@@ -494,19 +495,19 @@ mod tests {
                 Station::single("b"),
                 Station::link("wire", 8e6, Bytes(100)),
             ],
-            pools: vec![Pool::new("workers", 4)],
+            pools: vec![SlotPool::new("workers", 4)],
             classes: vec![Class::closed(
                 "get",
                 3,
                 0.5,
                 vec![
-                    Step::Visit(Visit { station: StationId(2), count: 2.0, work: Work::Bytes(900.0) }),
+                    Step::Visit(PathVisit { station: StationId(2), count: 2.0, work: Work::Bytes(900.0) }),
                     Step::hold(
-                        PoolId(0),
+                        SlotPoolId(0),
                         vec![Step::Fork(Fork {
                             stations: vec![StationId(0), StationId(1)],
                             choose: 1,
-                            wait: Wait::All,
+                            wait: ForkWait::All,
                             work: Work::Time(Distribution::exponential(0.1)),
                         })],
                     ),
@@ -543,7 +544,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let mut network = two_servers();
-        network.classes[0].path.push(Step::Visit(Visit {
+        network.classes[0].path.push(Step::Visit(PathVisit {
             station: StationId(0),
             count: 1.0,
             work: Work::Bytes(10.0),
@@ -553,7 +554,7 @@ mod tests {
             "class `get`: sends bytes to `a`, which is no link"
         );
         let mut network = two_servers();
-        network.classes[0].path = vec![Step::hold(PoolId(0), network.classes[0].path.clone())];
+        network.classes[0].path = vec![Step::hold(SlotPoolId(0), network.classes[0].path.clone())];
         assert!(network.check().unwrap_err().to_string().contains("second slot of pool `workers`"));
     }
 

@@ -6,13 +6,13 @@
 
 use krarup_units::Seconds;
 
-use crate::multi::{self, Answer, Customers, Place};
-use crate::single::{self, Pace, Resource};
+use crate::multi::{self, Customers, MulticlassStation, PopulationPoint};
+use crate::single::{self, ClassStation, Pace};
 use crate::{Error, laws, station};
 
 /// An open class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Arrivals {
+pub struct OpenClass {
     /// For messages and tables.
     pub name: String,
     /// λ, per second; > 0.
@@ -44,7 +44,7 @@ impl OpenAnswer {
 ///
 /// # Errors
 /// [`Error::Unstable`], naming the station; [`Error::Invalid`] for impossible input.
-pub fn solve(places: &[Place], classes: &[Arrivals]) -> Result<OpenAnswer, Error> {
+pub fn solve(places: &[MulticlassStation], classes: &[OpenClass]) -> Result<OpenAnswer, Error> {
     check_input(places, classes)?;
     let mut answer = OpenAnswer {
         residence: vec![Vec::new(); classes.len()],
@@ -74,7 +74,11 @@ pub fn solve(places: &[Place], classes: &[Arrivals]) -> Result<OpenAnswer, Error
 }
 
 /// A station of several servers that open and closed classes visit.
-pub(crate) fn crowded(places: &[Place], open: &[Arrivals], closed: &[Customers]) -> Option<usize> {
+pub(crate) fn crowded(
+    places: &[MulticlassStation],
+    open: &[OpenClass],
+    closed: &[Customers],
+) -> Option<usize> {
     (0..places.len()).find(|k| {
         places[*k].servers.is_some_and(|m| m > 1)
             && open.iter().any(|class| class.demands[*k] > 0.0)
@@ -91,11 +95,11 @@ pub(crate) fn crowded(places: &[Place], open: &[Arrivals], closed: &[Customers])
 /// open and several closed classes share a station of several servers, and have too many population
 /// vectors; and those of `solve_closed`.
 pub fn mixed(
-    places: &[Place],
-    open: &[Arrivals],
+    places: &[MulticlassStation],
+    open: &[OpenClass],
     closed: &[Customers],
-    solve_closed: impl Fn(&[Place], &[Customers]) -> Result<Answer, Error>,
-) -> Result<(OpenAnswer, Answer), Error> {
+    solve_closed: impl Fn(&[MulticlassStation], &[Customers]) -> Result<PopulationPoint, Error>,
+) -> Result<(OpenAnswer, PopulationPoint), Error> {
     let alone = solve(places, open)?;
     let both = |k: usize| alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
     let crowded = crowded(places, open, closed);
@@ -155,10 +159,10 @@ pub fn mixed(
 /// m), i = 1 to n + o, a being what the open classes keep busy. The sum over o makes the station
 /// one whose speed depends on n.
 fn beside_one(
-    places: &[Place],
+    places: &[MulticlassStation],
     class: &Customers,
     utilization: &[f64],
-) -> Result<(Answer, Vec<Option<f64>>), Error> {
+) -> Result<(PopulationPoint, Vec<Option<f64>>), Error> {
     let population = class.population as usize;
     let mut resources = Vec::new();
     let mut rewards = Vec::new();
@@ -172,7 +176,7 @@ fn beside_one(
                 (Pace::Speeds(speeds), Some(numbers))
             }
         };
-        resources.push(Resource { name, demand, pace });
+        resources.push(ClassStation { name, demand, pace });
         rewards.push(reward.into_iter().collect::<Vec<_>>());
     }
     let sweep = single::solve_with_rewards(&resources, class.think, population, &rewards)?;
@@ -182,7 +186,8 @@ fn beside_one(
     let queue: Vec<f64> = stations.clone().map(|k| sweep.queue(k, population)).collect();
     let throughput = sweep.throughput(population);
     let residence = queue.iter().map(|queue| queue / throughput).collect();
-    let answer = Answer { throughput: vec![throughput], residence: vec![residence], queue: vec![queue] };
+    let answer =
+        PopulationPoint { throughput: vec![throughput], residence: vec![residence], queue: vec![queue] };
     Ok((answer, stations.map(number).collect()))
 }
 
@@ -190,10 +195,10 @@ fn beside_one(
 /// form has one factor for the number of all closed requests at a station, whatever their classes,
 /// so that one speed for each number is the same for all of them (Bruell, Balbo & Afshari 1984).
 fn beside_several(
-    places: &[Place],
+    places: &[MulticlassStation],
     classes: &[Customers],
     utilization: &[f64],
-) -> Result<(Answer, Vec<Option<f64>>), Error> {
+) -> Result<(PopulationPoint, Vec<Option<f64>>), Error> {
     let population = classes.iter().map(|class| class.population).sum::<u64>() as usize;
     let mut slower = classes.to_vec();
     let mut speeds = vec![None; places.len()];
@@ -252,7 +257,7 @@ fn over_open(closed: usize, servers: u32, utilization: f64) -> (f64, f64) {
     (logarithm + total.ln(), number / total)
 }
 
-fn check_input(places: &[Place], classes: &[Arrivals]) -> Result<(), Error> {
+fn check_input(places: &[MulticlassStation], classes: &[OpenClass]) -> Result<(), Error> {
     for class in classes {
         let name = format!("class `{}`", class.name);
         if class.demands.len() != places.len() {
@@ -282,19 +287,19 @@ fn check_input(places: &[Place], classes: &[Arrivals]) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn place(servers: Option<u32>) -> Place {
-        Place { name: format!("{servers:?}"), servers }
+    fn place(servers: Option<u32>) -> MulticlassStation {
+        MulticlassStation { name: format!("{servers:?}"), servers }
     }
 
     #[test]
     fn each_station_of_an_open_network_is_as_if_alone() {
         let places = [place(Some(1)), place(Some(4)), place(None)];
-        let class = Arrivals { name: "c".into(), rate: 10.0, demands: vec![0.05, 0.3, 1.0] };
+        let class = OpenClass { name: "c".into(), rate: 10.0, demands: vec![0.05, 0.3, 1.0] };
         let answer = solve(&places, std::slice::from_ref(&class)).unwrap();
         assert!((answer.residence[0][0] - station::mm1(10.0, 0.05).unwrap().response).abs() < 1e-12);
         assert!((answer.residence[0][1] - station::mmm(10.0, 0.3, 4).unwrap().response).abs() < 1e-12);
         assert!((answer.response(0) - answer.queue[0].iter().sum::<f64>() / 10.0).abs() < 1e-12);
-        let error = solve(&places, &[Arrivals { rate: 20.0, ..class }]).unwrap_err();
+        let error = solve(&places, &[OpenClass { rate: 20.0, ..class }]).unwrap_err();
         assert!(error.to_string().starts_with("Some(1) cannot keep up"), "{error}");
     }
 
@@ -304,7 +309,7 @@ mod tests {
     fn few_arrivals_leave_the_closed_class_alone() {
         let places = [place(Some(1))];
         let closed = [Customers { name: "batch".into(), population: 4, think: 1.0, demands: vec![0.2] }];
-        let open = |rate| [Arrivals { name: "web".into(), rate, demands: vec![0.1] }];
+        let open = |rate| [OpenClass { name: "web".into(), rate, demands: vec![0.1] }];
         let alone = multi::exact(&places, &closed).unwrap();
         let (_, few) = mixed(&places, &open(1e-9), &closed, multi::exact).unwrap();
         assert!((few.throughput[0] - alone.throughput[0]).abs() < 1e-6);
@@ -322,7 +327,7 @@ mod tests {
         let (servers, population, think, service, rate) = (3_u32, 4_usize, 1.5, 0.5, 2.2);
         let places = [place(Some(servers))];
         let closed = [Customers { name: "batch".into(), population: 4, think, demands: vec![service] }];
-        let open = [Arrivals { name: "web".into(), rate, demands: vec![service] }];
+        let open = [OpenClass { name: "web".into(), rate, demands: vec![service] }];
         let (web, batch) = mixed(&places, &open, &closed, multi::exact).unwrap();
         // States (closed, open) in a room that is never full; whoever is served is either kind as
         // they are there.

@@ -41,7 +41,7 @@ use krarup_record::{ServerVisit, Visit};
 
 use self::course::Course;
 use self::result::Simulated;
-pub use self::settings::{Progress, Runs, SimulationSettings, WarmUpRule};
+pub use self::settings::{Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use crate::Error;
 use crate::network::Network;
 
@@ -72,7 +72,7 @@ mod tally;
 pub fn simulate(
     network: &Network,
     settings: &SimulationSettings,
-    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(&SimulationProgress) -> ControlFlow<()>,
 ) -> Result<Simulated, Error> {
     Course::new(network, settings, progress)?.finish(None)
 }
@@ -86,7 +86,7 @@ pub fn simulate(
 pub fn simulate_with_visits(
     network: &Network,
     settings: &SimulationSettings,
-    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(&SimulationProgress) -> ControlFlow<()>,
     each: &mut dyn FnMut(&Visit, &[ServerVisit]),
 ) -> Result<Simulated, Error> {
     if network.stations.len() + network.pools.len() > usize::from(u16::MAX) {

@@ -17,7 +17,7 @@ pub use self::chain::Reward;
 
 /// A station as one closed class sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resource {
+pub struct ClassStation {
     /// For messages and tables.
     pub name: String,
     /// Service demand D = V·S of one request, ≥ 0.
@@ -39,7 +39,7 @@ pub enum Pace {
     Speeds(Vec<f64>),
 }
 
-impl Resource {
+impl ClassStation {
     /// A single server.
     pub fn fixed(name: impl Into<String>, demand: Seconds) -> Self {
         Self { name: name.into(), demand, pace: Pace::Fixed }
@@ -82,7 +82,7 @@ impl Resource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     /// The stations as given.
-    pub resources: Vec<Resource>,
+    pub resources: Vec<ClassStation>,
     /// Think time Z as given.
     pub think: Seconds,
     /// X, requests per second: entry n − 1 with n customers.
@@ -101,7 +101,7 @@ pub struct Sweep {
 /// # Errors
 /// [`Error::Invalid`] for a demand or think time that is negative or not finite, or a network
 /// without any time in it; [`Error::Violated`] when the answer breaks a law.
-pub fn solve(resources: &[Resource], think: Seconds, population: usize) -> Result<Sweep, Error> {
+pub fn solve(resources: &[ClassStation], think: Seconds, population: usize) -> Result<Sweep, Error> {
     solve_with_rewards(resources, think, population, &[])
 }
 
@@ -111,7 +111,7 @@ pub fn solve(resources: &[Resource], think: Seconds, population: usize) -> Resul
 /// # Errors
 /// As [`solve`].
 pub fn solve_with_rewards(
-    resources: &[Resource],
+    resources: &[ClassStation],
     think: Seconds,
     population: usize,
     rewards: &[Vec<Reward>],
@@ -161,7 +161,7 @@ pub fn solve_with_rewards(
     Ok(sweep)
 }
 
-fn check_input(resources: &[Resource], think: Seconds) -> Result<(), Error> {
+fn check_input(resources: &[ClassStation], think: Seconds) -> Result<(), Error> {
     if !(think.is_finite() && think >= 0.0) {
         return Err(Error::invalid("think time", format!("is {think}"), "it must be ≥ 0 and finite"));
     }
@@ -321,7 +321,7 @@ impl Sweep {
     /// [`Error::Violated`] where one is above its bounds by more than the rates are known.
     pub(crate) fn through(
         points: &[Self],
-        resources: &[Resource],
+        resources: &[ClassStation],
         think: Seconds,
         population: usize,
     ) -> Result<Self, Error> {
@@ -421,7 +421,7 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(resources: &[Resource], think: Seconds) -> Self {
+    fn new(resources: &[ClassStation], think: Seconds) -> Self {
         let mut limits = Self { steady: (f64::INFINITY, 0), steady_shortest: think, speeds: Vec::new() };
         for (k, resource) in resources.iter().enumerate().filter(|(_, r)| r.demand > 0.0) {
             let servers = match &resource.pace {
@@ -441,7 +441,7 @@ impl Limits {
         limits
     }
 
-    fn grow(&mut self, resources: &[Resource], n: usize) {
+    fn grow(&mut self, resources: &[ClassStation], n: usize) {
         for (k, capacity, shortest) in &mut self.speeds {
             let rate = resources[*k].rate(n);
             *capacity = capacity.max(rate);
@@ -472,7 +472,7 @@ mod tests {
     /// Reiser & Lavenberg's recursion by hand: D = 0.2, 0.1 and Z = 1.
     #[test]
     fn two_customers_by_hand() {
-        let sweep = solve(&[Resource::fixed("a", 0.2), Resource::fixed("b", 0.1)], 1.0, 2).unwrap();
+        let sweep = solve(&[ClassStation::fixed("a", 0.2), ClassStation::fixed("b", 0.1)], 1.0, 2).unwrap();
         close(sweep.throughput(1), 1.0 / 1.3, 1e-14);
         let (qa, qb) = (0.2 / 1.3, 0.1 / 1.3);
         close(sweep.throughput(2), 2.0 / (1.0 + 0.2 * (1.0 + qa) + 0.1 * (1.0 + qb)), 1e-14);
@@ -481,7 +481,7 @@ mod tests {
     /// With Z = 0 and m servers alone all customers are there.
     #[test]
     fn one_station_alone_runs_at_its_own_rate() {
-        let sweep = solve(&[Resource::servers("s", 0.5, 3)], 0.0, 10).unwrap();
+        let sweep = solve(&[ClassStation::servers("s", 0.5, 3)], 0.0, 10).unwrap();
         close(sweep.throughput(2), 4.0, 1e-14);
         close(sweep.throughput(9), 6.0, 1e-14);
     }
@@ -489,7 +489,7 @@ mod tests {
     /// Machine repair is a delay and m servers: an independent formula.
     #[test]
     fn one_multi_server_and_think_time_is_machine_repair() {
-        let sweep = solve(&[Resource::servers("s", 0.02, 8)], 0.3, 400).unwrap();
+        let sweep = solve(&[ClassStation::servers("s", 0.02, 8)], 0.3, 400).unwrap();
         for n in [1, 8, 100, 400] {
             let repair = crate::station::mmm_n(n, 0.3, 0.02, 8).unwrap();
             close(sweep.throughput(n as usize), repair.throughput, 1e-10);
@@ -503,8 +503,9 @@ mod tests {
     fn the_same_server_written_three_ways() {
         let think = 0.4;
         let with = |pace| {
-            let odd = Resource { name: "odd".into(), demand: 0.07, pace };
-            solve(&[Resource::fixed("a", 0.05), odd, Resource::servers("m", 0.3, 4)], think, 60).unwrap()
+            let odd = ClassStation { name: "odd".into(), demand: 0.07, pace };
+            solve(&[ClassStation::fixed("a", 0.05), odd, ClassStation::servers("m", 0.3, 4)], think, 60)
+                .unwrap()
         };
         let plain = with(Pace::Fixed);
         for other in [with(Pace::Servers(1)), with(Pace::Speeds(vec![1.0]))] {
@@ -521,7 +522,7 @@ mod tests {
     fn speeds_that_fall_once_more_are_solved_too() {
         let speeds: Vec<f64> =
             (1..=40).map(|j| f64::from(j) / (1.0 + 0.01 * f64::from(j * (j - 1)))).collect();
-        let odd = Resource { name: "odd".into(), demand: 1.0, pace: Pace::Speeds(speeds.clone()) };
+        let odd = ClassStation { name: "odd".into(), demand: 1.0, pace: Pace::Speeds(speeds.clone()) };
         let sweep = solve(&[odd], 5.0, 40).unwrap();
         let births: Vec<f64> = (0..40).map(|k| f64::from(40 - k) / 5.0).collect();
         let shares = crate::station::birth_death(&births, &speeds).unwrap();
@@ -532,7 +533,7 @@ mod tests {
     #[test]
     fn elasticities_add_up_to_minus_one_and_match_a_small_step() {
         let at = |demand| {
-            solve(&[Resource::fixed("a", 0.05), Resource::servers("m", demand, 4)], 0.4, 30).unwrap()
+            solve(&[ClassStation::fixed("a", 0.05), ClassStation::servers("m", demand, 4)], 0.4, 30).unwrap()
         };
         let sweep = at(0.3);
         let elasticity = sweep.elasticity(30);
@@ -545,7 +546,7 @@ mod tests {
 
     #[test]
     fn rewards_are_averaged_over_the_customers_there() {
-        let resource = Resource::servers("s", 1.0, 2);
+        let resource = ClassStation::servers("s", 1.0, 2);
         let identity: Reward = (0..=20).map(f64::from).collect();
         let sweep = solve_with_rewards(&[resource], 3.0, 20, &[vec![identity, vec![1.0]]]).unwrap();
         close(sweep.reward(0, 0, 20), sweep.queue(0, 20), 1e-12);
@@ -554,8 +555,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_solved_is_named() {
-        let error = solve(&[Resource::fixed("disk", -1.0)], 0.0, 3).unwrap_err();
+        let error = solve(&[ClassStation::fixed("disk", -1.0)], 0.0, 3).unwrap_err();
         assert_eq!(error.to_string(), "station `disk`: has a demand of -1 s");
-        assert!(solve(&[Resource::fixed("disk", 0.0)], 0.0, 3).is_err());
+        assert!(solve(&[ClassStation::fixed("disk", 0.0)], 0.0, 3).is_err());
     }
 }

@@ -4,24 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use self::alone::{is_mg1, lone_station, ranked_station};
 use crate::Error;
-use crate::layered::{self, Part};
-use crate::multi::{self, Customers, Place};
-use crate::network::{Class, Feature, FeatureKind, Kind, Network};
-use crate::open::{self, Arrivals};
-use crate::table::{Table, Unit};
+use crate::layered::{self, PathPart};
+use crate::multi::{self, Customers, MulticlassStation};
+use crate::network::{Class, Feature, FeatureKind, Network, StationKind};
+use crate::open::{self, OpenClass};
+use crate::table::{ColumnUnit, ResultTable};
 
 mod alone;
 mod point;
 mod waits;
 
 use point::point;
-pub use point::{ClassPoint, Point, PoolPoint, StationPoint};
+pub use point::{ClassPoint, PoolPoint, SolutionPoint, StationPoint};
 pub use waits::{WaitPercentile, Waits};
 
 /// How networks of several closed classes are solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Method {
+pub enum SolutionMethod {
     /// Exactly where memory allows, else by Linearizer.
     #[default]
     Auto,
@@ -45,7 +45,7 @@ pub struct Solution {
     /// What was approximated, and how.
     pub notes: Vec<String>,
     /// A closed network of one class: one entry for each population 1..=N. Others: one entry.
-    pub points: Vec<Point>,
+    pub points: Vec<SolutionPoint>,
 }
 
 /// How a solver treats a feature.
@@ -134,9 +134,9 @@ const MOST_VARIABLE: f64 = 6.0;
 /// forks and held slots.
 fn has_phases(network: &Network) -> bool {
     let [class] = &network.classes[..] else { return false };
-    let measured = |part: &Part| matches!(part, Part::Station { scv, .. } if *scv <= MOST_VARIABLE);
+    let measured = |part: &PathPart| matches!(part, PathPart::Station { scv, .. } if *scv <= MOST_VARIABLE);
     class.population().is_some()
-        && network.stations.iter().all(|station| !matches!(station.kind, Kind::LoadDependent { .. }))
+        && network.stations.iter().all(|station| !matches!(station.kind, StationKind::LoadDependent { .. }))
         && layered::parts(network, class).is_ok_and(|parts| parts.iter().all(measured))
 }
 
@@ -161,7 +161,7 @@ fn solver_name(network: &Network) -> &'static str {
 /// [`Error::Refused`], naming the first feature that the solver does not treat;
 /// [`Error::Unstable`], naming the station; what [`Network::check`] finds; and [`Error::Violated`]
 /// when the answer breaks a law.
-pub fn solve(network: &Network, method: Method) -> Result<Solution, Error> {
+pub fn solve(network: &Network, method: SolutionMethod) -> Result<Solution, Error> {
     network.check()?;
     let mut notes = Vec::new();
     for feature in network.features() {
@@ -198,7 +198,7 @@ pub fn solve(network: &Network, method: Method) -> Result<Solution, Error> {
     })
 }
 
-fn closed(network: &Network, class: &Class, population: u64) -> Result<Vec<Point>, Error> {
+fn closed(network: &Network, class: &Class, population: u64) -> Result<Vec<SolutionPoint>, Error> {
     let parts = layered::parts(network, class)?;
     let demands = &network.demands()[0];
     let population = usize::try_from(population).unwrap_or(usize::MAX);
@@ -225,7 +225,7 @@ fn closed(network: &Network, class: &Class, population: u64) -> Result<Vec<Point
         .collect())
 }
 
-fn open_single(network: &Network, class: &Class) -> Result<Point, Error> {
+fn open_single(network: &Network, class: &Class) -> Result<SolutionPoint, Error> {
     let parts = layered::parts(network, class)?;
     let rate = class.rate().expect("the class is open");
     let level = layered::solve_open(network, &parts, rate)?;
@@ -240,19 +240,19 @@ fn open_single(network: &Network, class: &Class) -> Result<Point, Error> {
     Ok(point(network, &network.demands()[0], rate, level.means.iter().map(|(of, v)| (of, *v)), class_point))
 }
 
-type Several = (Vec<Point>, &'static str, Option<&'static str>);
+type Several = (Vec<SolutionPoint>, &'static str, Option<&'static str>);
 
 /// Several classes: closed, open, or both.
-fn several(network: &Network, method: Method) -> Result<Several, Error> {
-    let places: Vec<Place> = network
+fn several(network: &Network, method: SolutionMethod) -> Result<Several, Error> {
+    let places: Vec<MulticlassStation> = network
         .stations
         .iter()
-        .map(|s| Place {
+        .map(|s| MulticlassStation {
             name: s.name.clone(),
             servers: match s.kind {
-                Kind::Delay => None,
-                Kind::Servers { count } => Some(count),
-                Kind::Link { .. } | Kind::LoadDependent { .. } => Some(1),
+                StationKind::Delay => None,
+                StationKind::Servers { count } => Some(count),
+                StationKind::Link { .. } | StationKind::LoadDependent { .. } => Some(1),
             },
         })
         .collect();
@@ -268,18 +268,19 @@ fn several(network: &Network, method: Method) -> Result<Several, Error> {
                 think: class.think(),
                 demands: seconds(c),
             }),
-            None => open_classes.push(Arrivals {
+            None => open_classes.push(OpenClass {
                 name: class.name.clone(),
                 rate: class.rate().expect("a class without population has a rate"),
                 demands: seconds(c),
             }),
         }
     }
-    let solver: fn(&[Place], &[Customers]) -> Result<multi::Answer, Error> = match method {
-        Method::Exact => multi::exact,
-        Method::Linearizer => multi::linearizer,
-        Method::Schweitzer => multi::schweitzer,
-        Method::Auto => |places, classes| match multi::exact(places, classes) {
+    let solver: fn(&[MulticlassStation], &[Customers]) -> Result<multi::PopulationPoint, Error> = match method
+    {
+        SolutionMethod::Exact => multi::exact,
+        SolutionMethod::Linearizer => multi::linearizer,
+        SolutionMethod::Schweitzer => multi::schweitzer,
+        SolutionMethod::Auto => |places, classes| match multi::exact(places, classes) {
             Err(Error::TooLarge { .. }) => multi::linearizer(places, classes),
             other => other,
         },
@@ -287,9 +288,9 @@ fn several(network: &Network, method: Method) -> Result<Several, Error> {
     let exactly = closed_classes.is_empty()
         || open::crowded(&places, &open_classes, &closed_classes).is_some()
         || match method {
-            Method::Exact => true,
-            Method::Auto => !multi::too_large(&places, &closed_classes),
-            Method::Linearizer | Method::Schweitzer => false,
+            SolutionMethod::Exact => true,
+            SolutionMethod::Auto => !multi::too_large(&places, &closed_classes),
+            SolutionMethod::Linearizer | SolutionMethod::Schweitzer => false,
         };
     let (open_answer, closed_answer) = open::mixed(&places, &open_classes, &closed_classes, solver)?;
     let (mut opens, mut closeds) = (0, 0);
@@ -335,36 +336,36 @@ fn several(network: &Network, method: Method) -> Result<Several, Error> {
     let name = match (exactly, method) {
         (true, _) if closed_classes.is_empty() => "each station as if alone",
         (true, _) => "mean value analysis",
-        (false, Method::Schweitzer) => "Schweitzer's approximation",
+        (false, SolutionMethod::Schweitzer) => "Schweitzer's approximation",
         (false, _) => "Linearizer",
     };
     let note = match (exactly, method) {
         (true, _) => None,
-        (false, Method::Schweitzer) => {
+        (false, SolutionMethod::Schweitzer) => {
             Some("several closed classes: Schweitzer's approximation, X up to 21 % off")
         }
         (false, _) => Some(
             "several closed classes: Linearizer, mostly within 1 to 5 % of X; several servers by Seidmann's split, within 10 %",
         ),
     };
-    Ok((vec![Point { classes, stations, pools: Vec::new(), waits: Vec::new() }], name, note))
+    Ok((vec![SolutionPoint { classes, stations, pools: Vec::new(), waits: Vec::new() }], name, note))
 }
 
 impl Solution {
     /// The last point: the whole population, or the only one.
-    pub fn last(&self) -> &Point {
+    pub fn last(&self) -> &SolutionPoint {
         self.points.last().expect("a solution has at least one point")
     }
 
     /// Classes: X and R at each point (all populations of a closed class).
-    pub fn class_table(&self) -> Table {
+    pub fn class_table(&self) -> ResultTable {
         let columns = [
-            ("class", Unit::Text),
-            ("population", Unit::Count),
-            ("throughput", Unit::PerSecond),
-            ("response", Unit::Seconds),
+            ("class", ColumnUnit::Text),
+            ("population", ColumnUnit::Count),
+            ("throughput", ColumnUnit::PerSecond),
+            ("response", ColumnUnit::Seconds),
         ];
-        let mut table = Table::new(self.title("classes"), &columns);
+        let mut table = ResultTable::new(self.title("classes"), &columns);
         for class in self.points.iter().flat_map(|p| &p.classes) {
             table.push(vec![
                 class.name.as_str().into(),
@@ -377,15 +378,15 @@ impl Solution {
     }
 
     /// Stations at the last point: visits, U, Q, R.
-    pub fn station_table(&self) -> Table {
+    pub fn station_table(&self) -> ResultTable {
         let columns = [
-            ("station", Unit::Text),
-            ("visits", Unit::PerSecond),
-            ("utilization", Unit::Count),
-            ("queue", Unit::Count),
-            ("residence per visit", Unit::Seconds),
+            ("station", ColumnUnit::Text),
+            ("visits", ColumnUnit::PerSecond),
+            ("utilization", ColumnUnit::Count),
+            ("queue", ColumnUnit::Count),
+            ("residence per visit", ColumnUnit::Seconds),
         ];
-        let mut table = Table::new(self.title("stations"), &columns);
+        let mut table = ResultTable::new(self.title("stations"), &columns);
         for station in &self.last().stations {
             table.push(vec![
                 station.name.as_str().into(),
@@ -399,16 +400,16 @@ impl Solution {
     }
 
     /// Pools at the last point; `None` without pools.
-    pub fn pool_table(&self) -> Option<Table> {
+    pub fn pool_table(&self) -> Option<ResultTable> {
         let columns = [
-            ("pool", Unit::Text),
-            ("slots", Unit::Count),
-            ("held", Unit::Count),
-            ("waiting", Unit::Count),
-            ("wait", Unit::Seconds),
-            ("hold", Unit::Seconds),
+            ("pool", ColumnUnit::Text),
+            ("slots", ColumnUnit::Count),
+            ("held", ColumnUnit::Count),
+            ("waiting", ColumnUnit::Count),
+            ("wait", ColumnUnit::Seconds),
+            ("hold", ColumnUnit::Seconds),
         ];
-        let mut table = Table::new(self.title("pools"), &columns);
+        let mut table = ResultTable::new(self.title("pools"), &columns);
         for pool in &self.last().pools {
             table.push(vec![
                 pool.name.as_str().into(),
@@ -423,7 +424,7 @@ impl Solution {
     }
 
     /// How waiting and response times are spread at a station alone; `None` in a network.
-    pub fn waits_table(&self) -> Option<Table> {
+    pub fn waits_table(&self) -> Option<ResultTable> {
         alone::table(self.title("waiting and response times"), &self.last().waits)
     }
 
@@ -440,7 +441,7 @@ mod tests {
     use crate::form::from_toml;
 
     fn solved(source: &str) -> Solution {
-        solve(&from_toml(source).unwrap(), Method::Auto).unwrap()
+        solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap()
     }
 
     #[test]
@@ -464,7 +465,7 @@ mod tests {
             station = [{ name = "db", capacity = 5 }, { name = "net", delay = true }]
             class = [{ name = "c", population = 3, path = [{ at = "db", service = 1 }, { at = "net", service = 1 }] }]
         "#;
-        let error = solve(&from_toml(source).unwrap(), Method::Auto).unwrap_err();
+        let error = solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the closed single-class solver does not treat the finite capacity of `db`"
@@ -507,7 +508,7 @@ mod tests {
             source("", "gap = { constant = 3 }", "1"),
             source("", "population = 3", "{ hyperexponential = 1, scv = 9 }"),
         ] {
-            let error = solve(&from_toml(&refused).unwrap(), Method::Auto).unwrap_err();
+            let error = solve(&from_toml(&refused).unwrap(), SolutionMethod::Auto).unwrap_err();
             assert!(matches!(&error, Error::Refused { hint, .. } if hint.contains("simulate")), "{error}");
         }
     }
@@ -566,7 +567,7 @@ mod tests {
         assert!((response(rare, "\"any\"") - 0.2).abs() < 1e-6);
         assert!((response(rare, "2") - 0.6 * (1.0 / 3.0 + 0.5)).abs() < 1e-6);
         let network = from_toml(&source("population = 4", "\"any\"")).unwrap();
-        let error = solve(&network, Method::Auto).unwrap_err();
+        let error = solve(&network, SolutionMethod::Auto).unwrap_err();
         assert!(error.to_string().ends_with("a fork that does not wait for all answers, to `s1`"), "{error}");
     }
 }

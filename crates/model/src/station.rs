@@ -16,7 +16,7 @@
 mod level;
 mod open;
 
-pub use level::{Levels, birth_death, mmm_k, mmm_n};
+pub use level::{StationLevels, birth_death, mmm_k, mmm_n};
 pub use open::{
     OpenStation, PriorityClass, Tail, ggm, kingman, md1, mg1, mg1_priority, mm1, mmm, mmm_from_number,
     mmm_interval,

@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 
 /// Named columns with units, and rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Table {
+pub struct ResultTable {
     /// What the table shows.
     pub title: String,
     /// Names and units.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ColumnHead>,
     /// One cell for each column.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Column {
+pub struct ColumnHead {
     /// Name, in the words of the project.
     pub name: String,
     /// Unit of the numbers.
-    pub unit: Unit,
+    pub unit: ColumnUnit,
 }
 
 /// What the numbers of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Unit {
+pub enum ColumnUnit {
     /// Words.
     Text,
     /// A number of things, or a ratio.
@@ -42,7 +42,7 @@ pub enum Unit {
 /// One value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Cell {
+pub enum TableCell {
     /// A number in the unit of its column.
     Number(f64),
     /// Text.
@@ -60,36 +60,36 @@ pub enum Cell {
     Empty,
 }
 
-impl From<f64> for Cell {
+impl From<f64> for TableCell {
     /// A number that is not finite is not known.
     fn from(value: f64) -> Self {
         if value.is_finite() { Self::Number(value) } else { Self::Empty }
     }
 }
 
-impl From<&str> for Cell {
+impl From<&str> for TableCell {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<String> for Cell {
+impl From<String> for TableCell {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<Option<f64>> for Cell {
+impl From<Option<f64>> for TableCell {
     fn from(value: Option<f64>) -> Self {
         value.map_or(Self::Empty, Self::from)
     }
 }
 
-impl Table {
+impl ResultTable {
     /// A table without rows; each column as `(name, unit)`.
-    pub fn new(title: impl Into<String>, columns: &[(&str, Unit)]) -> Self {
+    pub fn new(title: impl Into<String>, columns: &[(&str, ColumnUnit)]) -> Self {
         let columns =
-            columns.iter().map(|(name, unit)| Column { name: (*name).into(), unit: *unit }).collect();
+            columns.iter().map(|(name, unit)| ColumnHead { name: (*name).into(), unit: *unit }).collect();
         Self { title: title.into(), columns, rows: Vec::new() }
     }
 
@@ -97,7 +97,7 @@ impl Table {
     ///
     /// # Panics
     /// In debug builds, if it has not one cell for each column.
-    pub fn push(&mut self, row: Vec<Cell>) {
+    pub fn push(&mut self, row: Vec<TableCell>) {
         debug_assert_eq!(row.len(), self.columns.len(), "a cell for each column of `{}`", self.title);
         self.rows.push(row);
     }
@@ -109,7 +109,7 @@ impl Table {
         self.rows
             .iter()
             .map(|row| match place.map(|place| &row[place]) {
-                Some(Cell::Number(value)) => Some(*value),
+                Some(TableCell::Number(value)) => Some(*value),
                 _ => None,
             })
             .collect()
@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_name_and_gaps_stay_gaps() {
-        let mut table = Table::new("t", &[("station", Unit::Text), ("response", Unit::Seconds)]);
+        let mut table =
+            ResultTable::new("t", &[("station", ColumnUnit::Text), ("response", ColumnUnit::Seconds)]);
         table.push(vec!["a".into(), (1.0 / 3.0).into()]);
         table.push(vec!["b".into(), f64::NAN.into()]);
         assert_eq!(table.numbers("response"), [Some(1.0 / 3.0), None]);
@@ -131,8 +132,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_null_in_json() {
-        let mut table = Table::new("t", &[("x", Unit::PerSecond)]);
-        table.push(vec![Cell::Empty]);
+        let mut table = ResultTable::new("t", &[("x", ColumnUnit::PerSecond)]);
+        table.push(vec![TableCell::Empty]);
         assert!(serde_json::to_string(&table).unwrap().contains("[[null]]"));
     }
 }

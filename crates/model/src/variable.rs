@@ -18,7 +18,7 @@
 use krarup_units::Seconds;
 
 use crate::Error;
-use crate::single::{self, Pace, Resource, Reward, Sweep};
+use crate::single::{self, ClassStation, Pace, Reward, Sweep};
 
 /// Phases of a service time at most: less variable ones count as 1/16.
 const MOST_PHASES: f64 = 16.0;
@@ -34,7 +34,7 @@ const SETTLED: f64 = 1e-8;
 /// # Errors
 /// As [`single::solve_with_rewards`]; [`Error::TooLarge`]; [`Error::NotConverged`].
 pub(crate) fn solve(
-    resources: &[Resource],
+    resources: &[ClassStation],
     scv: &[f64],
     think: Seconds,
     population: usize,
@@ -63,7 +63,7 @@ pub(crate) fn solve(
 }
 
 /// Whether a station needs this at all.
-pub(crate) fn is_general(resource: &Resource, scv: f64) -> bool {
+pub(crate) fn is_general(resource: &ClassStation, scv: f64) -> bool {
     resource.demand > 0.0
         && (scv - 1.0).abs() > 1e-9
         && matches!(resource.pace, Pace::Fixed | Pace::Servers(_))
@@ -82,7 +82,7 @@ fn populations(last: usize) -> Vec<usize> {
 
 /// Finds the rates of the general stations with `population` customers, from those in `current`.
 fn settle(
-    current: &mut [Resource],
+    current: &mut [ClassStation],
     general: &[General],
     think: Seconds,
     population: usize,
@@ -91,7 +91,7 @@ fn settle(
     for _ in 0..200 {
         let mut throughput = 0.0;
         for station in general {
-            let others: Vec<Resource> = current
+            let others: Vec<ClassStation> = current
                 .iter()
                 .enumerate()
                 .filter(|(k, _)| *k != station.place)
@@ -133,7 +133,7 @@ struct General {
 }
 
 impl General {
-    fn new(place: usize, resource: &Resource, scv: f64) -> Self {
+    fn new(place: usize, resource: &ClassStation, scv: f64) -> Self {
         let servers = if let Pace::Servers(count) = resource.pace { count as usize } else { 1 };
         let (begin, rate, goes_on) = phases(scv);
         Self { place, demand: resource.demand, servers, begin, rate, goes_on }
@@ -247,7 +247,7 @@ mod tests {
         /// Whatever the arrivals: as many are served as the share of the time with somebody there.
         #[test]
         fn work_is_conserved(scv in 0.07_f64..9.0, load in 0.1_f64..1.5, room in 2_usize..30) {
-            let one = General::new(0, &Resource::fixed("s", 0.5), scv);
+            let one = General::new(0, &ClassStation::fixed("s", 0.5), scv);
             let arrivals: Vec<f64> = (0..room).map(|j| load * 2.0 * (room - j) as f64 / room as f64).collect();
             let (speeds, flow) = one.speeds(&arrivals);
             let rates: Vec<f64> = speeds.iter().map(|speed| speed / 0.5).collect();
@@ -262,7 +262,7 @@ mod tests {
     fn a_station_fed_by_many_is_as_the_formulas_have_it() {
         for scv in [0.1, 0.5, 3.0] {
             for (servers, pace) in [(1, Pace::Fixed), (3, Pace::Servers(3))] {
-                let there = Resource { name: "s".into(), demand: 1.0, pace };
+                let there = ClassStation { name: "s".into(), demand: 1.0, pace };
                 let rate = 0.6 * f64::from(servers);
                 let population = 600;
                 let think = population as f64 / rate - 1.0;
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn exponential_service_is_solved_as_ever() {
-        let resources = [Resource::fixed("a", 0.1), Resource::servers("b", 0.3, 3)];
+        let resources = [ClassStation::fixed("a", 0.1), ClassStation::servers("b", 0.3, 3)];
         let plain = single::solve(&resources, 1.0, 90).unwrap();
         assert_eq!(solve(&resources, &[1.0, 1.0], 1.0, 90, &[]).unwrap(), plain);
         let nearly = solve(&resources, &[1.000_001, 1.0], 1.0, 90, &[]).unwrap();

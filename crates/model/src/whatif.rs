@@ -5,9 +5,11 @@ use std::str::FromStr;
 use krarup_units::text;
 
 use crate::Error;
-use crate::network::{Fork, Kind, Network, Station, StationId, Step, Visit, Wait, Workload};
-use crate::solve::{Method, Solution, solve};
-use crate::table::{Cell, Table, Unit};
+use crate::network::{
+    ClassWorkload, Fork, ForkWait, Network, PathVisit, Station, StationId, StationKind, Step,
+};
+use crate::solve::{Solution, SolutionMethod, solve};
+use crate::table::{ColumnUnit, ResultTable, TableCell};
 
 /// One change, written `name.key=value`.
 ///
@@ -106,10 +108,10 @@ fn change_station(network: &mut Network, station: StationId, change: &Change) ->
     match change.key.as_str() {
         "servers" => {
             let there = &mut network.stations[station.0];
-            if !matches!(there.kind, Kind::Servers { .. }) {
+            if !matches!(there.kind, StationKind::Servers { .. }) {
                 return Err(change.wrong("this station has no servers", "change its speed"));
             }
-            there.kind = Kind::Servers { count: change.count()? };
+            there.kind = StationKind::Servers { count: change.count()? };
         }
         "speed" => {
             network.stations[station.0].factor *= change.number()?;
@@ -151,14 +153,14 @@ fn each_step(path: &mut [Step], each: &mut dyn FnMut(&mut Step)) {
 fn spread(path: &mut [Step], station: StationId, copies: &[StationId], change: &Change) -> Result<(), Error> {
     let mut fault = None;
     each_step(path, &mut |step| match step {
-        Step::Visit(Visit { station: visited, count, work }) if *visited == station => {
+        Step::Visit(PathVisit { station: visited, count, work }) if *visited == station => {
             if (*count - 1.0).abs() > 1e-12 {
                 fault = Some("visits it several times in a row, each of which would choose anew");
             }
             *step = Step::Fork(Fork {
                 stations: copies.to_vec(),
                 choose: 1,
-                wait: Wait::All,
+                wait: ForkWait::All,
                 work: work.clone(),
             });
         }
@@ -173,8 +175,8 @@ fn spread(path: &mut [Step], station: StationId, copies: &[StationId], change: &
 fn change_class(network: &mut Network, class: usize, change: &Change) -> Result<(), Error> {
     let class = &mut network.classes[class];
     match (change.key.as_str(), &mut class.workload) {
-        ("population", Workload::Closed { population, .. }) => *population = u64::from(change.count()?),
-        ("think", Workload::Closed { think, .. }) => {
+        ("population", ClassWorkload::Closed { population, .. }) => *population = u64::from(change.count()?),
+        ("think", ClassWorkload::Closed { think, .. }) => {
             let seconds =
                 text::parse_duration(&change.value).map_err(|why| change.wrong(why, "write it like 1ms"))?;
             *think = if think.mean() > 0.0 {
@@ -183,7 +185,7 @@ fn change_class(network: &mut Network, class: usize, change: &Change) -> Result<
                 crate::Distribution::exponential(seconds)
             };
         }
-        ("rate", Workload::Open { gap, .. }) => *gap = gap.scaled(1.0 / (change.number()? * gap.mean())),
+        ("rate", ClassWorkload::Open { gap, .. }) => *gap = gap.scaled(1.0 / (change.number()? * gap.mean())),
         ("mix", _) => {
             let shares: Vec<f64> = change
                 .value
@@ -228,8 +230,8 @@ fn change_class(network: &mut Network, class: usize, change: &Change) -> Result<
 pub fn what_if(
     network: &Network,
     changes: &[Change],
-    method: Method,
-) -> Result<(Solution, Solution, Table), Error> {
+    method: SolutionMethod,
+) -> Result<(Solution, Solution, ResultTable), Error> {
     let before = solve(network, method)?;
     let after = solve(&apply(network, changes)?, method)?;
     let table = beside(&before, &after);
@@ -238,19 +240,26 @@ pub fn what_if(
 
 /// Before and after: X and R of each class, U and Q of each station, wait and slots of each pool,
 /// with the change.
-pub fn beside(before: &Solution, after: &Solution) -> Table {
+pub fn beside(before: &Solution, after: &Solution) -> ResultTable {
     let columns = [
-        ("what", Unit::Text),
-        ("of", Unit::Text),
-        ("unit", Unit::Text),
-        ("before", Unit::Count),
-        ("after", Unit::Count),
-        ("change", Unit::Share),
+        ("what", ColumnUnit::Text),
+        ("of", ColumnUnit::Text),
+        ("unit", ColumnUnit::Text),
+        ("before", ColumnUnit::Count),
+        ("after", ColumnUnit::Count),
+        ("change", ColumnUnit::Share),
     ];
-    let mut table = Table::new("Before and after", &columns);
+    let mut table = ResultTable::new("Before and after", &columns);
     let mut row = |what: &str, of: &str, unit: &str, old: Option<f64>, new: Option<f64>| {
         let change = old.zip(new).filter(|(old, _)| *old != 0.0).map(|(old, new)| new / old - 1.0);
-        table.push(vec![what.into(), of.into(), unit.into(), old.into(), new.into(), Cell::from(change)]);
+        table.push(vec![
+            what.into(),
+            of.into(),
+            unit.into(),
+            old.into(),
+            new.into(),
+            TableCell::from(change),
+        ]);
     };
     let (old, new) = (before.last(), after.last());
     for class in &new.classes {
@@ -280,9 +289,13 @@ pub fn beside(before: &Solution, after: &Solution) -> Table {
 ///
 /// # Errors
 /// Those of [`solve`].
-pub fn sensitivity(network: &Network, method: Method) -> Result<Table, Error> {
-    let columns = [("station", Unit::Text), ("of throughput", Unit::Count), ("of response", Unit::Count)];
-    let mut table = Table::new("Change in percent when a station is 1 % faster", &columns);
+pub fn sensitivity(network: &Network, method: SolutionMethod) -> Result<ResultTable, Error> {
+    let columns = [
+        ("station", ColumnUnit::Text),
+        ("of throughput", ColumnUnit::Count),
+        ("of response", ColumnUnit::Count),
+    ];
+    let mut table = ResultTable::new("Change in percent when a station is 1 % faster", &columns);
     let step = 0.005_f64;
     let mut rows = Vec::new();
     for (station, there) in network.stations.iter().enumerate() {
@@ -309,7 +322,7 @@ pub fn sensitivity(network: &Network, method: Method) -> Result<Table, Error> {
 mod tests {
     use super::*;
     use crate::form::{EXAMPLE, from_toml};
-    use crate::single::{self, Resource};
+    use crate::single::{self, ClassStation};
 
     fn changes(texts: &[&str]) -> Vec<Change> {
         texts.iter().map(|t| t.parse().unwrap()).collect()
@@ -323,11 +336,11 @@ mod tests {
     #[test]
     fn a_link_twice_as_wide_carries_twice_as_much() {
         let (before, after, table) =
-            what_if(&example(), &changes(&["uplink.speed=2"]), Method::Auto).unwrap();
+            what_if(&example(), &changes(&["uplink.speed=2"]), SolutionMethod::Auto).unwrap();
         assert_eq!(table.rows[0][0], "throughput".into());
         let ratio = after.last().classes[0].throughput / before.last().classes[0].throughput;
         assert!((ratio - 2.0).abs() < 0.01, "{ratio}");
-        let Cell::Number(change) = table.rows[0][5] else { panic!("no change") };
+        let TableCell::Number(change) = table.rows[0][5] else { panic!("no change") };
         assert!((change - (ratio - 1.0)).abs() < 1e-12);
     }
 
@@ -340,14 +353,14 @@ mod tests {
         )
         .unwrap();
         let x = |change: &str| {
-            let (_, after, _) = what_if(&network, &changes(&[change]), Method::Auto).unwrap();
+            let (_, after, _) = what_if(&network, &changes(&[change]), SolutionMethod::Auto).unwrap();
             after.last().classes[0].throughput
         };
         let before = x("set.population=60");
         assert!((before / 250.0 - 1.0).abs() < 0.01, "{before}");
         assert!((x("c.servers=2") / 500.0 - 1.0).abs() < 0.03, "{}", x("c.servers=2"));
         assert!((x("c.speed=2") / 500.0 - 1.0).abs() < 0.01, "{}", x("c.speed=2"));
-        let table = sensitivity(&network, Method::Auto).unwrap();
+        let table = sensitivity(&network, SolutionMethod::Auto).unwrap();
         assert_eq!(table.rows[0][0], "c".into());
         assert!(table.numbers("of throughput")[0].unwrap() > 0.9);
         let limits = crate::limits::of(&network).unwrap();
@@ -357,7 +370,7 @@ mod tests {
     #[test]
     fn replicas_halve_the_load_of_each() {
         let (before, after, _) =
-            what_if(&example(), &changes(&["memcached.replicas=2"]), Method::Auto).unwrap();
+            what_if(&example(), &changes(&["memcached.replicas=2"]), SolutionMethod::Auto).unwrap();
         let load =
             |s: &Solution, name: &str| s.last().stations.iter().find(|s| s.name == name).unwrap().utilization;
         assert!((load(&after, "memcached") - load(&before, "memcached") / 2.0).abs() < 1e-3);
@@ -401,9 +414,10 @@ mod tests {
         )
         .unwrap();
         let exact =
-            single::solve(&[Resource::fixed("a", 0.05), Resource::servers("b", 0.3, 3)], 1.0, 12).unwrap();
+            single::solve(&[ClassStation::fixed("a", 0.05), ClassStation::servers("b", 0.3, 3)], 1.0, 12)
+                .unwrap();
         let elasticity = exact.elasticity(12);
-        let table = sensitivity(&network, Method::Auto).unwrap();
+        let table = sensitivity(&network, SolutionMethod::Auto).unwrap();
         assert_eq!(table.rows[0][0], "b".into());
         let found = table.numbers("of throughput");
         assert!((found[0].unwrap() + elasticity[1]).abs() < 1e-3);

@@ -11,7 +11,7 @@ use socket2::SockRef;
 
 use crate::moved::Moved;
 use crate::stream::Stream;
-use crate::tls::{Acceptor, Connector, Tls};
+use crate::tls::{Acceptor, Connector, TlsSession};
 use krarup_units::Outbox;
 
 /// How many pieces one write takes at most.
@@ -24,7 +24,7 @@ const A_WRITE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Conn {
     stream: Stream,
-    tls: Option<Box<Tls>>,
+    tls: Option<Box<TlsSession>>,
 }
 
 impl AsRawFd for Conn {

@@ -44,7 +44,7 @@ const CONNECTIONS: usize = 256;
 
 /// What a path is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct HttpResponse {
     /// 200, 403, 404, 405, 409 or 503.
     pub status: u16,
     /// The media type.
@@ -53,7 +53,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Plain text.
     pub fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
@@ -62,7 +62,7 @@ impl Answer {
 
 /// What is asked of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum HttpMethod {
     /// To read something (`GET`, or `HEAD`, which gets the head of the reply alone).
     Get,
     /// To have something done.
@@ -71,21 +71,21 @@ pub enum Method {
 
 /// Answers requests until it is dropped; answers that are being made are still given then.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     /// Where it listens, with the port it got.
     pub address: Address,
     over: Arc<Notify>,
 }
 
-impl Drop for Server {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         self.over.notify_one();
     }
 }
 
 /// Makes an answer of a method and a path (without the query).
-trait Answers: Fn(Method, &str) -> Answer + Send + Sync + 'static {}
-impl<F: Fn(Method, &str) -> Answer + Send + Sync + 'static> Answers for F {}
+trait Answers: Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static {}
+impl<F: Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static> Answers for F {}
 
 /// Listens on `address` and answers each request by what `answer` makes of its method and its path
 /// (without the query), on threads of its own: `answer` may wait. `POST` without a body is taken,
@@ -95,8 +95,8 @@ impl<F: Fn(Method, &str) -> Answer + Send + Sync + 'static> Answers for F {}
 /// With the address and the reason, where it cannot be listened on.
 pub fn serve(
     address: &Address,
-    answer: impl Fn(Method, &str) -> Answer + Send + Sync + 'static,
-) -> Result<Server, String> {
+    answer: impl Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static,
+) -> Result<HttpServer, String> {
     let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
     let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
@@ -110,7 +110,7 @@ pub fn serve(
     let ended = Arc::clone(&over);
     let serving = move || run(runtime, listener, &ended, &Arc::new(answer));
     thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
-    Ok(Server { address: bound.into(), over })
+    Ok(HttpServer { address: bound.into(), over })
 }
 
 fn run(runtime: Runtime, listener: TcpListener, over: &Notify, answer: &Arc<impl Answers>) {
@@ -191,7 +191,7 @@ async fn converse(stream: tokio::net::TcpStream, answer: Arc<impl Answers>, work
             works.store(false, Ordering::Relaxed);
             // It panicked, and the log says why.
             let made =
-                made.unwrap_or_else(|_| response(Answer::text(500, "this answer could not be made\n")));
+                made.unwrap_or_else(|_| response(HttpResponse::text(500, "this answer could not be made\n")));
             Ok::<_, Infallible>(made)
         }
     });
@@ -207,19 +207,19 @@ fn respond(
     method: &str,
     path: &str,
     headers: &HeaderMap,
-    answer: &impl Fn(Method, &str) -> Answer,
+    answer: &impl Fn(HttpMethod, &str) -> HttpResponse,
 ) -> Response<String> {
     let (asked, others) = match method {
-        "GET" | "HEAD" => (Method::Get, "POST"),
+        "GET" | "HEAD" => (HttpMethod::Get, "POST"),
         // A page of any site can have its reader's browser post to an address that only the reader
         // reaches.
         "POST" if is_from_a_page(headers) => {
             let why = "a page in a browser may not do this: use curl -X POST\n";
-            return response(Answer::text(403, why));
+            return response(HttpResponse::text(403, why));
         }
-        "POST" => (Method::Post, "GET, HEAD"),
+        "POST" => (HttpMethod::Post, "GET, HEAD"),
         _ => {
-            let mut refused = response(Answer::text(405, "only GET, HEAD and POST are answered\n"));
+            let mut refused = response(HttpResponse::text(405, "only GET, HEAD and POST are answered\n"));
             refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
             return refused;
         }
@@ -238,7 +238,7 @@ fn is_from_a_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.get("sec-fetch-site").is_some_and(|site| site != "none")
 }
 
-fn response(answer: Answer) -> Response<String> {
+fn response(answer: HttpResponse) -> Response<String> {
     let mut made = Response::new(answer.body);
     *made.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     made.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.kind));
@@ -283,25 +283,25 @@ mod tests {
 
     use super::*;
 
-    fn answer(method: Method, path: &str) -> Answer {
+    fn answer(method: HttpMethod, path: &str) -> HttpResponse {
         match (method, path) {
-            (Method::Get, "/here") => Answer::text(200, "well\n"),
-            (Method::Post, "/do") => Answer::text(200, "done\n"),
-            (Method::Post, "/here") => Answer::text(405, "only GET\n"),
-            _ => Answer::text(404, ""),
+            (HttpMethod::Get, "/here") => HttpResponse::text(200, "well\n"),
+            (HttpMethod::Post, "/do") => HttpResponse::text(200, "done\n"),
+            (HttpMethod::Post, "/here") => HttpResponse::text(405, "only GET\n"),
+            _ => HttpResponse::text(404, ""),
         }
     }
 
-    fn begin(answer: impl Fn(Method, &str) -> Answer + Send + Sync + 'static) -> Server {
+    fn begin(answer: impl Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static) -> HttpServer {
         serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap()
     }
 
-    fn connect(server: &Server) -> TcpStream {
+    fn connect(server: &HttpServer) -> TcpStream {
         TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap()
     }
 
     /// All that comes for these bytes, until the connection ends.
-    fn received(server: &Server, bytes: &[u8]) -> String {
+    fn received(server: &HttpServer, bytes: &[u8]) -> String {
         let mut stream = connect(server);
         // It may end in the middle of what is sent, so that writing or reading fails.
         _ = stream.write_all(bytes);
@@ -385,7 +385,7 @@ mod tests {
         let (begun, begins) = channel::<()>();
         let released = Mutex::new(released);
         let server = begin(move |method, path| {
-            if method == Method::Post {
+            if method == HttpMethod::Post {
                 begun.send(()).unwrap();
                 released.lock().unwrap().recv().unwrap();
             }

@@ -23,7 +23,7 @@ use crate::stream::Stream;
 
 /// A certificate and its private key, in PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct TlsIdentity {
     /// The certificate, and those that lead from it to its authority.
     pub certificate: PathBuf,
     /// Its private key.
@@ -36,7 +36,7 @@ pub struct Acceptor(Arc<Greeting>);
 
 #[derive(Debug)]
 struct Greeting {
-    identity: Identity,
+    identity: TlsIdentity,
     /// The authorities of clients.
     clients: Option<PathBuf>,
     config: RwLock<Arc<ServerConfig>>,
@@ -52,7 +52,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn new(identity: &Identity, clients: Option<&Path>) -> Result<Self, String> {
+    pub fn new(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Self, String> {
         let config = RwLock::new(server_config(identity, clients)?);
         let (identity, clients) = (identity.clone(), clients.map(Path::to_owned));
         Ok(Self(Arc::new(Greeting { identity, clients, config })))
@@ -73,10 +73,10 @@ impl Acceptor {
     ///
     /// # Errors
     /// From the library.
-    pub(crate) fn session(&self) -> io::Result<Tls> {
+    pub(crate) fn session(&self) -> io::Result<TlsSession> {
         let config = self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone();
         let connection = ServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(Tls::new(connection.into()))
+        Ok(TlsSession::new(connection.into()))
     }
 }
 
@@ -85,7 +85,7 @@ impl Connector {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn new(trusted: &Path, identity: Option<&Identity>) -> Result<Self, String> {
+    pub fn new(trusted: &Path, identity: Option<&TlsIdentity>) -> Result<Self, String> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -104,10 +104,10 @@ impl Connector {
     ///
     /// # Errors
     /// The name is no host's.
-    pub(crate) fn session(&self, name: &str) -> io::Result<Tls> {
+    pub(crate) fn session(&self, name: &str) -> io::Result<TlsSession> {
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
-        Ok(Tls::new(connection.into()))
+        Ok(TlsSession::new(connection.into()))
     }
 }
 
@@ -130,7 +130,7 @@ pub fn outdated(file: &Path) -> Option<String> {
     Some(format!("the certificate in {} {what}: every client that checks it will refuse it", file.display()))
 }
 
-fn server_config(identity: &Identity, clients: Option<&Path>) -> Result<Arc<ServerConfig>, String> {
+fn server_config(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Arc<ServerConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -150,7 +150,7 @@ fn server_config(identity: &Identity, clients: Option<&Path>) -> Result<Arc<Serv
     Ok(Arc::new(config))
 }
 
-fn unusable(identity: &Identity, error: &rustls::Error) -> String {
+fn unusable(identity: &TlsIdentity, error: &rustls::Error) -> String {
     format!("{} cannot be used with {}: {error}", identity.certificate.display(), identity.key.display())
 }
 
@@ -171,7 +171,7 @@ fn authorities(file: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-fn read(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+fn read(identity: &TlsIdentity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let key = PrivateKeyDer::from_pem_file(&identity.key)
         .map_err(|error| format!("no private key can be read from {}: {error}", identity.key.display()))?;
     Ok((certificates(&identity.certificate)?, key))
@@ -182,11 +182,11 @@ const WAITING: usize = 256 << 10;
 
 /// One encrypted connection, without its socket.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub(crate) struct TlsSession {
     session: Connection,
 }
 
-impl Tls {
+impl TlsSession {
     fn new(mut session: Connection) -> Self {
         session.set_buffer_limit(Some(WAITING));
         Self { session }

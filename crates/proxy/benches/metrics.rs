@@ -4,14 +4,15 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use krarup_proxy::metrics::Snapshot;
+use krarup_proxy::metrics::ProxySnapshot;
 use krarup_proxy::{Config, Core, MultiGet, Topology};
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit, recorder};
 use krarup_units::Stamp;
 
 /// A core that has seen requests of `longest` nanoseconds at most.
 fn core(longest: u64) -> Core {
-    let mut recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let mut recorder =
+        Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     for number in 0..30_000u64 {
         let received = number * 1_000;
         let time = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % longest;
@@ -44,7 +45,7 @@ fn snapshot(criterion: &mut Criterion) {
     for (longest, name) in [(1_000_000, "1 ms"), (100_000_000, "100 ms")] {
         let core = core(longest);
         criterion.bench_function(&format!("snapshot/times up to {name}"), |bencher| {
-            bencher.iter(|| black_box(Snapshot::of(&core, Stamp(1 << 40), false)));
+            bencher.iter(|| black_box(ProxySnapshot::of(&core, Stamp(1 << 40), false)));
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use krarup_proxy::placement::{Distribution, KeyHash, Member, Placement};
+use krarup_proxy::placement::{KeyDistribution, KeyHash, Member, Placement};
 
 /// Keys in turn, so that no branch is learned by heart.
 fn keys() -> Vec<Vec<u8>> {
@@ -18,7 +18,7 @@ fn members(count: usize) -> Vec<Member> {
 
 fn look_up(criterion: &mut Criterion) {
     let keys = keys();
-    for (distribution, name) in Distribution::ALL {
+    for (distribution, name) in KeyDistribution::ALL {
         for servers in [3, 30] {
             let placement = Placement::new(distribution, KeyHash::Fnv1a64, None, &members(servers))
                 .expect("a list of servers");
@@ -28,7 +28,7 @@ fn look_up(criterion: &mut Criterion) {
             });
         }
     }
-    let placement = Placement::new(Distribution::Ketama, KeyHash::Fnv1a64, None, &members(30))
+    let placement = Placement::new(KeyDistribution::Ketama, KeyHash::Fnv1a64, None, &members(30))
         .expect("a list of servers");
     let mut turn = keys.iter().cycle();
     let mut into = Vec::with_capacity(30);

@@ -87,7 +87,7 @@ fn drive(workload: &Workload, count: usize) -> usize {
     let names: Vec<String> = (1..=workload.servers).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     let text = format!("servers = [{}]\nmulti_get = \"sharded\"\n", names.join(", "));
     let config = Config::parse(&text, "core").expect("the configuration is good");
-    let recorder = Recorder::new(recorder::Settings::default()).expect("the settings are good");
+    let recorder = Recorder::new(recorder::RecorderSettings::default()).expect("the settings are good");
     let topology = config.topology().expect("the topology is good");
     let mut core = Core::new(config.settings(), topology, recorder, Stamp(0));
     let mut now = 0;

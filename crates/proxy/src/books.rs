@@ -12,7 +12,7 @@ use krarup_record::{Recorder, ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use crate::ids::PoolId;
-use crate::pool::Counts;
+use crate::pool::PoolCounts;
 use crate::slow::Slowest;
 
 mod events;
@@ -42,7 +42,7 @@ struct BeforeReset {
     recorder: Recorder,
     events: Events,
     /// By the pool's number.
-    pools: Vec<Counts>,
+    pools: Vec<PoolCounts>,
 }
 
 impl BeforeReset {
@@ -50,7 +50,7 @@ impl BeforeReset {
         self.recorder.merge(&other.recorder).expect("all loops of a process keep the same windows");
         self.events.absorb(&other.events);
         if self.pools.len() < other.pools.len() {
-            self.pools.resize_with(other.pools.len(), Counts::default);
+            self.pools.resize_with(other.pools.len(), PoolCounts::default);
         }
         for (ours, theirs) in self.pools.iter_mut().zip(&other.pools) {
             ours.absorb(theirs);
@@ -181,7 +181,7 @@ impl Books {
     }
 
     /// `stats` begins anew; `pools` is what pools have counted until now.
-    pub(crate) fn reset(&mut self, pools: Vec<Counts>, now: Stamp) {
+    pub(crate) fn reset(&mut self, pools: Vec<PoolCounts>, now: Stamp) {
         self.settle();
         let counted = BeforeReset { recorder: self.recorder.clone(), events: self.events, pools };
         match &mut self.before_reset {
@@ -289,7 +289,7 @@ impl Books {
     }
 
     /// What the pool of this number had counted before the last reset.
-    pub(crate) fn counts_before_reset(&self, pool: usize) -> Option<&Counts> {
+    pub(crate) fn counts_before_reset(&self, pool: usize) -> Option<&PoolCounts> {
         self.before_reset.as_ref()?.pools.get(pool)
     }
 }

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 
 use krarup_memcache::Limits;
 use krarup_settings::kind::{
-    ADDRESS, Count, Duration, MONTH, Optional, Section, Sections, Size, Switch, TEXT, Text, Unwritten, Word,
+    ADDRESS, Count, CustomText, Duration, MONTH, Optional, Sections, SettingsSection, Size, Switch, TEXT,
+    Unwritten, Word,
 };
-use krarup_settings::{Flag, Mistake, Mistakes, Setting, Table, check, commented, read, settings};
+use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
 
 use crate::dispatch::Workers;
 use crate::edge::{Dangerous, Edge};
-use crate::engine::{Engine, Form};
-use crate::settings::Settings;
+use crate::engine::{Engine, ThreadDesign};
+use crate::settings::CoreSettings;
 use crate::topology::{Route, Topology};
 
 mod pools;
 
-pub use pools::{FallBack, PoolConfig, Replicas, RouteConfig, ServerConfig, Spread};
+pub use pools::{FallBack, KeySpread, PoolConfig, Replicas, RouteConfig, ServerConfig};
 
 /// The name of the pool at the top level.
 const MAIN: &str = "main";
@@ -107,7 +108,7 @@ settings! {
         engine: Engine = Engine::Events, Word(&[(Engine::Events, "events"), (Engine::Threads, "threads")]), restart = true,
             flag = Some(Flag::new("engine", "ENGINE"));
         /// How the outside is met.
-        edge: Edge = Edge::default(), Section("edge"), section = true;
+        edge: Edge = Edge::default(), SettingsSection("edge"), section = true;
         /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere
         /// unless it is given.
         admin: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:9151\"", flag = Some(Flag::new("admin", "HOST:PORT"));
@@ -117,7 +118,7 @@ settings! {
 }
 
 /// A number of workers, or `unlimited`.
-const WORKERS: Text<Workers> = Text {
+const WORKERS: CustomText<Workers> = CustomText {
     read: |text| match text.parse() {
         Ok(limit) if limit >= 1 => Ok(Workers::Limited(limit)),
         _ if text == "unlimited" => Ok(Workers::Unlimited),
@@ -294,11 +295,11 @@ impl Config {
     ///
     /// # Errors
     /// Says what is missing.
-    pub fn thread_form(&self) -> Result<Form, Mistake> {
+    pub fn thread_form(&self) -> Result<ThreadDesign, Mistake> {
         let readers = self.all_pools().into_iter().find_map(|(_, pool)| pool.readers);
         let form = match (readers, self.workers) {
-            (Some(readers), _) => Form::Readers(readers),
-            (None, Workers::Limited(workers)) => Form::Workers(workers),
+            (Some(readers), _) => ThreadDesign::Readers(readers),
+            (None, Workers::Limited(workers)) => ThreadDesign::Workers(workers),
             (None, Workers::Unlimited) => {
                 return Err(
                     "`engine` is threads, and there must be a number of them: set `workers` or `readers`"
@@ -306,7 +307,7 @@ impl Config {
                 );
             }
         };
-        let (Form::Workers(threads) | Form::Readers(threads)) = form;
+        let (ThreadDesign::Workers(threads) | ThreadDesign::Readers(threads)) = form;
         if threads > 4_096 {
             return Err(format!(
                 "`engine` is threads, and {threads} of them are too many; 4096 are the most"
@@ -317,8 +318,8 @@ impl Config {
     }
 
     /// What the core needs of it.
-    pub fn settings(&self) -> Settings {
-        Settings {
+    pub fn settings(&self) -> CoreSettings {
+        CoreSettings {
             limits: Limits { value: self.max_value, ..Limits::default() },
             workers: self.workers,
             queue: self.queue,

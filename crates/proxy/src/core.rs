@@ -14,7 +14,7 @@
 //! request that was accepted is answered exactly once, in the order of its client.
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
-use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
+use krarup_memcache::{Limits, Parsed, ReplyClass, Request, Storage, write};
 use krarup_record::{Operation, Recorder};
 use krarup_units::Stamp;
 
@@ -25,9 +25,9 @@ use crate::dispatch::Dispatch;
 use crate::edge::Dangerous;
 use crate::exchange::Stage;
 use crate::ids::{ClientId, RequestId};
-use crate::large::Source;
+use crate::large::RequestBytes;
 use crate::merge::How;
-use crate::pool::{Counts, Pool};
+use crate::pool::{Pool, PoolCounts};
 use crate::requests::Requests;
 use crate::route::{self, Routes};
 use crate::routing::Routing;
@@ -54,9 +54,9 @@ mod threads;
 mod window;
 
 pub use crate::books::{Events, RowSink};
-pub use crate::dispatch::Seen;
+pub use crate::dispatch::QueueState;
 pub use crate::large::LARGE_REQUEST;
-pub use crate::settings::Settings;
+pub use crate::settings::CoreSettings;
 pub use inquiry::Inquiry;
 pub use reload::Reconfigured;
 pub use threads::QueueChoice;
@@ -77,7 +77,7 @@ struct Arrival {
 
 /// The middleware without its sockets.
 pub struct Core {
-    settings: Settings,
+    settings: CoreSettings,
     clients: Clients,
     upstreams: Servers,
     requests: Requests,
@@ -100,7 +100,7 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// A middleware before the servers of `topology`, all of them down yet. It has at least one
     /// pool.
-    pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
+    pub fn new(settings: CoreSettings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         let books = Books::new(recorder, settings.slow_requests, started);
         let (unix, ramp) = (settings.unix, settings.return_over);
@@ -116,7 +116,7 @@ impl Core {
 
     /// Of these parts, without clients and requests.
     fn of(
-        settings: Settings,
+        settings: CoreSettings,
         routing: Routing,
         upstreams: Servers,
         dispatch: Dispatch,
@@ -148,8 +148,8 @@ impl Core {
 
     // ---- clients --------------------------------------------------------------------------------
 
-    fn read_client(&mut self, id: ClientId, source: Source<'_>, received: Stamp, now: Stamp) -> usize {
-        let Source { bytes, memory } = source;
+    fn read_client(&mut self, id: ClientId, source: RequestBytes<'_>, received: Stamp, now: Stamp) -> usize {
+        let RequestBytes { bytes, memory } = source;
         let mut used = 0;
         let value = self.settings.limits.value;
         let mut limits = Limits { value: value.max(self.clients.promised(id)), ..self.settings.limits };
@@ -183,7 +183,7 @@ impl Core {
                         self.clients.hold_back(id);
                         break;
                     }
-                    let source = Source { bytes: &rest[..length], memory };
+                    let source = RequestBytes { bytes: &rest[..length], memory };
                     self.accept(id, &message, source, Arrival { bytes: length, received, now });
                     self.leave_window(id);
                     used += length;
@@ -271,7 +271,7 @@ impl Core {
     /// Whether one more request of this client may be read; if not, it is told when to come back.
     fn listens_to(&mut self, id: ClientId) -> bool {
         let room = self.has_room();
-        let Settings { pipeline, reply_buffer, .. } = self.settings;
+        let CoreSettings { pipeline, reply_buffer, .. } = self.settings;
         self.clients.listens(id, room, pipeline, reply_buffer, &mut self.books)
     }
 
@@ -297,13 +297,13 @@ impl Core {
         number
     }
 
-    fn accept(&mut self, id: ClientId, request: &Request<'_>, source: Source<'_>, arrival: Arrival) {
+    fn accept(&mut self, id: ClientId, request: &Request<'_>, source: RequestBytes<'_>, arrival: Arrival) {
         match request {
             Request::Quit => {
-                self.answer_here(id, b"", Class::Ok, true, arrival);
+                self.answer_here(id, b"", ReplyClass::Ok, true, arrival);
                 return self.close_after_replies(id);
             }
-            Request::NoOp => return self.answer_here(id, request::NO_OP, Class::Ok, false, arrival),
+            Request::NoOp => return self.answer_here(id, request::NO_OP, ReplyClass::Ok, false, arrival),
             Request::Version => {
                 let (class, text) = self.version();
                 return self.answer_here(id, text.as_bytes(), class, false, arrival);
@@ -353,11 +353,18 @@ impl Core {
 
     fn refuse(&mut self, id: ClientId, command: Dangerous, noreply: bool, arrival: Arrival) {
         self.books.count(|events| &mut events.commands_refused);
-        self.answer_here(id, command.refusal(), Class::ClientError, noreply, arrival);
+        self.answer_here(id, command.refusal(), ReplyClass::ClientError, noreply, arrival);
     }
 
     /// An answer that needs no server.
-    fn answer_here(&mut self, id: ClientId, reply: &[u8], class: Class, noreply: bool, arrival: Arrival) {
+    fn answer_here(
+        &mut self,
+        id: ClientId,
+        reply: &[u8],
+        class: ReplyClass,
+        noreply: bool,
+        arrival: Arrival,
+    ) {
         let number = self.begin(id, Operation::Other, arrival);
         let exchange = &mut self.requests[number];
         exchange.noreply = noreply;
@@ -424,7 +431,7 @@ impl Core {
     }
 
     /// What the pool of this number did since the start.
-    pub(crate) fn counts_since_start(&self, pool: usize) -> Counts {
+    pub(crate) fn counts_since_start(&self, pool: usize) -> PoolCounts {
         let mut all = *self.routing.pools()[pool].counts();
         if let Some(before) = self.books.counts_before_reset(pool) {
             all.absorb(before);
@@ -457,7 +464,7 @@ impl Core {
     }
 
     /// How it was told to work.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &CoreSettings {
         &self.settings
     }
 
@@ -471,10 +478,12 @@ impl Core {
 
     /// `VERSION`: the oldest of the servers', because that is what clients can count on, and our
     /// own.
-    fn version(&self) -> (Class, String) {
+    fn version(&self) -> (ReplyClass, String) {
         match self.version_text() {
-            Some(version) => (Class::Version, format!("VERSION {version}\r\n")),
-            None => (Class::ServerError, "SERVER_ERROR no server has told its version yet\r\n".to_owned()),
+            Some(version) => (ReplyClass::Version, format!("VERSION {version}\r\n")),
+            None => {
+                (ReplyClass::ServerError, "SERVER_ERROR no server has told its version yet\r\n".to_owned())
+            }
         }
     }
 
@@ -486,17 +495,17 @@ impl Core {
 }
 
 /// The kind of an answer of our own making.
-fn class_of(reply: &[u8]) -> Class {
+fn class_of(reply: &[u8]) -> ReplyClass {
     if reply.starts_with(b"SERVER_ERROR") {
-        Class::ServerError
+        ReplyClass::ServerError
     } else if reply.starts_with(b"CLIENT_ERROR") || reply.is_empty() {
-        Class::ClientError
+        ReplyClass::ClientError
     } else if reply == b"END\r\n" {
-        Class::Values
+        ReplyClass::Values
     } else if reply == b"STORED\r\n" {
-        Class::Stored
+        ReplyClass::Stored
     } else {
-        Class::Error
+        ReplyClass::Error
     }
 }
 

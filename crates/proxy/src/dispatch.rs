@@ -13,7 +13,7 @@ mod workers;
 pub use common::Common;
 pub(crate) use readers::{Readers, Waiting};
 pub(crate) use workers::Taken;
-pub use workers::{Seen, Workers};
+pub use workers::{QueueState, Workers};
 
 /// The slots and the queue before them, first come first served.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Dispatch {
     /// Requests that wait at other loops that are summed up here.
     waiting_elsewhere: usize,
     /// What was seen where the next request was taken out of another queue.
-    seen: Option<Seen>,
+    seen: Option<QueueState>,
     readers: Readers,
 }
 
@@ -110,12 +110,12 @@ impl Dispatch {
     }
 
     /// The next request that comes was taken out of a queue elsewhere.
-    pub(crate) fn taken_elsewhere(&mut self, seen: Seen) {
+    pub(crate) fn taken_elsewhere(&mut self, seen: QueueState) {
         self.seen = Some(seen);
     }
 
     /// What was seen there.
-    pub(crate) fn take_seen(&mut self) -> Option<Seen> {
+    pub(crate) fn take_seen(&mut self) -> Option<QueueState> {
         self.seen.take()
     }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use krarup_settings::kind::{
-    Count, Duration, FILE, Inline, List, MONTH, Optional, Size, Switch, TEXT, Text, Word,
+    Count, CustomText, Duration, FILE, Inline, List, MONTH, Optional, Size, Switch, TEXT, Word,
 };
 use krarup_settings::{Flag, Mistake, Mistakes, check, settings};
 use krarup_units::Nanos;
@@ -67,7 +67,7 @@ settings! {
 }
 
 /// Permissions as `chmod` takes them.
-const MODE: Text<u32> = Text {
+const MODE: CustomText<u32> = CustomText {
     read: |text| match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err(Mistake::new(format!("`{text}` are no permissions"), "write them like \"0660\"")),

@@ -13,7 +13,7 @@ pub enum Engine {
 
 /// Which of the two middlewares the threads are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ThreadDesign {
     /// One queue and so many workers (2018).
     Workers(u32),
     /// For each server a queue and so many readers, and a writer that does not wait (2016).

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use krarup_memcache::{Class, MetaCommand, Retrieval};
+use krarup_memcache::{MetaCommand, ReplyClass, Retrieval};
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use crate::keys::KeyList;
 use crate::merge::{How, Merge};
 
 /// How a request ended that was answered so.
-pub(crate) fn outcome_of(class: Class) -> Outcome {
+pub(crate) fn outcome_of(class: ReplyClass) -> Outcome {
     match class.severity() {
         0 | 1 => Outcome::Ok,
         2 => Outcome::ClientError,
@@ -52,7 +52,7 @@ pub(crate) enum Copies {
 
 /// A part of a retrieval: the keys that one server was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct RetrievalPart {
     pub(crate) server: ServerId,
     /// The pool its keys belong to.
     pub(crate) pool: PoolId,
@@ -137,7 +137,7 @@ pub(crate) struct Needs {
     pub(crate) retrieval: (Retrieval, i32),
     /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
     pub(crate) keys: KeyList,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<RetrievalPart>,
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<ServerId>,
     /// Requests for the same key that wait for this one's answer.
@@ -249,7 +249,7 @@ impl Default for Exchange {
     }
 }
 
-impl Part {
+impl RetrievalPart {
     pub(crate) fn of(server: ServerId, pool: PoolId, before: Option<u16>) -> Self {
         Self {
             server,
@@ -300,7 +300,7 @@ impl Exchange {
     }
 
     /// A part, and those before it whose keys it looks for again.
-    pub(crate) fn lineage(&self, part: u16) -> impl Iterator<Item = Part> {
+    pub(crate) fn lineage(&self, part: u16) -> impl Iterator<Item = RetrievalPart> {
         std::iter::successors(Some(self.rest.parts[usize::from(part)]), |part| {
             part.before.map(|before| self.rest.parts[usize::from(before)])
         })

@@ -17,35 +17,35 @@ pub(crate) const LARGE: usize = 1 << 20;
 pub const LARGE_REQUEST: usize = 128 << 10;
 
 /// The memory that bytes lie in, where pieces of it may be kept.
-pub(crate) type Memory<'a> = Option<&'a Arc<Vec<u8>>>;
+pub(crate) type BufferMemory<'a> = Option<&'a Arc<Vec<u8>>>;
 
 /// A request's bytes, and the memory that they lie in.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct RequestBytes<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) memory: Memory<'a>,
+    pub(crate) memory: BufferMemory<'a>,
 }
 
 /// The piece that `bytes` are of `memory`, if they are at `least` so long.
 #[inline]
-fn piece(memory: Memory<'_>, least: usize, bytes: &[u8]) -> Option<Lent> {
+fn piece(memory: BufferMemory<'_>, least: usize, bytes: &[u8]) -> Option<Lent> {
     Lent::of(memory.filter(|_| bytes.len() >= least)?, bytes)
 }
 
 /// A reply, if it is better kept than copied.
 #[inline]
-pub(crate) fn reply(memory: Memory<'_>, bytes: &[u8]) -> Option<Lent> {
+pub(crate) fn reply(memory: BufferMemory<'_>, bytes: &[u8]) -> Option<Lent> {
     piece(memory, LARGE, bytes)
 }
 
 /// The value of a request and the line end behind it, if they are better kept than copied.
 #[inline]
-pub(crate) fn value(memory: Memory<'_>, data: &[u8]) -> Option<Lent> {
+pub(crate) fn value(memory: BufferMemory<'_>, data: &[u8]) -> Option<Lent> {
     piece(memory, LARGE_REQUEST / 2, data)?.longer(2)
 }
 
 /// A whole request, if it is better kept than copied.
 #[inline]
-pub(crate) fn request(source: Source<'_>) -> Option<Lent> {
+pub(crate) fn request(source: RequestBytes<'_>) -> Option<Lent> {
     piece(source.memory, LARGE_REQUEST, source.bytes)
 }

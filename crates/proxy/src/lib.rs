@@ -61,9 +61,9 @@ pub mod topology;
 mod upstreams;
 
 pub use config::Config;
-pub use core::{Core, Events, Reconfigured, RowSink, Settings};
+pub use core::{Core, CoreSettings, Events, Reconfigured, RowSink};
 pub use dispatch::Workers;
 pub use edge::Edge;
-pub use pool::Counts;
-pub use summary::Summary;
+pub use pool::PoolCounts;
+pub use summary::ProxySummary;
 pub use topology::{MultiGet, Topology};

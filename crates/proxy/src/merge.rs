@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use krarup_memcache::{Class, Reply, write};
+use krarup_memcache::{ReplyClass, Response, write};
 use krarup_units::{Lent, Outbox};
 
 use crate::free_buffers::{FreeBuffers, KEEP};
 use crate::keys::KeyList;
-use crate::large::{self, LARGE, Memory};
+use crate::large::{self, BufferMemory, LARGE};
 
 /// What the answer to the client is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct Merge {
 #[derive(Clone, Debug)]
 struct Piece {
     part: u16,
-    class: Class,
+    class: ReplyClass,
     start: usize,
     end: usize,
     lent: Option<Lent>,
@@ -56,7 +56,7 @@ struct Piece {
 /// What kind of answer it became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
-    pub(crate) class: Class,
+    pub(crate) class: ReplyClass,
     pub(crate) hits: u32,
     /// Whether servers that should have agreed did not.
     pub(crate) disagreed: bool,
@@ -88,7 +88,7 @@ impl Merge {
     }
 
     /// The answer is known without any server.
-    pub(crate) fn local(&mut self, class: Class, bytes: &[u8]) {
+    pub(crate) fn local(&mut self, class: ReplyClass, bytes: &[u8]) {
         self.begin(How::One);
         self.push(0, class, bytes);
     }
@@ -113,8 +113,8 @@ impl Merge {
     pub(crate) fn add(
         &mut self,
         part: u16,
-        reply: &Reply<'_>,
-        memory: Memory<'_>,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
         buffers: &mut FreeBuffers,
     ) {
         if self.bytes.is_empty()
@@ -125,7 +125,7 @@ impl Merge {
             self.bytes = self.shell.empty(spare);
         }
         match self.how {
-            How::InOrder if reply.class == Class::Values => {
+            How::InOrder if reply.class == ReplyClass::Values => {
                 self.hits += reply.hits;
                 self.keep(part, reply.class, reply.blocks(), memory);
             }
@@ -140,14 +140,14 @@ impl Merge {
 
     /// A part that follows the request without being its answer (a copy's expiry time): only its
     /// errors count.
-    pub(crate) fn follow(&mut self, part: u16, reply: &Reply<'_>) {
+    pub(crate) fn follow(&mut self, part: u16, reply: &Response<'_>) {
         if reply.class.is_error() {
             self.fail(part, reply.class, reply.bytes);
         }
     }
 
     /// A part will not be answered; `bytes` says why.
-    pub(crate) fn fail(&mut self, part: u16, class: Class, bytes: &[u8]) {
+    pub(crate) fn fail(&mut self, part: u16, class: ReplyClass, bytes: &[u8]) {
         match self.how {
             How::Fixed(_) => {}
             How::Worst => self.weigh(part, class, 0, bytes),
@@ -156,7 +156,7 @@ impl Merge {
     }
 
     /// An answer that is known already, as that of another request for the same.
-    pub(crate) fn known(&mut self, class: Class, hits: u32, bytes: &[u8]) {
+    pub(crate) fn known(&mut self, class: ReplyClass, hits: u32, bytes: &[u8]) {
         self.begin(How::One);
         self.hits = hits;
         self.push(0, class, bytes);
@@ -178,7 +178,7 @@ impl Merge {
     }
 
     /// Keeps the worst answer, so that the memory needed is that of one.
-    fn weigh(&mut self, part: u16, class: Class, hits: u32, bytes: &[u8]) {
+    fn weigh(&mut self, part: u16, class: ReplyClass, hits: u32, bytes: &[u8]) {
         if let Some(kept) = self.pieces.first().cloned() {
             self.disagreed |= kept.class != class || !alike(class, &self.bytes[kept.start..kept.end], bytes);
             let worse = (class.severity(), kept.part) > (kept.class.severity(), part);
@@ -192,14 +192,14 @@ impl Merge {
         self.push(part, class, bytes);
     }
 
-    fn push(&mut self, part: u16, class: Class, bytes: &[u8]) {
+    fn push(&mut self, part: u16, class: ReplyClass, bytes: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         self.pieces.push(Piece { part, class, start, end: self.bytes.len(), lent: None });
     }
 
     /// The same for what may be large: that is not copied.
-    fn keep(&mut self, part: u16, class: Class, bytes: &[u8], memory: Memory<'_>) {
+    fn keep(&mut self, part: u16, class: ReplyClass, bytes: &[u8], memory: BufferMemory<'_>) {
         match large::reply(memory, bytes) {
             Some(lent) => {
                 self.pieces.push(Piece { part, class, start: 0, end: bytes.len(), lent: Some(lent) });
@@ -212,7 +212,7 @@ impl Merge {
     pub(crate) fn render(&mut self, keys: &KeyList, out: &mut Outbox) -> Merged {
         if let How::Fixed(bytes) = self.how {
             out.tail().extend_from_slice(bytes);
-            return Merged { class: Class::ServerError, hits: 0, disagreed: false };
+            return Merged { class: ReplyClass::ServerError, hits: 0, disagreed: false };
         }
         if let How::Enough(enough) = self.how {
             self.disagreed = self.pieces.windows(2).any(|pair| pair[0].class != pair[1].class);
@@ -238,14 +238,14 @@ impl Merge {
                 piece.put(&copied, out);
             }
             out.tail().extend_from_slice(b"END\r\n");
-            return Merged { class: Class::Values, hits: self.hits, disagreed: false };
+            return Merged { class: ReplyClass::Values, hits: self.hits, disagreed: false };
         }
         if self.how == How::ByKey && !worst.class.is_error() {
             let hits = self.by_key(keys, out);
-            return Merged { class: Class::Values, hits, disagreed: false };
+            return Merged { class: ReplyClass::Values, hits, disagreed: false };
         }
         worst.put(&Copied::Few(&self.bytes), out);
-        let hits = if worst.class == Class::Values { self.hits } else { 0 };
+        let hits = if worst.class == ReplyClass::Values { self.hits } else { 0 };
         Merged { class: worst.class, hits, disagreed: self.disagreed }
     }
 }
@@ -262,7 +262,7 @@ impl Merge {
             let Ok(place) = self.pieces.binary_search_by_key(&key.part, |piece| piece.part) else { continue };
             let piece = &mut self.pieces[place];
             let bytes = &piece.bytes(&copied)[piece.start..piece.end];
-            let next = Reply { class: piece.class, hits: 0, bytes }.values().next();
+            let next = Response { class: piece.class, hits: 0, bytes }.values().next();
             if let Some(value) = next.filter(|value| value.key == key.sent) {
                 let length = value.block.len();
                 if key.sent == key.asked {
@@ -347,13 +347,17 @@ impl Piece {
 }
 
 /// Whether two answers of a class say the same. The flags of a meta answer are each server's own.
-fn alike(class: Class, one: &[u8], other: &[u8]) -> bool {
+fn alike(class: ReplyClass, one: &[u8], other: &[u8]) -> bool {
     fn value(bytes: &[u8]) -> Option<&[u8]> {
         bytes.iter().position(|&byte| byte == b'\n').map(|end| &bytes[end..])
     }
     match class {
-        Class::MetaDone | Class::MetaMiss | Class::Exists | Class::NotFound | Class::NotStored => true,
-        Class::MetaValue => value(one) == value(other),
+        ReplyClass::MetaDone
+        | ReplyClass::MetaMiss
+        | ReplyClass::Exists
+        | ReplyClass::NotFound
+        | ReplyClass::NotStored => true,
+        ReplyClass::MetaValue => value(one) == value(other),
         _ => one == other,
     }
 }
@@ -365,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    fn reply(text: &str, expect: Expect) -> Reply<'_> {
+    fn reply(text: &str, expect: Expect) -> Response<'_> {
         match response::parse(text.as_bytes(), expect) {
             Parsed::Complete { message, .. } => message,
             other => panic!("{text:?}: {other:?}"),
@@ -415,7 +419,7 @@ mod tests {
         let (text, merged) = merged(How::InOrder, &answers, expect);
         assert_eq!(
             (text.as_str(), merged.class, merged.hits),
-            ("SERVER_ERROR busy\r\n", Class::ServerError, 0)
+            ("SERVER_ERROR busy\r\n", ReplyClass::ServerError, 0)
         );
     }
 

@@ -22,8 +22,8 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use krarup_memcache::request::LONGEST_NAME;
-use krarup_memcache::write::{self, Change};
-use krarup_memcache::{Class, Meta, MetaCommand, Reply, Request, Storage};
+use krarup_memcache::write::{self, FlagRewrite};
+use krarup_memcache::{Meta, MetaCommand, ReplyClass, Request, Response, Storage};
 
 use crate::placement::KeyHash;
 use crate::pool::Lifetimes;
@@ -45,7 +45,7 @@ pub(crate) enum Rule {
 
 /// For whom a request is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum MetaRole {
     /// Who answers the client.
     Answers,
     /// A holder that is told what a read changes.
@@ -116,60 +116,66 @@ pub(crate) fn wire<'a>(meta: &'a Meta<'_>, name: &'a [u8]) -> Cow<'a, [u8]> {
 
 /// Writes the request for one of its holders, with the name by which that one knows the key and the
 /// lifetimes the pool allows.
-pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: Role, lifetimes: Lifetimes) {
+pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: MetaRole, lifetimes: Lifetimes) {
     write_line(out, meta, name, role, lifetimes);
-    if meta.command == MetaCommand::Set && !(role == Role::Follows && forgets(meta)) {
+    if meta.command == MetaCommand::Set && !(role == MetaRole::Follows && forgets(meta)) {
         out.extend_from_slice(meta.data);
         out.extend_from_slice(b"\r\n");
     }
 }
 
 /// The same without a set's value.
-pub(crate) fn write_line(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: Role, lifetimes: Lifetimes) {
+pub(crate) fn write_line(
+    out: &mut Vec<u8>,
+    meta: &Meta<'_>,
+    name: &[u8],
+    role: MetaRole,
+    lifetimes: Lifetimes,
+) {
     let key = &*wire(meta, name);
-    if role == Role::Follows && forgets(meta) {
+    if role == MetaRole::Follows && forgets(meta) {
         return write::meta_delete(out, key, meta.base64);
     }
     let stores = meta.command == MetaCommand::Set && !meta.has_any(b"T");
     let capped = lifetimes.of(0);
     let more = (stores && capped != 0).then_some((b'T', capped));
-    if role == Role::Answers && lifetimes.cap.is_none() && key == meta.key {
+    if role == MetaRole::Answers && lifetimes.cap.is_none() && key == meta.key {
         return match meta.verbatim {
             // All but the value and its line end.
             Some(bytes) if meta.command == MetaCommand::Set => {
                 out.extend_from_slice(&bytes[..bytes.len() - meta.data.len() - 2]);
             }
             Some(bytes) => out.extend_from_slice(bytes),
-            None => write::meta_line(out, meta, key, None, |_, _| Change::Keep),
+            None => write::meta_line(out, meta, key, None, |_, _| FlagRewrite::Keep),
         };
     }
     let adds_to = matches!(meta.storage(), Storage::Append | Storage::Prepend);
     write::meta_line(out, meta, key, more, |letter, token| match (role, letter) {
-        (Role::Other, _) if !b"bNRTEu".contains(&letter) => Change::LeaveOut,
-        (Role::Follows, b'C') => Change::LeaveOut,
+        (MetaRole::Other, _) if !b"bNRTEu".contains(&letter) => FlagRewrite::LeaveOut,
+        (MetaRole::Follows, b'C') => FlagRewrite::LeaveOut,
         // Whether it may be stored has been decided.
-        (Role::Follows, b'M') if meta.command == MetaCommand::Set && !adds_to => Change::LeaveOut,
+        (MetaRole::Follows, b'M') if meta.command == MetaCommand::Set && !adds_to => FlagRewrite::LeaveOut,
         (_, b'T' | b'N') if lifetimes.cap.is_some() => {
             let asked = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
-            asked.map_or(Change::Keep, |asked| Change::Number(lifetimes.of(asked)))
+            asked.map_or(FlagRewrite::Keep, |asked| FlagRewrite::Number(lifetimes.of(asked)))
         }
-        _ => Change::Keep,
+        _ => FlagRewrite::Keep,
     });
 }
 
 /// Whether the client that gets this answer is the one to fetch a new value: a server says so once.
-pub(crate) fn wins(reply: &Reply<'_>) -> bool {
+pub(crate) fn wins(reply: &Response<'_>) -> bool {
     says(reply, b"W")
 }
 
 /// Whether the answer is about an item that is to be fetched anew, so that not everybody who asks
 /// gets the same one.
-pub(crate) fn is_stale(reply: &Reply<'_>) -> bool {
+pub(crate) fn is_stale(reply: &Response<'_>) -> bool {
     says(reply, b"WXZ")
 }
 
-fn says(reply: &Reply<'_>, letters: &[u8]) -> bool {
-    matches!(reply.class, Class::MetaDone | Class::MetaValue)
+fn says(reply: &Response<'_>, letters: &[u8]) -> bool {
+    matches!(reply.class, ReplyClass::MetaDone | ReplyClass::MetaValue)
         && reply.meta_flags().any(|(letter, _)| letters.contains(&letter))
 }
 
@@ -188,13 +194,13 @@ pub(crate) fn ask_for_flags(out: &mut Vec<u8>) {
 }
 
 /// The value's flags in an answer, where they were asked for.
-pub(crate) fn flags_of(reply: &Reply<'_>) -> Option<u32> {
+pub(crate) fn flags_of(reply: &Response<'_>) -> Option<u32> {
     let (_, token) = reply.meta_flags().find(|&(letter, _)| letter == b'f')?;
     std::str::from_utf8(token).ok()?.parse().ok()
 }
 
 /// The answer without the value's flags, which the client did not ask for.
-pub(crate) fn without_flags(reply: &Reply<'_>) -> Vec<u8> {
+pub(crate) fn without_flags(reply: &Response<'_>) -> Vec<u8> {
     // Before the flags stand the code and the length.
     with_words(
         reply,
@@ -204,12 +210,12 @@ pub(crate) fn without_flags(reply: &Reply<'_>) -> Vec<u8> {
 
 /// The answer with the key `name` in the place of the one that the server knows, whose hash is
 /// `asked`: plain or in base64, as the server tells it.
-pub(crate) fn with_key(reply: &Reply<'_>, name: &[u8], asked: u64) -> Vec<u8> {
+pub(crate) fn with_key(reply: &Response<'_>, name: &[u8], asked: u64) -> Vec<u8> {
     let shown = |key: &[u8]| if KeyHash::Xxh3.number(key) == asked { name.to_vec() } else { encoded(name) };
-    let flags_from = if reply.class == Class::MetaValue { 2 } else { 1 };
+    let flags_from = if reply.class == ReplyClass::MetaValue { 2 } else { 1 };
     with_words(reply, |place, word| {
         Some(match (reply.class, word) {
-            (Class::MetaDebug, key) if place == 1 => shown(key).into(),
+            (ReplyClass::MetaDebug, key) if place == 1 => shown(key).into(),
             (class, [b'k', key @ ..]) if place >= flags_from && !class.is_error() => {
                 [b"k", &shown(key)[..]].concat().into()
             }
@@ -220,7 +226,7 @@ pub(crate) fn with_key(reply: &Reply<'_>, name: &[u8], asked: u64) -> Vec<u8> {
 
 /// The answer with other words in its line, or without some of them, by their place.
 fn with_words<'a>(
-    reply: &Reply<'a>,
+    reply: &Response<'a>,
     mut change: impl FnMut(usize, &'a [u8]) -> Option<Cow<'a, [u8]>>,
 ) -> Vec<u8> {
     let line = reply.line();
@@ -283,24 +289,24 @@ mod tests {
         let free = Lifetimes { cap: None, unix: 0 };
         let capped = Lifetimes { cap: Some(60), unix: 0 };
         for (asked, role, lifetimes, sent) in [
-            ("mg k v c T30 O7 q\r\n", Role::Answers, free, "mg k v c T30 O7\r\n"),
-            ("mg k v c T30 O7 q\r\n", Role::Other, free, "mg k T30\r\n"),
-            ("mg aw== b v N30 R5\r\n", Role::Other, free, "mg aw== b N30 R5\r\n"),
-            ("ms k 1 C7 c O7 T9\r\nx\r\n", Role::Follows, free, "ms k 1 c O7 T9\r\nx\r\n"),
-            ("ms k 1 MR C7\r\nx\r\n", Role::Follows, free, "ms k 1\r\nx\r\n"),
-            ("ms k 1 ME c\r\nx\r\n", Role::Follows, free, "ms k 1 c\r\nx\r\n"),
-            ("ms k 1 ME I\r\nx\r\n", Role::Follows, free, "ms k 1 I\r\nx\r\n"),
-            ("ms k 1 MA C7\r\nx\r\n", Role::Follows, free, "ms k 1 MA\r\nx\r\n"),
-            ("ms k 1 C7 I\r\nx\r\n", Role::Follows, free, "md k\r\n"),
-            ("ms aw== 1 b C7 I\r\nx\r\n", Role::Follows, free, "md aw== b\r\n"),
-            ("md k C7 I T9\r\n", Role::Follows, free, "md k I T9\r\n"),
-            ("ma k C7 MD D2\r\n", Role::Follows, free, "ma k MD D2\r\n"),
-            ("ms k 1 T100\r\nx\r\n", Role::Answers, capped, "ms k 1 T60\r\nx\r\n"),
-            ("ms k 1 T30 q\r\nx\r\n", Role::Answers, capped, "ms k 1 T30\r\nx\r\n"),
-            ("ms k 1 F5\r\nx\r\n", Role::Answers, capped, "ms k 1 F5 T60\r\nx\r\n"),
-            ("mg k T0 v\r\n", Role::Answers, capped, "mg k T60 v\r\n"),
-            ("ma k N900\r\n", Role::Answers, capped, "ma k N60\r\n"),
-            ("mg k T0x\r\n", Role::Answers, capped, "mg k T0x\r\n"),
+            ("mg k v c T30 O7 q\r\n", MetaRole::Answers, free, "mg k v c T30 O7\r\n"),
+            ("mg k v c T30 O7 q\r\n", MetaRole::Other, free, "mg k T30\r\n"),
+            ("mg aw== b v N30 R5\r\n", MetaRole::Other, free, "mg aw== b N30 R5\r\n"),
+            ("ms k 1 C7 c O7 T9\r\nx\r\n", MetaRole::Follows, free, "ms k 1 c O7 T9\r\nx\r\n"),
+            ("ms k 1 MR C7\r\nx\r\n", MetaRole::Follows, free, "ms k 1\r\nx\r\n"),
+            ("ms k 1 ME c\r\nx\r\n", MetaRole::Follows, free, "ms k 1 c\r\nx\r\n"),
+            ("ms k 1 ME I\r\nx\r\n", MetaRole::Follows, free, "ms k 1 I\r\nx\r\n"),
+            ("ms k 1 MA C7\r\nx\r\n", MetaRole::Follows, free, "ms k 1 MA\r\nx\r\n"),
+            ("ms k 1 C7 I\r\nx\r\n", MetaRole::Follows, free, "md k\r\n"),
+            ("ms aw== 1 b C7 I\r\nx\r\n", MetaRole::Follows, free, "md aw== b\r\n"),
+            ("md k C7 I T9\r\n", MetaRole::Follows, free, "md k I T9\r\n"),
+            ("ma k C7 MD D2\r\n", MetaRole::Follows, free, "ma k MD D2\r\n"),
+            ("ms k 1 T100\r\nx\r\n", MetaRole::Answers, capped, "ms k 1 T60\r\nx\r\n"),
+            ("ms k 1 T30 q\r\nx\r\n", MetaRole::Answers, capped, "ms k 1 T30\r\nx\r\n"),
+            ("ms k 1 F5\r\nx\r\n", MetaRole::Answers, capped, "ms k 1 F5 T60\r\nx\r\n"),
+            ("mg k T0 v\r\n", MetaRole::Answers, capped, "mg k T60 v\r\n"),
+            ("ma k N900\r\n", MetaRole::Answers, capped, "ma k N60\r\n"),
+            ("mg k T0x\r\n", MetaRole::Answers, capped, "mg k T0x\r\n"),
         ] {
             let mut out = Vec::new();
             with(asked, |meta| write(&mut out, meta, meta.name(&mut [0; LONGEST_NAME]), role, lifetimes));

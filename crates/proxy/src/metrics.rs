@@ -8,5 +8,5 @@ mod table;
 mod tests;
 
 pub use exposition::exposition;
-pub use snapshot::Snapshot;
-pub use table::{Metric, TABLE, page};
+pub use snapshot::ProxySnapshot;
+pub use table::{ProxyMetric, TABLE, page};

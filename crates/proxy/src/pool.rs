@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use krarup_record::Distribution;
+use krarup_record::MeasuredDistribution;
 use krarup_units::{Nanos, Stamp};
 use smallvec::SmallVec;
 
@@ -28,7 +28,7 @@ pub(crate) struct Pool {
     random: u64,
     /// Requests of this pool under way.
     busy: u32,
-    counts: Counts,
+    counts: PoolCounts,
     tokens: Tokens,
     retries: Budget,
     shadowed: f64,
@@ -71,7 +71,7 @@ fn shared(servers: &[ServerId]) -> Option<Arc<[ServerId]>> {
 
 /// What a pool did besides answering, each counted when it happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Counts {
+pub struct PoolCounts {
     /// Requests for keys of the pool; one that names keys of several pools counts for that of its
     /// first key.
     pub requests: u64,
@@ -140,7 +140,7 @@ impl Member {
     }
 }
 
-impl Counts {
+impl PoolCounts {
     /// Adds what another counted.
     pub(crate) fn absorb(&mut self, other: &Self) {
         let Self {
@@ -202,7 +202,7 @@ impl Pool {
             turn: 0,
             random: 0x9E37_79B9_7F4A_7C15,
             busy: 0,
-            counts: Counts::default(),
+            counts: PoolCounts::default(),
             tokens: Tokens::new(spec.rate),
             retries: Budget::new(spec.retry_budget),
             shadowed: 0.0,
@@ -233,18 +233,18 @@ impl Pool {
         self.busy
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &PoolCounts {
         &self.counts
     }
 
     /// Counts something that happened.
     #[inline]
-    pub(crate) fn count(&mut self, what: impl FnOnce(&mut Counts) -> &mut u64) {
+    pub(crate) fn count(&mut self, what: impl FnOnce(&mut PoolCounts) -> &mut u64) {
         *what(&mut self.counts) += 1;
     }
 
     /// What was counted until now; from now on it counts from zero.
-    pub(crate) fn take_counts(&mut self) -> Counts {
+    pub(crate) fn take_counts(&mut self) -> PoolCounts {
         std::mem::take(&mut self.counts)
     }
 
@@ -647,7 +647,7 @@ struct Hedging {
     quantile: f64,
     budget: Budget,
     /// Times of the reads since the last count, and of those before.
-    recent: Distribution,
+    recent: MeasuredDistribution,
     seen: u32,
     after: Option<Nanos>,
 }
@@ -658,7 +658,13 @@ const READS_BETWEEN: u32 = 1_000;
 impl Hedging {
     fn new(hedge: Hedge) -> Self {
         let budget = Budget::new(hedge.budget);
-        Self { quantile: hedge.quantile, budget, recent: Distribution::default(), seen: 0, after: None }
+        Self {
+            quantile: hedge.quantile,
+            budget,
+            recent: MeasuredDistribution::default(),
+            seen: 0,
+            after: None,
+        }
     }
 
     fn took(&mut self, time: Nanos) {
@@ -668,7 +674,7 @@ impl Hedging {
         if self.seen == READS_BETWEEN || (self.after.is_none() && self.seen == READS_BETWEEN / 10) {
             self.after = self.recent.quantile(self.quantile);
             if self.seen == READS_BETWEEN {
-                self.recent = Distribution::default();
+                self.recent = MeasuredDistribution::default();
                 self.seen = 0;
             }
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use krarup_memcache::Reply;
+use krarup_memcache::Response;
 use krarup_record::Operation;
 use krarup_units::Stamp;
 
@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::exchange::{Exchange, Stage};
 use crate::free_buffers::FreeBuffers;
 use crate::ids::{ClientId, PoolId, RequestId};
-use crate::large::{self, Memory, Source};
+use crate::large::{self, BufferMemory, RequestBytes};
 
 /// All requests that are not finished.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Requests {
     }
 
     /// The request's bytes are needed later.
-    pub(crate) fn keep(&mut self, number: RequestId, source: Source<'_>) {
+    pub(crate) fn keep(&mut self, number: RequestId, source: RequestBytes<'_>) {
         let exchange = &mut self.all[number];
         match large::request(source) {
             Some(piece) => exchange.rest.lent = Some(piece),
@@ -76,7 +76,13 @@ impl Requests {
     }
 
     /// A server has answered a part.
-    pub(crate) fn add(&mut self, number: RequestId, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+    pub(crate) fn add(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
+    ) {
         self.all[number].rest.merge.add(part, reply, memory, &mut self.buffers);
     }
 

@@ -4,12 +4,12 @@
 use krarup_units::{Nanos, Stamp};
 
 use crate::ids::{PoolId, ServerId};
-use crate::pool::{Counts, Holders, Lifetimes, Pool};
+use crate::pool::{Holders, Lifetimes, Pool, PoolCounts};
 use crate::route::Routes;
 use crate::topology::{PoolSpec, Route, StandIn};
 
 /// Where a key is kept.
-pub(crate) struct Place {
+pub(crate) struct KeyLocation {
     /// The pool it belongs to.
     pub(crate) home: PoolId,
     /// The pool that is asked: the gutter where all holders at home are down.
@@ -21,7 +21,7 @@ pub(crate) struct Place {
     pub(crate) lifetimes: Lifetimes,
 }
 
-impl Place {
+impl KeyLocation {
     /// Whether servers know the key by another name than the client.
     pub(crate) fn is_renamed(&self) -> bool {
         self.rewritten.is_some()
@@ -82,14 +82,14 @@ impl Routing {
     }
 
     /// What pools have counted until now, by number; from now on they count from zero.
-    pub(crate) fn take_counts(&mut self) -> Vec<Counts> {
+    pub(crate) fn take_counts(&mut self) -> Vec<PoolCounts> {
         self.pools.iter_mut().map(Pool::take_counts).collect()
     }
 
     // ---- a key ----------------------------------------------------------------------------------
 
     /// Where `key` is kept, for a client that connected where `entry` is the pool.
-    pub(crate) fn locate(&mut self, entry: PoolId, key: &[u8], now: Stamp) -> Place {
+    pub(crate) fn locate(&mut self, entry: PoolId, key: &[u8], now: Stamp) -> KeyLocation {
         let route = self.routes.find(key);
         let home = route.map_or(entry, |route| PoolId::new(route.pool));
         let rewritten = route
@@ -98,7 +98,7 @@ impl Routing {
         let sent = rewritten.as_deref().unwrap_or(key);
         let (pool, holders) = self.holders_or_gutter(home, sent);
         let lifetimes = self.lifetimes(home, pool, now);
-        Place { home, pool, holders, rewritten, lifetimes }
+        KeyLocation { home, pool, holders, rewritten, lifetimes }
     }
 
     /// The holders of a key in its pool, and that; where all of them are down, those in its gutter.

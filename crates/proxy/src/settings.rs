@@ -9,7 +9,7 @@ use crate::upstreams::{UpstreamSettings, WINDOW};
 
 /// What the core must know before it starts.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CoreSettings {
     /// What clients may send.
     pub limits: Limits,
     /// How many requests may be with the servers at once.
@@ -48,7 +48,7 @@ pub struct Settings {
     pub dedicated: bool,
 }
 
-impl Settings {
+impl CoreSettings {
     /// How servers are connected to. With little memory less that is long may be under way, so that
     /// one client that reads slowly does not use it up.
     pub(crate) fn upstreams(&self) -> UpstreamSettings {

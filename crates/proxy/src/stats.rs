@@ -1,7 +1,7 @@
 //! What `stats` answers, in memcached's form: the same names where they mean the same, our own
 //! where it has none.
 
-use krarup_memcache::{Class, write};
+use krarup_memcache::{ReplyClass, write};
 use krarup_record::Operation;
 use krarup_service::Service as _;
 use krarup_units::{Nanos, Stamp};
@@ -12,7 +12,7 @@ use crate::edge::Dangerous;
 use crate::ids::ServerId;
 
 /// The answer to `stats argument`.
-pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
+pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (ReplyClass, Vec<u8>) {
     let mut out = Vec::with_capacity(4_096);
     match argument {
         b"" => general(core, now, &mut out),
@@ -23,10 +23,10 @@ pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
         b"settings" => settings(core, &mut out),
         // What a proxy has none of; who collects statistics asks for it all the same.
         b"items" | b"slabs" | b"sizes" | b"conns" => {}
-        _ => return (Class::Error, krarup_memcache::request::ERROR.to_vec()),
+        _ => return (ReplyClass::Error, krarup_memcache::request::ERROR.to_vec()),
     }
     out.extend_from_slice(b"END\r\n");
-    (Class::Stats, out)
+    (ReplyClass::Stats, out)
 }
 
 fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
@@ -34,7 +34,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     let recorder = core.recorder();
     let events = core.events();
     let all = recorder.overall();
-    let sum = |operations: &[Operation], part: fn(&krarup_record::Tally) -> u64| {
+    let sum = |operations: &[Operation], part: fn(&krarup_record::VisitTally) -> u64| {
         operations.iter().map(|&operation| part(&recorder.total(operation))).sum::<u64>()
     };
     let stores = [
@@ -238,12 +238,12 @@ pub fn of_servers(core: &Core) -> Vec<ServerStatistics> {
 
 #[cfg(test)]
 mod tests {
-    use krarup_record::{Recorder, Settings as RecordSettings};
+    use krarup_record::{Recorder, RecorderSettings as RecordSettings};
 
     use super::*;
     use crate::config::Config;
 
-    fn asked(config: &str, argument: &str) -> (Class, String) {
+    fn asked(config: &str, argument: &str) -> (ReplyClass, String) {
         let config = Config::parse(config, "f.toml").unwrap();
         let recorder = Recorder::new(RecordSettings::default()).unwrap();
         let core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
@@ -255,7 +255,7 @@ mod tests {
     fn settings_are_those_of_the_configuration() {
         let (class, text) =
             asked("servers = [\"a:1\"]\nworkers = 7\ntimeout = \"2ms\"\nmax_value = 5000", "settings");
-        assert_eq!(class, Class::Stats);
+        assert_eq!(class, ReplyClass::Stats);
         for line in
             ["workers 7", "timeout_us 2000", "item_size_max 5000", "flush_enabled no", "eject_after never"]
         {
@@ -267,8 +267,8 @@ mod tests {
     #[test]
     fn what_a_proxy_has_none_of_is_empty_and_what_nobody_knows_is_an_error() {
         for argument in ["items", "slabs", "sizes", "conns"] {
-            assert_eq!(asked("servers = [\"a:1\"]", argument), (Class::Stats, "END\r\n".to_owned()));
+            assert_eq!(asked("servers = [\"a:1\"]", argument), (ReplyClass::Stats, "END\r\n".to_owned()));
         }
-        assert_eq!(asked("servers = [\"a:1\"]", "weather").0, Class::Error);
+        assert_eq!(asked("servers = [\"a:1\"]", "weather").0, ReplyClass::Error);
     }
 }

@@ -1,7 +1,7 @@
 //! What the proxy says of its whole run when it ends: plain data, for a table, for JSON and for
 //! analysis.
 
-use krarup_record::{Distribution, Operation, Quantity, Tally};
+use krarup_record::{MeasuredDistribution, Operation, Quantity, VisitTally};
 use krarup_units::{Nanos, Seconds, Stamp};
 use serde::{Deserialize, Serialize};
 
@@ -14,15 +14,15 @@ pub const BUCKET: Nanos = Nanos::from_micros(100);
 
 /// Everything measured, from the start, or the last `stats reset`, to the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Summary {
+pub struct ProxySummary {
     /// Our version.
     pub version: String,
     /// How long was measured, in seconds.
     pub seconds: Seconds,
     /// All operations together.
-    pub all: Line,
+    pub all: OperationSummary,
     /// Each operation that occurred.
-    pub operations: Vec<Line>,
+    pub operations: Vec<OperationSummary>,
     /// The worker slots; none: unlimited.
     pub workers: Option<u32>,
     /// Mean queue length seen by the requests that a worker took, themselves left out.
@@ -39,7 +39,7 @@ pub struct Summary {
     /// Visits whose stamps were out of order; more than none is a bug.
     pub disordered: u64,
     /// Second by second, all operations together; whole seconds only.
-    pub windows: Vec<Window>,
+    pub windows: Vec<SecondSummary>,
     /// Response times in equal buckets from zero up.
     pub histogram: Buckets,
     /// Processor time this process took, user and system, in seconds.
@@ -51,7 +51,7 @@ pub struct Summary {
 
 /// One operation, or all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Line {
+pub struct OperationSummary {
     /// Its name; `all` for all together.
     pub operation: String,
     /// Requests replied to.
@@ -71,18 +71,18 @@ pub struct Line {
     /// Bytes to clients.
     pub bytes_out: u64,
     /// Taken − queued.
-    pub queue: Times,
+    pub queue: TimePercentiles,
     /// Last answered − first sent.
-    pub server: Times,
+    pub server: TimePercentiles,
     /// The rest.
-    pub own: Times,
+    pub own: TimePercentiles,
     /// Replied − received.
-    pub response: Times,
+    pub response: TimePercentiles,
 }
 
 /// Mean and percentiles of one kind of time, in seconds; all zero where nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
+pub struct TimePercentiles {
     /// Arithmetic mean, exact.
     pub mean: Seconds,
     /// Half are at most this.
@@ -97,7 +97,7 @@ pub struct Times {
 
 /// One second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Window {
+pub struct SecondSummary {
     /// When it begins, in seconds from the start.
     pub start: Seconds,
     /// How long it is.
@@ -127,7 +127,7 @@ pub struct Buckets {
     pub counts: Vec<(u64, u64)>,
 }
 
-impl Summary {
+impl ProxySummary {
     /// Of everything `core` recorded since it was last reset, up to `stopped`.
     pub fn of(core: &Core, stopped: Stamp) -> Self {
         let recorder = core.recorder();
@@ -135,22 +135,24 @@ impl Summary {
         let all = recorder.overall();
         let mut distributions = [const { None }; 4];
         for (_, quantity, distribution) in recorder.histograms().iter() {
-            distributions[place(quantity)].get_or_insert_with(Distribution::new).merge(distribution);
+            distributions[place(quantity)].get_or_insert_with(MeasuredDistribution::new).merge(distribution);
         }
-        let line = |operation: &str, tally: &Tally, times: [Option<&Distribution>; 4]| Line {
-            operation: operation.to_owned(),
-            count: tally.count,
-            throughput: tally.throughput(length).0,
-            errors: tally.errors,
-            hits: tally.hits,
-            misses: tally.misses,
-            miss_ratio: tally.miss_ratio(),
-            bytes_in: tally.bytes_in,
-            bytes_out: tally.bytes_out,
-            queue: Times::of(times[0]),
-            server: Times::of(times[1]),
-            own: Times::of(times[2]),
-            response: Times::of(times[3]),
+        let line = |operation: &str, tally: &VisitTally, times: [Option<&MeasuredDistribution>; 4]| {
+            OperationSummary {
+                operation: operation.to_owned(),
+                count: tally.count,
+                throughput: tally.throughput(length).0,
+                errors: tally.errors,
+                hits: tally.hits,
+                misses: tally.misses,
+                miss_ratio: tally.miss_ratio(),
+                bytes_in: tally.bytes_in,
+                bytes_out: tally.bytes_out,
+                queue: TimePercentiles::of(times[0]),
+                server: TimePercentiles::of(times[1]),
+                own: TimePercentiles::of(times[2]),
+                response: TimePercentiles::of(times[3]),
+            }
         };
         let operations =
             Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
@@ -187,8 +189,8 @@ fn place(quantity: Quantity) -> usize {
     QUANTITIES.iter().position(|&other| other == quantity).expect("all four are listed")
 }
 
-impl Times {
-    fn of(distribution: Option<&Distribution>) -> Self {
+impl TimePercentiles {
+    fn of(distribution: Option<&MeasuredDistribution>) -> Self {
         let Some(distribution) = distribution else { return Self::default() };
         let quantile = |share| distribution.quantile(share).map_or(0.0, Nanos::as_seconds);
         Self {
@@ -202,8 +204,8 @@ impl Times {
 }
 
 /// The whole windows: one that began before the counting or ends after it would look like a slump.
-fn windows(core: &Core, stopped: Stamp) -> Vec<Window> {
-    let mut windows: Vec<(Stamp, Nanos, Tally)> = Vec::new();
+fn windows(core: &Core, stopped: Stamp) -> Vec<SecondSummary> {
+    let mut windows: Vec<(Stamp, Nanos, VisitTally)> = Vec::new();
     for row in core.recorder().windows().rows() {
         if row.start < core.counting_since() || row.start + row.length > stopped {
             continue;
@@ -214,7 +216,7 @@ fn windows(core: &Core, stopped: Stamp) -> Vec<Window> {
         }
     }
     let since = core.counting_since();
-    let window = |(start, length, tally): (Stamp, Nanos, Tally)| Window {
+    let window = |(start, length, tally): (Stamp, Nanos, VisitTally)| SecondSummary {
         start: (start - since).as_seconds(),
         length: length.as_seconds(),
         count: tally.count,
@@ -228,7 +230,7 @@ fn windows(core: &Core, stopped: Stamp) -> Vec<Window> {
     windows.into_iter().map(window).collect()
 }
 
-fn buckets(distribution: Option<&Distribution>) -> Buckets {
+fn buckets(distribution: Option<&MeasuredDistribution>) -> Buckets {
     let buckets = distribution.map_or_else(Vec::new, |distribution| distribution.buckets(BUCKET));
     let counts = buckets.iter().filter(|bucket| bucket.count > 0);
     Buckets {

@@ -7,7 +7,7 @@
 //! that what it asks of a server is carried out in its order; what two clients ask by different
 //! lanes may overtake each other.
 
-use krarup_memcache::{Class, Reply};
+use krarup_memcache::{ReplyClass, Response};
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use crate::ids::{ClientId, ConnectionId, Identifier, ServerId};
@@ -22,7 +22,7 @@ use window::fits;
 
 pub(crate) use connection::{Pending, Recipient};
 pub(crate) use server::Server;
-pub(crate) use window::{Length, WINDOW, WindowWait};
+pub(crate) use window::{RequestLength, WINDOW, WindowWait};
 
 /// Memory kept for the requests to a server that has taken them all, in bytes.
 const KEEP: usize = 256 << 10;
@@ -62,7 +62,7 @@ pub(crate) struct UpstreamSettings {
 }
 
 /// What the loss of a connection means.
-pub(crate) struct Lost {
+pub(crate) struct LostConnection {
     /// The server that it led to.
     pub(crate) server: ServerId,
     /// Whether it was one of its lanes; then the server may be up all the same.
@@ -419,10 +419,10 @@ impl Servers {
     pub(crate) fn greeted(
         &mut self,
         connection: ConnectionId,
-        reply: &Reply<'_>,
+        reply: &Response<'_>,
     ) -> Option<(ServerId, bool)> {
         self.at_mut(connection).pop();
-        if reply.class == Class::Stored {
+        if reply.class == ReplyClass::Stored {
             // The login is accepted; the version is still to come.
             return None;
         }
@@ -433,7 +433,7 @@ impl Servers {
         let id = self.server_of(connection);
         let server = &mut self.servers[id.index()];
         server.up = true;
-        if reply.class == Class::Version {
+        if reply.class == ReplyClass::Version {
             let line = String::from_utf8_lossy(reply.line());
             server.set_version(line.trim_start_matches("VERSION "));
         }
@@ -446,7 +446,7 @@ impl Servers {
     }
 
     /// A connection is lost, or could not be made. What it owes is to be taken with [`Self::pop`].
-    pub(crate) fn lost(&mut self, connection: ConnectionId, why: &str) -> Lost {
+    pub(crate) fn lost(&mut self, connection: ConnectionId, why: &str) -> LostConnection {
         let link = self.at_mut(connection);
         let (server, by_lane) = (link.server, connection.is_lane());
         link.health = Health::Down;
@@ -471,7 +471,7 @@ impl Servers {
         // The text is one line whatever the system or the server said.
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let text = format!("SERVER_ERROR {}: {why}\r\n", known.name);
-        Lost { server, by_lane, ejected: newly_ejected, text }
+        LostConnection { server, by_lane, ejected: newly_ejected, text }
     }
 
     /// When the oldest answer on a connection is overdue.
@@ -631,7 +631,7 @@ impl Servers {
         &mut self,
         server: ServerId,
         client: ClientId,
-        length: Length,
+        length: RequestLength,
         long: usize,
         now: Stamp,
     ) -> Option<Result<(), (ConnectionId, usize)>> {
@@ -648,8 +648,8 @@ impl Servers {
     }
 
     /// How long a reply counts.
-    fn length(&self, connection: ConnectionId, length: Length, long: usize, now: Stamp) -> usize {
-        if length == Length::Known {
+    fn length(&self, connection: ConnectionId, length: RequestLength, long: usize, now: Stamp) -> usize {
+        if length == RequestLength::Known {
             return long;
         }
         let of_late = self.servers[self.server_of(connection).index()].long_of_late(OF_LATE, now);
@@ -662,14 +662,20 @@ impl Servers {
     }
 
     /// The reply to what was sent last on a connection is likely to be `long`.
-    pub(crate) fn expect_long(&mut self, connection: ConnectionId, length: Length, long: usize, now: Stamp) {
+    pub(crate) fn expect_long(
+        &mut self,
+        connection: ConnectionId,
+        length: RequestLength,
+        long: usize,
+        now: Stamp,
+    ) {
         let bytes = self.length(connection, length, long, now);
         self.at_mut(connection).expect_long(length, bytes);
     }
 
     /// The client whose turn it is on a connection.
     #[inline]
-    pub(crate) fn next_waiting(&self, connection: ConnectionId, length: Length) -> Option<ClientId> {
+    pub(crate) fn next_waiting(&self, connection: ConnectionId, length: RequestLength) -> Option<ClientId> {
         self.at(connection).window.next(length).map(|(client, _)| client)
     }
 
@@ -684,7 +690,7 @@ impl Servers {
     pub(crate) fn admit_next(
         &mut self,
         connection: ConnectionId,
-        length: Length,
+        length: RequestLength,
         known: Option<usize>,
     ) -> Option<usize> {
         let link = self.at(connection);

@@ -7,9 +7,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use krarup_record::file::Run;
-use krarup_record::file::rows::{RowSink, Rows};
-use krarup_record::{Histograms, Operation, Recorder, ServerVisit, Settings, Visit, Windows};
+use krarup_record::file::RunMetadata;
+use krarup_record::file::rows::{RowFile, RowFileWriter};
+use krarup_record::{Histograms, Operation, Recorder, RecorderSettings, ServerVisit, Visit, Windows};
 use krarup_units::{Nanos, Stamp};
 
 /// 2¹⁶ requests as a proxy would stamp them, each with the parts of three servers.
@@ -91,7 +91,7 @@ fn per_request(criterion: &mut Criterion) {
         });
     });
     group.bench_function("recorder", |bencher| {
-        let mut recorder = Recorder::new(Settings::default()).expect("constants");
+        let mut recorder = Recorder::new(RecorderSettings::default()).expect("constants");
         bencher.iter(|| rounds.each(|visit, servers| recorder.record(visit, servers)));
     });
     group.finish();
@@ -99,13 +99,13 @@ fn per_request(criterion: &mut Criterion) {
 
 /// Rows into and out of memory, so that no disk is measured. A million rows are 15 rounds.
 fn per_row(criterion: &mut Criterion) {
-    let run = Run { epoch_unix: Nanos::ZERO };
+    let run = RunMetadata { epoch_unix: Nanos::ZERO };
     let mut rounds = Rounds::new();
     let mut group = criterion.benchmark_group("per row");
     group.sample_size(10).throughput(Throughput::Elements(rounds.requests.len() as u64));
 
     let mut write = || {
-        let mut sink = RowSink::new(Vec::new(), run).expect("memory takes everything");
+        let mut sink = RowFileWriter::new(Vec::new(), run).expect("memory takes everything");
         rounds.each(|visit, servers| sink.push(visit, servers).expect("memory takes everything"));
         sink.finish().expect("memory takes everything").0
     };
@@ -113,7 +113,7 @@ fn per_row(criterion: &mut Criterion) {
     group.bench_function("written", |bencher| bencher.iter(&mut write));
     group.bench_function("read", |bencher| {
         bencher.iter(|| {
-            let mut rows = Rows::from_bytes(file.clone()).expect("written above");
+            let mut rows = RowFile::from_bytes(file.clone()).expect("written above");
             rows.for_each(|visit, servers| {
                 black_box(visit.parts(servers));
             })

@@ -10,9 +10,9 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use krarup_record::file::rows::RowSink;
-use krarup_record::file::{Partial, Run, save_all};
-use krarup_record::{Operation, Recorder, ServerVisit, Settings, Visit};
+use krarup_record::file::rows::RowFileWriter;
+use krarup_record::file::{Partial, RunMetadata, save_all};
+use krarup_record::{Operation, Recorder, RecorderSettings, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
 #[expect(clippy::print_stdout, reason = "what it wrote is what it is run for")]
@@ -23,9 +23,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
 
-    let run = Run { epoch_unix: Nanos::from_secs(1_795_000_000) };
-    let mut recorder = Recorder::new(Settings::default())?;
-    let mut sink = RowSink::new(Partial::create(&folder.join("rows.parquet"))?, run)?;
+    let run = RunMetadata { epoch_unix: Nanos::from_secs(1_795_000_000) };
+    let mut recorder = Recorder::new(RecorderSettings::default())?;
+    let mut sink = RowFileWriter::new(Partial::create(&folder.join("rows.parquet"))?, run)?;
     let begin = Instant::now();
     for number in 0..rows {
         let (visit, servers) = request(number);

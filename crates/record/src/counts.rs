@@ -18,7 +18,7 @@ const HALF: usize = 1 << (SINGLE_BITS - 1);
 
 /// How often values up to a limit came, by bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct BucketCounts {
     counts: Box<[u64]>,
     total: u64,
     longest: u64,
@@ -46,7 +46,7 @@ fn middle(place: usize) -> u64 {
     least + width / 2
 }
 
-impl Counts {
+impl BucketCounts {
     /// Of no value; none will be above `longest`.
     pub(crate) fn new(longest: u64) -> Self {
         Self { counts: vec![0; place(longest) + 1].into_boxed_slice(), total: 0, longest }
@@ -148,8 +148,8 @@ mod tests {
 
     const LONGEST: u64 = 100_000_000_000;
 
-    fn both(values: &[u64]) -> (Counts, Histogram<u64>) {
-        let mut counts = Counts::new(LONGEST);
+    fn both(values: &[u64]) -> (BucketCounts, Histogram<u64>) {
+        let mut counts = BucketCounts::new(LONGEST);
         let mut histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS).unwrap();
         for &value in values {
             counts.add(value);
@@ -192,7 +192,7 @@ mod tests {
             let below: Vec<_> = bounds.iter().map(|&bound| histogram.count_between(0, bound)).collect();
             prop_assert_eq!(counts.up_to(&bounds), below);
             prop_assert_eq!(&counts.histogram(), &histogram);
-            prop_assert_eq!(Counts::from_histogram(&histogram, LONGEST), counts);
+            prop_assert_eq!(BucketCounts::from_histogram(&histogram, LONGEST), counts);
         }
     }
 }

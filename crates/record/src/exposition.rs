@@ -5,7 +5,7 @@ use std::fmt::{Arguments, Display, Write};
 
 use krarup_units::Nanos;
 
-use crate::{Distribution, Operation, Quantity, Recorder, Tally};
+use crate::{MeasuredDistribution, Operation, Quantity, Recorder, VisitTally};
 
 pub mod read;
 
@@ -37,7 +37,7 @@ pub const BOUNDS: [u64; 18] = [
 
 /// A distribution of times, in buckets.
 #[derive(Clone, Debug, Default)]
-pub struct Times {
+pub struct TimeBuckets {
     /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells
     /// times apart (0.1 %); empty where only count and sum are told.
     pub up_to: Vec<u64>,
@@ -47,9 +47,9 @@ pub struct Times {
     pub sum: Nanos,
 }
 
-impl Times {
+impl TimeBuckets {
     /// Of this distribution, in buckets or not.
-    pub fn of(distribution: &Distribution, buckets: bool) -> Self {
+    pub fn of(distribution: &MeasuredDistribution, buckets: bool) -> Self {
         let exact = distribution.exact();
         let up_to = if buckets { distribution.up_to(&BOUNDS) } else { Vec::new() };
         Self { up_to, count: distribution.count(), sum: exact.sum }
@@ -62,9 +62,9 @@ pub struct OfOperation {
     /// Which.
     pub operation: Operation,
     /// Its counts.
-    pub tally: Tally,
+    pub tally: VisitTally,
     /// How its times are distributed, by quantity.
-    pub times: [Times; Quantity::COUNT],
+    pub times: [TimeBuckets; Quantity::COUNT],
 }
 
 impl OfOperation {
@@ -72,7 +72,7 @@ impl OfOperation {
     pub fn seen(recorder: &Recorder) -> Vec<Self> {
         let times = |operation, quantity| {
             let times = recorder.histograms().get(operation, quantity);
-            times.map_or_else(Times::default, |times| Times::of(times, true))
+            times.map_or_else(TimeBuckets::default, |times| TimeBuckets::of(times, true))
         };
         let of = |operation: Operation| Self {
             operation,
@@ -115,9 +115,9 @@ pub fn reference(metrics: impl Iterator<Item = Described>) -> String {
 
 /// The text, as far as it is written.
 #[derive(Debug, Default)]
-pub struct Text(pub String);
+pub struct ExpositionText(pub String);
 
-impl Text {
+impl ExpositionText {
     /// A line that is no value.
     pub fn line(&mut self, line: Arguments<'_>) {
         writeln!(self.0, "{line}").expect("a text takes all");
@@ -140,7 +140,7 @@ impl Text {
     }
 
     /// One number of each operation.
-    pub fn operations(&mut self, name: &str, all: &[OfOperation], value: fn(&Tally) -> u64) {
+    pub fn operations(&mut self, name: &str, all: &[OfOperation], value: fn(&VisitTally) -> u64) {
         for one in all {
             self.one(name, "operation", one.operation.name(), value(&one.tally));
         }
@@ -155,7 +155,7 @@ impl Text {
 
     /// A histogram of times, in seconds, told apart from others by what stands in a label, if there
     /// are others.
-    pub fn histogram(&mut self, name: &str, label: Option<(&str, &str)>, times: &Times) {
+    pub fn histogram(&mut self, name: &str, label: Option<(&str, &str)>, times: &TimeBuckets) {
         let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
         self.buckets(
             name,
@@ -193,7 +193,7 @@ fn escaped(text: &str) -> String {
 
 /// What the system says of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessMetrics {
     /// Processor time it has used, user and system together.
     pub processor_time: Nanos,
     /// Bytes of its memory that are not paged out; none where the system does not say.
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_histogram_is_reported_with_and_without_a_label() {
-        let mut text = Text::default();
+        let mut text = ExpositionText::default();
         text.head("h", "histogram", "Help.");
         text.buckets("h", None, [(1.0, 2), (2.0, 3)].into_iter(), 4, 10.5);
         text.buckets("h", Some(("l", "a\"b")), std::iter::empty(), 1, 1.0);
@@ -217,12 +217,12 @@ mod tests {
 
     #[test]
     fn times_are_counted_up_to_each_bound() {
-        let mut distribution = Distribution::new();
+        let mut distribution = MeasuredDistribution::new();
         for time in [10_000, 30_000, 20_000_000_000] {
             distribution.record(Nanos(time));
         }
-        let times = Times::of(&distribution, true);
+        let times = TimeBuckets::of(&distribution, true);
         assert_eq!((times.up_to[0], times.up_to[1], times.up_to[17], times.count), (1, 2, 2, 3));
-        assert!(Times::of(&distribution, false).up_to.is_empty());
+        assert!(TimeBuckets::of(&distribution, false).up_to.is_empty());
     }
 }

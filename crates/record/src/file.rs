@@ -12,7 +12,7 @@
 //!
 //! Writers take anything that can be written to; [`save`] gives them a file that has its name only
 //! when it is complete. Readers take bytes from anywhere and never panic: what is wrong with a file
-//! is a [`Problem`].
+//! is a [`FileProblem`].
 
 use std::fmt;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub mod servers;
 mod table;
 pub mod windows;
 
-pub use problem::{Problem, Run};
+pub use problem::{FileProblem, RunMetadata};
 
 /// A problem and the file that has it.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct FileError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: FileProblem,
 }
 
 impl fmt::Display for FileError {
@@ -100,7 +100,7 @@ impl Write for Partial {
 /// What `write` reports, or the operating system; with the path.
 pub fn save(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<Partial>) -> Result<(), Problem>,
+    write: impl FnOnce(&mut BufWriter<Partial>) -> Result<(), FileProblem>,
 ) -> Result<(), FileError> {
     let write_all = || {
         let mut out = BufWriter::new(Partial::create(path)?);
@@ -117,7 +117,7 @@ pub fn save(
 /// What `read` reports, or the operating system; with the path.
 pub fn load<T>(
     path: &Path,
-    read: impl FnOnce(BufReader<File>) -> Result<T, Problem>,
+    read: impl FnOnce(BufReader<File>) -> Result<T, FileProblem>,
 ) -> Result<T, FileError> {
     let read_all = || read(BufReader::new(File::open(path)?));
     read_all().map_err(|problem| FileError { path: path.to_owned(), problem })
@@ -127,8 +127,8 @@ pub fn load<T>(
 ///
 /// # Errors
 /// The first file that could not be written, by its path.
-pub fn save_all(folder: &Path, recorder: &Recorder, run: Run) -> Result<(), FileError> {
-    let problem = |error| FileError { path: folder.to_owned(), problem: Problem::Io(error) };
+pub fn save_all(folder: &Path, recorder: &Recorder, run: RunMetadata) -> Result<(), FileError> {
+    let problem = |error| FileError { path: folder.to_owned(), problem: FileProblem::Io(error) };
     std::fs::create_dir_all(folder).map_err(problem)?;
     save(&folder.join("windows.csv"), |out| windows::write(out, recorder.windows().rows()))?;
     save(&folder.join("histogram.csv"), |out| buckets::write(out, recorder.histograms()))?;

@@ -2,7 +2,7 @@
 //!
 //! **What a bucket is.** An HDR histogram with three digits counts values below 2048 ns one by one;
 //! above, its buckets double in width with every doubling of the value, so that each is at most
-//! 1/1024 of its values wide. In the view with buckets of equal width ([`Distribution::buckets`],
+//! 1/1024 of its values wide. In the view with buckets of equal width ([`MeasuredDistribution::buckets`],
 //! 100 µs in the files), an HDR bucket is counted as a whole where its middle lies. A value may
 //! thus stand one bucket beside its own, by at most 0.05 % of itself; above 102 ms, where HDR
 //! buckets are wider than 100 µs, some buckets of the view stay empty.
@@ -10,7 +10,7 @@
 use hdrhistogram::Histogram;
 use krarup_units::{Nanos, Seconds};
 
-use crate::counts::Counts;
+use crate::counts::BucketCounts;
 pub use crate::counts::DIGITS;
 use crate::stamps::{self, Definition};
 use crate::tally::add;
@@ -62,8 +62,8 @@ impl Quantity {
 
 /// One quantity's distribution: to three digits, its count, sum, least and greatest value exactly.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Distribution {
-    counts: Counts,
+pub struct MeasuredDistribution {
+    counts: BucketCounts,
     sum: u64,
     least: u64,
     greatest: u64,
@@ -96,23 +96,23 @@ pub struct Bucket {
     pub cumulative: f64,
 }
 
-impl Default for Distribution {
+impl Default for MeasuredDistribution {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Distribution {
+impl MeasuredDistribution {
     /// Of no value. Takes 230 KB of address space, of which only the pages with values become
     /// memory.
     pub fn new() -> Self {
-        Self { counts: Counts::new(LONGEST.0), sum: 0, least: u64::MAX, greatest: 0, clamped: 0 }
+        Self { counts: BucketCounts::new(LONGEST.0), sum: 0, least: u64::MAX, greatest: 0, clamped: 0 }
     }
 
     /// From a histogram of the range of all distributions, and what was known exactly beside it.
     pub(crate) fn from_parts(histogram: &Histogram<u64>, exact: Exact) -> Self {
         let Exact { sum, least, greatest, clamped } = exact;
-        let counts = Counts::from_histogram(histogram, LONGEST.0);
+        let counts = BucketCounts::from_histogram(histogram, LONGEST.0);
         Self { counts, sum: sum.0, least: least.0, greatest: greatest.0, clamped }
     }
 
@@ -209,7 +209,7 @@ impl Distribution {
 }
 
 /// A distribution for each quantity of one operation.
-type ByQuantity = [Distribution; Quantity::COUNT];
+type ByQuantity = [MeasuredDistribution; Quantity::COUNT];
 
 /// Distributions of the four times for each operation, made when an operation is first seen.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -248,7 +248,7 @@ impl Histograms {
 
     #[cold]
     fn make() -> Box<ByQuantity> {
-        Box::new(std::array::from_fn(|_| Distribution::new()))
+        Box::new(std::array::from_fn(|_| MeasuredDistribution::new()))
     }
 
     /// Adds what other histograms counted.
@@ -260,16 +260,20 @@ impl Histograms {
 
     /// Forgets all values, keeps the memory.
     pub fn reset(&mut self) {
-        self.operations.iter_mut().flatten().flat_map(|all| all.iter_mut()).for_each(Distribution::reset);
+        self.operations
+            .iter_mut()
+            .flatten()
+            .flat_map(|all| all.iter_mut())
+            .for_each(MeasuredDistribution::reset);
     }
 
     /// One distribution. `None` where the operation was never seen.
-    pub fn get(&self, operation: Operation, quantity: Quantity) -> Option<&Distribution> {
+    pub fn get(&self, operation: Operation, quantity: Quantity) -> Option<&MeasuredDistribution> {
         Some(&self.operations[operation.index()].as_ref()?[quantity.index()])
     }
 
     /// Every distribution that holds values, by operation and then quantity.
-    pub fn iter(&self) -> impl Iterator<Item = (Operation, Quantity, &Distribution)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Operation, Quantity, &MeasuredDistribution)> {
         let pairs =
             Operation::ALL.iter().flat_map(|&one| Quantity::ALL.iter().map(move |&other| (one, other)));
         pairs.filter_map(|(operation, quantity)| {
@@ -285,8 +289,8 @@ mod tests {
 
     use super::*;
 
-    fn distribution(values: &[u64]) -> Distribution {
-        let mut distribution = Distribution::new();
+    fn distribution(values: &[u64]) -> MeasuredDistribution {
+        let mut distribution = MeasuredDistribution::new();
         values.iter().for_each(|&value| distribution.record(Nanos(value)));
         distribution
     }

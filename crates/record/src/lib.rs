@@ -40,9 +40,9 @@ pub mod visit;
 pub mod watch;
 pub mod window;
 
-pub use histogram::{Distribution, Histograms, Quantity};
+pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
-pub use recorder::{Recorder, ServerTotals, Settings};
-pub use tally::Tally;
+pub use recorder::{Recorder, RecorderSettings, ServerTotals};
+pub use tally::VisitTally;
 pub use visit::{Operation, Outcome, Parts, ServerVisit, Visit};
 pub use window::{WindowRow, Windows};

@@ -8,9 +8,9 @@ use std::fmt;
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::histogram::{Distribution, Histograms};
+use crate::histogram::{Histograms, MeasuredDistribution};
 use crate::holds::Holds;
-use crate::tally::Tally;
+use crate::tally::VisitTally;
 use crate::window::{self, WindowError, Windows};
 use crate::{Operation, Parts, ServerVisit, Visit};
 
@@ -22,14 +22,14 @@ pub const MOST_SERVERS: usize = 1_024;
 
 /// What is kept, and how finely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct RecorderSettings {
     /// The width of a window.
     pub window: Nanos,
     /// How many windows are kept one by one.
     pub keep_windows: usize,
 }
 
-impl Default for Settings {
+impl Default for RecorderSettings {
     /// Windows of one second, for a day.
     fn default() -> Self {
         Self { window: Nanos::from_secs(1), keep_windows: window::KEEP }
@@ -44,7 +44,7 @@ pub struct ServerTotals {
     /// Those that did not end with [`crate::Outcome::Ok`].
     pub errors: u64,
     /// Its times. See [`crate::stamps::ONE_SERVER_TIME`].
-    pub time: Distribution,
+    pub time: MeasuredDistribution,
 }
 
 impl ServerTotals {
@@ -58,7 +58,7 @@ impl ServerTotals {
 /// Windows, histograms, totals and hold times of one station, filled by one thread.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    settings: Settings,
+    settings: RecorderSettings,
     windows: Windows,
     histograms: Histograms,
     holds: Holds,
@@ -71,7 +71,7 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`Windows::new`].
-    pub fn new(settings: Settings) -> Result<Self, WindowError> {
+    pub fn new(settings: RecorderSettings) -> Result<Self, WindowError> {
         Ok(Self {
             settings,
             windows: Windows::new(settings.window, settings.keep_windows)?,
@@ -170,7 +170,7 @@ impl Recorder {
     }
 
     /// What is kept, and how finely.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> RecorderSettings {
         self.settings
     }
 
@@ -190,13 +190,13 @@ impl Recorder {
     }
 
     /// What all visits of one operation add up to.
-    pub fn total(&self, operation: Operation) -> Tally {
+    pub fn total(&self, operation: Operation) -> VisitTally {
         self.windows.total(operation)
     }
 
     /// What all visits add up to.
-    pub fn overall(&self) -> Tally {
-        Operation::ALL.iter().fold(Tally::EMPTY, |mut sum, &operation| {
+    pub fn overall(&self) -> VisitTally {
+        Operation::ALL.iter().fold(VisitTally::EMPTY, |mut sum, &operation| {
             sum.merge(&self.total(operation));
             sum
         })
@@ -232,7 +232,8 @@ mod tests {
     use crate::{Outcome, Quantity};
 
     fn recorder(visits: &[(Visit, Vec<ServerVisit>)]) -> Recorder {
-        let mut recorder = Recorder::new(Settings { keep_windows: 5, ..Settings::default() }).unwrap();
+        let mut recorder =
+            Recorder::new(RecorderSettings { keep_windows: 5, ..RecorderSettings::default() }).unwrap();
         visits.iter().for_each(|(visit, servers)| recorder.record(visit, servers));
         recorder
     }
@@ -328,7 +329,7 @@ mod tests {
                 let count = visits.iter().filter(|(visit, _)| visit.operation == operation).count() as u64;
                 prop_assert_eq!(recorder.total(operation).count, count);
                 for &quantity in Quantity::ALL {
-                    let counted = recorder.histograms().get(operation, quantity).map_or(0, Distribution::count);
+                    let counted = recorder.histograms().get(operation, quantity).map_or(0, MeasuredDistribution::count);
                     prop_assert_eq!(counted, count);
                 }
             }

@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// A whole number from zero, below 2⁶⁴.
     U64,
     /// A whole number from zero, below 2³².
@@ -30,7 +30,7 @@ pub enum Kind {
     Name,
 }
 
-impl Kind {
+impl ColumnKind {
     /// The name in the reference.
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,12 +47,12 @@ impl Kind {
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct SchemaColumn {
     /// Its name, in the file too. `servers.sent` is the field `sent` of each element of the list
     /// `servers`.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// In which unit; empty for what has none.
     pub unit: &'static str,
     /// What it means.
@@ -61,71 +61,86 @@ pub struct Column {
 
 /// One file.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct TableSchema {
     /// The file's name.
     pub file: &'static str,
     /// What one row of it is.
     pub about: &'static str,
     /// Its columns, in order.
-    pub columns: &'static [Column],
+    pub columns: &'static [SchemaColumn],
 }
 
-const fn column(name: &'static str, kind: Kind, unit: &'static str, definition: &'static str) -> Column {
-    Column { name, kind, unit, definition }
+const fn column(
+    name: &'static str,
+    kind: ColumnKind,
+    unit: &'static str,
+    definition: &'static str,
+) -> SchemaColumn {
+    SchemaColumn { name, kind, unit, definition }
 }
 
 /// `windows.csv`.
-pub const WINDOWS: Table = Table {
+pub const WINDOWS: TableSchema = TableSchema {
     file: "windows.csv",
     about: "One row per window of time and operation. A request belongs to the window in which it was replied. Windows in which \
             an operation did not complete have a row of zeros. Where a run outlasts the windows that are kept one by one, \
             the older ones are one row per operation, the first.",
     columns: &[
-        column("start_ns", Kind::U64, "ns", "when the window begins, on the clock of the run"),
-        column("length_ns", Kind::U64, "ns", "how long the window is"),
+        column("start_ns", ColumnKind::U64, "ns", "when the window begins, on the clock of the run"),
+        column("length_ns", ColumnKind::U64, "ns", "how long the window is"),
         column(
             "folded",
-            Kind::Bool,
+            ColumnKind::Bool,
             "",
             "whether the row stands for all windows too old to be kept one by one",
         ),
-        column("operation", Kind::Name, "", "what was asked for"),
-        column("count", Kind::U64, "requests", "requests completed, errors included"),
-        column("errors", Kind::U64, "requests", "requests that did not end with outcome ok"),
-        column("keys", Kind::U64, "keys", "keys named"),
-        column("hits", Kind::U64, "keys", "keys found"),
-        column("misses", Kind::U64, "keys", "keys asked for and not found"),
-        column("bytes_in", Kind::U64, "bytes", "bytes of requests, framing included"),
-        column("bytes_out", Kind::U64, "bytes", "bytes of replies, framing included"),
-        column("queue_time_ns", Kind::U64, "ns", "sum of the queue times"),
-        column("server_time_ns", Kind::U64, "ns", "sum of the server times"),
-        column("own_time_ns", Kind::U64, "ns", "sum of the own times"),
-        column("response_time_ns", Kind::U64, "ns", "sum of the response times"),
-        column("response_min_ns", Kind::U64, "ns", "the shortest response time; empty without requests"),
-        column("response_max_ns", Kind::U64, "ns", "the longest response time"),
-        column("taken", Kind::U64, "requests", "requests that a worker took, and that saw a queue then"),
-        column("queue_length_sum", Kind::U64, "requests", "sum of the queue lengths they saw"),
-        column("queue_length_max", Kind::U64, "requests", "the longest queue that any of them saw"),
+        column("operation", ColumnKind::Name, "", "what was asked for"),
+        column("count", ColumnKind::U64, "requests", "requests completed, errors included"),
+        column("errors", ColumnKind::U64, "requests", "requests that did not end with outcome ok"),
+        column("keys", ColumnKind::U64, "keys", "keys named"),
+        column("hits", ColumnKind::U64, "keys", "keys found"),
+        column("misses", ColumnKind::U64, "keys", "keys asked for and not found"),
+        column("bytes_in", ColumnKind::U64, "bytes", "bytes of requests, framing included"),
+        column("bytes_out", ColumnKind::U64, "bytes", "bytes of replies, framing included"),
+        column("queue_time_ns", ColumnKind::U64, "ns", "sum of the queue times"),
+        column("server_time_ns", ColumnKind::U64, "ns", "sum of the server times"),
+        column("own_time_ns", ColumnKind::U64, "ns", "sum of the own times"),
+        column("response_time_ns", ColumnKind::U64, "ns", "sum of the response times"),
+        column(
+            "response_min_ns",
+            ColumnKind::U64,
+            "ns",
+            "the shortest response time; empty without requests",
+        ),
+        column("response_max_ns", ColumnKind::U64, "ns", "the longest response time"),
+        column(
+            "taken",
+            ColumnKind::U64,
+            "requests",
+            "requests that a worker took, and that saw a queue then",
+        ),
+        column("queue_length_sum", ColumnKind::U64, "requests", "sum of the queue lengths they saw"),
+        column("queue_length_max", ColumnKind::U64, "requests", "the longest queue that any of them saw"),
         column(
             "busy_workers_sum",
-            Kind::U64,
+            ColumnKind::U64,
             "workers",
             "sum of the busy workers they saw, their own included",
         ),
-        column("throughput", Kind::F64, "1/s", "(count − errors) / length"),
-        column("queue_time_mean_us", Kind::F64, "µs", "queue_time_ns / count"),
-        column("server_time_mean_us", Kind::F64, "µs", "server_time_ns / count"),
-        column("own_time_mean_us", Kind::F64, "µs", "own_time_ns / count"),
-        column("response_time_mean_us", Kind::F64, "µs", "response_time_ns / count"),
+        column("throughput", ColumnKind::F64, "1/s", "(count − errors) / length"),
+        column("queue_time_mean_us", ColumnKind::F64, "µs", "queue_time_ns / count"),
+        column("server_time_mean_us", ColumnKind::F64, "µs", "server_time_ns / count"),
+        column("own_time_mean_us", ColumnKind::F64, "µs", "own_time_ns / count"),
+        column("response_time_mean_us", ColumnKind::F64, "µs", "response_time_ns / count"),
         column(
             "queue_length_seen_mean",
-            Kind::F64,
+            ColumnKind::F64,
             "requests",
             "queue_length_sum / taken: the queue as requests saw it",
         ),
         column(
             "queue_length_mean",
-            Kind::F64,
+            ColumnKind::F64,
             "requests",
             "queue_time_ns / length_ns: the queue averaged over time, by Little's law with the requests that ended in the window",
         ),
@@ -133,46 +148,46 @@ pub const WINDOWS: Table = Table {
 };
 
 /// `histogram.csv`.
-pub const HISTOGRAM: Table = Table {
+pub const HISTOGRAM: TableSchema = TableSchema {
     file: "histogram.csv",
     about: "One row per operation, quantity and bucket of 100 µs that holds requests.",
     columns: &[
-        column("operation", Kind::Name, "", "what was asked for"),
-        column("quantity", Kind::Name, "", "which of the four times"),
-        column("from_us", Kind::U64, "µs", "the least value of the bucket"),
-        column("to_us", Kind::U64, "µs", "the least value of the next bucket"),
-        column("count", Kind::U64, "requests", "requests in the bucket"),
-        column("cumulative", Kind::F64, "", "share of the requests in this bucket or below, up to 1"),
+        column("operation", ColumnKind::Name, "", "what was asked for"),
+        column("quantity", ColumnKind::Name, "", "which of the four times"),
+        column("from_us", ColumnKind::U64, "µs", "the least value of the bucket"),
+        column("to_us", ColumnKind::U64, "µs", "the least value of the next bucket"),
+        column("count", ColumnKind::U64, "requests", "requests in the bucket"),
+        column("cumulative", ColumnKind::F64, "", "share of the requests in this bucket or below, up to 1"),
     ],
 };
 
 /// `holds.csv`.
-pub const HOLDS: Table = Table {
+pub const HOLDS: TableSchema = TableSchema {
     file: "holds.csv",
     about: "One row per operation and level of what a request saw when a worker took it: over busy workers, the mean hold time is the curve T(n).",
     columns: &[
-        column("operation", Kind::Name, "", "what was asked for"),
+        column("operation", ColumnKind::Name, "", "what was asked for"),
         column(
             "seen",
-            Kind::Name,
+            ColumnKind::Name,
             "",
             "what was seen: workers busy, the request's own included, or requests still queued",
         ),
-        column("level", Kind::U64, "", "how much of it; the highest level stands for all above too"),
+        column("level", ColumnKind::U64, "", "how much of it; the highest level stands for all above too"),
         column(
             "worker_was_idle",
-            Kind::Bool,
+            ColumnKind::Bool,
             "",
             "whether the worker had been idle, or came straight from another request",
         ),
-        column("count", Kind::U64, "requests", "requests"),
-        column("hold_time_ns", Kind::U64, "ns", "sum of their hold times"),
-        column("hold_time_squares_ns2", Kind::U128, "ns²", "sum of the squares of their hold times"),
-        column("server_time_ns", Kind::U64, "ns", "sum of their server times"),
-        column("hold_time_mean_us", Kind::F64, "µs", "hold_time_ns / count"),
+        column("count", ColumnKind::U64, "requests", "requests"),
+        column("hold_time_ns", ColumnKind::U64, "ns", "sum of their hold times"),
+        column("hold_time_squares_ns2", ColumnKind::U128, "ns²", "sum of the squares of their hold times"),
+        column("server_time_ns", ColumnKind::U64, "ns", "sum of their server times"),
+        column("hold_time_mean_us", ColumnKind::F64, "µs", "hold_time_ns / count"),
         column(
             "hold_time_deviation_us",
-            Kind::F64,
+            ColumnKind::F64,
             "µs",
             "standard deviation of the hold times; empty below two requests",
         ),
@@ -180,61 +195,61 @@ pub const HOLDS: Table = Table {
 };
 
 /// `servers.csv`.
-pub const SERVERS: Table = Table {
+pub const SERVERS: TableSchema = TableSchema {
     file: "servers.csv",
     about: "One row per server behind the station.",
     columns: &[
-        column("server", Kind::U64, "", "the server's place in the configuration, from zero"),
-        column("requests", Kind::U64, "requests", "requests, or parts of requests, sent to it"),
-        column("errors", Kind::U64, "requests", "those that did not end with outcome ok"),
-        column("time_ns", Kind::U64, "ns", "sum of its times, answered − sent"),
-        column("time_mean_us", Kind::F64, "µs", "time_ns / requests"),
-        column("time_p50_us", Kind::F64, "µs", "median of its times"),
-        column("time_p90_us", Kind::F64, "µs", "90th percentile of its times"),
-        column("time_p99_us", Kind::F64, "µs", "99th percentile of its times"),
-        column("time_max_us", Kind::F64, "µs", "its longest time"),
+        column("server", ColumnKind::U64, "", "the server's place in the configuration, from zero"),
+        column("requests", ColumnKind::U64, "requests", "requests, or parts of requests, sent to it"),
+        column("errors", ColumnKind::U64, "requests", "those that did not end with outcome ok"),
+        column("time_ns", ColumnKind::U64, "ns", "sum of its times, answered − sent"),
+        column("time_mean_us", ColumnKind::F64, "µs", "time_ns / requests"),
+        column("time_p50_us", ColumnKind::F64, "µs", "median of its times"),
+        column("time_p90_us", ColumnKind::F64, "µs", "90th percentile of its times"),
+        column("time_p99_us", ColumnKind::F64, "µs", "99th percentile of its times"),
+        column("time_max_us", ColumnKind::F64, "µs", "its longest time"),
     ],
 };
 
 /// `rows.parquet`.
-pub const ROWS: Table = Table {
+pub const ROWS: TableSchema = TableSchema {
     file: "rows.parquet",
     about: "One row per request, in the order in which replies left.",
     columns: &[
         column(
             "station",
-            Kind::U16,
+            ColumnKind::U16,
             "",
             "which station of the network was visited; 0 is the station that wrote the file",
         ),
-        column("operation", Kind::Name, "", "what was asked for"),
-        column("outcome", Kind::Name, "", "how it ended"),
-        column("received", Kind::U64, "ns", stamps::RECEIVED.text),
-        column("queued", Kind::U64, "ns", stamps::QUEUED.text),
-        column("taken", Kind::U64, "ns", stamps::TAKEN.text),
-        column("replied", Kind::U64, "ns", stamps::REPLIED.text),
+        column("operation", ColumnKind::Name, "", "what was asked for"),
+        column("outcome", ColumnKind::Name, "", "how it ended"),
+        column("received", ColumnKind::U64, "ns", stamps::RECEIVED.text),
+        column("queued", ColumnKind::U64, "ns", stamps::QUEUED.text),
+        column("taken", ColumnKind::U64, "ns", stamps::TAKEN.text),
+        column("replied", ColumnKind::U64, "ns", stamps::REPLIED.text),
         column(
             "busy_workers",
-            Kind::U32,
+            ColumnKind::U32,
             "workers",
             "workers busy at taken, the request's own included; 0 where no worker took it",
         ),
-        column("queue_length", Kind::U32, "requests", "requests that still waited at taken"),
-        column("worker_was_idle", Kind::Bool, "", "whether the worker that took it had been idle"),
-        column("keys", Kind::U32, "keys", "keys named"),
-        column("hits", Kind::U32, "keys", "keys found"),
-        column("misses", Kind::U32, "keys", "keys asked for and not found"),
-        column("bytes_in", Kind::U64, "bytes", "bytes of the request, framing included"),
-        column("bytes_out", Kind::U64, "bytes", "bytes of the reply, framing included"),
-        column("servers.server", Kind::U16, "", "the server's place in the configuration, from zero"),
-        column("servers.outcome", Kind::Name, "", "how this server's part ended"),
-        column("servers.sent", Kind::U64, "ns", stamps::SENT.text),
-        column("servers.answered", Kind::U64, "ns", stamps::ANSWERED.text),
+        column("queue_length", ColumnKind::U32, "requests", "requests that still waited at taken"),
+        column("worker_was_idle", ColumnKind::Bool, "", "whether the worker that took it had been idle"),
+        column("keys", ColumnKind::U32, "keys", "keys named"),
+        column("hits", ColumnKind::U32, "keys", "keys found"),
+        column("misses", ColumnKind::U32, "keys", "keys asked for and not found"),
+        column("bytes_in", ColumnKind::U64, "bytes", "bytes of the request, framing included"),
+        column("bytes_out", ColumnKind::U64, "bytes", "bytes of the reply, framing included"),
+        column("servers.server", ColumnKind::U16, "", "the server's place in the configuration, from zero"),
+        column("servers.outcome", ColumnKind::Name, "", "how this server's part ended"),
+        column("servers.sent", ColumnKind::U64, "ns", stamps::SENT.text),
+        column("servers.answered", ColumnKind::U64, "ns", stamps::ANSWERED.text),
     ],
 };
 
 /// All tables.
-pub const TABLES: &[Table] = &[WINDOWS, HISTOGRAM, HOLDS, SERVERS, ROWS];
+pub const TABLES: &[TableSchema] = &[WINDOWS, HISTOGRAM, HOLDS, SERVERS, ROWS];
 
 /// The reference page, in Markdown.
 pub fn page() -> String {

@@ -6,7 +6,7 @@ use crate::{Parts, Visit};
 
 /// What a set of visits adds up to. Sums stop at the largest number instead of wrapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tally {
+pub struct VisitTally {
     /// Visits completed, errors included.
     pub count: u64,
     /// Visits that ended in an error ([`crate::Outcome::is_error`]).
@@ -43,13 +43,13 @@ pub struct Tally {
     pub busy_workers: u64,
 }
 
-impl Default for Tally {
+impl Default for VisitTally {
     fn default() -> Self {
         Self::EMPTY
     }
 }
 
-impl Tally {
+impl VisitTally {
     /// Of no visit at all.
     pub const EMPTY: Self = Self {
         count: 0,
@@ -194,8 +194,8 @@ mod tests {
     use crate::visit::tests::any_visit;
     use crate::{Operation, Outcome, ServerVisit};
 
-    fn tally(visits: &[(Visit, Vec<ServerVisit>)]) -> Tally {
-        let mut tally = Tally::EMPTY;
+    fn tally(visits: &[(Visit, Vec<ServerVisit>)]) -> VisitTally {
+        let mut tally = VisitTally::EMPTY;
         for (visit, servers) in visits {
             tally.add(visit, &visit.parts(servers));
         }

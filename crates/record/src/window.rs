@@ -17,7 +17,7 @@ use std::fmt;
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::{Operation, Parts, ServerVisit, Tally, Visit};
+use crate::{Operation, Parts, ServerVisit, Visit, VisitTally};
 
 /// The widest window: wider ones would hide what a window is there to show.
 pub const WIDEST: Nanos = Nanos::from_secs(5);
@@ -27,11 +27,11 @@ pub const NARROWEST: Nanos = Nanos::from_millis(1);
 pub const KEEP: usize = 24 * 3_600;
 
 /// One tally for each operation.
-type ByOperation = [Tally; Operation::COUNT];
+type ByOperation = [VisitTally; Operation::COUNT];
 
 /// One closed window: only the operations that completed in it, so that a quiet second costs no
 /// memory.
-type Closed = Vec<(Operation, Tally)>;
+type Closed = Vec<(Operation, VisitTally)>;
 
 /// Tallies per window and operation. See the [module](self) for what is kept and what is folded.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub struct WindowRow {
     /// The operation that is tallied.
     pub operation: Operation,
     /// What completed in the window.
-    pub tally: Tally,
+    pub tally: VisitTally,
 }
 
 /// Why windows cannot be made, or not be merged.
@@ -123,9 +123,9 @@ impl Windows {
             keep: keep as u64,
             span: None,
             closed: VecDeque::new(),
-            current: Box::new([Tally::EMPTY; Operation::COUNT]),
-            older: Box::new([Tally::EMPTY; Operation::COUNT]),
-            before: Box::new([Tally::EMPTY; Operation::COUNT]),
+            current: Box::new([VisitTally::EMPTY; Operation::COUNT]),
+            older: Box::new([VisitTally::EMPTY; Operation::COUNT]),
+            before: Box::new([VisitTally::EMPTY; Operation::COUNT]),
         })
     }
 
@@ -156,7 +156,7 @@ impl Windows {
 
     #[cold]
     fn add_late(&mut self, window: u64, visit: &Visit, parts: &Parts) {
-        let mut tally = Tally::EMPTY;
+        let mut tally = VisitTally::EMPTY;
         tally.add(visit, parts);
         self.merge_into(window, visit.operation, &tally);
     }
@@ -168,7 +168,7 @@ impl Windows {
     }
 
     /// Adds a tally to any window, opened or not.
-    fn merge_into(&mut self, window: u64, operation: Operation, tally: &Tally) {
+    fn merge_into(&mut self, window: u64, operation: Operation, tally: &VisitTally) {
         let span = self.open(window);
         let slot = if window == span.newest {
             &mut self.current[operation.index()]
@@ -202,11 +202,11 @@ impl Windows {
     /// Closes the newest window and opens `window`, a later one; folds what is too old then.
     fn close(&mut self, span: &mut Span, window: u64) {
         let all = Operation::ALL.iter().map(|&operation| (operation, self.current[operation.index()]));
-        let closing: Closed = all.filter(|(_, tally)| *tally != Tally::EMPTY).collect();
+        let closing: Closed = all.filter(|(_, tally)| *tally != VisitTally::EMPTY).collect();
         for (operation, tally) in &closing {
             self.before[operation.index()].merge(tally);
         }
-        self.current.fill(Tally::EMPTY);
+        self.current.fill(VisitTally::EMPTY);
         self.closed.push_back(closing);
         let quiet_from = span.newest + 1;
         span.newest = window;
@@ -254,7 +254,7 @@ impl Windows {
     }
 
     /// The kept tallies that are not empty, with the number of their window.
-    fn tallies(&self, span: Span) -> impl Iterator<Item = (u64, Operation, Tally)> {
+    fn tallies(&self, span: Span) -> impl Iterator<Item = (u64, Operation, VisitTally)> {
         let closed = (span.first_kept..).zip(&self.closed);
         let closed = closed.flat_map(|(window, closed)| {
             closed.iter().map(move |&(operation, tally)| (window, operation, tally))
@@ -262,7 +262,7 @@ impl Windows {
         let current = Operation::ALL
             .iter()
             .map(move |&operation| (span.newest, operation, self.current[operation.index()]));
-        closed.chain(current.filter(|(_, _, tally)| *tally != Tally::EMPTY))
+        closed.chain(current.filter(|(_, _, tally)| *tally != VisitTally::EMPTY))
     }
 
     /// From when on, and for how long, there are windows, the folded ones included.
@@ -276,9 +276,9 @@ impl Windows {
     pub fn reset(&mut self) {
         self.span = None;
         self.closed.clear();
-        self.current.fill(Tally::EMPTY);
-        self.older.fill(Tally::EMPTY);
-        self.before.fill(Tally::EMPTY);
+        self.current.fill(VisitTally::EMPTY);
+        self.older.fill(VisitTally::EMPTY);
+        self.before.fill(VisitTally::EMPTY);
     }
 
     /// How many windows were folded into one tally, those without completions included.
@@ -300,7 +300,7 @@ impl Windows {
     /// folded windows, if any. Operations that never completed are left out.
     pub fn rows(&self) -> impl Iterator<Item = WindowRow> {
         let seen: Vec<Operation> =
-            Operation::ALL.iter().copied().filter(|&one| self.total(one) != Tally::EMPTY).collect();
+            Operation::ALL.iter().copied().filter(|&one| self.total(one) != VisitTally::EMPTY).collect();
         let span = self.span.unwrap_or(Span { opened: 1, first_kept: 1, newest: 0 });
         let folded = (span.first_kept > span.opened).then_some(span.opened);
         let windows = folded.into_iter().chain(span.first_kept..=span.newest);
@@ -318,28 +318,31 @@ impl Windows {
         })
     }
 
-    fn tally(&self, span: Span, window: u64, operation: Operation) -> Tally {
+    fn tally(&self, span: Span, window: u64, operation: Operation) -> VisitTally {
         if window == span.newest {
             self.current[operation.index()]
         } else if window < span.first_kept {
             self.older[operation.index()]
         } else {
             let closed = &self.closed[(window - span.first_kept) as usize];
-            closed.iter().find(|(other, _)| *other == operation).map_or(Tally::EMPTY, |&(_, tally)| tally)
+            closed
+                .iter()
+                .find(|(other, _)| *other == operation)
+                .map_or(VisitTally::EMPTY, |&(_, tally)| tally)
         }
     }
 
     /// The sum of all windows of one operation.
-    pub fn total(&self, operation: Operation) -> Tally {
+    pub fn total(&self, operation: Operation) -> VisitTally {
         let mut total = self.before[operation.index()];
         total.merge(&self.current[operation.index()]);
         total
     }
 }
 
-fn tally_of(closed: &mut Closed, operation: Operation) -> &mut Tally {
+fn tally_of(closed: &mut Closed, operation: Operation) -> &mut VisitTally {
     let place = closed.iter().position(|(other, _)| *other == operation).unwrap_or_else(|| {
-        closed.push((operation, Tally::EMPTY));
+        closed.push((operation, VisitTally::EMPTY));
         closed.len() - 1
     });
     &mut closed[place].1
@@ -418,7 +421,7 @@ mod tests {
         fn windows_neither_lose_nor_make_visits(visits in some_visits(), keep in 1_usize..12) {
             let windows = windows(keep, &visits);
             for &operation in Operation::ALL {
-                let mut sum = Tally::EMPTY;
+                let mut sum = VisitTally::EMPTY;
                 windows.rows().filter(|row| row.operation == operation).for_each(|row| sum.merge(&row.tally));
                 prop_assert_eq!(sum.count, visits.iter().filter(|(one, _)| one.operation == operation).count() as u64);
                 prop_assert_eq!(sum, windows.total(operation));

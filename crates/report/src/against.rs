@@ -4,8 +4,8 @@
 use krarup_analysis::cell::Cell;
 use krarup_analysis::results::Results;
 
-use crate::document::Measured;
-use crate::figures::{Axis, LineSeries, Lines, Mark, Point, Tint};
+use crate::document::EstimateCell;
+use crate::figures::{Axis, FigurePoint, LineSeries, Lines, Mark, Tint};
 use crate::quantity::Unit;
 
 /// The x axis of a sweep and the cells along it.
@@ -97,12 +97,16 @@ impl Against<'_> {
     }
 
     /// A line for each workload in each panel, of the cells that have something to show.
-    pub(crate) fn draw(&self, y: Vec<Axis>, of: impl Fn(&Cell) -> Option<Vec<Option<Measured>>>) -> Lines {
+    pub(crate) fn draw(
+        &self,
+        y: Vec<Axis>,
+        of: impl Fn(&Cell) -> Option<Vec<Option<EstimateCell>>>,
+    ) -> Lines {
         let series = self.lines.iter().enumerate().map(|(index, (name, cells))| LineSeries {
             name: name.clone(),
             tint: Tint::Series(index),
             mark: Mark::Joined,
-            points: cells.iter().filter_map(|(x, cell)| Some(Point { x: *x, y: of(cell)? })).collect(),
+            points: cells.iter().filter_map(|(x, cell)| Some(FigurePoint { x: *x, y: of(cell)? })).collect(),
         });
         let series = series.filter(|series| !series.points.is_empty()).collect();
         Lines { x: self.axis.clone(), y, series }
@@ -145,7 +149,7 @@ pub(crate) fn levels_of(results: &Results, name: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use krarup_analysis::trial::{ClientSide, Levels, Times};
+    use krarup_analysis::trial::{CellLevels, ClientSide, TrialTimes};
     use krarup_analysis::{Environment, Trial, summarise};
 
     use super::*;
@@ -153,13 +157,13 @@ mod tests {
     fn trial(servers: &str, copies: &str, writes: &str, clients: u32) -> Trial {
         let mean = 1e-3;
         Trial {
-            levels: Levels { workload: format!("servers {servers}, {copies}, {writes}"), clients },
+            levels: CellLevels { workload: format!("servers {servers}, {copies}, {writes}"), clients },
             repetition: 0,
             length: 10.0,
             think: 0.0,
             client: ClientSide {
                 completed: 1_000,
-                response: Times { mean, p50: mean, p90: mean, p99: mean },
+                response: TrialTimes { mean, p50: mean, p90: mean, p99: mean },
                 ..ClientSide::default()
             },
             middleware: None,

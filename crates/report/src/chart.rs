@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use crate::document::Measured;
-use crate::figures::{Axis, Figure, Histogram, Lines, Mark, Plot, Scatter, StackedBars, TimeSeries, Tint};
+use crate::document::EstimateCell;
+use crate::figures::{
+    Axis, Figure, HistogramFigure, Lines, Mark, Plot, Scatter, StackedBars, TimeSeries, Tint,
+};
 use crate::quantity::Unit;
 
 /// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show
@@ -107,7 +109,7 @@ fn short(value: f64) -> Option<f64> {
     format!("{value:.7e}").parse().ok()
 }
 
-fn estimates(name: &str, colour: Tint, estimates: &[Option<Measured>]) -> Series {
+fn estimates(name: &str, colour: Tint, estimates: &[Option<EstimateCell>]) -> Series {
     let end = |pick: fn((f64, f64)) -> f64| {
         let ends: Vec<_> =
             estimates.iter().map(|e| e.and_then(|e| e.interval).map(pick).and_then(short)).collect();
@@ -192,7 +194,7 @@ fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
     bars.panels.iter().map(panel).collect()
 }
 
-fn histogram_panels(histogram: &Histogram) -> Vec<Panel> {
+fn histogram_panels(histogram: &HistogramFigure) -> Vec<Panel> {
     let panel = |panel: &crate::figures::HistogramPanel| {
         let buckets = panel.series.iter().map(|series| series.counts.len()).max().unwrap_or(0);
         Panel {
@@ -248,7 +250,7 @@ fn time_panels(series: &TimeSeries) -> Vec<Panel> {
 
 /// All points of all groups in one list of rising x, each group's values where its points are.
 fn scatter_panel(scatter: &Scatter) -> Panel {
-    let mut all: Vec<(usize, &(String, f64, Measured))> = scatter
+    let mut all: Vec<(usize, &(String, f64, EstimateCell))> = scatter
         .groups
         .iter()
         .enumerate()
@@ -257,7 +259,7 @@ fn scatter_panel(scatter: &Scatter) -> Panel {
         .collect();
     all.sort_by(|(_, a), (_, b)| a.1.total_cmp(&b.1));
     let series = scatter.groups.iter().enumerate().map(|(group, points)| {
-        let own = |(of, point): &(usize, &(String, f64, Measured))| (*of == group).then_some(point.2);
+        let own = |(of, point): &(usize, &(String, f64, EstimateCell))| (*of == group).then_some(point.2);
         let mut series = estimates(&points.name, points.tint, &all.iter().map(own).collect::<Vec<_>>());
         series.labels = Some(all.iter().map(|(of, point)| (*of == group).then(|| point.0.clone())).collect());
         series

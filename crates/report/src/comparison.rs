@@ -1,13 +1,13 @@
 //! Two sets of results side by side as a document: the answer first, then each cell.
 
-use krarup_analysis::change::{Change, Measure};
+use krarup_analysis::change::{Measure, MeasureChange};
 use krarup_analysis::compare::Comparison;
 use krarup_analysis::quantity::Quantity;
 
 use crate::definitions as define;
-use crate::document::{Block, Column, Document, Finding, Measured, Note, Section, Table, Value};
+use crate::document::{Block, Column, Document, EstimateCell, Finding, Note, Section, Table, TableValue};
 use crate::estimates::measured;
-use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
+use crate::figures::{Axis, Figure, FigurePoint, LineSeries, Lines, Mark, Plot, Tint};
 use crate::quantity::Unit;
 
 /// The whole page. `footer` names the program and its version.
@@ -57,12 +57,12 @@ pub fn overall(comparison: &Comparison) -> Table {
     let row = |overall: &krarup_analysis::compare::Overall| {
         let interval = overall.interval.map(|interval| (interval.low, interval.high));
         vec![
-            Value::from(overall.measure.name()),
-            Value::from(overall.cells as f64),
-            Value::Measured(Measured { value: overall.ratio, interval, n: overall.cells }),
-            Value::from(overall.interval.map(|interval| interval.low)),
-            Value::from(overall.interval.map(|interval| interval.high)),
-            Value::from(overall.verdict.to_string().as_str()),
+            TableValue::from(overall.measure.name()),
+            TableValue::from(overall.cells as f64),
+            TableValue::Measured(EstimateCell { value: overall.ratio, interval, n: overall.cells }),
+            TableValue::from(overall.interval.map(|interval| interval.low)),
+            TableValue::from(overall.interval.map(|interval| interval.high)),
+            TableValue::from(overall.verdict.to_string().as_str()),
         ]
     };
     Table {
@@ -87,7 +87,7 @@ pub fn overall(comparison: &Comparison) -> Table {
 
 /// One row for each cell and measure.
 pub fn cells(comparison: &Comparison) -> Table {
-    let row = |workload: &str, clients: u32, change: &Change| {
+    let row = |workload: &str, clients: u32, change: &MeasureChange| {
         let unit = |quantity: &Quantity| {
             // Both kinds stand in one column: each brings its unit.
             let unit = if change.measure == Measure::Throughput { Unit::PerSecond } else { Unit::Seconds };
@@ -101,20 +101,20 @@ pub fn cells(comparison: &Comparison) -> Table {
                 .map_or(String::new(), |interval| format!(" ± {}", unit.show(interval.half_width())));
             format!("{sign}{}{half}", unit.show(change.difference.abs()))
         };
-        let ratio = change.ratio.map(|value| Measured {
+        let ratio = change.ratio.map(|value| EstimateCell {
             value,
             interval: change.ratio_interval.map(|interval| (interval.low, interval.high)),
             n: change.base.n + change.other.n,
         });
         vec![
-            Value::from(workload),
-            Value::from(f64::from(clients)),
-            Value::from(change.measure.name()),
-            Value::Text(unit(&change.base)),
-            Value::Text(unit(&change.other)),
-            Value::Text(difference),
+            TableValue::from(workload),
+            TableValue::from(f64::from(clients)),
+            TableValue::from(change.measure.name()),
+            TableValue::Text(unit(&change.base)),
+            TableValue::Text(unit(&change.other)),
+            TableValue::Text(difference),
             ratio.into(),
-            Value::from(change.verdict.to_string().as_str()),
+            TableValue::from(change.verdict.to_string().as_str()),
         ]
     };
     let rows = comparison.cells.iter().flat_map(|cell| {
@@ -145,22 +145,24 @@ pub fn numbers(comparison: &Comparison) -> Table {
     let rows = comparison.cells.iter().flat_map(|cell| {
         cell.changes.iter().map(move |change| {
             let ends = [change.difference_interval, change.ratio_interval].map(|interval| {
-                interval.map_or((Value::Missing, Value::Missing), |one| (one.low.into(), one.high.into()))
+                interval.map_or((TableValue::Missing, TableValue::Missing), |one| {
+                    (one.low.into(), one.high.into())
+                })
             });
             let [(low, high), (least, most)] = ends;
             vec![
-                Value::from(cell.levels.workload.as_str()),
-                Value::from(f64::from(cell.levels.clients)),
-                Value::from(change.measure.name()),
-                Value::Measured(measured(&change.base)),
-                Value::Measured(measured(&change.other)),
-                Value::from(change.difference),
+                TableValue::from(cell.levels.workload.as_str()),
+                TableValue::from(f64::from(cell.levels.clients)),
+                TableValue::from(change.measure.name()),
+                TableValue::Measured(measured(&change.base)),
+                TableValue::Measured(measured(&change.other)),
+                TableValue::from(change.difference),
                 low,
                 high,
-                Value::from(change.ratio),
+                TableValue::from(change.ratio),
                 least,
                 most,
-                Value::from(change.verdict.to_string().as_str()),
+                TableValue::from(change.verdict.to_string().as_str()),
             ]
         })
     });
@@ -191,9 +193,9 @@ fn ratios(comparison: &Comparison) -> Figure {
             workloads.push(&cell.levels.workload);
         }
     }
-    let point = |change: &Change| {
+    let point = |change: &MeasureChange| {
         let interval = change.ratio_interval.map(|interval| (interval.low, interval.high));
-        Some(Measured { value: change.ratio?, interval, n: change.base.n + change.other.n })
+        Some(EstimateCell { value: change.ratio?, interval, n: change.base.n + change.other.n })
     };
     let series = workloads.iter().enumerate().map(|(index, workload)| LineSeries {
         name: (*workload).to_owned(),
@@ -203,7 +205,7 @@ fn ratios(comparison: &Comparison) -> Figure {
             .cells
             .iter()
             .filter(|cell| cell.levels.workload == *workload)
-            .map(|cell| Point {
+            .map(|cell| FigurePoint {
                 x: f64::from(cell.levels.clients),
                 y: cell.changes.iter().map(point).collect(),
             })

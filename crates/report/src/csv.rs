@@ -1,6 +1,6 @@
 //! Tables as CSV (RFC 4180), in base units and all digits, for programs to read.
 
-use crate::document::{Table, Value};
+use crate::document::{Table, TableValue};
 
 /// The table: one heading row, then one line for each row.
 ///
@@ -9,7 +9,7 @@ use crate::document::{Table, Value};
 /// Nothing measured is an empty field.
 pub fn table(table: &Table) -> String {
     let measured: Vec<bool> = (0..table.columns.len())
-        .map(|index| table.rows.iter().any(|row| matches!(row[index], Value::Measured(_))))
+        .map(|index| table.rows.iter().any(|row| matches!(row[index], TableValue::Measured(_))))
         .collect();
     let mut out = String::new();
     let mut headings = Vec::new();
@@ -33,14 +33,14 @@ pub fn table(table: &Table) -> String {
             let width = if *measured { 4 } else { 1 };
             let start = fields.len();
             match value {
-                Value::Text(text) => fields.push(text.clone()),
-                Value::Number(value) => fields.push(number(*value)),
-                Value::Measured(estimate) => {
+                TableValue::Text(text) => fields.push(text.clone()),
+                TableValue::Number(value) => fields.push(number(*value)),
+                TableValue::Measured(estimate) => {
                     let ends = estimate.interval.map(|(low, high)| (number(low), number(high)));
                     let (low, high) = ends.unwrap_or_default();
                     fields.extend([number(estimate.value), low, high, estimate.n.to_string()]);
                 }
-                Value::Missing => {}
+                TableValue::Missing => {}
             }
             fields.resize(start + width, String::new());
         }
@@ -85,22 +85,22 @@ fn line(out: &mut String, fields: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, Measured};
+    use crate::document::{Column, EstimateCell};
     use crate::quantity::Unit;
 
     #[test]
     fn an_estimate_brings_its_interval_and_its_n() {
-        let estimate = Measured { value: 0.0015, interval: Some((0.001, 0.002)), n: 3 };
-        let alone = Measured { value: 0.5, interval: None, n: 1 };
+        let estimate = EstimateCell { value: 0.0015, interval: Some((0.001, 0.002)), n: 3 };
+        let alone = EstimateCell { value: 0.5, interval: None, n: 1 };
         let table = Table {
             columns: vec![
                 Column::new("Workload", Unit::Text),
                 Column::new("response time (mean)", Unit::Seconds),
             ],
             rows: vec![
-                vec![Value::Text("read-only, \"hot\"".into()), Value::Measured(estimate)],
-                vec![Value::Text("mix".into()), Value::Measured(alone)],
-                vec![Value::Text("=1+1".into()), Value::Missing],
+                vec![TableValue::Text("read-only, \"hot\"".into()), TableValue::Measured(estimate)],
+                vec![TableValue::Text("mix".into()), TableValue::Measured(alone)],
+                vec![TableValue::Text("=1+1".into()), TableValue::Missing],
             ],
             ..Table::default()
         };

@@ -1,7 +1,7 @@
 //! A report as a value: what is said, in which order, before it is a page.
 
 use crate::figures::Figure;
-pub use crate::tables::{Column, Definition, Level, Measured, Note, Table, Value};
+pub use crate::tables::{Column, EstimateCell, Note, NoteLevel, QuantityDefinition, Table, TableValue};
 
 /// A whole report. Every text in it is plain text: the writers escape it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ pub enum Block {
     /// A note that concerns this place.
     Note(Note),
     /// Words and what they mean.
-    Definitions(Vec<Definition>),
+    Definitions(Vec<QuantityDefinition>),
     /// Names and plain values: the environment.
     Properties(Vec<(String, String)>),
     /// Text as typed: a command line.

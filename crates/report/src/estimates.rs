@@ -1,21 +1,23 @@
 //! Estimates of the analysis as the report writes them, and what is said of their intervals.
 
-use krarup_analysis::quantity::{Basis, Quantity};
+use krarup_analysis::quantity::{IntervalBasis, Quantity};
 use krarup_analysis::results::Results;
 
-use crate::tables::Measured;
+use crate::tables::EstimateCell;
 
 /// One of them.
-pub(crate) fn measured(quantity: &Quantity) -> Measured {
+pub(crate) fn measured(quantity: &Quantity) -> EstimateCell {
     let interval = quantity.interval.map(|interval| (interval.low, interval.high));
-    Measured { value: quantity.value, interval, n: quantity.n }
+    EstimateCell { value: quantity.value, interval, n: quantity.n }
 }
 
 /// What the bars at the points are.
 pub(crate) fn intervals(results: &Results) -> String {
-    let of_windows = results.cells.iter().any(|cell| cell.throughput.basis == Basis::Windows);
-    let of_runs =
-        results.cells.iter().any(|cell| cell.throughput.basis == Basis::Repetitions && cell.throughput.n > 1);
+    let of_windows = results.cells.iter().any(|cell| cell.throughput.basis == IntervalBasis::Windows);
+    let of_runs = results
+        .cells
+        .iter()
+        .any(|cell| cell.throughput.basis == IntervalBasis::Repetitions && cell.throughput.n > 1);
     match (of_runs, of_windows) {
         (true, true) => "Bars are 95 % t intervals: of the repetitions, or where a cell ran once, of the windows of that run.".into(),
         (true, false) => "Points are means of the repetitions; bars are their 95 % t intervals.".into(),

@@ -1,7 +1,7 @@
 //! Figures as values: what is drawn against what, with its definitions, its notes and its data.
 
 use crate::quantity::Unit;
-use crate::tables::{Column, Definition, Measured, Note, Table, Value};
+use crate::tables::{Column, EstimateCell, Note, QuantityDefinition, Table, TableValue};
 
 /// A figure: one or more panels under one caption, with one data table.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Figure {
     /// point.
     pub caption: String,
     /// Every measured quantity that is drawn.
-    pub definitions: Vec<Definition>,
+    pub definitions: Vec<QuantityDefinition>,
     /// What is drawn.
     pub plot: Plot,
     /// What a reader must know about these very figures.
@@ -30,7 +30,7 @@ pub enum Plot {
     /// Parts of a whole for each level of a factor: where the time went.
     StackedBars(StackedBars),
     /// How many observations fell into each bucket.
-    Histogram(Histogram),
+    Histogram(HistogramFigure),
     /// What happened in each second of one run.
     TimeSeries(TimeSeries),
     /// Pairs of values, with the line on which both are equal: measured against predicted.
@@ -98,16 +98,16 @@ pub struct LineSeries {
     /// What is drawn of it.
     pub mark: Mark,
     /// Its points, x rising.
-    pub points: Vec<Point>,
+    pub points: Vec<FigurePoint>,
 }
 
 /// One level of the factor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct FigurePoint {
     /// The level.
     pub x: f64,
     /// One estimate for each y axis, where there is one.
-    pub y: Vec<Option<Measured>>,
+    pub y: Vec<Option<EstimateCell>>,
 }
 
 /// Parts of a whole, stacked. All panels have the same parts.
@@ -137,7 +137,7 @@ pub struct StackedPanel {
 /// Counts per bucket, drawn as shares of each series' whole. Panels lie side by side with buckets
 /// of their own.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Histogram {
+pub struct HistogramFigure {
     /// What distinguishes the panels.
     pub group: String,
     /// What is counted into buckets.
@@ -158,12 +158,12 @@ pub struct HistogramPanel {
     /// The width of each bucket.
     pub width: f64,
     /// The series.
-    pub series: Vec<Buckets>,
+    pub series: Vec<SeriesCounts>,
 }
 
 /// The counts of one series.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Buckets {
+pub struct SeriesCounts {
     /// Its label.
     pub name: String,
     /// Its colour.
@@ -227,7 +227,7 @@ pub struct ScatterGroup {
     /// Its colour.
     pub tint: Tint,
     /// The points: what each is, x, and the estimate at y.
-    pub points: Vec<(String, f64, Measured)>,
+    pub points: Vec<(String, f64, EstimateCell)>,
 }
 
 impl Axis {
@@ -260,7 +260,7 @@ impl Figure {
     }
 }
 
-type Data = (Vec<Column>, Vec<Vec<Value>>);
+type Data = (Vec<Column>, Vec<Vec<TableValue>>);
 
 impl Lines {
     fn data(&self) -> Data {
@@ -268,8 +268,8 @@ impl Lines {
         columns.extend(self.y.iter().map(Axis::column));
         let rows = self.series.iter().flat_map(|series| {
             series.points.iter().map(|point| {
-                let mut row = vec![Value::from(series.name.as_str()), point.x.into()];
-                row.extend(point.y.iter().map(|measured| Value::from(*measured)));
+                let mut row = vec![TableValue::from(series.name.as_str()), point.x.into()];
+                row.extend(point.y.iter().map(|measured| TableValue::from(*measured)));
                 row
             })
         });
@@ -283,8 +283,8 @@ impl StackedBars {
         columns.extend(self.parts.iter().map(|(name, _)| Column::new(name, self.y.unit)));
         let rows = self.panels.iter().flat_map(|panel| {
             panel.bars.iter().map(|(category, values)| {
-                let mut row = vec![Value::from(panel.name.as_str()), category.as_str().into()];
-                row.extend(values.iter().map(|value| Value::from(*value)));
+                let mut row = vec![TableValue::from(panel.name.as_str()), category.as_str().into()];
+                row.extend(values.iter().map(|value| TableValue::from(*value)));
                 row
             })
         });
@@ -292,7 +292,7 @@ impl StackedBars {
     }
 }
 
-impl Histogram {
+impl HistogramFigure {
     /// A count for each bucket and series, and one row for what lies beyond.
     fn data(&self) -> Data {
         let mut names: Vec<&str> = Vec::new();
@@ -312,11 +312,11 @@ impl Histogram {
         for panel in &self.panels {
             let buckets = panel.series.iter().map(|series| series.counts.len()).max().unwrap_or(0);
             for bucket in 0..=buckets {
-                let to = if bucket < buckets { panel.edge(bucket + 1).into() } else { Value::Missing };
-                let mut row = vec![Value::from(panel.name.as_str()), panel.edge(bucket).into(), to];
+                let to = if bucket < buckets { panel.edge(bucket + 1).into() } else { TableValue::Missing };
+                let mut row = vec![TableValue::from(panel.name.as_str()), panel.edge(bucket).into(), to];
                 row.extend(names.iter().map(|name| {
                     let series = panel.series.iter().find(|series| series.name == *name);
-                    Value::from(series.map(|series| {
+                    TableValue::from(series.map(|series| {
                         let count = if bucket < buckets { series.count(bucket) } else { series.beyond };
                         count as f64
                     }))
@@ -337,7 +337,7 @@ impl HistogramPanel {
     }
 }
 
-impl Buckets {
+impl SeriesCounts {
     /// The count of one bucket; none outside.
     pub fn count(&self, bucket: usize) -> u64 {
         self.counts.get(bucket).copied().unwrap_or(0)
@@ -362,8 +362,8 @@ impl TimeSeries {
             Column::new(heading, panel.y.unit)
         }));
         let rows = self.times.iter().enumerate().map(|(window, time)| {
-            let mut row = vec![Value::from(*time)];
-            row.extend(lines().map(|(_, line)| Value::from(line.values.get(window).copied().flatten())));
+            let mut row = vec![TableValue::from(*time)];
+            row.extend(lines().map(|(_, line)| TableValue::from(line.values.get(window).copied().flatten())));
             row
         });
         (columns, rows.collect())
@@ -380,7 +380,12 @@ impl Scatter {
         ];
         let rows = self.groups.iter().flat_map(|group| {
             group.points.iter().map(|(label, x, y)| {
-                vec![group.name.as_str().into(), label.as_str().into(), Value::from(*x), Value::Measured(*y)]
+                vec![
+                    group.name.as_str().into(),
+                    label.as_str().into(),
+                    TableValue::from(*x),
+                    TableValue::Measured(*y),
+                ]
             })
         });
         (columns, rows.collect())
@@ -394,7 +399,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_the_last_bucket_is_in_the_data() {
-        let series = |name: &str, counts: &[u64], beyond| Buckets {
+        let series = |name: &str, counts: &[u64], beyond| SeriesCounts {
             name: name.into(),
             tint: Tint::Server,
             counts: counts.to_vec(),
@@ -406,7 +411,7 @@ mod tests {
             caption: String::new(),
             definitions: Vec::new(),
             notes: Vec::new(),
-            plot: Plot::Histogram(Histogram {
+            plot: Plot::Histogram(HistogramFigure {
                 group: "workload".into(),
                 x: Axis::linear("response time", Unit::Seconds),
                 counted: "requests".into(),

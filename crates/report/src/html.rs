@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::chart::Chart;
 use crate::csv;
-use crate::document::{Block, Definition, Document, Level, Note, Section, Table, Value};
+use crate::document::{Block, Document, Note, NoteLevel, QuantityDefinition, Section, Table, TableValue};
 use crate::figures::{Figure, Plot};
 use crate::quantity::Unit;
 
@@ -161,8 +161,8 @@ fn section(out: &mut String, number: usize, section: &Section) {
 fn notes(out: &mut String, notes: &[Note]) {
     for note in notes {
         let (class, word) = match note.level {
-            Level::Hint => ("hint", "Note"),
-            Level::Warning => ("warning", "Warning"),
+            NoteLevel::Hint => ("hint", "Note"),
+            NoteLevel::Warning => ("warning", "Warning"),
         };
         let _ = write!(
             out,
@@ -176,7 +176,7 @@ fn notes(out: &mut String, notes: &[Note]) {
     }
 }
 
-fn definitions(out: &mut String, terms: &[Definition]) {
+fn definitions(out: &mut String, terms: &[QuantityDefinition]) {
     if terms.is_empty() {
         return;
     }
@@ -224,7 +224,7 @@ fn table(out: &mut String, table: &Table) {
         for ((value, column), scale) in row.iter().zip(&table.columns).zip(&scales) {
             let (shown, half) = value.shown(*scale);
             let class = match value {
-                Value::Missing => " class=\"number missing\"",
+                TableValue::Missing => " class=\"number missing\"",
                 _ if column.unit == Unit::Text => "",
                 _ => " class=\"number\"",
             };

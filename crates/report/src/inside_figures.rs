@@ -8,9 +8,9 @@ use krarup_analysis::results::Results;
 
 use crate::against::{against, factors_of_numbers, levels_of};
 use crate::definitions as define;
-use crate::document::Measured;
+use crate::document::EstimateCell;
 use crate::estimates::{intervals, measured, points_are};
-use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
+use crate::figures::{Axis, Figure, FigurePoint, LineSeries, Lines, Mark, Plot, Tint};
 use crate::quantity::Unit;
 
 /// Queue time, queue length and server time.
@@ -185,7 +185,7 @@ fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
         // The quantile whose step is nearest.
         let place = (0..QUANTILES)
             .min_by(|one, two| (share_of(*one) - share).abs().total_cmp(&(share_of(*two) - share).abs()));
-        place.and_then(|place| cell.quantiles.get(place)).map(|value| Measured {
+        place.and_then(|place| cell.quantiles.get(place)).map(|value| EstimateCell {
             value: *value,
             interval: None,
             n: cell.repetitions.len() as u64,
@@ -195,11 +195,11 @@ fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
         |cell: &Cell| level(&cell.factors, factor).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     let mut ordered: Vec<&Cell> = cells.to_vec();
     ordered.sort_by(|one, two| x(one).total_cmp(&x(two)));
-    let line = |name: String, index: usize, of: &dyn Fn(&Cell) -> Option<Measured>| LineSeries {
+    let line = |name: String, index: usize, of: &dyn Fn(&Cell) -> Option<EstimateCell>| LineSeries {
         name,
         tint: Tint::Series(index),
         mark: Mark::Joined,
-        points: ordered.iter().map(|cell| Point { x: x(cell), y: vec![of(cell)] }).collect(),
+        points: ordered.iter().map(|cell| FigurePoint { x: x(cell), y: vec![of(cell)] }).collect(),
     };
     let mut series = vec![line("mean".into(), 0, &|cell| Some(measured(&cell.response.mean)))];
     series.extend(SHARES.iter().enumerate().map(|(index, share)| {
@@ -229,7 +229,7 @@ fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use krarup_analysis::trial::{ClientSide, Levels, Times};
+    use krarup_analysis::trial::{CellLevels, ClientSide, TrialTimes};
     use krarup_analysis::{Environment, Trial, summarise};
 
     use super::*;
@@ -237,13 +237,13 @@ mod tests {
     fn trial(keys: u32, mode: &str) -> Trial {
         let mean = 1e-3 * f64::from(keys);
         Trial {
-            levels: Levels { workload: format!("keys {keys}, {mode}"), clients: 12 },
+            levels: CellLevels { workload: format!("keys {keys}, {mode}"), clients: 12 },
             repetition: 0,
             length: 10.0,
             think: 0.0,
             client: ClientSide {
                 completed: 1_000,
-                response: Times { mean, p50: mean, p90: 2.0 * mean, p99: 3.0 * mean },
+                response: TrialTimes { mean, p50: mean, p90: 2.0 * mean, p99: 3.0 * mean },
                 quantiles: (0..QUANTILES).map(|number| mean * 2.0 * share_of(number)).collect(),
                 ..ClientSide::default()
             },

@@ -84,11 +84,11 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, Measured, Value};
+    use crate::document::{Column, EstimateCell, TableValue};
 
     #[test]
     fn a_table_is_a_tabular_and_its_text_is_no_command() {
-        let estimate = Measured { value: 24_100.0, interval: Some((24_000.0, 24_200.0)), n: 3 };
+        let estimate = EstimateCell { value: 24_100.0, interval: Some((24_000.0, 24_200.0)), n: 3 };
         let table = Table {
             title: "All cells".into(),
             columns: vec![
@@ -97,8 +97,12 @@ mod tests {
                 Column::new("p99", Unit::Seconds),
             ],
             rows: vec![
-                vec![Value::from("a & 50 %"), Value::Measured(estimate), Value::from(0.000_015)],
-                vec![Value::from("b\\c"), Value::Missing, Value::Missing],
+                vec![
+                    TableValue::from("a & 50 %"),
+                    TableValue::Measured(estimate),
+                    TableValue::from(0.000_015),
+                ],
+                vec![TableValue::from("b\\c"), TableValue::Missing, TableValue::Missing],
             ],
             ..Table::default()
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::document::{Block, Definition, Document, Level, Note, Section, Table};
+use crate::document::{Block, Document, Note, NoteLevel, QuantityDefinition, Section, Table};
 use crate::figures::Figure;
 use crate::quantity::Unit;
 
@@ -104,7 +104,7 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-pub(crate) fn definitions(out: &mut String, terms: &[Definition]) {
+pub(crate) fn definitions(out: &mut String, terms: &[QuantityDefinition]) {
     for definition in terms {
         let _ = writeln!(out, "- **{}**: {}", inline(&definition.term), inline(&definition.meaning));
     }
@@ -116,8 +116,8 @@ pub(crate) fn definitions(out: &mut String, terms: &[Definition]) {
 fn notes(out: &mut String, notes: &[Note]) {
     for note in notes {
         let word = match note.level {
-            Level::Hint => "Note",
-            Level::Warning => "Warning",
+            NoteLevel::Hint => "Note",
+            NoteLevel::Warning => "Warning",
         };
         let text = format!("{} {}", note.text, note.next_step);
         let _ = write!(out, "> **{word}:** {}\n\n", inline(text.trim_end()));
@@ -140,13 +140,16 @@ fn inline(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, Value};
+    use crate::document::{Column, TableValue};
 
     #[test]
     fn a_table_is_aligned_by_its_units_and_its_text_is_no_markup() {
         let table = Table {
             columns: vec![Column::new("workload", Unit::Text), Column::new("p99", Unit::Seconds)],
-            rows: vec![vec![Value::from("a|b"), Value::from(0.0015)], vec![Value::from("c"), Value::Missing]],
+            rows: vec![
+                vec![TableValue::from("a|b"), TableValue::from(0.0015)],
+                vec![TableValue::from("c"), TableValue::Missing],
+            ],
             ..Table::default()
         };
         assert_eq!(

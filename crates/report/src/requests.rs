@@ -3,16 +3,19 @@
 
 use krarup_analysis::quantity::Quantity;
 use krarup_analysis::requests::{
-    Occupancy, OperationEstimates, Requests, SHARES, Settled, Spread, Station, Window,
+    EstimateWindow, Occupancy, OperationEstimates, RequestEstimates, SHARES, Settled, StationEstimates,
+    TimeSpread,
 };
 use krarup_units::text;
 
 use crate::definitions as define;
-use crate::document::{Block, Column, Definition, Document, Fact, Finding, Note, Section, Table, Value};
+use crate::document::{
+    Block, Column, Document, Fact, Finding, Note, QuantityDefinition, Section, Table, TableValue,
+};
 use crate::estimates::measured;
 use crate::figures::{
-    Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, StackedBars, StackedPanel, TimeLine, TimePanel,
-    TimeSeries, Tint,
+    Axis, Figure, HistogramFigure, HistogramPanel, Plot, SeriesCounts, StackedBars, StackedPanel, TimeLine,
+    TimePanel, TimeSeries, Tint,
 };
 use crate::quantity::Unit;
 
@@ -20,7 +23,7 @@ use crate::quantity::Unit;
 const MOST_BUCKETS: u64 = 80;
 
 /// The whole page. `title` says whose rows they are, `footer` names the program and its version.
-pub fn document(requests: &Requests, title: &str, footer: &str) -> Document {
+pub fn document(requests: &RequestEstimates, title: &str, footer: &str) -> Document {
     let blocks = |blocks: Vec<Option<Block>>| blocks.into_iter().flatten().collect::<Vec<_>>();
     Document {
         title: title.to_owned(),
@@ -57,7 +60,7 @@ pub fn document(requests: &Requests, title: &str, footer: &str) -> Document {
 }
 
 /// `980,123 rows; measured 8.00 s of 10.0 s, from 1.00 s on`.
-pub fn span(requests: &Requests) -> String {
+pub fn span(requests: &RequestEstimates) -> String {
     format!(
         "{} rows; measured {} of {}, from {} on",
         text::count(requests.rows as f64),
@@ -75,7 +78,7 @@ struct Words {
     own: &'static str,
 }
 
-fn words(requests: &Requests) -> Words {
+fn words(requests: &RequestEstimates) -> Words {
     if requests.of_clients {
         Words { queue: "lateness", server: "time from sent", own: "rest" }
     } else {
@@ -84,7 +87,7 @@ fn words(requests: &Requests) -> Words {
 }
 
 /// What they mean.
-fn meanings(requests: &Requests) -> Vec<Definition> {
+fn meanings(requests: &RequestEstimates) -> Vec<QuantityDefinition> {
     if requests.of_clients {
         vec![define::lateness(), define::from_sent()]
     } else {
@@ -93,16 +96,16 @@ fn meanings(requests: &Requests) -> Vec<Definition> {
 }
 
 /// What the response time is.
-fn whole(requests: &Requests) -> Definition {
+fn whole(requests: &RequestEstimates) -> QuantityDefinition {
     if requests.of_clients { define::response_time() } else { define::middleware_response_time() }
 }
 
-fn lines(requests: &Requests) -> impl Iterator<Item = (&Station, &OperationEstimates)> {
+fn lines(requests: &RequestEstimates) -> impl Iterator<Item = (&StationEstimates, &OperationEstimates)> {
     requests.stations.iter().flat_map(|station| shown(station).iter().map(move |line| (station, line)))
 }
 
 /// All operations together and each; where there is only one, that says it all.
-fn shown(station: &Station) -> &[OperationEstimates] {
+fn shown(station: &StationEstimates) -> &[OperationEstimates] {
     match &station.operations[..] {
         [_, only @ ..] if only.len() == 1 => only,
         all => all,
@@ -110,7 +113,7 @@ fn shown(station: &Station) -> &[OperationEstimates] {
 }
 
 /// What it is, and of which station where there are several.
-fn label(requests: &Requests, station: &Station, name: &str) -> String {
+fn label(requests: &RequestEstimates, station: &StationEstimates, name: &str) -> String {
     if requests.stations.len() == 1 {
         name.to_owned()
     } else {
@@ -118,10 +121,11 @@ fn label(requests: &Requests, station: &Station, name: &str) -> String {
     }
 }
 
-fn summary(requests: &Requests) -> Vec<Finding> {
-    let of_station = |station: &Station| {
+fn summary(requests: &RequestEstimates) -> Vec<Finding> {
+    let of_station = |station: &StationEstimates| {
         let all = station.operations.first().filter(|all| all.count > 0)?;
-        let share = |part: &Spread| 100.0 * part.mean.value / all.response.mean.value.max(f64::MIN_POSITIVE);
+        let share =
+            |part: &TimeSpread| 100.0 * part.mean.value / all.response.mean.value.max(f64::MIN_POSITIVE);
         let p99 = all.response.at(0.99).map_or(0.0, |p99| p99.value);
         let (queue, server, own) = (share(&all.queue), share(&all.server), share(&all.own));
         let parts = if requests.of_clients {
@@ -147,7 +151,7 @@ fn with_interval(quantity: &Quantity) -> String {
     format!("{}{half}", text::count(quantity.value.round()))
 }
 
-fn facts(requests: &Requests) -> Vec<Fact> {
+fn facts(requests: &RequestEstimates) -> Vec<Fact> {
     let Some(all) = requests.stations.first().and_then(|station| station.operations.first()) else {
         return Vec::new();
     };
@@ -165,7 +169,7 @@ fn facts(requests: &Requests) -> Vec<Fact> {
 }
 
 /// One row for each operation.
-pub fn operations(requests: &Requests) -> Table {
+pub fn operations(requests: &RequestEstimates) -> Table {
     let mut columns = vec![
         Column::new("operation", Unit::Text),
         Column::new("requests", Unit::Count),
@@ -177,14 +181,14 @@ pub fn operations(requests: &Requests) -> Table {
     columns.push(Column::new("hit ratio", Unit::Share));
     let rows = lines(requests).map(|(station, line)| {
         let mut row = vec![
-            Value::Text(label(requests, station, &line.operation)),
-            Value::from(line.count as f64),
-            Value::from(line.errors as f64),
-            Value::Measured(measured(&line.throughput)),
-            Value::Measured(measured(&line.response.mean)),
+            TableValue::Text(label(requests, station, &line.operation)),
+            TableValue::from(line.count as f64),
+            TableValue::from(line.errors as f64),
+            TableValue::Measured(measured(&line.throughput)),
+            TableValue::Measured(measured(&line.response.mean)),
         ];
-        row.extend(line.response.percentiles.iter().map(|one| Value::Measured(measured(one))));
-        row.push(Value::from(line.hit_ratio));
+        row.extend(line.response.percentiles.iter().map(|one| TableValue::Measured(measured(one))));
+        row.push(TableValue::from(line.hit_ratio));
         row
     });
     Table {
@@ -209,14 +213,16 @@ fn percentile(share: f64) -> String {
 }
 
 /// One row for each part of each operation's response time.
-pub fn parts(requests: &Requests) -> Table {
-    let row = |station: &Station, line: &OperationEstimates, name: &str, part: &Spread| {
+pub fn parts(requests: &RequestEstimates) -> Table {
+    let row = |station: &StationEstimates, line: &OperationEstimates, name: &str, part: &TimeSpread| {
         let at = |share| part.at(share).map(measured).into();
         vec![
-            Value::Text(label(requests, station, &line.operation)),
-            Value::from(name),
-            Value::Measured(measured(&part.mean)),
-            Value::from((line.response.mean.value > 0.0).then(|| part.mean.value / line.response.mean.value)),
+            TableValue::Text(label(requests, station, &line.operation)),
+            TableValue::from(name),
+            TableValue::Measured(measured(&part.mean)),
+            TableValue::from(
+                (line.response.mean.value > 0.0).then(|| part.mean.value / line.response.mean.value),
+            ),
             at(0.5),
             at(0.9),
             at(0.99),
@@ -245,17 +251,17 @@ pub fn parts(requests: &Requests) -> Table {
 }
 
 /// Little's law at each place.
-pub fn laws(requests: &Requests) -> Table {
-    let row = |station: &Station, place: &Occupancy| {
+pub fn laws(requests: &RequestEstimates) -> Table {
+    let row = |station: &StationEstimates, place: &Occupancy| {
         let by_law = place.by_law();
         vec![
-            Value::Text(label(requests, station, &place.name)),
-            Value::from(place.arrivals),
-            Value::from(place.completions),
-            Value::from(place.time),
-            Value::from(by_law),
-            Value::from(place.present),
-            Value::from((place.present > 0.0).then(|| by_law / place.present - 1.0)),
+            TableValue::Text(label(requests, station, &place.name)),
+            TableValue::from(place.arrivals),
+            TableValue::from(place.completions),
+            TableValue::from(place.time),
+            TableValue::from(by_law),
+            TableValue::from(place.present),
+            TableValue::from((place.present > 0.0).then(|| by_law / place.present - 1.0)),
         ]
     };
     let rows = requests
@@ -282,21 +288,21 @@ pub fn laws(requests: &Requests) -> Table {
 }
 
 /// What was asked of each server; none where no server was.
-pub fn servers(requests: &Requests) -> Option<Table> {
-    let row = |station: &Station, server: &krarup_analysis::requests::Server| {
+pub fn servers(requests: &RequestEstimates) -> Option<Table> {
+    let row = |station: &StationEstimates, server: &krarup_analysis::requests::ServerEstimates| {
         let at = |share| server.time.at(share).map(measured).into();
         vec![
-            Value::Text(label(requests, station, &format!("server {}", server.server))),
-            Value::from(server.requests as f64),
-            Value::from(server.share),
-            Value::from(server.errors as f64),
-            Value::Measured(measured(&server.time.mean)),
+            TableValue::Text(label(requests, station, &format!("server {}", server.server))),
+            TableValue::from(server.requests as f64),
+            TableValue::from(server.share),
+            TableValue::from(server.errors as f64),
+            TableValue::Measured(measured(&server.time.mean)),
             at(0.5),
             at(0.9),
             at(0.99),
         ]
     };
-    let rows: Vec<Vec<Value>> = requests
+    let rows: Vec<Vec<TableValue>> = requests
         .stations
         .iter()
         .flat_map(|station| station.servers.iter().map(move |server| row(station, server)))
@@ -321,7 +327,7 @@ pub fn servers(requests: &Requests) -> Option<Table> {
 }
 
 /// Where MSER would cut.
-pub fn settled(requests: &Requests) -> Table {
+pub fn settled(requests: &RequestEstimates) -> Table {
     let words = |settled: &Settled| match settled {
         Settled::After(0.0) => "at once".to_owned(),
         Settled::After(after) => format!("after {}", text::duration(*after)),
@@ -330,10 +336,10 @@ pub fn settled(requests: &Requests) -> Table {
     };
     let row = |(series, settled): (&str, &Settled)| {
         vec![
-            Value::from(series),
-            Value::Text(words(settled)),
-            Value::from(requests.from),
-            Value::from(if matches!(settled, Settled::After(after) if *after <= requests.from) {
+            TableValue::from(series),
+            TableValue::Text(words(settled)),
+            TableValue::from(requests.from),
+            TableValue::from(if matches!(settled, Settled::After(after) if *after <= requests.from) {
                 "yes"
             } else {
                 "no"
@@ -357,8 +363,8 @@ pub fn settled(requests: &Requests) -> Table {
     }
 }
 
-fn breakdown(requests: &Requests) -> Figure {
-    let panel = |station: &Station| StackedPanel {
+fn breakdown(requests: &RequestEstimates) -> Figure {
+    let panel = |station: &StationEstimates| StackedPanel {
         name: label(requests, station, "all operations"),
         bars: shown(station)
             .iter()
@@ -389,17 +395,17 @@ fn breakdown(requests: &Requests) -> Figure {
     }
 }
 
-fn histogram(requests: &Requests) -> Option<Figure> {
-    let panel = |station: &Station| {
+fn histogram(requests: &RequestEstimates) -> Option<Figure> {
+    let panel = |station: &StationEstimates| {
         let (response, server) = (&station.histogram, &station.server_histogram);
         let last = response.bucket_of_share(0.999)?;
         let first = response.counts.first()?.0.min(server.counts.first().map_or(u64::MAX, |one| one.0));
         let together = (last - first + 1).div_ceil(MOST_BUCKETS);
         let first = first / together * together;
         let drawn = ((last - first) / together + 1) as usize;
-        let buckets = |name: &str, tint, histogram: &krarup_analysis::trial::Histogram| {
+        let buckets = |name: &str, tint, histogram: &krarup_analysis::trial::TrialHistogram| {
             let (counts, beyond) = histogram.rebinned(first, together, drawn);
-            Buckets { name: name.to_owned(), tint, counts, beyond }
+            SeriesCounts { name: name.to_owned(), tint, counts, beyond }
         };
         let mut series = vec![buckets("response time", Tint::Series(0), response)];
         if !station.servers.is_empty() {
@@ -420,7 +426,7 @@ fn histogram(requests: &Requests) -> Option<Figure> {
         caption: "Share of all requests in each bucket. The slowest of a thousand lie beyond the right edge; the data has their number in its last row.".into(),
         definitions: std::iter::once(whole(requests)).chain(meanings(requests).into_iter().nth(1)).collect(),
         notes: Vec::new(),
-        plot: Plot::Histogram(Histogram {
+        plot: Plot::Histogram(HistogramFigure {
             group: "station".into(),
             x: Axis::linear("time", Unit::Seconds),
             counted: "requests".into(),
@@ -429,14 +435,14 @@ fn histogram(requests: &Requests) -> Option<Figure> {
     })
 }
 
-fn run(requests: &Requests) -> Figure {
+fn run(requests: &RequestEstimates) -> Figure {
     let windows = &requests.windows;
-    let line = |name: &str, tint, of: fn(&Window) -> Option<f64>| TimeLine {
+    let line = |name: &str, tint, of: fn(&EstimateWindow) -> Option<f64>| TimeLine {
         name: name.to_owned(),
         tint,
         values: windows.iter().map(of).collect(),
     };
-    let rate = |window: &Window| Some(window.completed as f64 / window.length);
+    let rate = |window: &EstimateWindow| Some(window.completed as f64 / window.length);
     let names = words(requests);
     let mut panels = vec![
         TimePanel {

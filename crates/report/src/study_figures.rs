@@ -4,17 +4,17 @@
 use krarup_analysis::cell::Cell;
 use krarup_analysis::change::Measure;
 use krarup_analysis::configurations::Configuration;
-use krarup_analysis::demands::{Demand, Resource};
+use krarup_analysis::demands::{MeasuredDemand, Resource};
 use krarup_analysis::design::{Model, Study};
-use krarup_analysis::distribution::{QUANTILES, Shape};
+use krarup_analysis::distribution::{QUANTILES, ResponseShape};
 use krarup_analysis::relative::Relative;
 use krarup_analysis::results::Results;
-use krarup_analysis::trial::Levels;
+use krarup_analysis::trial::CellLevels;
 use krarup_stats::law::Law;
 use krarup_units::text;
 
 use crate::definitions as define;
-use crate::document::{Block, Column, Measured, Note, Table, Value};
+use crate::document::{Block, Column, EstimateCell, Note, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
 use crate::quantity::Unit;
@@ -26,19 +26,19 @@ pub(crate) fn configurations(results: &Results) -> Option<Table> {
         let cell = results.cell(if best { &configuration.best } else { &configuration.least })?;
         let middleware = cell.middleware.as_ref();
         Some(vec![
-            Value::from(configuration.mix.as_str()),
-            Value::from(if best { "most throughput" } else { "least within 5 % of it" }),
-            Value::from(middleware.and_then(|m| m.workers).map(f64::from)),
-            Value::from(f64::from(cell.levels.clients)),
-            Value::Measured(measured(&cell.throughput)),
-            Value::from(if best { 1.0 } else { configuration.share }),
-            Value::Measured(measured(&cell.response.mean)),
-            Value::from(middleware.map(|m| m.queue.mean.value)),
-            Value::from(middleware.and_then(|m| m.queue_length).map(|length| length.value)),
-            Value::from(middleware.map(|m| m.server.mean.value)),
+            TableValue::from(configuration.mix.as_str()),
+            TableValue::from(if best { "most throughput" } else { "least within 5 % of it" }),
+            TableValue::from(middleware.and_then(|m| m.workers).map(f64::from)),
+            TableValue::from(f64::from(cell.levels.clients)),
+            TableValue::Measured(measured(&cell.throughput)),
+            TableValue::from(if best { 1.0 } else { configuration.share }),
+            TableValue::Measured(measured(&cell.response.mean)),
+            TableValue::from(middleware.map(|m| m.queue.mean.value)),
+            TableValue::from(middleware.and_then(|m| m.queue_length).map(|length| length.value)),
+            TableValue::from(middleware.map(|m| m.server.mean.value)),
         ])
     };
-    let rows: Vec<Vec<Value>> = results
+    let rows: Vec<Vec<TableValue>> = results
         .configurations
         .iter()
         .flat_map(|configuration| {
@@ -72,14 +72,14 @@ pub(crate) fn configurations(results: &Results) -> Option<Table> {
 
 /// Each cell beside the base that the spec names.
 pub(crate) fn relative(results: &Results) -> Option<Table> {
-    let name = |levels: &Levels| format!("{}, {}", levels.workload, clients(levels.clients));
+    let name = |levels: &CellLevels| format!("{}, {}", levels.workload, clients(levels.clients));
     let row = |one: &Relative| {
-        let mut row = vec![Value::Text(name(&one.levels)), Value::Text(name(&one.base))];
+        let mut row = vec![TableValue::Text(name(&one.levels)), TableValue::Text(name(&one.base))];
         for change in one.changes.iter().filter(|change| change.measure != Measure::P99) {
             let interval = change.ratio_interval.map(|interval| (interval.low - 1.0, interval.high - 1.0));
             let n = change.base.n + change.other.n;
-            row.push(change.ratio.map(|ratio| Measured { value: ratio - 1.0, interval, n }).into());
-            row.push(Value::Text(change.verdict.to_string()));
+            row.push(change.ratio.map(|ratio| EstimateCell { value: ratio - 1.0, interval, n }).into());
+            row.push(TableValue::Text(change.verdict.to_string()));
         }
         row
     };
@@ -103,20 +103,20 @@ pub(crate) fn relative(results: &Results) -> Option<Table> {
 
 /// What a request demands of each resource; of many, those nearest to their bounds.
 pub(crate) fn demands(results: &Results) -> Option<Table> {
-    let row = |demand: &Demand| {
+    let row = |demand: &MeasuredDemand| {
         let what = match demand.resource {
             Resource::Processor => "processor",
             Resource::Link => "link",
         };
         vec![
-            Value::from(demand.workload.as_str()),
-            Value::Text(format!("{what} of {}", demand.name)),
-            Value::Measured(measured(&demand.demand)),
-            Value::from(demand.bound),
-            Value::from(demand.reached),
+            TableValue::from(demand.workload.as_str()),
+            TableValue::Text(format!("{what} of {}", demand.name)),
+            TableValue::Measured(measured(&demand.demand)),
+            TableValue::from(demand.bound),
+            TableValue::from(demand.reached),
         ]
     };
-    let mut rows: Vec<Vec<Value>> = Vec::new();
+    let mut rows: Vec<Vec<TableValue>> = Vec::new();
     for verdict in &results.verdicts {
         let of_workload = results.demands.iter().filter(|demand| demand.workload == verdict.at.workload);
         rows.extend(of_workload.take(MOST_DEMANDS).map(row));
@@ -156,10 +156,10 @@ pub(crate) fn machine(results: &Results) -> Option<Table> {
             machine.switches,
             lost as f64,
         ];
-        Some(std::iter::once(Value::from(name.as_str())).chain(numbers.map(Value::from)).collect())
+        Some(std::iter::once(TableValue::from(name.as_str())).chain(numbers.map(TableValue::from)).collect())
     };
     let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
-    let rows: Vec<Vec<Value>> = limits.filter_map(row).collect();
+    let rows: Vec<Vec<TableValue>> = limits.filter_map(row).collect();
     (!rows.is_empty()).then(|| Table {
         name: "machine".into(),
         title: "The machine meanwhile".into(),
@@ -203,16 +203,16 @@ pub(crate) fn laws(results: &Results) -> Option<Table> {
         let name = format!("{}, {}", shape.levels.workload, clients(shape.levels.clients));
         shape.laws.iter().map(move |candidate| {
             vec![
-                Value::from(name.as_str()),
-                Value::from(candidate.law.family().to_string().as_str()),
-                Value::from(in_words(candidate.law).as_str()),
-                Value::from(candidate.distance),
-                Value::from(candidate.law.cov()),
-                Value::from(shape.variation),
+                TableValue::from(name.as_str()),
+                TableValue::from(candidate.law.family().to_string().as_str()),
+                TableValue::from(in_words(candidate.law).as_str()),
+                TableValue::from(candidate.distance),
+                TableValue::from(candidate.law.cov()),
+                TableValue::from(shape.variation),
             ]
         })
     });
-    let rows: Vec<Vec<Value>> = rows.collect();
+    let rows: Vec<Vec<TableValue>> = rows.collect();
     (!rows.is_empty()).then(|| Table {
         name: "laws".into(),
         title: "Which law the response times look like".into(),
@@ -236,11 +236,15 @@ const EACH: usize = 4;
 
 /// Measured quantiles against those of the nearest law.
 pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
-    let group = |(index, shape): (usize, &Shape)| {
+    let group = |(index, shape): (usize, &ResponseShape)| {
         let nearest = shape.laws.first()?.law.family();
         let point = |(place, (by_law, measured)): (usize, &(f64, f64))| {
             let share = krarup_analysis::distribution::share_of(place);
-            (format!("{:.1} %", share * 100.0), *by_law, Measured { value: *measured, interval: None, n: 1 })
+            (
+                format!("{:.1} %", share * 100.0),
+                *by_law,
+                EstimateCell { value: *measured, interval: None, n: 1 },
+            )
         };
         Some(ScatterGroup {
             name: format!("{}, {}: {nearest}", shape.levels.workload, clients(shape.levels.clients)),
@@ -332,27 +336,31 @@ fn effects_table(study: &Study) -> Table {
     };
     let shown = |estimate: &krarup_stats::Estimate| {
         let estimate = if multiplied { estimate.map(f64::exp).ok()? } else { *estimate };
-        Some(Measured {
+        Some(EstimateCell {
             value: estimate.value,
             interval: Some((estimate.interval.low, estimate.interval.high)),
             n: estimate.n,
         })
     };
-    let mut rows =
-        vec![vec![Value::from("mean"), shown(&study.effects.mean).into(), Value::Missing, Value::from("")]];
+    let mut rows = vec![vec![
+        TableValue::from("mean"),
+        shown(&study.effects.mean).into(),
+        TableValue::Missing,
+        TableValue::from(""),
+    ]];
     rows.extend(study.effects.effects.iter().map(|effect| {
         vec![
-            Value::from(effect.name.as_str()),
+            TableValue::from(effect.name.as_str()),
             shown(&effect.estimate).into(),
-            Value::from(effect.share),
-            Value::from(if effect.estimate.differs_from_zero() { "yes" } else { "no" }),
+            TableValue::from(effect.share),
+            TableValue::from(if effect.estimate.differs_from_zero() { "yes" } else { "no" }),
         ]
     }));
     rows.push(vec![
-        Value::from("error"),
-        Value::Missing,
-        Value::from(study.effects.error_share),
-        Value::from(""),
+        TableValue::from("error"),
+        TableValue::Missing,
+        TableValue::from(study.effects.error_share),
+        TableValue::from(""),
     ]);
     let meaning = if multiplied {
         "An effect of 1.2 multiplies by 1.2 at the high level and divides by it at the low one; the mean is geometric."
@@ -385,7 +393,7 @@ fn scatter(
 ) -> Figure {
     let [x, y] = axes;
     let point = |(number, (x, y)): (usize, &(f64, f64))| {
-        (format!("run {}", number + 1), *x, Measured { value: *y, interval: None, n: 1 })
+        (format!("run {}", number + 1), *x, EstimateCell { value: *y, interval: None, n: 1 })
     };
     Figure {
         name: format!("{kind}-{}", file_stem(study.measure)),

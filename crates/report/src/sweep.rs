@@ -1,14 +1,14 @@
 //! The report of a sweep: results of the analysis, put into words, tables and figures.
 
 use krarup_analysis::cell::{Cell, ProcessLoad};
-use krarup_analysis::results::{Limit, Results};
+use krarup_analysis::results::{ProcessorLimit, Results};
 use krarup_analysis::saturation::parts;
-use krarup_analysis::trial::{Link, StretchOperation};
-use krarup_analysis::verdict::Part;
+use krarup_analysis::trial::{HostLink, StretchOperation};
+use krarup_analysis::verdict::ResponsePart;
 use krarup_units::text;
 
 use crate::definitions;
-use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, Value};
+use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, TableValue};
 use crate::estimates::measured;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::quantity::Unit;
@@ -167,16 +167,16 @@ pub fn table(results: &Results) -> Table {
     let row = |cell: &Cell| {
         let middleware = cell.middleware.as_ref();
         vec![
-            Value::from(cell.levels.workload.as_str()),
-            Value::from(f64::from(cell.levels.clients)),
-            Value::Measured(measured(&cell.throughput)),
-            Value::from(cell.response.p50.value),
-            Value::from(cell.response.p90.value),
-            Value::from(cell.response.p99.value),
-            Value::from(middleware.map(|middleware| middleware.queue.mean.value)),
-            Value::from(middleware.map(|middleware| middleware.server.mean.value)),
-            Value::from(middleware.map(|middleware| middleware.own.mean.value)),
-            Value::from(cell.hit_ratio),
+            TableValue::from(cell.levels.workload.as_str()),
+            TableValue::from(f64::from(cell.levels.clients)),
+            TableValue::Measured(measured(&cell.throughput)),
+            TableValue::from(cell.response.p50.value),
+            TableValue::from(cell.response.p90.value),
+            TableValue::from(cell.response.p99.value),
+            TableValue::from(middleware.map(|middleware| middleware.queue.mean.value)),
+            TableValue::from(middleware.map(|middleware| middleware.server.mean.value)),
+            TableValue::from(middleware.map(|middleware| middleware.own.mean.value)),
+            TableValue::from(cell.hit_ratio),
         ]
     };
     Table {
@@ -204,8 +204,8 @@ pub fn course(results: &Results) -> Option<Table> {
         Column::new("missed", Unit::Share),
         Column::new("errors", Unit::Share),
     ];
-    let share = |part: u64, all: u64| Value::from((all > 0).then(|| part as f64 / all as f64));
-    let mut rows: Vec<Vec<Value>> = Vec::new();
+    let share = |part: u64, all: u64| TableValue::from((all > 0).then(|| part as f64 / all as f64));
+    let mut rows: Vec<Vec<TableValue>> = Vec::new();
     for (cell, stretch) in
         results.cells.iter().flat_map(|cell| cell.course.iter().map(move |stretch| (cell, stretch)))
     {
@@ -215,13 +215,13 @@ pub fn course(results: &Results) -> Option<Table> {
             // What was answered with an error is neither found nor missed.
             let keys = one.hits + one.misses;
             rows.push(vec![
-                Value::from(cell.levels.workload.as_str()),
-                Value::from(f64::from(cell.levels.clients)),
-                Value::from(stretch.start),
-                Value::from(if stretch.after.is_empty() { "–" } else { stretch.after.as_str() }),
-                Value::from(one.name.as_str()),
-                Value::from((stretch.length > 0.0).then(|| one.completed as f64 / stretch.length)),
-                Value::from((one.completed > 0).then_some(one.response)),
+                TableValue::from(cell.levels.workload.as_str()),
+                TableValue::from(f64::from(cell.levels.clients)),
+                TableValue::from(stretch.start),
+                TableValue::from(if stretch.after.is_empty() { "–" } else { stretch.after.as_str() }),
+                TableValue::from(one.name.as_str()),
+                TableValue::from((stretch.length > 0.0).then(|| one.completed as f64 / stretch.length)),
+                TableValue::from((one.completed > 0).then_some(one.response)),
                 share(one.hits, keys),
                 share(one.misses, keys),
                 share(one.errors, one.completed),
@@ -254,8 +254,8 @@ fn breakdown_table(results: &Results) -> Option<Table> {
         Column::new("response time", Unit::Seconds),
     ];
     columns.extend(
-        [Part::Queue, Part::Server, Part::Own, Part::Outside].map(|part| {
-            Column::new(if part == Part::Outside { "outside" } else { part.name() }, Unit::Seconds)
+        [ResponsePart::Queue, ResponsePart::Server, ResponsePart::Own, ResponsePart::Outside].map(|part| {
+            Column::new(if part == ResponsePart::Outside { "outside" } else { part.name() }, Unit::Seconds)
         }),
     );
     columns.push(Column::new("queue length", Unit::Count));
@@ -263,11 +263,11 @@ fn breakdown_table(results: &Results) -> Option<Table> {
     let rows = cells.into_iter().map(|cell| {
         let middleware = cell.middleware.as_ref();
         let mut row = vec![
-            Value::from(cell.levels.workload.as_str()),
-            Value::from(f64::from(cell.levels.clients)),
-            Value::Measured(measured(&cell.response.mean)),
+            TableValue::from(cell.levels.workload.as_str()),
+            TableValue::from(f64::from(cell.levels.clients)),
+            TableValue::Measured(measured(&cell.response.mean)),
         ];
-        row.extend(parts(cell).into_iter().flatten().map(|(_, time)| Value::Measured(measured(&time))));
+        row.extend(parts(cell).into_iter().flatten().map(|(_, time)| TableValue::Measured(measured(&time))));
         row.push(middleware.and_then(|m| m.queue_length.as_ref()).map(measured).into());
         row.push(middleware.and_then(|m| m.workers_busy).into());
         row
@@ -295,9 +295,11 @@ fn load_table(results: &Results) -> Option<Table> {
     columns.extend(names.iter().map(|name| Column::new(*name, Unit::Share)));
     let rows = at_limits(results).map(|(verdict, cell)| {
         let busy: f64 = cell.load.iter().map(|process| process.busy).sum();
-        let mut row = vec![Value::from(load_of(verdict).as_str()), busy.into()];
+        let mut row = vec![TableValue::from(load_of(verdict).as_str()), busy.into()];
         row.extend(names.iter().map(|name| {
-            Value::from(cell.load.iter().find(|process| process.name == *name).map(ProcessLoad::utilization))
+            TableValue::from(
+                cell.load.iter().find(|process| process.name == *name).map(ProcessLoad::utilization),
+            )
         }));
         row
     });
@@ -316,7 +318,7 @@ fn load_table(results: &Results) -> Option<Table> {
 
 /// Utilization of each host's link at each workload's limit.
 fn link_table(results: &Results) -> Option<Table> {
-    let mut links: Vec<&Link> = Vec::new();
+    let mut links: Vec<&HostLink> = Vec::new();
     for link in at_limits(results).flat_map(|(_, cell)| &cell.links) {
         if !links.iter().any(|known| known.name == link.name) {
             links.push(link);
@@ -327,9 +329,11 @@ fn link_table(results: &Results) -> Option<Table> {
         Column::new(format!("{} ({} Mbit/s)", link.name, text::count(link.bandwidth / 1e6)), Unit::Share)
     }));
     let rows = at_limits(results).map(|(verdict, cell)| {
-        let mut row = vec![Value::from(load_of(verdict).as_str())];
+        let mut row = vec![TableValue::from(load_of(verdict).as_str())];
         row.extend(links.iter().map(|link| {
-            Value::from(cell.links.iter().find(|other| other.name == link.name).map(Link::utilization))
+            TableValue::from(
+                cell.links.iter().find(|other| other.name == link.name).map(HostLink::utilization),
+            )
         }));
         row
     });
@@ -368,9 +372,11 @@ fn server_table(results: &Results) -> Option<Table> {
     columns.extend(names.iter().map(|name| Column::new(*name, Unit::Share)));
     let rows = at_limits(results).map(|(verdict, cell)| {
         let sent: u64 = cell.servers.iter().map(|server| server.requests).sum();
-        let mut row = vec![Value::from(load_of(verdict).as_str()), Value::from(sent as f64)];
+        let mut row = vec![TableValue::from(load_of(verdict).as_str()), TableValue::from(sent as f64)];
         row.extend(names.iter().map(|name| {
-            Value::from(cell.servers.iter().find(|server| server.name == *name).map(|server| server.share))
+            TableValue::from(
+                cell.servers.iter().find(|server| server.name == *name).map(|server| server.share),
+            )
         }));
         row
     });
@@ -425,7 +431,7 @@ fn anchor_table(results: &Results) -> Option<Table> {
 }
 
 /// A limit of processor time in words.
-fn limit(limit: &Limit) -> (String, String) {
+fn limit(limit: &ProcessorLimit) -> (String, String) {
     let place = if limit.machine == "here" { String::new() } else { format!(" on {}", limit.machine) };
     let said = match (limit.plain, limit.got) {
         (Some(plain), Some(got)) if limit.written != limit.asked => format!(
@@ -484,7 +490,7 @@ fn measurement(results: &Results) -> Section {
 
 /// Every warning with its cell: the notes at the figures name the first of each kind.
 fn concern_table(results: &Results) -> Option<Table> {
-    let rows: Vec<Vec<Value>> = results
+    let rows: Vec<Vec<TableValue>> = results
         .concerns
         .iter()
         .map(|concern| {

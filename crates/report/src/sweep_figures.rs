@@ -4,14 +4,14 @@ use krarup_analysis::cell::Cell;
 use krarup_analysis::results::Results;
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial;
-use krarup_analysis::verdict::Part;
+use krarup_analysis::verdict::ResponsePart;
 
 use crate::against::against;
 use crate::definitions as define;
 use crate::estimates::{intervals, measured, points_are};
 use crate::figures::{
-    Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, Scatter, ScatterGroup, StackedBars, StackedPanel,
-    TimeLine, TimePanel, TimeSeries, Tint,
+    Axis, Figure, HistogramFigure, HistogramPanel, Plot, Scatter, ScatterGroup, SeriesCounts, StackedBars,
+    StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
 };
 use crate::quantity::Unit;
 use crate::sweep_notes::{Topic, notes};
@@ -119,8 +119,8 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
     if panels.is_empty() {
         return None;
     }
-    let part = |part: Part, tint| {
-        (if part == Part::Outside { "outside".to_owned() } else { part.name().to_owned() }, tint)
+    let part = |part: ResponsePart, tint| {
+        (if part == ResponsePart::Outside { "outside".to_owned() } else { part.name().to_owned() }, tint)
     };
     Some(Figure {
         name: "where-the-time-goes".into(),
@@ -135,10 +135,10 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
             category: "clients".into(),
             y: Axis::linear("response time, mean", Unit::Seconds),
             parts: vec![
-                part(Part::Queue, Tint::Queue),
-                part(Part::Server, Tint::Server),
-                part(Part::Own, Tint::Own),
-                part(Part::Outside, Tint::Outside),
+                part(ResponsePart::Queue, Tint::Queue),
+                part(ResponsePart::Server, Tint::Server),
+                part(ResponsePart::Own, Tint::Own),
+                part(ResponsePart::Outside, Tint::Outside),
             ],
             panels,
         }),
@@ -168,7 +168,7 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
             .into(),
         definitions: vec![define::response_time(), define::middleware_response_time()],
         notes: notes(results, Topic::Histogram),
-        plot: Plot::Histogram(Histogram {
+        plot: Plot::Histogram(HistogramFigure {
             group: "cell".into(),
             x: Axis::linear("response time", Unit::Seconds),
             counted: "requests".into(),
@@ -191,9 +191,9 @@ fn histogram_panel(name: String, cell: &Cell) -> Option<HistogramPanel> {
     let together = (last - first + 1).div_ceil(MOST_BUCKETS);
     let first = first / together * together;
     let drawn = (last - first) / together + 1;
-    let buckets = |name: &str, tint, histogram: &trial::Histogram| {
+    let buckets = |name: &str, tint, histogram: &trial::TrialHistogram| {
         let (counts, beyond) = histogram.rebinned(first, together, drawn as usize);
-        Buckets { name: name.to_owned(), tint, counts, beyond }
+        SeriesCounts { name: name.to_owned(), tint, counts, beyond }
     };
     let mut series = vec![buckets("at the clients", Tint::Series(0), client)];
     series.extend(middleware.map(|histogram| buckets("at the middleware", Tint::Series(1), histogram)));

@@ -4,7 +4,7 @@ use krarup_analysis::predict::{CERTAIN, Interval, PredictedCell, Prediction, Wha
 use krarup_analysis::results::Results;
 
 use crate::definitions as define;
-use crate::document::{Block, Column, Finding, Measured, Section, Table, Value};
+use crate::document::{Block, Column, EstimateCell, Finding, Section, Table, TableValue};
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
 use crate::quantity::Unit;
 
@@ -66,7 +66,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
     }
     let name = about.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let interval = |one: &Interval| {
-        Value::Measured(Measured {
+        TableValue::Measured(EstimateCell {
             value: one.value,
             interval: Some((one.low, one.high)),
             n: calibrated(prediction),
@@ -153,7 +153,8 @@ fn scatters(prediction: &Prediction, name: &str) -> [Figure; 2] {
                 .map(|cell| {
                     let (measured, predicted) = of(cell);
                     let interval = Some((predicted.low, predicted.high));
-                    let estimate = Measured { value: predicted.value, interval, n: calibrated(prediction) };
+                    let estimate =
+                        EstimateCell { value: predicted.value, interval, n: calibrated(prediction) };
                     (format!("{} workers, {} clients", cell.workers, cell.clients), measured, estimate)
                 })
                 .collect(),

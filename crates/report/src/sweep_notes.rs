@@ -4,7 +4,7 @@ use krarup_analysis::Warning;
 use krarup_analysis::results::Results;
 use krarup_analysis::warning::Concern;
 
-use crate::document::{Level, Note};
+use crate::document::{Note, NoteLevel};
 use crate::workloads::clients;
 
 /// What a warning is about, and so where it stands.
@@ -54,10 +54,10 @@ fn topic(warning: &Warning) -> Topic {
     }
 }
 
-fn level(warning: &Warning) -> Level {
+fn level(warning: &Warning) -> NoteLevel {
     match warning {
-        Warning::OneRepetition | Warning::DifferentBuckets | Warning::QueueLength { .. } => Level::Hint,
-        _ => Level::Warning,
+        Warning::OneRepetition | Warning::DifferentBuckets | Warning::QueueLength { .. } => NoteLevel::Hint,
+        _ => NoteLevel::Warning,
     }
 }
 

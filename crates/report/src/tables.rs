@@ -6,7 +6,7 @@ use crate::quantity::{Scale, Unit};
 
 /// How much a note matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum NoteLevel {
     /// Good to know.
     Hint,
     /// The figures may mislead.
@@ -17,7 +17,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// How much it matters.
-    pub level: Level,
+    pub level: NoteLevel,
     /// What was seen, with the evidence.
     pub text: String,
     /// What to do about it; may be empty.
@@ -26,7 +26,7 @@ pub struct Note {
 
 /// What a measured quantity is, by its two instants or by what is counted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Definition {
+pub struct QuantityDefinition {
     /// The word, as everywhere in the report.
     pub term: String,
     /// What it means.
@@ -46,12 +46,12 @@ pub struct Table {
     /// The columns, left to right.
     pub columns: Vec<Column>,
     /// The rows; each has one value for each column.
-    pub rows: Vec<Vec<Value>>,
+    pub rows: Vec<Vec<TableValue>>,
 }
 
 impl Table {
     /// A table that needs no heading, as for a terminal: columns by their heading and unit.
-    pub fn untitled(name: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Value>>) -> Self {
+    pub fn untitled(name: &str, columns: &[(&str, Unit)], rows: Vec<Vec<TableValue>>) -> Self {
         let columns = columns.iter().map(|&(heading, unit)| Column::new(heading, unit)).collect();
         Self { name: name.to_owned(), title: String::new(), caption: String::new(), columns, rows }
     }
@@ -68,20 +68,20 @@ pub struct Column {
 
 /// What stands in one place of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum TableValue {
     /// Words.
     Text(String),
     /// A number in the column's base unit.
     Number(f64),
     /// An estimate in the column's base unit.
-    Measured(Measured),
+    Measured(EstimateCell),
     /// Nothing was measured here: no zero, no blank that could be one.
     Missing,
 }
 
 /// An estimate: the value, where the true one may lie, and the number of observations it rests on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct EstimateCell {
     /// The estimate.
     pub value: f64,
     /// Lower and upper end of the interval, where there is one.
@@ -90,7 +90,7 @@ pub struct Measured {
     pub n: u64,
 }
 
-impl Value {
+impl TableValue {
     /// The value as text in the scale of its column, and its half width where there is an interval.
     pub fn shown(&self, scale: Scale) -> (String, Option<String>) {
         match self {
@@ -105,26 +105,26 @@ impl Value {
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for TableValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for TableValue {
     fn from(value: f64) -> Self {
         Self::Number(value)
     }
 }
 
-impl From<Option<f64>> for Value {
+impl From<Option<f64>> for TableValue {
     fn from(value: Option<f64>) -> Self {
         value.map_or(Self::Missing, Self::Number)
     }
 }
 
-impl From<Option<Measured>> for Value {
-    fn from(value: Option<Measured>) -> Self {
+impl From<Option<EstimateCell>> for TableValue {
+    fn from(value: Option<EstimateCell>) -> Self {
         value.map_or(Self::Missing, Self::Measured)
     }
 }
@@ -143,8 +143,8 @@ impl Table {
             .rows
             .iter()
             .filter_map(|row| match row.get(index) {
-                Some(Value::Number(value)) => Some(value.abs()),
-                Some(Value::Measured(measured)) => Some(measured.value.abs()),
+                Some(TableValue::Number(value)) => Some(value.abs()),
+                Some(TableValue::Measured(measured)) => Some(measured.value.abs()),
                 _ => None,
             })
             .filter(|size| *size > 0.0)
@@ -170,8 +170,8 @@ impl fmt::Display for Note {
     /// `warning: what was seen. What to do.`, for a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.level {
-            Level::Hint => "note",
-            Level::Warning => "warning",
+            NoteLevel::Hint => "note",
+            NoteLevel::Warning => "warning",
         };
         write!(f, "{word}: {}", [&*self.text, &*self.next_step].join(" ").trim_end())
     }
@@ -180,11 +180,11 @@ impl fmt::Display for Note {
 impl Note {
     /// A note that warns.
     pub fn warning(text: impl Into<String>, next_step: impl Into<String>) -> Self {
-        Self { level: Level::Warning, text: text.into(), next_step: next_step.into() }
+        Self { level: NoteLevel::Warning, text: text.into(), next_step: next_step.into() }
     }
 
     /// A note that is good to know.
     pub fn hint(text: impl Into<String>) -> Self {
-        Self { level: Level::Hint, text: text.into(), next_step: String::new() }
+        Self { level: NoteLevel::Hint, text: text.into(), next_step: String::new() }
     }
 }

@@ -1,6 +1,6 @@
 //! Tables for a terminal: aligned columns, headings with their units, no colour.
 
-use crate::document::{Table, Value};
+use crate::document::{Table, TableValue};
 use crate::quantity::Unit;
 
 /// The table as lines of text, each ended by a newline; words to the left, numbers to the right.
@@ -43,7 +43,7 @@ fn column(table: &Table, index: usize) -> Vec<String> {
         cells.push(match (spread, half) {
             (Some(width), Some(half)) => format!("{value} ± {half:>width$}"),
             // An estimate without an interval leaves the place of the interval free.
-            (Some(width), None) if !matches!(table.rows[row][index], Value::Text(_)) => {
+            (Some(width), None) if !matches!(table.rows[row][index], TableValue::Text(_)) => {
                 format!("{value}{:1$}", "", width + 3)
             }
             _ => value,
@@ -55,12 +55,12 @@ fn column(table: &Table, index: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, Measured};
+    use crate::document::{Column, EstimateCell};
 
     #[test]
     fn columns_are_aligned_and_groups_apart() {
         let measured = |value, half| {
-            Value::Measured(Measured { value, interval: Some((value - half, value + half)), n: 5 })
+            TableValue::Measured(EstimateCell { value, interval: Some((value - half, value + half)), n: 5 })
         };
         let table = Table {
             columns: vec![
@@ -72,7 +72,7 @@ mod tests {
             rows: vec![
                 vec!["read".into(), 1.0.into(), measured(9_120.0, 210.0), 0.000_21.into()],
                 vec!["read".into(), 64.0.into(), measured(24_100.0, 88.0), 0.003_1.into()],
-                vec!["write".into(), 1.0.into(), Value::Number(4_100.0), Value::Missing],
+                vec!["write".into(), 1.0.into(), TableValue::Number(4_100.0), TableValue::Missing],
             ],
             ..Table::default()
         };

@@ -15,8 +15,8 @@ mod tests;
 use std::sync::{Arc, Mutex};
 
 use krarup_net::cpu;
-use krarup_net::http::{self, Answer, Method};
-use krarup_record::exposition::{MEDIA_TYPE, Process};
+use krarup_net::http::{self, HttpMethod, HttpResponse};
+use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::Address;
 
 /// The numbers of one moment, as a loop lays them down.
@@ -25,25 +25,25 @@ pub(crate) trait Monitored: Send + Sync + 'static {
     fn not_ready(&self) -> Option<String>;
 
     /// Every metric as Prometheus reads it.
-    fn metrics(&self, process: &Process) -> String;
+    fn metrics(&self, process: &ProcessMetrics) -> String;
 }
 
-impl Monitored for krarup_proxy::metrics::Snapshot {
+impl Monitored for krarup_proxy::metrics::ProxySnapshot {
     fn not_ready(&self) -> Option<String> {
         self.not_ready()
     }
 
-    fn metrics(&self, process: &Process) -> String {
+    fn metrics(&self, process: &ProcessMetrics) -> String {
         krarup_proxy::metrics::exposition(self, process)
     }
 }
 
-impl Monitored for krarup_broker::metrics::Snapshot {
+impl Monitored for krarup_broker::metrics::BrokerSnapshot {
     fn not_ready(&self) -> Option<String> {
         self.not_ready().map(str::to_owned)
     }
 
-    fn metrics(&self, _: &Process) -> String {
+    fn metrics(&self, _: &ProcessMetrics) -> String {
         krarup_broker::metrics::exposition(self)
     }
 }
@@ -71,17 +71,17 @@ pub(crate) struct Reload {
 }
 
 impl<T: Monitored> Monitoring<T> {
-    fn answer(&self, method: Method, path: &str) -> Answer {
+    fn answer(&self, method: HttpMethod, path: &str) -> HttpResponse {
         match (method, path) {
-            (Method::Get, "/") => Answer::text(200, self.paths()),
-            (Method::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
-            (_, "/" | "/metrics" | "/health" | "/ready") => Answer::text(405, self.paths()),
+            (HttpMethod::Get, "/") => HttpResponse::text(200, self.paths()),
+            (HttpMethod::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
+            (_, "/" | "/metrics" | "/health" | "/ready") => HttpResponse::text(405, self.paths()),
             (_, "/reload") => match (&self.reload, method) {
-                (Some(reload), Method::Post) => reload.once(),
-                (Some(_), _) => Answer::text(405, self.paths()),
-                (None, _) => Answer::text(404, self.paths()),
+                (Some(reload), HttpMethod::Post) => reload.once(),
+                (Some(_), _) => HttpResponse::text(405, self.paths()),
+                (None, _) => HttpResponse::text(404, self.paths()),
             },
-            _ => Answer::text(404, self.paths()),
+            _ => HttpResponse::text(404, self.paths()),
         }
     }
 
@@ -93,16 +93,16 @@ impl<T: Monitored> Monitoring<T> {
         format!("{}: GET /metrics for Prometheus, /health, /ready{reload}\n", self.program)
     }
 
-    fn tell(&self, path: &str) -> Answer {
+    fn tell(&self, path: &str) -> HttpResponse {
         let Some(numbers) = (self.ask)() else {
-            return Answer::text(503, "the event loop did not answer within a second\n");
+            return HttpResponse::text(503, "the event loop did not answer within a second\n");
         };
         match path {
-            "/metrics" => Answer { status: 200, kind: MEDIA_TYPE, body: numbers.metrics(&process()) },
-            "/health" => Answer::text(200, "ok\n"),
+            "/metrics" => HttpResponse { status: 200, kind: MEDIA_TYPE, body: numbers.metrics(&process()) },
+            "/health" => HttpResponse::text(200, "ok\n"),
             _ => match numbers.not_ready() {
-                None => Answer::text(200, "ready\n"),
-                Some(why) => Answer::text(503, format!("{why}\n")),
+                None => HttpResponse::text(200, "ready\n"),
+                Some(why) => HttpResponse::text(503, format!("{why}\n")),
             },
         }
     }
@@ -110,20 +110,22 @@ impl<T: Monitored> Monitoring<T> {
 
 impl Reload {
     /// Reloads, unless another request does: each would take a thread that monitoring needs.
-    fn once(&self) -> Answer {
+    fn once(&self) -> HttpResponse {
         let Ok(_alone) = self.alone.try_lock() else {
-            return Answer::text(409, "a reload is under way; ask again when it is done\n");
+            return HttpResponse::text(409, "a reload is under way; ask again when it is done\n");
         };
         match (self.reload)() {
-            Ok(()) => Answer::text(200, format!("the {} was read again and holds from now on\n", self.what)),
-            Err(why) => Answer::text(409, format!("{why}; the {} before goes on\n", self.what)),
+            Ok(()) => {
+                HttpResponse::text(200, format!("the {} was read again and holds from now on\n", self.what))
+            }
+            Err(why) => HttpResponse::text(409, format!("{why}; the {} before goes on\n", self.what)),
         }
     }
 }
 
 /// What the system says of this process.
-fn process() -> Process {
-    Process { processor_time: cpu::process(), resident: resident_memory() }
+fn process() -> ProcessMetrics {
+    ProcessMetrics { processor_time: cpu::process(), resident: resident_memory() }
 }
 
 /// Bytes of this process that are not paged out; none where the kernel does not say.
@@ -143,7 +145,7 @@ pub(crate) fn serve<T: Monitored>(
     address: &Address,
     setting: &str,
     monitoring: Monitoring<T>,
-) -> Result<http::Server, String> {
+) -> Result<http::HttpServer, String> {
     http::serve(address, move |method, path| monitoring.answer(method, path))
         .map_err(|why| format!("{setting}: {why}"))
 }

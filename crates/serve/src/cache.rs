@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use krarup_cache::{About, Bounds, Cache, Counts, Traffic};
+use krarup_cache::{About, Bounds, Cache, ItemCounts, Traffic};
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::tls::Acceptor;
@@ -21,7 +21,7 @@ const KEEP_ALIVE: Nanos = Nanos::from_secs(300);
 
 /// How to serve.
 #[derive(Debug)]
-pub struct Settings {
+pub struct CacheSettings {
     /// Where to listen; port 0 asks the system for a free one.
     pub listen: Address,
     /// Greets clients, who then speak TLS; none: in plain text.
@@ -39,19 +39,19 @@ pub struct Settings {
 }
 
 /// A server that listens, and does not serve yet.
-pub struct Server {
+pub struct CacheServer {
     driver: Driver,
     cache: Cache,
     clock: Clock,
     address: Address,
     signals: Option<Signals>,
     /// What SIGHUP is for.
-    reload: Box<dyn FnMut()>,
+    reload: Box<dyn FnMut() + Send>,
     waker: Arc<Waker>,
     shutdown_limit: Nanos,
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for CacheServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }
@@ -64,7 +64,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// The server finishes what is in flight and comes back from [`Server::run`]; a second call
+    /// The server finishes what is in flight and comes back from [`CacheServer::run`]; a second call
     /// cuts that short.
     pub fn stop(&self) {
         // The only failure is that of a server that is gone already.
@@ -74,20 +74,20 @@ impl Stopper {
 
 /// What a server leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CacheEnd {
     /// What was done to the items.
-    pub counts: Counts,
+    pub counts: ItemCounts,
     /// What went over the connections. Those still counted as connected were cut off while they
     /// were owed an answer.
     pub traffic: Traffic,
 }
 
-impl Server {
+impl CacheServer {
     /// Listens, so that clients may connect; [`Self::run`] then serves them.
     ///
     /// # Errors
     /// In plain words, with the address and what to do about it.
-    pub fn bind(settings: Settings) -> Result<Self, String> {
+    pub fn bind(settings: CacheSettings) -> Result<Self, String> {
         let listener = listen::listen_with(&settings.listen, listen::Options::default())?;
         let system = |error: io::Error| format!("the system refuses what a server needs: {error}");
         let address = listener.address().map_err(system)?;
@@ -102,7 +102,7 @@ impl Server {
             port: address.port,
             connections: settings.connections as u64,
         };
-        let clients = driver::Settings {
+        let clients = driver::DriverSettings {
             connections: settings.connections,
             tls: settings.tls,
             keep_alive: KEEP_ALIVE,
@@ -137,7 +137,7 @@ impl Server {
     ///
     /// # Errors
     /// From the system, when signals are refused.
-    pub fn obey_signals(&mut self, reload: impl FnMut() + 'static) -> io::Result<()> {
+    pub fn obey_signals(&mut self, reload: impl FnMut() + Send + 'static) -> io::Result<()> {
         self.reload = Box::new(reload);
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD)?);
         Ok(())
@@ -148,7 +148,7 @@ impl Server {
     ///
     /// # Errors
     /// From the system, when readiness itself fails.
-    pub fn run(mut self) -> io::Result<Outcome> {
+    pub fn run(mut self) -> io::Result<CacheEnd> {
         let mut events = Events::with_capacity(1_024);
         // Once stopping: until when.
         let mut deadline: Option<Stamp> = None;
@@ -160,7 +160,7 @@ impl Server {
                 match event.token() {
                     STOP => stops += self.signals.as_mut().map_or(0, Signals::stops),
                     RELOAD if self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0) => {
-                        (self.reload)()
+                        (self.reload)();
                     }
                     WAKE => stops += 1,
                     _ => {}
@@ -182,6 +182,6 @@ impl Server {
                 break;
             }
         }
-        Ok(Outcome { counts: self.cache.counts(), traffic: self.cache.traffic() })
+        Ok(CacheEnd { counts: self.cache.counts(), traffic: self.cache.traffic() })
     }
 }

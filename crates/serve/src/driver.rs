@@ -47,11 +47,11 @@ mod writing;
 pub(crate) use alarm::{ALARM, uninterrupted};
 pub(crate) use authentication::Users;
 pub use clients::ClientLimits;
-pub(crate) use clients::{CLIENTS, Driver, Notice, Settings, UPSTREAMS};
+pub(crate) use clients::{CLIENTS, Driver, DriverNotice, DriverSettings, UPSTREAMS};
 pub(crate) use event_loops::EventLoops;
-pub(crate) use hold::Hold;
+pub(crate) use hold::HoldPolicy;
 pub(crate) use memory::of_one_loop;
 pub(crate) use readiness::{Readiness, ServerPoll};
 pub(crate) use upstreams::{
-    ConnectionState, FEW_LANES, ServerConnection, ServerConnections, UpstreamSettings, plain,
+    ConnectSettings, ConnectionState, FEW_LANES, ServerConnection, ServerConnections, plain,
 };

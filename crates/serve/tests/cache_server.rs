@@ -7,9 +7,9 @@ use std::net::{Shutdown, TcpStream};
 use std::thread::{self, JoinHandle};
 
 use krarup_cache::Bounds;
-use krarup_net::tls::{Acceptor, Identity};
+use krarup_net::tls::{Acceptor, TlsIdentity};
 use krarup_serve::ClientLimits;
-use krarup_serve::cache::{Outcome, Server, Settings, Stopper};
+use krarup_serve::cache::{CacheEnd, CacheServer, CacheSettings, Stopper};
 use krarup_units::Address;
 use krarup_units::Nanos;
 
@@ -17,12 +17,12 @@ use krarup_units::Nanos;
 struct Running {
     address: Address,
     stopper: Stopper,
-    thread: JoinHandle<io::Result<Outcome>>,
+    thread: JoinHandle<io::Result<CacheEnd>>,
 }
 
 impl Running {
     fn start(connections: usize) -> Self {
-        let settings = Settings {
+        let settings = CacheSettings {
             listen: "127.0.0.1:0".parse().unwrap(),
             tls: None,
             bounds: Bounds::default(),
@@ -32,7 +32,7 @@ impl Running {
             shutdown_limit: Nanos::from_secs(3_600),
             version: "0.1.0".to_owned(),
         };
-        let server = Server::bind(settings).unwrap();
+        let server = CacheServer::bind(settings).unwrap();
         let (address, stopper) = (server.address().clone(), server.stopper());
         Self { address, stopper, thread: thread::spawn(|| server.run()) }
     }
@@ -41,7 +41,7 @@ impl Running {
         Client(BufReader::new(TcpStream::connect((self.address.host.as_str(), self.address.port)).unwrap()))
     }
 
-    fn stop(self) -> Outcome {
+    fn stop(self) -> CacheEnd {
         self.stopper.stop();
         self.thread.join().unwrap().unwrap()
     }
@@ -181,7 +181,7 @@ fn a_second_stop_waits_for_nobody() {
 #[test]
 fn a_port_in_use_is_refused_by_name() {
     let server = Running::start(1);
-    let settings = Settings {
+    let settings = CacheSettings {
         listen: server.address.clone(),
         tls: None,
         bounds: Bounds::default(),
@@ -190,7 +190,7 @@ fn a_port_in_use_is_refused_by_name() {
         shutdown_limit: Nanos::ZERO,
         version: String::new(),
     };
-    let error = Server::bind(settings).unwrap_err();
+    let error = CacheServer::bind(settings).unwrap_err();
     assert!(error.contains(&server.address.to_string()), "{error}");
     server.stop();
 }
@@ -211,8 +211,8 @@ fn lines_that_never_end_and_browsers_are_cut_off() {
 #[test]
 fn a_tls_handshake_that_does_not_end_is_ended() {
     let file = |name: &str| format!("{}/../cli/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR")).into();
-    let identity = Identity { certificate: file("proxy.pem"), key: file("proxy.key") };
-    let settings = Settings {
+    let identity = TlsIdentity { certificate: file("proxy.pem"), key: file("proxy.key") };
+    let settings = CacheSettings {
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: Some(Acceptor::new(&identity, None).unwrap()),
         bounds: Bounds::default(),
@@ -221,7 +221,7 @@ fn a_tls_handshake_that_does_not_end_is_ended() {
         shutdown_limit: Nanos::from_secs(3_600),
         version: "0.1.0".to_owned(),
     };
-    let server = Server::bind(settings).unwrap();
+    let server = CacheServer::bind(settings).unwrap();
     let (address, stopper) = (server.address().clone(), server.stopper());
     let server = Running { address, stopper, thread: thread::spawn(|| server.run()) };
     for _ in 0..2 {

@@ -19,7 +19,7 @@ use krarup_units::{Outbox, Stamp};
 
 mod upstreams;
 
-pub use upstreams::{ConnectionId, LANES, Loss, ProtocolError, Upstreams};
+pub use upstreams::{ConnectionLoss, ConnectionNumber, LANES, ProtocolError, Upstreams};
 
 /// One client's connection, as long as it lasts; afterwards the number may be another's.
 pub type ClientId = u32;

@@ -8,12 +8,12 @@ use krarup_units::{Address, Nanos, text};
 use toml::de::{DeTable, DeValue};
 
 use crate::mistake::Mistake;
-use crate::table::{Item, Table, commented, differing, read_table};
+use crate::table::{FileItem, SettingsTable, commented, differing, read_table};
 
 /// How values of `T` are read, written and bounded.
 pub trait Kind<T> {
     /// Reads one, or says what is wrong; `name` is how messages call the setting.
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T>;
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T>;
 
     /// Writes it as a file has it; none: it is not set.
     fn write(&self, value: &T) -> Option<String>;
@@ -33,7 +33,12 @@ pub trait Kind<T> {
 }
 
 /// Reads a value that is within its bounds.
-pub fn read<T>(kind: &impl Kind<T>, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+pub fn read<T>(
+    kind: &impl Kind<T>,
+    name: &str,
+    item: &FileItem<'_>,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<T> {
     let value = kind.read(name, item, mistakes)?;
     match kind.check(name, &value) {
         Ok(()) => Some(value),
@@ -48,7 +53,7 @@ pub fn read<T>(kind: &impl Kind<T>, name: &str, item: &Item<'_>, mistakes: &mut 
 ///
 /// # Errors
 /// Names the setting.
-pub fn scalar(name: &str, item: &Item<'_>) -> Result<String, Mistake> {
+pub fn scalar(name: &str, item: &FileItem<'_>) -> Result<String, Mistake> {
     match item.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
@@ -64,7 +69,7 @@ pub fn scalar(name: &str, item: &Item<'_>) -> Result<String, Mistake> {
 /// Reads a value from its text.
 fn from_text<T>(
     name: &str,
-    item: &Item<'_>,
+    item: &FileItem<'_>,
     mistakes: &mut Vec<Mistake>,
     read: impl FnOnce(&str) -> Result<T, Mistake>,
 ) -> Option<T> {
@@ -136,7 +141,7 @@ impl Whole {
 macro_rules! whole {
     ($($type:ty),*) => {$(
         impl Kind<$type> for Whole {
-            fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<$type> {
+            fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<$type> {
                 from_text(name, item, mistakes, |text| {
                     let wrong = || Mistake::from(format!("`{name}` is `{text}`, and must be a whole number"));
                     let value = if self.is_size {
@@ -214,7 +219,7 @@ fn length(value: Nanos) -> String {
 }
 
 impl Kind<Nanos> for Duration {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Nanos> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Nanos> {
         from_text(name, item, mistakes, |text| {
             text::parse_duration(text).map(Nanos::from_seconds).map_err(Mistake::from)
         })
@@ -254,7 +259,7 @@ impl Number {
 }
 
 impl Kind<f64> for Number {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<f64> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<f64> {
         from_text(name, item, mistakes, |text| {
             text.parse().map_err(|_| Mistake::from(format!("`{name}` is `{text}`, and must be a number")))
         })
@@ -281,7 +286,7 @@ impl Kind<f64> for Number {
 pub struct Switch;
 
 impl Kind<bool> for Switch {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<bool> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<bool> {
         from_text(name, item, mistakes, |text| {
             text.parse().map_err(|_| Mistake::from(format!("`{name}` is `{text}`; write true or false")))
         })
@@ -313,7 +318,7 @@ impl<T: Copy> Word<T> {
 }
 
 impl<T: Copy + PartialEq> Kind<T> for Word<T> {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
         from_text(name, item, mistakes, |text| self.of(name, text))
     }
 
@@ -323,15 +328,15 @@ impl<T: Copy + PartialEq> Kind<T> for Word<T> {
 }
 
 /// What is written as one text or number, by functions of its own.
-pub struct Text<T> {
+pub struct CustomText<T> {
     /// Reads it.
     pub read: fn(&str) -> Result<T, Mistake>,
     /// Writes it, without quotes.
     pub write: fn(&T) -> String,
 }
 
-impl<T> Kind<T> for Text<T> {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+impl<T> Kind<T> for CustomText<T> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
         from_text(name, item, mistakes, self.read)
     }
 
@@ -345,22 +350,22 @@ impl<T> Kind<T> for Text<T> {
 }
 
 /// A text as it is.
-pub const TEXT: Text<String> = Text { read: |text| Ok(text.to_owned()), write: Clone::clone };
+pub const TEXT: CustomText<String> = CustomText { read: |text| Ok(text.to_owned()), write: Clone::clone };
 
 /// A file.
-pub const FILE: Text<PathBuf> =
-    Text { read: |text| Ok(text.into()), write: |path| path.display().to_string() };
+pub const FILE: CustomText<PathBuf> =
+    CustomText { read: |text| Ok(text.into()), write: |path| path.display().to_string() };
 
 /// `host:port`, or `unix:/path`.
-pub const ADDRESS: Text<Address> =
-    Text { read: |text| text.parse().map_err(Mistake::from), write: Address::to_string };
+pub const ADDRESS: CustomText<Address> =
+    CustomText { read: |text| text.parse().map_err(Mistake::from), write: Address::to_string };
 
 /// What need not be set.
 #[derive(Debug)]
 pub struct Optional<K>(pub K);
 
 impl<T, K: Kind<T>> Kind<Option<T>> for Optional<K> {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Option<T>> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Option<T>> {
         self.0.read(name, item, mistakes).map(Some)
     }
 
@@ -382,7 +387,7 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Optional<K> {
 pub struct List<K>(pub K);
 
 impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<T>> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<T>> {
         let Some(items) = item.get_ref().as_array() else {
             mistakes.push(Mistake::from(format!("`{name}` is no list; write [ … ]")).at(item.span().start));
             return None;
@@ -401,7 +406,7 @@ impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
 #[derive(Debug)]
 pub struct Inline;
 
-fn table<'a>(name: &str, item: &'a Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<&'a DeTable<'a>> {
+fn table<'a>(name: &str, item: &'a FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<&'a DeTable<'a>> {
     let table = item.get_ref().as_table();
     if table.is_none() {
         mistakes.push(
@@ -411,15 +416,15 @@ fn table<'a>(name: &str, item: &'a Item<'_>, mistakes: &mut Vec<Mistake>) -> Opt
     table
 }
 
-fn settings<C: Table>(name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+fn settings<C: SettingsTable>(name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
     let before = mistakes.len();
     let mut settings = C::default();
     read_table(&mut settings, &format!("{name}."), table(name, item, mistakes)?, item.span().start, mistakes);
     (mistakes.len() == before).then_some(settings)
 }
 
-impl<C: Table> Kind<C> for Inline {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+impl<C: SettingsTable> Kind<C> for Inline {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
         settings(name, item, mistakes)
     }
 
@@ -431,10 +436,10 @@ impl<C: Table> Kind<C> for Inline {
 
 /// A commented table of settings with a head of this name.
 #[derive(Debug)]
-pub struct Section(pub &'static str);
+pub struct SettingsSection(pub &'static str);
 
-impl<C: Table> Kind<C> for Section {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+impl<C: SettingsTable> Kind<C> for SettingsSection {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
         settings(name, item, mistakes)
     }
 
@@ -447,7 +452,7 @@ impl<C: Table> Kind<C> for Section {
 #[derive(Debug)]
 pub struct Sections(pub &'static str);
 
-fn block<C: Table>(head: &str, value: &C) -> String {
+fn block<C: SettingsTable>(head: &str, value: &C) -> String {
     let mut text = format!("{head}\n");
     for (key, value) in differing(value) {
         writeln!(text, "{key} = {value}").expect("text takes everything");
@@ -455,8 +460,13 @@ fn block<C: Table>(head: &str, value: &C) -> String {
     text
 }
 
-impl<C: Table> Kind<BTreeMap<String, C>> for Sections {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<BTreeMap<String, C>> {
+impl<C: SettingsTable> Kind<BTreeMap<String, C>> for Sections {
+    fn read(
+        &self,
+        name: &str,
+        item: &FileItem<'_>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Option<BTreeMap<String, C>> {
         let named = table(name, item, mistakes)?.iter().map(|(key, item)| {
             let key = key.get_ref().to_string();
             let value = settings(&format!("{name}.{key}"), item, mistakes)?;
@@ -478,8 +488,8 @@ impl<C: Table> Kind<BTreeMap<String, C>> for Sections {
     }
 }
 
-impl<C: Table> Kind<Vec<C>> for Sections {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<C>> {
+impl<C: SettingsTable> Kind<Vec<C>> for Sections {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<C>> {
         List(Inline).read(name, item, mistakes)
     }
 
@@ -494,7 +504,7 @@ impl<C: Table> Kind<Vec<C>> for Sections {
 pub struct Unwritten;
 
 impl<T> Kind<T> for Unwritten {
-    fn read(&self, _: &str, _: &Item<'_>, _: &mut Vec<Mistake>) -> Option<T> {
+    fn read(&self, _: &str, _: &FileItem<'_>, _: &mut Vec<Mistake>) -> Option<T> {
         None
     }
 

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use crate::mistake::{Mistake, Mistakes};
 
 /// A value as it stands in a file, with its place.
-pub type Item<'a> = Spanned<DeValue<'a>>;
+pub type FileItem<'a> = Spanned<DeValue<'a>>;
 
 /// A flag on the command line.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub struct Setting<C: 'static> {
     /// Its bounds, in words; empty where it has none.
     pub bounds: fn() -> String,
     /// Reads it; the text is how messages call it.
-    pub read: fn(&mut C, &str, &Item<'_>, &mut Vec<Mistake>),
+    pub read: fn(&mut C, &str, &FileItem<'_>, &mut Vec<Mistake>),
     /// Writes it as a file has it; none: it is not set.
     pub write: fn(&C) -> Option<String>,
     /// Whether it is within its bounds.
@@ -66,7 +66,7 @@ pub struct Setting<C: 'static> {
 }
 
 /// Something that is set by a table of settings.
-pub trait Table: Default + 'static {
+pub trait SettingsTable: Default + 'static {
     /// A row for each setting.
     const ROWS: &'static [Setting<Self>];
 
@@ -75,8 +75,8 @@ pub trait Table: Default + 'static {
         Vec::new()
     }
 
-    /// Reads a key that is one of [`Table::beside`].
-    fn read_beside(&mut self, _key: &str, _item: &Item<'_>, _mistakes: &mut Vec<Mistake>) {}
+    /// Reads a key that is one of [`SettingsTable::beside`].
+    fn read_beside(&mut self, _key: &str, _item: &FileItem<'_>, _mistakes: &mut Vec<Mistake>) {}
 
     /// The keys of a file.
     fn keys() -> impl Iterator<Item = &'static str> {
@@ -110,7 +110,7 @@ macro_rules! settings {
             }
         }
 
-        impl $crate::Table for $name {
+        impl $crate::SettingsTable for $name {
             const ROWS: &'static [$crate::Setting<Self>] = &[$(
                 $crate::Setting {
                     $( $attribute: $value, )*
@@ -136,16 +136,16 @@ macro_rules! settings {
 
             $(
                 fn beside() -> Vec<&'static str> {
-                    <$other as $crate::Table>::keys().collect()
+                    <$other as $crate::SettingsTable>::keys().collect()
                 }
 
                 fn read_beside(
                     &mut self,
                     key: &str,
-                    item: &$crate::table::Item<'_>,
+                    item: &$crate::table::FileItem<'_>,
                     mistakes: &mut Vec<$crate::Mistake>,
                 ) {
-                    let rows = <$other as $crate::Table>::ROWS.iter();
+                    let rows = <$other as $crate::SettingsTable>::ROWS.iter();
                     rows.filter(|row| row.key == key).for_each(|row| (row.read)(&mut self.$beside, key, item, mistakes));
                 }
             )?
@@ -157,7 +157,7 @@ macro_rules! settings {
 ///
 /// # Errors
 /// Every mistake with its line.
-pub fn read<C: Table>(text: &str, name: &str) -> Result<C, Mistakes> {
+pub fn read<C: SettingsTable>(text: &str, name: &str) -> Result<C, Mistakes> {
     document(text, name, |table, mistakes| {
         let mut settings = C::default();
         read_table(&mut settings, "", table, 0, mistakes);
@@ -187,7 +187,7 @@ pub fn document<T>(
 }
 
 /// Reads a table's keys into `into`; `within` stands before them in messages.
-pub(crate) fn read_table<C: Table>(
+pub(crate) fn read_table<C: SettingsTable>(
     into: &mut C,
     within: &str,
     table: &DeTable<'_>,
@@ -216,7 +216,7 @@ pub(crate) fn read_table<C: Table>(
 ///
 /// # Errors
 /// Names the value.
-pub fn said<C: Table>(into: &mut C, row: &Setting<C>, texts: &[String]) -> Result<(), Mistakes> {
+pub fn said<C: SettingsTable>(into: &mut C, row: &Setting<C>, texts: &[String]) -> Result<(), Mistakes> {
     let item = |text: &String| Spanned::new(0..0, DeValue::String(text.clone().into()));
     let item = match texts {
         [text] if !row.flag.is_some_and(|flag| flag.many) => item(text),
@@ -235,7 +235,7 @@ pub fn said<C: Table>(into: &mut C, row: &Setting<C>, texts: &[String]) -> Resul
 ///
 /// # Errors
 /// Names each that is not.
-pub fn check<C: Table>(settings: &C, within: &str) -> Result<(), Mistakes> {
+pub fn check<C: SettingsTable>(settings: &C, within: &str) -> Result<(), Mistakes> {
     let check = |row: &Setting<C>| (row.check)(settings, &format!("{within}{}", row.key)).err();
     let mistakes: Vec<_> = C::ROWS.iter().filter_map(check).collect();
     if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
@@ -243,7 +243,7 @@ pub fn check<C: Table>(settings: &C, within: &str) -> Result<(), Mistakes> {
 
 /// The settings as a commented part of a file, which reads back as the same: those rows of which
 /// `which` holds.
-pub fn commented<C: Table>(settings: &C, which: impl Fn(&Setting<C>) -> bool) -> String {
+pub fn commented<C: SettingsTable>(settings: &C, which: impl Fn(&Setting<C>) -> bool) -> String {
     let mut text = String::new();
     for row in C::ROWS.iter().filter(|row| !row.key.is_empty() && which(row)) {
         row.help.iter().for_each(|line| text += &format!("#{line}\n"));
@@ -264,7 +264,7 @@ pub fn commented<C: Table>(settings: &C, which: impl Fn(&Setting<C>) -> bool) ->
 }
 
 /// What differs from the defaults: key and value.
-pub(crate) fn differing<C: Table>(settings: &C) -> impl Iterator<Item = (&'static str, String)> {
+pub(crate) fn differing<C: SettingsTable>(settings: &C) -> impl Iterator<Item = (&'static str, String)> {
     let usual = C::default();
     let rows = C::ROWS.iter().filter(|row| !row.key.is_empty());
     rows.filter_map(move |row| {

@@ -42,7 +42,7 @@ impl FTest {
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct VariationSource {
     /// Factor, or interaction (`servers × workers`).
     pub name: String,
     /// Sum of squares.
@@ -73,7 +73,7 @@ pub struct Anova {
     /// Mean of all measurements.
     pub mean: Estimate,
     /// Factors and interactions, main effects first.
-    pub sources: Vec<Source>,
+    pub sources: Vec<VariationSource>,
     /// Effects of all levels, in the order of the sources.
     pub effects: Vec<LevelEffect>,
     /// SST about the mean.
@@ -90,14 +90,14 @@ pub struct Anova {
 
 impl Anova {
     /// The line of this factor or interaction.
-    pub fn source(&self, name: &str) -> Option<&Source> {
+    pub fn source(&self, name: &str) -> Option<&VariationSource> {
         self.sources.iter().find(|source| source.name == name)
     }
 }
 
 /// One alternative of a one-factor design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Group {
+pub struct AnovaGroup {
     /// Its name.
     pub name: String,
     /// Its measurements; groups may differ in number.
@@ -113,7 +113,7 @@ pub struct Group {
 /// # Errors
 /// If there are fewer than two groups, one is empty, no group has a repetition, a value is not
 /// finite, all are alike, or the level is not between 0 and 1.
-pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, StatsError> {
+pub fn one_way(factor: &str, groups: &[AnovaGroup], level: f64) -> Result<Anova, StatsError> {
     probability("level", level)?;
     at_least("groups", groups.len(), 2)?;
     for group in groups {
@@ -134,7 +134,7 @@ pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, Stat
         .flat_map(|(group, m)| group.values.iter().map(move |y| (y - m).powi(2)))
         .sum();
     let mut table =
-        Table::new(n as u64, mean, effect_squares + error_squares, error_squares, degrees, level)?;
+        AnovaTable::new(n as u64, mean, effect_squares + error_squares, error_squares, degrees, level)?;
     table.source(factor.to_owned(), effect_squares, (groups.len() - 1) as f64)?;
     for (group, group_mean) in groups.iter().zip(&means) {
         let spread = 1.0 / group.values.len() as f64 - 1.0 / total;
@@ -149,7 +149,12 @@ pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, Stat
 ///
 /// # Errors
 /// As [`one_way`], and if a name is not among the groups.
-pub fn contrast(groups: &[Group], first: &str, second: &str, level: f64) -> Result<Estimate, StatsError> {
+pub fn contrast(
+    groups: &[AnovaGroup],
+    first: &str,
+    second: &str,
+    level: f64,
+) -> Result<Estimate, StatsError> {
     let anova = one_way("factor", groups, level)?;
     let find = |name: &str| {
         groups
@@ -164,12 +169,12 @@ pub fn contrast(groups: &[Group], first: &str, second: &str, level: f64) -> Resu
 }
 
 /// The result while it grows.
-pub(crate) struct Table {
+pub(crate) struct AnovaTable {
     pub(crate) anova: Anova,
     level: f64,
 }
 
-impl Table {
+impl AnovaTable {
     pub(crate) fn new(
         n: u64,
         mean: f64,
@@ -199,7 +204,7 @@ impl Table {
     pub(crate) fn source(&mut self, name: String, squares: f64, degrees: f64) -> Result<(), StatsError> {
         let f_test = FTest::of(squares, degrees, self.anova.error_squares, self.anova.degrees)?;
         let share = squares / self.anova.total_squares;
-        self.anova.sources.push(Source { name, squares, share, degrees, f_test });
+        self.anova.sources.push(VariationSource { name, squares, share, degrees, f_test });
         Ok(())
     }
 
@@ -226,12 +231,12 @@ pub(crate) fn mean_of(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn group(name: &str, values: &[f64]) -> Group {
-        Group { name: name.into(), values: values.to_vec() }
+    fn group(name: &str, values: &[f64]) -> AnovaGroup {
+        AnovaGroup { name: name.into(), values: values.to_vec() }
     }
 
     /// Jain 1991, examples 20.1 to 20.6: code size on three processors, five programmers each.
-    fn code_size() -> [Group; 3] {
+    fn code_size() -> [AnovaGroup; 3] {
         [
             group("R", &[144.0, 120.0, 176.0, 288.0, 144.0]),
             group("V", &[101.0, 144.0, 211.0, 288.0, 72.0]),

@@ -20,7 +20,7 @@ pub enum Direction {
 
 /// The difference of two means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct MeanDifference {
     /// Mean of `other` − mean of `base`, with its interval; n counts pairs, or the values of both
     /// samples.
     pub difference: Estimate,
@@ -46,7 +46,7 @@ pub struct Comparison {
 /// # Errors
 /// If a sample has fewer than two values or one that is not finite, both are constant, or the level
 /// is not between 0 and 1.
-pub fn welch(base: &[f64], other: &[f64], level: f64) -> Result<Comparison, StatsError> {
+pub fn welch(base: &[f64], other: &[f64], level: f64) -> Result<MeanDifference, StatsError> {
     welch_summaries(&Summary::of(base)?, &Summary::of(other)?, level)
 }
 
@@ -54,7 +54,7 @@ pub fn welch(base: &[f64], other: &[f64], level: f64) -> Result<Comparison, Stat
 ///
 /// # Errors
 /// As [`welch`].
-pub fn welch_summaries(base: &Summary, other: &Summary, level: f64) -> Result<Comparison, StatsError> {
+pub fn welch_summaries(base: &Summary, other: &Summary, level: f64) -> Result<MeanDifference, StatsError> {
     let base_part = base.variance()? / base.n as f64;
     let other_part = other.variance()? / other.n as f64;
     let variance = base_part + other_part;
@@ -76,7 +76,7 @@ pub fn welch_summaries(base: &Summary, other: &Summary, level: f64) -> Result<Co
 /// # Errors
 /// If the lengths differ, there are fewer than two pairs, all pairs differ by the same, a value is
 /// not finite, or the level is not between 0 and 1.
-pub fn paired(base: &[f64], other: &[f64], level: f64) -> Result<Comparison, StatsError> {
+pub fn paired(base: &[f64], other: &[f64], level: f64) -> Result<MeanDifference, StatsError> {
     if base.len() != other.len() {
         return Err(StatsError::Unequal { what: "pairs", left: base.len(), right: other.len() });
     }
@@ -99,7 +99,7 @@ fn comparison(
     base: f64,
     degrees: f64,
     level: f64,
-) -> Result<Comparison, StatsError> {
+) -> Result<MeanDifference, StatsError> {
     let difference = Estimate::student(difference, n, standard_error, degrees, level)?;
     let p_value = t_two_sided(difference.value / standard_error, degrees)?;
     let verdict = match difference {
@@ -107,7 +107,7 @@ fn comparison(
         d if d.interval.high < 0.0 => Direction::Lower,
         _ => Direction::NoConclusion,
     };
-    Ok(Comparison { difference, base, degrees, p_value, verdict })
+    Ok(MeanDifference { difference, base, degrees, p_value, verdict })
 }
 
 #[cfg(test)]

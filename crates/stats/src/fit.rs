@@ -3,8 +3,8 @@
 
 use crate::error::{StatsError, probability, usable};
 use crate::interval::{Estimate, Interval};
-use crate::kolmogorov::{Basis, KsTest, distance, p_value};
-use crate::law::{Family, Law, trigamma};
+use crate::kolmogorov::{KsTest, PValueBasis, distance, p_value};
+use crate::law::{Law, LawFamily, trigamma};
 use crate::qq::{QqPlot, against};
 use crate::random::{fraction, stream};
 use crate::summary::Summary;
@@ -36,7 +36,7 @@ impl Fit {
     /// # Errors
     /// If there are fewer than 5 values, one is not finite or not above 0, all are alike, or the
     /// level is not between 0 and 1.
-    pub fn of(family: Family, values: &[f64], level: f64) -> Result<Self, StatsError> {
+    pub fn of(family: LawFamily, values: &[f64], level: f64) -> Result<Self, StatsError> {
         probability("level", level)?;
         let sample = Sample::of(values)?;
         let law = sample.likeliest(family)?;
@@ -49,7 +49,7 @@ impl Fit {
             parameters: sample.parameters(law, level)?,
             log_likelihood: crate::error::finite("log-likelihood", log_likelihood)?,
             aic: 2.0 * law.parameters() as f64 - 2.0 * log_likelihood,
-            ks: KsTest { n, statistic, p_value, basis: Basis::EstimatedParameters },
+            ks: KsTest { n, statistic, p_value, basis: PValueBasis::EstimatedParameters },
         })
     }
 
@@ -75,7 +75,12 @@ impl Fit {
         }
         // The data are one draw, too: so the p-value is never 0.
         let p_value = (as_far + 1) as f64 / (resamples + 1) as f64;
-        Ok(KsTest { n: values.len() as u64, statistic, p_value, basis: Basis::Resampled { resamples, seed } })
+        Ok(KsTest {
+            n: values.len() as u64,
+            statistic,
+            p_value,
+            basis: PValueBasis::Resampled { resamples, seed },
+        })
     }
 
     /// The sample against the fitted law.
@@ -98,18 +103,18 @@ pub struct BestFit {
     /// Whether the best one may be believed.
     pub goodness: KsTest,
     /// What follows.
-    pub reason: Reason,
+    pub reason: FitReason,
 }
 
 /// Why a law was chosen, or that none should be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Reason {
+pub enum FitReason {
     /// The best is clearly better than the next, and the data do not speak against it.
     Clear {
         /// By how much its AIC is lower.
         ahead: f64,
         /// The next.
-        next: Family,
+        next: LawFamily,
     },
     /// The data do not speak against it, but the next is nearly as good (AIC within 2): the simpler
     /// or better founded may be used.
@@ -117,7 +122,7 @@ pub enum Reason {
         /// By how much its AIC is lower.
         ahead: f64,
         /// The next.
-        next: Family,
+        next: LawFamily,
     },
     /// The best of them still does not fit (p of the goodness test): use the sample itself
     /// (empirical quantiles), or look for two populations mixed.
@@ -127,7 +132,7 @@ pub enum Reason {
     },
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for FitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Clear { ahead, next } => write!(
@@ -158,18 +163,18 @@ impl fmt::Display for Reason {
 /// As [`Fit::of`] and [`Fit::goodness`].
 pub fn best_fit(values: &[f64], level: f64, resamples: usize, seed: u64) -> Result<BestFit, StatsError> {
     let mut fits =
-        Family::ALL.iter().map(|&family| Fit::of(family, values, level)).collect::<Result<Vec<_>, _>>()?;
+        LawFamily::ALL.iter().map(|&family| Fit::of(family, values, level)).collect::<Result<Vec<_>, _>>()?;
     fits.sort_by(|left, right| left.aic.total_cmp(&right.aic));
     let likelihoods: Vec<f64> = fits.iter().map(|fit| ((fits[0].aic - fit.aic) / 2.0).exp()).collect();
     let all: f64 = likelihoods.iter().sum();
     let goodness = fits[0].goodness(values, resamples, seed)?;
     let (ahead, next) = (fits[1].aic - fits[0].aic, fits[1].law.family());
     let reason = if goodness.p_value < 1.0 - level {
-        Reason::NoneFits { p_value: goodness.p_value }
+        FitReason::NoneFits { p_value: goodness.p_value }
     } else if ahead > 2.0 {
-        Reason::Clear { ahead, next }
+        FitReason::Clear { ahead, next }
     } else {
-        Reason::Close { ahead, next }
+        FitReason::Close { ahead, next }
     };
     Ok(BestFit {
         weights: likelihoods.iter().map(|likelihood| likelihood / all).collect(),
@@ -211,21 +216,21 @@ impl Sample {
     }
 
     /// The law of this family under which the sample is likeliest.
-    fn likeliest(&self, family: Family) -> Result<Law, StatsError> {
+    fn likeliest(&self, family: LawFamily) -> Result<Law, StatsError> {
         let (n, mean) = (self.summary.n as f64, self.summary.mean);
         Ok(match family {
-            Family::Exponential => Law::Exponential { mean },
-            Family::LogNormal => {
+            LawFamily::Exponential => Law::Exponential { mean },
+            LawFamily::LogNormal => {
                 let (mu, sigma) = (self.logarithms.mean, (self.logarithms.squares / n).sqrt());
                 Law::LogNormal { mu, sigma }
             }
-            Family::Gamma => {
+            LawFamily::Gamma => {
                 // ln k − ψ(k) = −mean ln(x/mean); the left side falls from ∞ to 0.
                 let target = -self.mean_log_ratio;
                 let shape = falling_root("gamma shape", 0.5 / target, |k| k.ln() - digamma(k) - target)?;
                 Law::Gamma { shape, scale: mean / shape }
             }
-            Family::Weibull => {
+            LawFamily::Weibull => {
                 // 1/k + mean ln x − Σ x^k ln x / Σ x^k = 0, with x as a share of the largest; the
                 // left side falls.
                 let mean_below = self.below_max.iter().sum::<f64>() / n;
@@ -357,7 +362,7 @@ mod tests {
             // The exponential is a gamma and a Weibull law as well: these may come out a little
             // likelier.
             assert!(fit.aic - best.fits[0].aic < 4.0, "{law:?}: {:?}", best.fits[0].law);
-            assert!(!matches!(best.reason, Reason::NoneFits { .. }), "{law:?}: {}", best.reason);
+            assert!(!matches!(best.reason, FitReason::NoneFits { .. }), "{law:?}: {}", best.reason);
             for ((name, estimate), truth) in fit.parameters.iter().zip(law.values()) {
                 assert!(estimate.interval.contains(truth), "{law:?} {name}: {estimate:.6}");
                 assert!(estimate.interval.contains(estimate.value));
@@ -372,31 +377,31 @@ mod tests {
         let mut values = drawn(Law::LogNormal { mu: 0.0, sigma: 0.1 }, 100, 1);
         values.extend(drawn(Law::LogNormal { mu: 3.0, sigma: 0.1 }, 100, 2));
         let best = best_fit(&values, 0.95, 20, 1).unwrap();
-        assert!(matches!(best.reason, Reason::NoneFits { .. }));
+        assert!(matches!(best.reason, FitReason::NoneFits { .. }));
         assert!(best.reason.to_string().contains("use the measured quantiles"));
     }
 
     #[test]
     fn the_test_of_a_fitted_law_is_sharper_than_the_bound() {
         let values = drawn(Law::Exponential { mean: 1.0 }, 100, 5);
-        let fit = Fit::of(Family::Exponential, &values, 0.95).unwrap();
+        let fit = Fit::of(LawFamily::Exponential, &values, 0.95).unwrap();
         let goodness = fit.goodness(&values, 200, 3).unwrap();
-        assert_eq!(fit.ks.basis, Basis::EstimatedParameters);
-        assert_eq!(goodness.basis, Basis::Resampled { resamples: 200, seed: 3 });
+        assert_eq!(fit.ks.basis, PValueBasis::EstimatedParameters);
+        assert_eq!(goodness.basis, PValueBasis::Resampled { resamples: 200, seed: 3 });
         assert!(goodness.p_value < fit.ks.p_value && goodness.statistic == fit.ks.statistic);
     }
 
     #[test]
     fn a_time_of_zero_is_named_and_so_is_a_constant() {
-        let zero = Fit::of(Family::Gamma, &[1.0, 2.0, 0.0, 3.0, 4.0], 0.95).unwrap_err();
+        let zero = Fit::of(LawFamily::Gamma, &[1.0, 2.0, 0.0, 3.0, 4.0], 0.95).unwrap_err();
         assert_eq!(zero.to_string(), "value for a fit is 0, it must be above 0");
         assert_eq!(
-            Fit::of(Family::Weibull, &[2.0; 9], 0.95),
+            Fit::of(LawFamily::Weibull, &[2.0; 9], 0.95),
             Err(StatsError::Constant { what: "values for a fit" })
         );
-        assert!(Fit::of(Family::Weibull, &[1.0, 2.0, 3.0, f64::INFINITY, 2.0], 0.95).is_err());
+        assert!(Fit::of(LawFamily::Weibull, &[1.0, 2.0, 3.0, f64::INFINITY, 2.0], 0.95).is_err());
         assert!(matches!(
-            Fit::of(Family::Gamma, &[1.0; 4], 0.95),
+            Fit::of(LawFamily::Gamma, &[1.0; 4], 0.95),
             Err(StatsError::TooFew { have: 4, need: 5, .. })
         ));
     }
@@ -406,7 +411,7 @@ mod tests {
         let close: Vec<f64> = (0..20).map(|i| 1e9 + f64::from(i)).collect();
         let far: Vec<f64> = (-10..10).map(|i| 10f64.powi(20 * i)).collect();
         for values in [close, far] {
-            for family in Family::ALL {
+            for family in LawFamily::ALL {
                 if let Ok(fit) = Fit::of(family, &values, 0.95) {
                     assert!(fit.aic.is_finite() && fit.ks.p_value.is_finite(), "{fit:?}");
                     assert!(fit.parameters.iter().all(|(_, estimate)| estimate.value.is_finite()));
@@ -422,7 +427,7 @@ mod tests {
         fn a_change_of_unit_changes_scales_and_no_shapes(scale in 1e-6..1e6f64) {
             let values = drawn(Law::Gamma { shape: 2.0, scale: 1.0 }, 60, 4);
             let scaled: Vec<f64> = values.iter().map(|value| value * scale).collect();
-            for family in [Family::Gamma, Family::Weibull] {
+            for family in [LawFamily::Gamma, LawFamily::Weibull] {
                 let (one, other) = (Fit::of(family, &values, 0.95).unwrap(), Fit::of(family, &scaled, 0.95).unwrap());
                 let (one, other) = (one.law.values(), other.law.values());
                 prop_assert!((other[0] / one[0] - 1.0).abs() < 1e-7);
@@ -434,7 +439,7 @@ mod tests {
         fn no_neighbouring_parameters_are_likelier(seed in 0u64..50, step in 0.9..1.1f64) {
             let values = drawn(Law::Weibull { shape: 1.3, scale: 2.0 }, 40, seed);
             let likelihood = |law: Law| values.iter().map(|&value| law.ln_density(value)).sum::<f64>();
-            for family in Family::ALL {
+            for family in LawFamily::ALL {
                 let best = Fit::of(family, &values, 0.95).unwrap();
                 let moved = match best.law {
                     Law::Exponential { mean } => vec![Law::Exponential { mean: mean * step }],

@@ -4,20 +4,20 @@
 //! Two factors with and without repetitions (Jain 1991, ch. 21 and 22), and any number of them (ch.
 //! 23). Two levels each have their own, simpler form: [`crate::factorial`].
 
-use crate::anova::{Anova, Table, mean_of};
+use crate::anova::{Anova, AnovaTable, mean_of};
 use crate::error::{StatsError, all_finite, at_least, probability};
 use serde::{Deserialize, Serialize};
 
 /// A factor of a full factorial design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Factor {
+pub struct DesignFactor {
     /// Its name.
     pub name: String,
     /// Names of its levels, two or more.
     pub levels: Vec<String>,
 }
 
-impl Factor {
+impl DesignFactor {
     /// A factor with its levels.
     pub fn new(name: &str, levels: &[&str]) -> Self {
         Self { name: name.to_owned(), levels: levels.iter().map(|&level| level.to_owned()).collect() }
@@ -37,7 +37,7 @@ impl Factor {
 /// If a factor has fewer than two levels, cells are missing or differ in their repetitions, there
 /// is one factor and r = 1, a value is not finite, all are alike, or the level is not between 0
 /// and 1.
-pub fn full_factorial(factors: &[Factor], cells: &[Vec<f64>], level: f64) -> Result<Anova, StatsError> {
+pub fn full_factorial(factors: &[DesignFactor], cells: &[Vec<f64>], level: f64) -> Result<Anova, StatsError> {
     probability("level", level)?;
     let grid = Grid::new(factors, cells)?;
     let repetitions = cells[0].len();
@@ -64,7 +64,7 @@ pub fn full_factorial(factors: &[Factor], cells: &[Vec<f64>], level: f64) -> Res
         (last, squares[last], grid.degrees(sets[last]))
     };
     let total = squares.iter().sum::<f64>() + scatter;
-    let mut table = Table::new(n as u64, mean_of(&cell_means), total, error_squares, degrees, level)?;
+    let mut table = AnovaTable::new(n as u64, mean_of(&cell_means), total, error_squares, degrees, level)?;
     for index in 0..kept {
         let name = grid.name(sets[index]);
         table.source(name.clone(), squares[index], grid.degrees(sets[index]))?;
@@ -78,14 +78,14 @@ pub fn full_factorial(factors: &[Factor], cells: &[Vec<f64>], level: f64) -> Res
 
 /// Cells of a full factorial design by their levels; a set of factors is a bit mask.
 struct Grid<'a> {
-    factors: &'a [Factor],
+    factors: &'a [DesignFactor],
     /// How far apart in the list of cells two levels of a factor stand.
     strides: Vec<usize>,
     cells: usize,
 }
 
 impl<'a> Grid<'a> {
-    fn new(factors: &'a [Factor], cells: &[Vec<f64>]) -> Result<Self, StatsError> {
+    fn new(factors: &'a [DesignFactor], cells: &[Vec<f64>]) -> Result<Self, StatsError> {
         at_least("factors", factors.len(), 1)?;
         let mut strides = vec![1; factors.len()];
         let mut count = 1usize;
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn without_repetitions_the_interaction_is_the_error() {
         let factors = [
-            Factor::new("cache", &["two", "one", "none"]),
-            Factor::new("program", &["a", "b", "c", "d", "e"]),
+            DesignFactor::new("cache", &["two", "one", "none"]),
+            DesignFactor::new("program", &["a", "b", "c", "d", "e"]),
         ];
         let y = [
             [54.0, 60.0, 43.0, 49.0, 49.0],
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_missing_cell_and_an_uneven_one_are_named() {
-        let factors = [Factor::new("servers", &["1", "3"]), Factor::new("workers", &["8", "32"])];
+        let factors = [DesignFactor::new("servers", &["1", "3"]), DesignFactor::new("workers", &["8", "32"])];
         let full = vec![vec![1.0, 2.0], vec![2.0, 3.0], vec![3.0, 1.0], vec![1.0, 5.0]];
         assert!(full_factorial(&factors, &full[..3], 0.95).is_err());
         let mut uneven = full.clone();
@@ -221,16 +221,17 @@ mod tests {
         assert_eq!(error.to_string(), "cell 3 × 8: 1 repetitions where the first cell has 2");
         assert!(full_factorial(&factors, &vec![vec![2.0, 2.0]; 4], 0.95).is_err());
         assert!(
-            full_factorial(&[Factor::new("servers", &["1", "3"])], &[vec![1.0], vec![2.0]], 0.95).is_err()
+            full_factorial(&[DesignFactor::new("servers", &["1", "3"])], &[vec![1.0], vec![2.0]], 0.95)
+                .is_err()
         );
         assert!(full_factorial(&[], &[], 0.95).is_err());
-        assert!(full_factorial(&[Factor::new("servers", &["1"])], &[vec![1.0]], 0.95).is_err());
+        assert!(full_factorial(&[DesignFactor::new("servers", &["1"])], &[vec![1.0]], 0.95).is_err());
     }
 
     proptest! {
         #[test]
         fn shares_sum_to_one_and_degrees_to_n_less_one(values in proptest::collection::vec(0.0..100.0f64, 36..=36)) {
-            let factors = [Factor::new("a", &["1", "2", "3"]), Factor::new("b", &["1", "2"]), Factor::new("c", &["1", "2", "3"])];
+            let factors = [DesignFactor::new("a", &["1", "2", "3"]), DesignFactor::new("b", &["1", "2"]), DesignFactor::new("c", &["1", "2", "3"])];
             let cells: Vec<Vec<f64>> = values.chunks(2).map(<[f64]>::to_vec).collect();
             let anova = full_factorial(&factors, &cells, 0.95).unwrap();
             let shares: f64 = anova.sources.iter().map(|source| source.share).sum();
@@ -247,7 +248,7 @@ mod tests {
             let cells: Vec<Vec<f64>> = values.chunks(2).map(<[f64]>::to_vec).collect();
             let signs = crate::factorial::TwoLevel::new(&["A", "B"], cells.clone()).unwrap().effects(0.9).unwrap();
             // The sign table's first factor changes fastest, here the last one does.
-            let factors = [Factor::new("B", &["-1", "1"]), Factor::new("A", &["-1", "1"])];
+            let factors = [DesignFactor::new("B", &["-1", "1"]), DesignFactor::new("A", &["-1", "1"])];
             let anova = full_factorial(&factors, &cells, 0.9).unwrap();
             for (name, other) in [("A", "A"), ("B", "B"), ("AB", "B × A")] {
                 let (sign, full) = (signs.effect(name).unwrap(), anova.source(other).unwrap());

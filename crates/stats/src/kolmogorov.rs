@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a p-value rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Basis {
+pub enum PValueBasis {
     /// The law was fixed before the data were seen: the p-value means what it says.
     KnownParameters,
     /// The law was fitted to the same data, which brings it closer than chance would: the p-value
@@ -31,7 +31,7 @@ pub struct KsTest {
     /// Probability of a distance at least this large if the law is right.
     pub p_value: f64,
     /// What the p-value rests on.
-    pub basis: Basis,
+    pub basis: PValueBasis,
 }
 
 /// Tests a sample against a law that was fixed beforehand, given by its distribution function (Jain
@@ -42,7 +42,7 @@ pub struct KsTest {
 pub fn ks_test(values: &[f64], cdf: impl Fn(f64) -> f64) -> Result<KsTest, StatsError> {
     let statistic = distance(values, cdf)?;
     let n = values.len() as u64;
-    Ok(KsTest { n, statistic, p_value: p_value(statistic, n as f64), basis: Basis::KnownParameters })
+    Ok(KsTest { n, statistic, p_value: p_value(statistic, n as f64), basis: PValueBasis::KnownParameters })
 }
 
 /// Tests whether two samples come from one law, whatever it is. The n of the test is n_a n_b /
@@ -72,7 +72,7 @@ pub fn ks_two_samples(left: &[f64], right: &[f64]) -> Result<KsTest, StatsError>
         n: n.round() as u64,
         statistic,
         p_value: p_value(statistic, n),
-        basis: Basis::KnownParameters,
+        basis: PValueBasis::KnownParameters,
     })
 }
 

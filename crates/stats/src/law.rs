@@ -9,7 +9,7 @@ use std::fmt;
 
 /// A family of laws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Family {
+pub enum LawFamily {
     /// Without memory: gaps between independent arrivals.
     Exponential,
     /// Sums of exponential steps (shape above 1), or a mixture of fast and slow (below 1).
@@ -20,12 +20,12 @@ pub enum Family {
     Weibull,
 }
 
-impl Family {
+impl LawFamily {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Exponential, Self::Gamma, Self::LogNormal, Self::Weibull];
 }
 
-impl fmt::Display for Family {
+impl fmt::Display for LawFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exponential => "exponential",
@@ -69,12 +69,12 @@ pub enum Law {
 
 impl Law {
     /// Its family.
-    pub fn family(&self) -> Family {
+    pub fn family(&self) -> LawFamily {
         match self {
-            Self::Exponential { .. } => Family::Exponential,
-            Self::Gamma { .. } => Family::Gamma,
-            Self::LogNormal { .. } => Family::LogNormal,
-            Self::Weibull { .. } => Family::Weibull,
+            Self::Exponential { .. } => LawFamily::Exponential,
+            Self::Gamma { .. } => LawFamily::Gamma,
+            Self::LogNormal { .. } => LawFamily::LogNormal,
+            Self::Weibull { .. } => LawFamily::Weibull,
         }
     }
 

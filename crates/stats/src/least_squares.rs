@@ -9,7 +9,7 @@ const INDEPENDENT: f64 = 1e-10;
 
 /// The solution of min |y − Xβ|, and what its uncertainty needs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Solution {
+pub(crate) struct LeastSquares {
     /// β, one per column.
     pub(crate) coefficients: Vec<f64>,
     /// R of X = QR, by columns: `r[j]` holds rows 0..=j.
@@ -21,7 +21,7 @@ pub(crate) struct Solution {
 ///
 /// # Errors
 /// The index of the first column that depends on those before it.
-pub(crate) fn solve(columns: &[Vec<f64>], y: &[f64]) -> Result<Solution, usize> {
+pub(crate) fn solve(columns: &[Vec<f64>], y: &[f64]) -> Result<LeastSquares, usize> {
     let mut columns = columns.to_vec();
     let mut y = y.to_vec();
     let mut r: Vec<Vec<f64>> = Vec::with_capacity(columns.len());
@@ -53,10 +53,10 @@ pub(crate) fn solve(columns: &[Vec<f64>], y: &[f64]) -> Result<Solution, usize> 
         let known: f64 = (j + 1..r.len()).map(|k| r[k][j] * coefficients[k]).sum();
         coefficients[j] = (y[j] - known) / r[j][j];
     }
-    Ok(Solution { coefficients, r })
+    Ok(LeastSquares { coefficients, r })
 }
 
-impl Solution {
+impl LeastSquares {
     /// gᵀ (XᵀX)⁻¹ g: times σ², the variance of gᵀβ; for a row of X, its leverage.
     pub(crate) fn spread(&self, g: &[f64]) -> f64 {
         // z solves Rᵀ z = g; then the spread is |z|².

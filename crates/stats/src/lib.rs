@@ -62,5 +62,5 @@ pub use bootstrap::Bootstrap;
 pub use error::StatsError;
 pub use interval::{Estimate, Interval, USUAL_LEVEL};
 pub use quantile::Ordered;
-pub use regression::{Column, Intercept, Regression};
+pub use regression::{Intercept, Predictor, Regression};
 pub use summary::Summary;

@@ -3,7 +3,7 @@
 
 use crate::error::{StatsError, all_finite, finite, probability};
 use crate::interval::Estimate;
-use crate::least_squares::{Solution, solve};
+use crate::least_squares::{LeastSquares, solve};
 use crate::tails::degrees_left;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct NonlinearFit {
     /// Steps of the search.
     pub steps: usize,
     #[serde(skip)]
-    solution: Solution,
+    solution: LeastSquares,
     #[serde(skip)]
     scales: Vec<f64>,
 }

@@ -4,21 +4,21 @@
 use crate::anova::FTest;
 use crate::error::{StatsError, all_finite, finite, probability};
 use crate::interval::{Estimate, Interval};
-use crate::least_squares::{Solution, solve};
+use crate::least_squares::{LeastSquares, solve};
 use crate::qq::{QqPlot, normal_qq};
 use crate::tails::{degrees_left, t_two_sided};
 use serde::Serialize;
 
 /// One predictor: a name for the tables and a value per observation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Column {
+pub struct Predictor {
     /// Name, as it is to appear in tables and errors.
     pub name: String,
     /// One value per observation.
     pub values: Vec<f64>,
 }
 
-impl Column {
+impl Predictor {
     /// A named column.
     pub fn new(name: &str, values: &[f64]) -> Self {
         Self { name: name.to_owned(), values: values.to_vec() }
@@ -89,12 +89,12 @@ pub struct Regression {
     pub durbin_watson: Option<f64>,
     intercept: Intercept,
     #[serde(skip)]
-    solution: Solution,
+    solution: LeastSquares,
 }
 
 /// What a model says about a point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Prediction {
+pub struct PointPrediction {
     /// Predicted value.
     pub value: f64,
     /// Where the mean of many observations at this point lies.
@@ -114,7 +114,7 @@ impl Regression {
     /// # Errors
     /// As [`Regression::fit`].
     pub fn line(x: &[f64], y: &[f64], level: f64) -> Result<Self, StatsError> {
-        Self::fit(&[Column::new("slope", x)], Intercept::Fitted, y, level)
+        Self::fit(&[Predictor::new("slope", x)], Intercept::Fitted, y, level)
     }
 
     /// The model y = intercept + Σ coefficient · column.
@@ -123,7 +123,12 @@ impl Regression {
     /// If lengths differ, a value is not finite, there are no more observations than coefficients,
     /// a column is a combination of others (by name), y does not vary, or the level is not between
     /// 0 and 1.
-    pub fn fit(columns: &[Column], intercept: Intercept, y: &[f64], level: f64) -> Result<Self, StatsError> {
+    pub fn fit(
+        columns: &[Predictor],
+        intercept: Intercept,
+        y: &[f64],
+        level: f64,
+    ) -> Result<Self, StatsError> {
         probability("level", level)?;
         let (names, matrix) = design(columns, intercept, y)?;
         let degrees = degrees_left("observations for these coefficients", y.len(), matrix.len())?;
@@ -194,7 +199,7 @@ impl Regression {
     ///
     /// # Errors
     /// If the number of values is not the number of columns, or one is not finite.
-    pub fn predict(&self, at: &[f64]) -> Result<Prediction, StatsError> {
+    pub fn predict(&self, at: &[f64]) -> Result<PointPrediction, StatsError> {
         let mut row = match self.intercept {
             Intercept::Fitted => vec![1.0],
             Intercept::Zero => Vec::new(),
@@ -216,7 +221,7 @@ impl Regression {
             Interval::student(value, self.residual_sd * variance.sqrt(), self.degrees, self.level)
         };
         let farthest = self.leverage.iter().fold(0.0f64, |farthest, &h| farthest.max(h));
-        Ok(Prediction {
+        Ok(PointPrediction {
             value,
             mean: around(spread)?,
             observation: around(1.0 + spread)?,
@@ -253,7 +258,7 @@ impl Regression {
 
 /// Names and columns, the constant first, all checked.
 fn design(
-    columns: &[Column],
+    columns: &[Predictor],
     intercept: Intercept,
     y: &[f64],
 ) -> Result<(Vec<String>, Vec<Vec<f64>>), StatsError> {
@@ -321,7 +326,7 @@ mod tests {
     fn a_dependent_column_is_refused_by_name() {
         let x = [1.0, 2.0, 3.0, 4.0];
         let twice: Vec<f64> = x.iter().map(|x| 2.0 * x + 1.0).collect();
-        let columns = [Column::new("clients", &x), Column::new("threads", &twice)];
+        let columns = [Predictor::new("clients", &x), Predictor::new("threads", &twice)];
         let error = Regression::fit(&columns, Intercept::Fitted, &[1.0, 3.0, 2.0, 5.0], 0.95).unwrap_err();
         assert_eq!(error, StatsError::Dependent { column: "threads".into() });
         let constant = Regression::line(&[2.0; 4], &[1.0, 3.0, 2.0, 5.0], 0.95).unwrap_err();
@@ -356,7 +361,7 @@ mod tests {
     #[test]
     fn through_the_origin_the_slope_is_the_ratio_of_sums() {
         let (x, u) = ([1.0, 2.0, 3.0], [0.11, 0.19, 0.31]);
-        let law = Regression::fit(&[Column::new("demand", &x)], Intercept::Zero, &u, 0.95).unwrap();
+        let law = Regression::fit(&[Predictor::new("demand", &x)], Intercept::Zero, &u, 0.95).unwrap();
         assert!((law.coefficient("demand").unwrap().estimate.value - 1.42 / 14.0).abs() < 1e-12);
         assert!(law.predict(&[2.0, 3.0]).is_err());
     }

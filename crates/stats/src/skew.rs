@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// How the law of a sample's values differs from the normal one, for which both are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct SampleShape {
     /// How many values; at least 4.
     pub n: u64,
     /// Third cumulant / sd³: above 0 where the long tail is on the right.
@@ -21,7 +21,7 @@ pub struct Shape {
     pub excess_kurtosis: f64,
 }
 
-impl Shape {
+impl SampleShape {
     /// The shape from the unbiased estimates of the cumulants (Fisher 1930).
     ///
     /// # Errors
@@ -88,7 +88,7 @@ mod tests {
     /// Computed apart, with fractions.
     #[test]
     fn the_shape_of_a_few_values() {
-        let shape = Shape::of(&[1.0, 2.0, 2.0, 3.0, 4.0, 9.0, 15.0]).unwrap();
+        let shape = SampleShape::of(&[1.0, 2.0, 2.0, 3.0, 4.0, 9.0, 15.0]).unwrap();
         assert!((shape.skewness - 1.549_285_900_990_168).abs() < 1e-12, "{shape:?}");
         assert!((shape.excess_kurtosis - 1.727_901_308_533_380_5).abs() < 1e-12, "{shape:?}");
         assert!((shape.degrees(7) - 3.447_227_563_676_304).abs() < 1e-12, "{}", shape.degrees(7));
@@ -106,16 +106,22 @@ mod tests {
 
     #[test]
     fn without_skewness_the_interval_is_students() {
-        let shape = Shape::of(&[-2.0, -1.0, 0.0, 1.0, 2.0]).unwrap();
+        let shape = SampleShape::of(&[-2.0, -1.0, 0.0, 1.0, 2.0]).unwrap();
         assert_eq!(reaches(shape.of_mean(), 2.5), (2.5, 2.5));
         assert_eq!(shape.degrees(5), 4.0, "light tails do not add any: {shape:?}");
     }
 
     #[test]
     fn too_few_and_constant_values_are_named() {
-        assert!(matches!(Shape::of(&[1.0, 2.0, 4.0]), Err(StatsError::TooFew { have: 3, need: 4, .. })));
-        assert_eq!(Shape::of(&[2.0; 9]), Err(StatsError::Constant { what: "sample" }));
-        assert!(matches!(Shape::of(&[1.0, f64::NAN, 2.0, 3.0]), Err(StatsError::NotFinite { index: 1, .. })));
+        assert!(matches!(
+            SampleShape::of(&[1.0, 2.0, 4.0]),
+            Err(StatsError::TooFew { have: 3, need: 4, .. })
+        ));
+        assert_eq!(SampleShape::of(&[2.0; 9]), Err(StatsError::Constant { what: "sample" }));
+        assert!(matches!(
+            SampleShape::of(&[1.0, f64::NAN, 2.0, 3.0]),
+            Err(StatsError::NotFinite { index: 1, .. })
+        ));
     }
 
     proptest! {
@@ -148,7 +154,7 @@ mod tests {
         #[test]
         fn a_change_of_unit_leaves_the_shape(values in proptest::collection::vec(-1e3..1e3f64, 4..40), scale in 1e-3..1e3f64) {
             let scaled: Vec<f64> = values.iter().map(|value| value * scale).collect();
-            let (Ok(shape), Ok(other)) = (Shape::of(&values), Shape::of(&scaled)) else { return Ok(()) };
+            let (Ok(shape), Ok(other)) = (SampleShape::of(&values), SampleShape::of(&scaled)) else { return Ok(()) };
             prop_assert!((shape.skewness - other.skewness).abs() < 1e-6);
             prop_assert!((shape.excess_kurtosis - other.excess_kurtosis).abs() < 1e-6);
         }

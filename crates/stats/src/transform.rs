@@ -24,7 +24,7 @@ const WIDE_RANGE: f64 = 3.0;
 
 /// A form of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Form {
+pub enum ModelForm {
     /// y = q0 + qA xA + …
     Additive,
     /// y = u0 · uA^xA · …, additive in ln y.
@@ -78,9 +78,9 @@ impl fmt::Display for Ground {
 
 /// Both forms side by side, and the one to use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct FormChoice {
     /// The form to use.
-    pub form: Form,
+    pub form: ModelForm,
     /// Why.
     pub ground: Ground,
     /// Largest over smallest measured value.
@@ -98,7 +98,7 @@ pub struct Choice {
 /// # Errors
 /// If r < 2, a value is not above 0, repetitions do not differ at all, or the level is not between
 /// 0 and 1.
-pub fn choose_form(design: &TwoLevel, level: f64) -> Result<Choice, StatsError> {
+pub fn choose_form(design: &TwoLevel, level: f64) -> Result<FormChoice, StatsError> {
     probability("level", level)?;
     at_least("repetitions", design.repetitions(), 2)?;
     let logarithms = design.logarithms()?;
@@ -109,21 +109,21 @@ pub fn choose_form(design: &TwoLevel, level: f64) -> Result<Choice, StatsError> 
     let all = || design.cells().iter().flatten();
     let ratio = all().fold(0.0f64, |high, &y| high.max(y)) / all().fold(f64::MAX, |low, &y| low.min(y));
     let likelier = if additive.log_likelihood >= multiplicative.log_likelihood {
-        Form::Additive
+        ModelForm::Additive
     } else {
-        Form::Multiplicative
+        ModelForm::Multiplicative
     };
     let (form, ground) = match (power.interval.contains(1.0), power.interval.contains(0.0)) {
-        (true, false) => (Form::Additive, Ground::OtherRuledOut),
-        (false, true) => (Form::Multiplicative, Ground::OtherRuledOut),
-        (true, true) if ratio < WIDE_RANGE => (Form::Additive, Ground::NarrowRange),
+        (true, false) => (ModelForm::Additive, Ground::OtherRuledOut),
+        (false, true) => (ModelForm::Multiplicative, Ground::OtherRuledOut),
+        (true, true) if ratio < WIDE_RANGE => (ModelForm::Additive, Ground::NarrowRange),
         (true, true) if multiplicative.interaction_share < additive.interaction_share => {
-            (Form::Multiplicative, Ground::FewerInteractions)
+            (ModelForm::Multiplicative, Ground::FewerInteractions)
         }
-        (true, true) => (Form::Additive, Ground::FewerInteractions),
+        (true, true) => (ModelForm::Additive, Ground::FewerInteractions),
         (false, false) => (likelier, Ground::NeitherFits),
     };
-    Ok(Choice { form, ground, ratio, power, additive, multiplicative })
+    Ok(FormChoice { form, ground, ratio, power, additive, multiplicative })
 }
 
 fn evidence(design: &TwoLevel, log_likelihood: f64, level: f64) -> Result<Evidence, StatsError> {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn scatter_of_one_size_speaks_for_adding() {
         let choice = choose_form(&design(|mean, noise| mean + 10.0 * noise), 0.95).unwrap();
-        assert_eq!((choice.form, choice.ground), (Form::Additive, Ground::OtherRuledOut));
+        assert_eq!((choice.form, choice.ground), (ModelForm::Additive, Ground::OtherRuledOut));
         assert!(
             choice.power.interval.contains(1.0)
                 && choice.additive.log_likelihood > choice.multiplicative.log_likelihood
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn scatter_that_grows_with_the_mean_speaks_for_multiplying() {
         let choice = choose_form(&design(|mean, noise| mean * (0.1 * noise).exp()), 0.95).unwrap();
-        assert_eq!((choice.form, choice.ground), (Form::Multiplicative, Ground::OtherRuledOut));
+        assert_eq!((choice.form, choice.ground), (ModelForm::Multiplicative, Ground::OtherRuledOut));
         assert!(choice.additive.spread_trend.unwrap() > 0.5);
         assert!(choice.multiplicative.spread_trend.unwrap().abs() < 0.2);
         assert!(choice.multiplicative.interaction_share < choice.additive.interaction_share);
@@ -254,7 +254,7 @@ mod tests {
     fn values_close_together_decide_nothing_and_the_simpler_form_is_taken() {
         let cells = vec![vec![100.0, 101.0], vec![110.0, 111.2], vec![104.0, 105.1], vec![115.0, 116.0]];
         let choice = choose_form(&TwoLevel::new(&["A", "B"], cells).unwrap(), 0.95).unwrap();
-        assert_eq!((choice.form, choice.ground), (Form::Additive, Ground::NarrowRange));
+        assert_eq!((choice.form, choice.ground), (ModelForm::Additive, Ground::NarrowRange));
     }
 
     #[test]

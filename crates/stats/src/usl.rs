@@ -16,7 +16,7 @@ use serde::Serialize;
 
 /// A coefficient of the law that must not be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub enum Coefficient {
+pub enum UslCoefficient {
     /// Estimated from the data.
     Fitted(Estimate),
     /// The data would have it negative, which the law does not know: it is held at 0, and has no
@@ -25,7 +25,7 @@ pub enum Coefficient {
     HeldAtZero,
 }
 
-impl Coefficient {
+impl UslCoefficient {
     /// Its value.
     pub fn value(&self) -> f64 {
         match self {
@@ -63,9 +63,9 @@ pub struct Usl {
     /// Throughput at N = 1, in the unit of the throughputs.
     pub lambda: Estimate,
     /// Contention σ.
-    pub sigma: Coefficient,
+    pub sigma: UslCoefficient,
     /// Coherency κ.
-    pub kappa: Coefficient,
+    pub kappa: UslCoefficient,
     /// Where throughput is highest.
     pub peak: Peak,
     /// The fit itself: residuals, R², standard errors of the coefficients that were fitted.
@@ -151,7 +151,7 @@ impl Usl {
     }
 
     fn shape(&self) -> Shape {
-        let fitted = |coefficient: &Coefficient| matches!(coefficient, Coefficient::Fitted(_));
+        let fitted = |coefficient: &UslCoefficient| matches!(coefficient, UslCoefficient::Fitted(_));
         Shape { sigma: fitted(&self.sigma), kappa: fitted(&self.kappa) }
     }
 
@@ -160,7 +160,7 @@ impl Usl {
             fit.parameters
                 .iter()
                 .find(|parameter| parameter.name == name)
-                .map_or(Coefficient::HeldAtZero, |parameter| Coefficient::Fitted(parameter.estimate))
+                .map_or(UslCoefficient::HeldAtZero, |parameter| UslCoefficient::Fitted(parameter.estimate))
         };
         let (sigma, kappa) = (named("sigma"), named("kappa"));
         let peak = peak(shape, &fit, sigma, kappa)?;
@@ -171,22 +171,22 @@ impl Usl {
 fn peak(
     shape: Shape,
     fit: &NonlinearFit,
-    sigma: Coefficient,
-    kappa: Coefficient,
+    sigma: UslCoefficient,
+    kappa: UslCoefficient,
 ) -> Result<Peak, StatsError> {
     let load = |parameters: &[f64]| {
         let [_, sigma, kappa] = shape.full(parameters);
         ((1.0 - sigma) / kappa).sqrt()
     };
     match (kappa, sigma) {
-        (Coefficient::HeldAtZero, Coefficient::HeldAtZero) => Ok(Peak::Linear),
-        (Coefficient::HeldAtZero, Coefficient::Fitted(sigma)) if sigma.value > 0.0 => {
+        (UslCoefficient::HeldAtZero, UslCoefficient::HeldAtZero) => Ok(Peak::Linear),
+        (UslCoefficient::HeldAtZero, UslCoefficient::Fitted(sigma)) if sigma.value > 0.0 => {
             // λ/σ in its logarithm, so that the interval stays above 0.
             let limit = fit.derived(|parameters| (parameters[0] / parameters[1]).ln())?;
             Ok(Peak::Limit(limit.map(f64::exp)?))
         }
-        (Coefficient::HeldAtZero, Coefficient::Fitted(_)) => Ok(Peak::Linear),
-        (Coefficient::Fitted(kappa), _) => {
+        (UslCoefficient::HeldAtZero, UslCoefficient::Fitted(_)) => Ok(Peak::Linear),
+        (UslCoefficient::Fitted(kappa), _) => {
             let guess = load(&fit.values());
             if !kappa.differs_from_zero() || !guess.is_finite() {
                 return Ok(Peak::NotShown { guess: guess.is_finite().then_some(guess) });
@@ -262,7 +262,7 @@ mod tests {
     fn coefficients_and_peak_are_found_within_their_intervals() {
         let usl = Usl::fit(&LOADS, &law(1000.0, 0.02, 0.0005, 0.01), 0.95).unwrap();
         assert!(usl.lambda.interval.contains(1000.0), "{}", usl.lambda);
-        let (Coefficient::Fitted(sigma), Coefficient::Fitted(kappa)) = (usl.sigma, usl.kappa) else {
+        let (UslCoefficient::Fitted(sigma), UslCoefficient::Fitted(kappa)) = (usl.sigma, usl.kappa) else {
             panic!()
         };
         assert!(sigma.interval.contains(0.02) && kappa.interval.contains(0.0005));
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn without_coherency_there_is_a_limit_and_no_peak() {
         let usl = Usl::fit(&LOADS, &law(500.0, 0.05, -2e-5, 0.005), 0.95).unwrap();
-        assert_eq!(usl.kappa, Coefficient::HeldAtZero);
+        assert_eq!(usl.kappa, UslCoefficient::HeldAtZero);
         let Peak::Limit(limit) = usl.peak else { panic!("{:?}", usl.peak) };
         assert!(limit.value > 9_000.0 && limit.interval.contains(limit.value), "{limit}");
     }
@@ -288,7 +288,7 @@ mod tests {
         let faster = Usl::fit(&LOADS, &LOADS.map(|n| n.powf(1.05)), 0.95).unwrap();
         assert_eq!(
             (faster.sigma, faster.kappa, faster.peak),
-            (Coefficient::HeldAtZero, Coefficient::HeldAtZero, Peak::Linear)
+            (UslCoefficient::HeldAtZero, UslCoefficient::HeldAtZero, Peak::Linear)
         );
     }
 

@@ -26,7 +26,7 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::postgres::heads::Reader;
 use crate::postgres::pen::Pen;
-use crate::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
+use crate::postgres::{IDS_AHEAD, Laid, Owned, Reconnecting, StoreError, is_deposed, words};
 use krarup_broker::changes::CommitBatch;
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched};
@@ -53,7 +53,7 @@ const LONG: Nanos = Nanos::from_millis(1);
 
 /// What the threads tell.
 #[derive(Debug)]
-pub enum News {
+pub enum JournalEvent {
     /// A batch is on disk, and all before it.
     Committed {
         /// The number that it was given with [`Journal::write`].
@@ -271,7 +271,7 @@ impl Journal {
     }
 
     /// The next news, if there are any.
-    pub fn news(&mut self) -> Option<News> {
+    pub fn news(&mut self) -> Option<JournalEvent> {
         loop {
             if self.under_way.front().is_some_and(|first| first.came.is_some()) {
                 return self.first_came();
@@ -288,11 +288,11 @@ impl Journal {
                 }
                 Heard::Swept(laid) => {
                     self.sweeping = false;
-                    return Some(News::Swept(laid));
+                    return Some(JournalEvent::Swept(laid));
                 }
                 Heard::Fetched(fetched) => {
                     self.reading = false;
-                    return Some(News::Fetched(fetched));
+                    return Some(JournalEvent::Fetched(fetched));
                 }
                 Heard::Lost(why, since) => {
                     self.lost += 1;
@@ -301,26 +301,26 @@ impl Journal {
                     if !self.is_told && self.lost_at.is_none_or(|lost| since > lost) {
                         self.is_told = true;
                         self.lost_at = Some(Instant::now());
-                        return Some(News::Lost(why));
+                        return Some(JournalEvent::Lost(why));
                     }
                 }
                 Heard::Back => {
                     self.lost -= 1;
                     if self.lost == 0 && std::mem::take(&mut self.is_told) {
-                        return Some(News::Back);
+                        return Some(JournalEvent::Back);
                     }
                 }
-                Heard::Deposed => return Some(News::Deposed),
+                Heard::Deposed => return Some(JournalEvent::Deposed),
             }
         }
     }
 
-    fn first_came(&mut self) -> Option<News> {
+    fn first_came(&mut self) -> Option<JournalEvent> {
         let UnderWay { number, batch, came } = self.under_way.pop_front()?;
         let Came { sent, answered, written } = came?;
         Some(match written {
-            Ok(()) => News::Committed { number, sent, answered },
-            Err(why) => News::Refused { number, batch, why },
+            Ok(()) => JournalEvent::Committed { number, sent, answered },
+            Err(why) => JournalEvent::Refused { number, batch, why },
         })
     }
 
@@ -371,7 +371,7 @@ struct Steady<S> {
     since: Instant,
 }
 
-impl<S: Session> Steady<S> {
+impl<S: Reconnecting> Steady<S> {
     fn new(session: S, told: Told) -> Self {
         Self { session, told, lost: false, since: Instant::now() }
     }
@@ -395,7 +395,7 @@ impl<S: Session> Steady<S> {
                 }
                 match self.session.mend() {
                     Ok(()) => break,
-                    Err(Problem::Deposed) => return Err(Over),
+                    Err(StoreError::Deposed) => return Err(Over),
                     Err(problem) => {
                         self.lose(&problem.to_string());
                         thread::sleep(AGAIN);
@@ -416,23 +416,25 @@ impl<S: Session> Steady<S> {
 }
 
 /// A session, as soon as it can be had; none if nobody needs it any more.
-fn have<S>(told: &Told, begin: impl Fn() -> Result<S, Problem>) -> Option<S> {
+fn have<S>(told: &Told, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
     loop {
         match begin() {
             Ok(session) => return Some(session),
-            Err(Problem::Deposed) => {
+            Err(StoreError::Deposed) => {
                 told.say(Heard::Deposed);
                 return None;
             }
             // Others go on meanwhile; without any, nothing is done, and the keeper says why.
             Err(_) if told.is_over() => return None,
-            Err(Problem::Address(_) | Problem::Pooled | Problem::Database(_)) => thread::sleep(AGAIN),
+            Err(StoreError::Address(_) | StoreError::Pooled | StoreError::Database(_)) => {
+                thread::sleep(AGAIN);
+            }
         }
     }
 }
 
 /// What the reader's thread does all its life: its session begins with the first that is wanted.
-fn read(wanted: &Receiver<Fetch>, told: &Told, begin: impl Fn() -> Result<Reader, Problem>) {
+fn read(wanted: &Receiver<Fetch>, told: &Told, begin: impl Fn() -> Result<Reader, StoreError>) {
     let mut session = None;
     for wanted in wanted {
         if session.is_none() {
@@ -452,7 +454,7 @@ fn write(
     jobs: Receiver<Job>,
     clock: Clock,
     told: Told,
-    begin: impl Fn() -> Result<Pen, Problem>,
+    begin: impl Fn() -> Result<Pen, StoreError>,
 ) {
     let Some(session) = have(&told, begin) else { return };
     told.say(Heard::Begun { pen });
@@ -564,9 +566,9 @@ mod tests {
         Heard::Wrote { pen, number, came: Came { sent: Stamp(0), answered: Stamp(took.0), written: Ok(()) } }
     }
 
-    fn committed(news: Option<News>) -> Option<u64> {
+    fn committed(news: Option<JournalEvent>) -> Option<u64> {
         match news {
-            Some(News::Committed { number, .. }) => Some(number),
+            Some(JournalEvent::Committed { number, .. }) => Some(number),
             None => None,
             other => panic!("{other:?}"),
         }

@@ -6,7 +6,7 @@ use krarup_units::Address;
 
 /// Where the owner of a shard is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct ShardOwner {
     /// The how many-th it is.
     pub epoch: i64,
     /// Where it speaks beanstalkd's protocol.
@@ -17,7 +17,7 @@ pub struct Owner {
 
 /// Who owns what, as far as is known.
 #[derive(Debug)]
-pub struct Owners(Mutex<Vec<Option<Arc<Owner>>>>);
+pub struct Owners(Mutex<Vec<Option<Arc<ShardOwner>>>>);
 
 impl Owners {
     /// Nobody is known to own any of so many shards.
@@ -25,7 +25,7 @@ impl Owners {
         Self(Mutex::new(vec![None; shards as usize]))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Owner>>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<ShardOwner>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -35,12 +35,12 @@ impl Owners {
     }
 
     /// Who owns a shard.
-    pub fn of(&self, shard: u32) -> Option<Arc<Owner>> {
+    pub fn of(&self, shard: u32) -> Option<Arc<ShardOwner>> {
         self.lock().get(shard as usize).cloned().flatten()
     }
 
     /// What is known from now on.
-    pub fn set(&self, shard: u32, owner: Option<Owner>) {
+    pub fn set(&self, shard: u32, owner: Option<ShardOwner>) {
         if let Some(place) = self.lock().get_mut(shard as usize)
             && place.as_deref() != owner.as_ref()
         {

@@ -27,8 +27,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use crate::postgres::session::{Clearing, Known, Session, Stub, Trouble, Until};
-use crate::postgres::{Problem, Sharing};
+use crate::postgres::session::{Clearing, DatabaseSession, Known, RefusedUntil, Stub, Trouble};
+use crate::postgres::{Sharing, StoreError};
 use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
 
 /// Wishes that share a statement at most.
@@ -42,7 +42,7 @@ const TRIES: u32 = 3;
 
 /// How the database is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ConnectionPoolSettings {
     /// Whether waiting queries share a statement; then there is one connection for each class of
     /// queries.
     pub gathers: bool,
@@ -54,7 +54,7 @@ pub struct Settings {
 
 /// What the thread tells.
 #[derive(Debug)]
-pub enum News {
+pub enum PoolEvent {
     /// What came of queries.
     Answered(Vec<(u64, DatabaseReply)>, RequestTimes),
     /// The database refused something that it may take another time, and why.
@@ -71,20 +71,20 @@ pub enum News {
 
 /// The loop's end of the thread.
 #[derive(Debug)]
-pub struct Pool {
+pub struct ConnectionPool {
     queries: Option<UnboundedSender<Vec<QueuedRequest>>>,
-    news: Receiver<News>,
+    news: Receiver<PoolEvent>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Begins to take queries; `wake` is called whenever there are news.
     ///
     /// # Errors
     /// The system gives no thread.
     pub fn begin(
         sharing: Sharing,
-        settings: Settings,
+        settings: ConnectionPoolSettings,
         clock: Clock,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, String> {
@@ -107,7 +107,7 @@ impl Pool {
     }
 
     /// The next news, if there are any.
-    pub fn news(&self) -> Option<News> {
+    pub fn news(&self) -> Option<PoolEvent> {
         self.news.try_recv().ok()
     }
 
@@ -123,13 +123,13 @@ impl Pool {
 }
 
 struct Told {
-    tell: Sender<News>,
+    tell: Sender<PoolEvent>,
     wake: Box<dyn Fn() + Send>,
 }
 
 /// What the connections share.
 struct Shop {
-    settings: Settings,
+    settings: ConnectionPoolSettings,
     sharing_number: i64,
     config: tokio_postgres::Config,
     clock: Clock,
@@ -177,7 +177,7 @@ struct Over;
 
 fn work(
     sharing: Sharing,
-    settings: Settings,
+    settings: ConnectionPoolSettings,
     clock: Clock,
     told: Told,
     mut queries: UnboundedReceiver<Vec<QueuedRequest>>,
@@ -185,7 +185,7 @@ fn work(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return told.say(News::Lost(format!("no runtime can be had: {error}"))),
+        Err(error) => return told.say(PoolEvent::Lost(format!("no runtime can be had: {error}"))),
     };
     let Sharing { place, number, first } = sharing;
     let shop = Rc::new(Shop::new(settings, number, place.into_config(), clock, told));
@@ -217,7 +217,7 @@ fn work(
 }
 
 impl Told {
-    fn say(&self, news: News) {
+    fn say(&self, news: PoolEvent) {
         // Nobody hears it any more: the loop has ended.
         let _ = self.tell.send(news);
         (self.wake)();
@@ -226,7 +226,7 @@ impl Told {
 
 impl Shop {
     fn new(
-        settings: Settings,
+        settings: ConnectionPoolSettings,
         sharing_number: i64,
         config: tokio_postgres::Config,
         clock: Clock,
@@ -312,7 +312,7 @@ impl Shop {
 
     /// Nothing is answered any more.
     fn depose(&self) {
-        self.told.say(News::Deposed);
+        self.told.say(PoolEvent::Deposed);
         self.is_deposed.set(true);
         self.deposed.notify_one();
         self.over.notify_one();
@@ -371,7 +371,7 @@ impl Shop {
     /// back are to be tried again later.
     async fn carry_out(
         self: &Rc<Self>,
-        session: &mut Option<Session>,
+        session: &mut Option<DatabaseSession>,
         asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
@@ -448,15 +448,18 @@ impl Shop {
                 Err(Trouble::Refused { why, until }) => {
                     self.done(stub);
                     self.is_back();
-                    if until != Until::Never {
+                    if until != RefusedUntil::Never {
                         self.refuse(kind, &why, until);
                     }
                     let sweeps = matches!(asked[0].query, DatabaseRequest::Sweep(_));
-                    if until == Until::Never || sweeps || matches!(asked[0].query, DatabaseRequest::New(_)) {
+                    if until == RefusedUntil::Never
+                        || sweeps
+                        || matches!(asked[0].query, DatabaseRequest::New(_))
+                    {
                         self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
                         return Ok(Vec::new());
                     }
-                    if until != Until::Again {
+                    if until != RefusedUntil::Again {
                         // Until there is room nothing of the kind is carried out: meanwhile this
                         // connection is for others.
                         self.hold(kind);
@@ -472,7 +475,7 @@ impl Shop {
     /// What became of a transaction: its answers if it was committed; none: nobody can know yet.
     async fn settle(
         &self,
-        open: &Session,
+        open: &DatabaseSession,
         asked: &[QueuedRequest],
         one: &Unknown,
     ) -> Result<Option<Option<Vec<DatabaseReply>>>, Trouble> {
@@ -542,9 +545,9 @@ impl Shop {
         lane.come.notify_one();
     }
 
-    fn refuse(&self, kind: StatementKind, why: &str, until: Until) {
-        self.refused.borrow_mut().insert(kind, until == Until::Writes);
-        self.told.say(News::Refused(why.to_owned()));
+    fn refuse(&self, kind: StatementKind, why: &str, until: RefusedUntil) {
+        self.refused.borrow_mut().insert(kind, until == RefusedUntil::Writes);
+        self.told.say(PoolEvent::Refused(why.to_owned()));
     }
 
     /// It has done this: also others of the kind are done again, and where it writes at all none is
@@ -563,14 +566,14 @@ impl Shop {
         }
         refused.retain(|other, only_reads| *other != kind && !*only_reads);
         if refused.is_empty() {
-            self.told.say(News::Takes);
+            self.told.say(PoolEvent::Takes);
         }
     }
 
     fn answer(&self, asked: &[QueuedRequest], replies: Vec<DatabaseReply>, way: &mut RequestTimes) {
         way.answered = self.clock.now();
         let answers = asked.iter().map(|one| one.number).zip(replies).collect();
-        self.told.say(News::Answered(answers, *way));
+        self.told.say(PoolEvent::Answered(answers, *way));
     }
 
     // ---- transactions ---------------------------------------------------------------------------
@@ -594,16 +597,16 @@ impl Shop {
     // ---- connections ----------------------------------------------------------------------------
 
     /// The first connection; where there is none to be had it is looked for when it is needed.
-    async fn connect(&self) -> Option<Session> {
-        Session::connect(&self.config, self.sharing_number).await.ok()
+    async fn connect(&self) -> Option<DatabaseSession> {
+        DatabaseSession::connect(&self.config, self.sharing_number).await.ok()
     }
 
-    async fn connect_again(&self) -> Result<Session, Over> {
+    async fn connect_again(&self) -> Result<DatabaseSession, Over> {
         let mut pause = AGAIN;
         loop {
-            match Session::connect(&self.config, self.sharing_number).await {
+            match DatabaseSession::connect(&self.config, self.sharing_number).await {
                 Ok(session) => return Ok(session),
-                Err(Problem::Deposed) => return Err(Over),
+                Err(StoreError::Deposed) => return Err(Over),
                 Err(problem) => {
                     self.lose(&problem.to_string(), None);
                     tokio::time::sleep(pause).await;
@@ -620,14 +623,14 @@ impl Shop {
         let known = since.is_some_and(|since| self.lost_at.get().is_some_and(|lost| since <= lost));
         if !known && !self.lost.replace(true) {
             self.lost_at.set(Some(Instant::now()));
-            self.told.say(News::Lost(why.to_owned()));
+            self.told.say(PoolEvent::Lost(why.to_owned()));
         }
     }
 
     /// It answers: a connection alone would not tell that it does.
     fn is_back(&self) {
         if self.lost.replace(false) {
-            self.told.say(News::Back);
+            self.told.say(PoolEvent::Back);
         }
     }
 }

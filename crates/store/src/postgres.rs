@@ -31,13 +31,13 @@ use krarup_broker::job::Id;
 use krarup_broker::queues::Resident;
 use krarup_broker::shards::Shard;
 
-pub use heads::Counts;
-pub use place::{LEASE, Place, Problem, words};
+pub use heads::QueueCounts;
+pub use place::{Database, LEASE, StoreError, words};
 pub use sharing::Sharing;
 
-pub(crate) use place::Session;
+pub(crate) use place::Reconnecting;
 use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
-use rows::{Names, read, since_1970};
+use rows::{NameTable, read, since_1970};
 
 /// Who takes over from another reads no more than so many bytes of messages before it serves; more
 /// of them are counted, and read when they are needed.
@@ -60,7 +60,7 @@ const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM 
 const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_advisory_xact_lock(1802658162, $1)";
 /// The queues, owned.
 pub struct Owned {
-    place: Place,
+    place: Database,
     client: Client,
     sweep: Statement,
     shard: Shard,
@@ -86,7 +86,7 @@ pub struct Contents {
     /// Ids from here on were never given.
     pub next_id: Id,
     /// Where there were too many messages to read them all: how many there are.
-    pub counts: Option<Counts>,
+    pub counts: Option<QueueCounts>,
 }
 
 /// A message that an application has laid down.
@@ -113,7 +113,7 @@ impl Owned {
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
-    pub fn take(place: Place, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, Problem> {
+    pub fn take(place: Database, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
         let mut told = None;
@@ -143,12 +143,12 @@ impl Owned {
     /// somebody else is. An owner that is silent for too long is ended first.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; [`Problem::Deposed`]: the queues are no longer
+    /// The database cannot be reached, or refuses; [`StoreError::Deposed`]: the queues are no longer
     /// divided so.
-    pub fn take_shard(place: Place, shard: Shard, member: i64) -> Result<Option<Self>, Problem> {
+    pub fn take_shard(place: Database, shard: Shard, member: i64) -> Result<Option<Self>, StoreError> {
         let mut client = place.connect()?;
         if !members::join(&mut client, shard.of)? {
-            return Err(Problem::Deposed);
+            return Err(StoreError::Deposed);
         }
         // A session that was ended holds its lock a little longer.
         let mut tries = if members::end_silent(&mut client, shard)? { 20 } else { 1 };
@@ -163,12 +163,12 @@ impl Owned {
     }
 
     fn begin(
-        place: Place,
+        place: Database,
         mut client: Client,
         shard: Shard,
         (address, member): (&str, Option<i64>),
         took_over: bool,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, StoreError> {
         let (epoch, process) = succeed(&mut client, shard, address, member)?;
         let sweep = prepare_sweep(&mut client, shard)?;
         client.batch_execute(LIGHT)?;
@@ -193,7 +193,7 @@ impl Owned {
     }
 
     /// Where the queues are.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Database {
         &self.place
     }
 
@@ -213,7 +213,7 @@ impl Owned {
         resident: Resident,
         now: Nanos,
         mut message: impl FnMut(MessageRow),
-    ) -> Result<Contents, Problem> {
+    ) -> Result<Contents, StoreError> {
         self.heads = resident.heads;
         let shard = self.shard;
         let alive = heads::Alive::begin(self.place.clone(), self.epoch, shard);
@@ -265,7 +265,7 @@ impl Owned {
     /// Hands over every message; the first id above all of them.
     fn read_all(&mut self, tubes: &[Arc<str>], message: &mut impl FnMut(MessageRow)) -> Result<Id, Error> {
         let mut above = 0;
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         let tubes: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
         let mut rows = if self.shard.is_whole() {
             // They would only cost an owner who searches for nothing.
@@ -361,18 +361,18 @@ impl Owned {
     }
 }
 
-impl Session for Owned {
+impl Reconnecting for Owned {
     fn is_over(&self, error: &Error) -> bool {
         self.client.is_closed() || is_fatal(error)
     }
 
-    fn mend(&mut self) -> Result<(), Problem> {
+    fn mend(&mut self) -> Result<(), StoreError> {
         let mut client = self.place.connect()?;
         let shard = self.shard.number as i32;
         let epoch: i64 =
             client.query_one("SELECT epoch FROM krarup.owner WHERE shard = $1", &[&shard])?.get(0);
         if epoch != self.epoch || (!self.shard.is_whole() && !members::join(&mut client, self.shard.of)?) {
-            return Err(Problem::Deposed);
+            return Err(StoreError::Deposed);
         }
         if !own(&mut client, self.shard)? {
             // The session before has not noticed its end yet: it shall not do anything any more.
@@ -380,14 +380,14 @@ impl Session for Owned {
                 "SELECT pg_terminate_backend(process) FROM krarup.owner WHERE process = $1 AND epoch = $2 AND shard = $3",
                 &[&self.process, &self.epoch, &shard],
             )?;
-            return Err(Problem::Database("the lock of the session before is still held".into()));
+            return Err(StoreError::Database("the lock of the session before is still held".into()));
         }
         let row = client.query_opt(
             "UPDATE krarup.owner SET address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
              WHERE epoch = $2 AND shard = $3 RETURNING process",
             &[&self.address, &self.epoch, &shard],
         )?;
-        self.process = row.ok_or(Problem::Deposed)?.get(0);
+        self.process = row.ok_or(StoreError::Deposed)?.get(0);
         self.sweep = prepare_sweep(&mut client, self.shard)?;
         client.batch_execute(LIGHT)?;
         self.client = client;

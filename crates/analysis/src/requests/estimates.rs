@@ -4,7 +4,7 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::Quantity;
-use crate::trial::Histogram;
+use crate::trial::TrialHistogram;
 use crate::warning::Warning;
 
 /// The percentiles that are told, as shares.
@@ -12,7 +12,7 @@ pub const SHARES: [f64; 7] = [0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
 
 /// What the rows of a run say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Requests {
+pub struct RequestEstimates {
     /// Rows there are.
     pub rows: u64,
     /// How long the run was, from the first request received to the last reply.
@@ -24,9 +24,9 @@ pub struct Requests {
     /// How long a window is.
     pub window: Seconds,
     /// The stations visited.
-    pub stations: Vec<Station>,
+    pub stations: Vec<StationEstimates>,
     /// The whole run, warm-up and all.
-    pub windows: Vec<Window>,
+    pub windows: Vec<EstimateWindow>,
     /// How much of the beginning is unlike the rest, by throughput and by response time.
     pub settled: [Settled; 2],
     /// What does not add up.
@@ -52,7 +52,7 @@ pub enum Settled {
 
 /// One station in the measured span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Station {
+pub struct StationEstimates {
     /// Its number: 0 is the station that wrote the rows.
     pub station: u16,
     /// All operations together, then each that occurred.
@@ -60,11 +60,11 @@ pub struct Station {
     /// Little's law at the station and at its parts.
     pub places: Vec<Occupancy>,
     /// What was asked of servers.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerEstimates>,
     /// Response times, in buckets of 100 µs.
-    pub histogram: Histogram,
+    pub histogram: TrialHistogram,
     /// Server times likewise.
-    pub server_histogram: Histogram,
+    pub server_histogram: TrialHistogram,
 }
 
 /// One operation, or all.
@@ -81,25 +81,25 @@ pub struct OperationEstimates {
     /// Throughput X.
     pub throughput: Quantity,
     /// Replied − received.
-    pub response: Spread,
+    pub response: TimeSpread,
     /// Taken − queued.
-    pub queue: Spread,
+    pub queue: TimeSpread,
     /// Last answered − first sent.
-    pub server: Spread,
+    pub server: TimeSpread,
     /// The rest.
-    pub own: Spread,
+    pub own: TimeSpread,
 }
 
 /// How one kind of time is spread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct TimeSpread {
     /// Mean.
     pub mean: Quantity,
     /// Percentiles at [`SHARES`].
     pub percentiles: Vec<Quantity>,
 }
 
-impl Spread {
+impl TimeSpread {
     /// The percentile nearest to this share.
     pub fn at(&self, share: f64) -> Option<&Quantity> {
         let place = SHARES.iter().position(|known| (known - share).abs() < 1e-9)?;
@@ -132,7 +132,7 @@ impl Occupancy {
 
 /// A server in the measured span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Server {
+pub struct ServerEstimates {
     /// Its place in the configuration.
     pub server: u16,
     /// Requests, or parts of requests, that ended.
@@ -142,12 +142,12 @@ pub struct Server {
     /// Of all requests to servers.
     pub share: f64,
     /// Answered − sent.
-    pub time: Spread,
+    pub time: TimeSpread,
 }
 
 /// A window of the whole run: means of the requests replied to in it, where there were any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Window {
+pub struct EstimateWindow {
     /// When it begins, from the beginning of the run.
     pub start: Seconds,
     /// How long it is: the last may be shorter.

@@ -1,16 +1,19 @@
 //! One pass over the rows of a run: memory by the length of the run, and not by its requests.
 
-use krarup_record::{Distribution, Operation, Parts, Quantity as Time, ServerVisit, Tally, Visit};
+use krarup_record::{
+    MeasuredDistribution, Operation, Parts, Quantity as Time, ServerVisit, Visit, VisitTally,
+};
 use krarup_stats::steady::{WarmUp, mser};
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::cut::{BATCHES, Cut};
 use super::estimates::{
-    Occupancy, OperationEstimates, Requests, SHARES, Server, Settled, Spread, Station, Window,
+    EstimateWindow, Occupancy, OperationEstimates, RequestEstimates, SHARES, ServerEstimates, Settled,
+    StationEstimates, TimeSpread,
 };
-use crate::quantity::{Basis, Quantity};
+use crate::quantity::{IntervalBasis, Quantity};
 use crate::steadiness;
-use crate::trial::Histogram;
+use crate::trial::TrialHistogram;
 use crate::warning::Warning;
 
 /// Stations and servers beyond these numbers are counted with the last.
@@ -23,19 +26,19 @@ const LAW: f64 = 0.05;
 const FEW: f64 = 0.05;
 
 /// Reads rows one by one.
-pub struct Reading {
+pub struct RowReader {
     cut: Cut,
     rows: u64,
     disordered: u64,
     stations: Vec<Option<Box<Visits>>>,
-    windows: Vec<Tally>,
+    windows: Vec<VisitTally>,
     of_clients: bool,
 }
 
-impl Reading {
+impl RowReader {
     /// Has read nothing yet.
     pub fn new(cut: Cut) -> Self {
-        let windows = vec![Tally::EMPTY; cut.windows()];
+        let windows = vec![VisitTally::EMPTY; cut.windows()];
         Self { cut, rows: 0, disordered: 0, stations: Vec::new(), windows, of_clients: false }
     }
 
@@ -62,7 +65,7 @@ impl Reading {
     }
 
     /// What all of them say. `lost` rows could not be kept by whoever wrote them.
-    pub fn end(self, lost: u64) -> Requests {
+    pub fn end(self, lost: u64) -> RequestEstimates {
         let cut = self.cut;
         let windows = windows(&cut, &self.windows);
         // The last window is cut short by the end, and the first by the first request.
@@ -70,13 +73,13 @@ impl Reading {
         let rates: Vec<f64> = whole.iter().map(|window| window.completed as f64 / window.length).collect();
         let responses: Vec<f64> = whole.iter().filter_map(|window| window.response).collect();
         let settled = [&rates, &responses].map(|series| settled(series, cut.window.as_seconds()));
-        let stations: Vec<Station> = self
+        let stations: Vec<StationEstimates> = self
             .stations
             .into_iter()
             .enumerate()
             .filter_map(|(station, visits)| Some(visits?.end(&cut, station as u16, self.of_clients)))
             .collect();
-        let mut found = Requests {
+        let mut found = RequestEstimates {
             rows: self.rows,
             run: (cut.ended - cut.begun).as_seconds(),
             from: (cut.from - cut.begun).as_seconds(),
@@ -93,13 +96,13 @@ impl Reading {
     }
 }
 
-fn windows(cut: &Cut, tallies: &[Tally]) -> Vec<Window> {
+fn windows(cut: &Cut, tallies: &[VisitTally]) -> Vec<EstimateWindow> {
     let run = (cut.ended - cut.begun).as_seconds();
     let width = cut.window.as_seconds();
-    let window = |(number, tally): (usize, &Tally)| {
+    let window = |(number, tally): (usize, &VisitTally)| {
         let start = number as f64 * width;
         let mean = |sum: Nanos| (tally.count > 0).then(|| sum.as_seconds() / tally.count as f64);
-        Window {
+        EstimateWindow {
             start,
             length: width.min(run - start),
             completed: tally.count,
@@ -123,7 +126,7 @@ fn settled(series: &[f64], window: Seconds) -> Settled {
     }
 }
 
-fn warnings(found: &Requests, lost: u64, disordered: u64) -> Vec<Warning> {
+fn warnings(found: &RequestEstimates, lost: u64, disordered: u64) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if lost > 0 {
         warnings.push(Warning::RowsLost { lost, kept: found.rows });
@@ -131,7 +134,7 @@ fn warnings(found: &Requests, lost: u64, disordered: u64) -> Vec<Warning> {
     if disordered > 0 {
         warnings.push(Warning::Disordered { rows: disordered, of: found.rows });
     }
-    let within = |window: &&Window| {
+    let within = |window: &&EstimateWindow| {
         window.start >= found.from && window.start + window.length <= found.from + found.length
     };
     let rates: Vec<f64> =
@@ -196,7 +199,7 @@ impl Visits {
         }
     }
 
-    fn end(self, cut: &Cut, station: u16, of_clients: bool) -> Station {
+    fn end(self, cut: &Cut, station: u16, of_clients: bool) -> StationEstimates {
         let mut all = Batches::default();
         let mut operations = Vec::new();
         for (operation, batches) in Operation::ALL.iter().zip(self.operations) {
@@ -214,7 +217,7 @@ impl Visits {
         for (server, one) in self.servers.iter().enumerate() {
             let Some(one) = one else { continue };
             places.extend(one.presence.occupancy(&format!("server {server}"), cut));
-            servers.push(Server {
+            servers.push(ServerEstimates {
                 server: server as u16,
                 requests: one.presence.went,
                 errors: one.errors,
@@ -223,7 +226,7 @@ impl Visits {
             });
         }
         let times = |time: Time| histogram(&merged(all.batches.iter().map(|batch| batch.of(time))));
-        Station {
+        StationEstimates {
             station,
             operations,
             places,
@@ -271,12 +274,16 @@ impl Presence {
 struct Asked {
     presence: Presence,
     errors: u64,
-    times: [Distribution; BATCHES],
+    times: [MeasuredDistribution; BATCHES],
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { presence: Presence::default(), errors: 0, times: std::array::from_fn(|_| Distribution::new()) }
+        Self {
+            presence: Presence::default(),
+            errors: 0,
+            times: std::array::from_fn(|_| MeasuredDistribution::new()),
+        }
     }
 }
 
@@ -298,15 +305,15 @@ struct Batches {
 
 #[derive(Default)]
 struct Batch {
-    tally: Tally,
+    tally: VisitTally,
     /// In the order of [`TIMES`]; made when the first value comes.
-    times: [Option<Distribution>; TIMES.len()],
+    times: [Option<MeasuredDistribution>; TIMES.len()],
 }
 
 const TIMES: [Time; 4] = [Time::Response, Time::Queue, Time::Server, Time::Own];
 
 impl Batch {
-    fn of(&self, time: Time) -> Option<&Distribution> {
+    fn of(&self, time: Time) -> Option<&MeasuredDistribution> {
         let place = TIMES.iter().position(|known| *known == time)?;
         self.times[place].as_ref()
     }
@@ -317,7 +324,7 @@ impl Batches {
         let batch = &mut self.batches[batch];
         batch.tally.add(visit, parts);
         for (time, kept) in TIMES.iter().zip(&mut batch.times) {
-            kept.get_or_insert_with(Distribution::new).record(time.of(parts));
+            kept.get_or_insert_with(MeasuredDistribution::new).record(time.of(parts));
         }
     }
 
@@ -326,14 +333,14 @@ impl Batches {
             mine.tally.merge(&theirs.tally);
             for (mine, theirs) in mine.times.iter_mut().zip(&theirs.times) {
                 if let Some(theirs) = theirs {
-                    mine.get_or_insert_with(Distribution::new).merge(theirs);
+                    mine.get_or_insert_with(MeasuredDistribution::new).merge(theirs);
                 }
             }
         }
     }
 
     fn estimates(&self, cut: &Cut, operation: &str) -> OperationEstimates {
-        let mut sum = Tally::EMPTY;
+        let mut sum = VisitTally::EMPTY;
         self.batches.iter().for_each(|batch| sum.merge(&batch.tally));
         let length = cut.length() / BATCHES as f64;
         let rates = self.batches.each_ref().map(|batch| batch.tally.count as f64 / length);
@@ -353,8 +360,8 @@ impl Batches {
     }
 }
 
-fn merged<'a>(batches: impl Iterator<Item = Option<&'a Distribution>>) -> Distribution {
-    batches.flatten().fold(Distribution::new(), |mut all, batch| {
+fn merged<'a>(batches: impl Iterator<Item = Option<&'a MeasuredDistribution>>) -> MeasuredDistribution {
+    batches.flatten().fold(MeasuredDistribution::new(), |mut all, batch| {
         all.merge(batch);
         all
     })
@@ -362,26 +369,26 @@ fn merged<'a>(batches: impl Iterator<Item = Option<&'a Distribution>>) -> Distri
 
 /// The value of the whole, with the interval of its batches where each of them has one.
 fn of_batches(value: f64, batches: &[f64]) -> Quantity {
-    let plain = Quantity { value, interval: None, n: batches.len() as u64, basis: Basis::Windows };
+    let plain = Quantity { value, interval: None, n: batches.len() as u64, basis: IntervalBasis::Windows };
     if batches.len() < BATCHES {
         return plain;
     }
     Quantity::of_run(&[value], batches).unwrap_or(plain)
 }
 
-fn spread(batches: &[Option<&Distribution>; BATCHES]) -> Spread {
+fn spread(batches: &[Option<&MeasuredDistribution>; BATCHES]) -> TimeSpread {
     let all = merged(batches.iter().copied());
-    let of = |of: &dyn Fn(&Distribution) -> Option<f64>| {
+    let of = |of: &dyn Fn(&MeasuredDistribution) -> Option<f64>| {
         let each: Vec<f64> = batches.iter().flatten().filter_map(|batch| of(batch)).collect();
         of_batches(of(&all).unwrap_or(0.0), &each)
     };
     let at = |share: f64| of(&|batch| batch.quantile(share).map(Nanos::as_seconds));
-    Spread { mean: of(&Distribution::mean), percentiles: SHARES.map(at).to_vec() }
+    TimeSpread { mean: of(&MeasuredDistribution::mean), percentiles: SHARES.map(at).to_vec() }
 }
 
-fn histogram(all: &Distribution) -> Histogram {
+fn histogram(all: &MeasuredDistribution) -> TrialHistogram {
     let counts = all.buckets(BUCKET).into_iter().map(|bucket| (bucket.from.0 / BUCKET.0, bucket.count));
-    Histogram { width: BUCKET.as_seconds(), counts: counts.collect() }
+    TrialHistogram { width: BUCKET.as_seconds(), counts: counts.collect() }
 }
 
 #[cfg(test)]
@@ -412,8 +419,8 @@ mod tests {
         Cut::of((begun, ended), Nanos(warm_up * MILLI), Nanos(cool_down * MILLI), None).unwrap()
     }
 
-    fn found(rows: &[(Visit, ServerVisit)], cut: Cut) -> Requests {
-        let mut reading = Reading::new(cut);
+    fn found(rows: &[(Visit, ServerVisit)], cut: Cut) -> RequestEstimates {
+        let mut reading = RowReader::new(cut);
         rows.iter().for_each(|(visit, server)| reading.see(visit, std::slice::from_ref(server)));
         reading.end(0)
     }
@@ -501,7 +508,7 @@ mod tests {
         let mut rows = regular(500);
         rows[7].0.taken = Stamp(0);
         rows[8].0.outcome = Outcome::Timeout;
-        let mut reading = Reading::new(cut(&rows, 0, 0));
+        let mut reading = RowReader::new(cut(&rows, 0, 0));
         rows.iter().for_each(|(visit, server)| reading.see(visit, std::slice::from_ref(server)));
         let told = reading.end(3).warnings;
         assert_eq!(told[0], Warning::RowsLost { lost: 3, kept: 500 });

@@ -5,7 +5,7 @@ use super::*;
 
 const LARGEST: u32 = 65_535;
 
-fn one(text: &str) -> Parsed<Request<'_>, Refusal> {
+fn one(text: &str) -> Parsed<Request<'_>, InvalidRequest> {
     parse(text.as_bytes(), LARGEST)
 }
 
@@ -18,7 +18,7 @@ fn request(text: &'static str) -> Request<'static> {
 
 fn wrong(text: &str) -> LineError {
     match one(text) {
-        Parsed::Invalid(Refusal::Discard { why, .. }) => why,
+        Parsed::Invalid(InvalidRequest::Discard { why, .. }) => why,
         other => panic!("{text:?} gave {other:?}"),
     }
 }
@@ -66,7 +66,7 @@ fn some_verbs_are_read_as_loosely_as_beanstalkd_reads_them() {
 #[test]
 fn a_body_beyond_the_limit_goes_by_whole() {
     let line = "put 0 0 1 65536 and more\r\n";
-    let Parsed::Invalid(Refusal::Discard { why: LineError::JobTooBig, discard }) = one(line) else {
+    let Parsed::Invalid(InvalidRequest::Discard { why: LineError::JobTooBig, discard }) = one(line) else {
         panic!("not refused")
     };
     assert_eq!(discard, line.len() as u64 + 65_538);
@@ -75,7 +75,7 @@ fn a_body_beyond_the_limit_goes_by_whole() {
 #[test]
 fn a_body_without_its_end_goes_by_whole() {
     let text = "put 0 0 1 2\r\nabcdput 0 0 1 2\r\n";
-    let Parsed::Invalid(Refusal::Discard { why: LineError::ExpectedCrlf, discard }) = one(text) else {
+    let Parsed::Invalid(InvalidRequest::Discard { why: LineError::ExpectedCrlf, discard }) = one(text) else {
         panic!("not refused")
     };
     assert_eq!(discard, "put 0 0 1 2\r\nabcd".len() as u64);
@@ -90,7 +90,7 @@ fn a_line_is_too_long_at_225_bytes_unless_its_verb_has_several_names() {
     let text = format!("send {name} {name} 1\r\nx\r\n");
     let Parsed::Complete { message: Request::Put(put), .. } = one(&text) else { panic!("refused") };
     assert_eq!(put.receiver, Some(name.as_str()));
-    assert!(matches!(one(&"a".repeat(800)), Parsed::Invalid(Refusal::Endless)));
+    assert!(matches!(one(&"a".repeat(800)), Parsed::Invalid(InvalidRequest::Endless)));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! What clients ask by memcached's protocol, carried out as requests of the broker's own.
 
 use krarup_beanstalk::{Put, Request, Verb, name};
-use krarup_memcache::request::{Refusal, Request as Cached, Retrieve, Storage, Store};
+use krarup_memcache::request::{Refusal, Request as Cached, Retrieve, Storage, StorageRequest};
 use krarup_record::{Operation, Visit};
 use krarup_units::Stamp;
 
-use super::session::Session;
+use super::session::QueueSession;
 use super::{Broker, Hold};
 use crate::counts::operation;
 use crate::job::{ClientId, Id};
@@ -30,7 +30,7 @@ impl Broker {
     /// A client connects that speaks memcached's protocol.
     pub fn memcached_opened(&mut self) -> ClientId {
         let id = self.client_opened();
-        self.dialog(id).memcached = Some(Session::default());
+        self.dialog(id).memcached = Some(QueueSession::default());
         self.queues.wants_flags(id);
         id
     }
@@ -141,7 +141,7 @@ impl Broker {
     }
 
     /// As to memcached itself: the value of the first `set` is a name and the secret.
-    fn log_in(&mut self, asking: Asking, store: &Store<'_>) {
+    fn log_in(&mut self, asking: Asking, store: &StorageRequest<'_>) {
         let mut words = store.data.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
         let mut word = || words.next().and_then(name::name);
         match (word(), word()) {
@@ -153,7 +153,7 @@ impl Broker {
         }
     }
 
-    fn put_value(&mut self, asking: Asking, store: &Store<'_>) {
+    fn put_value(&mut self, asking: Asking, store: &StorageRequest<'_>) {
         let put = match memcached::put_of_key(store.key) {
             _ if store.command != Storage::Set => Err(NOT_FOR_QUEUES),
             put => put,

@@ -4,7 +4,7 @@ use crate::job::Id;
 
 /// What is known of a client that speaks memcached's protocol.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct QueueSession {
     /// The message of each queue that is open.
     open: Vec<(Box<str>, Id)>,
     /// The queue that is being opened: its answer is on the way.
@@ -13,7 +13,7 @@ pub(super) struct Session {
     pub(super) watched: Option<Box<str>>,
 }
 
-impl Session {
+impl QueueSession {
     /// The answer to what was to be opened has left.
     pub(super) fn opened(&mut self, id: Option<Id>) {
         if let (Some(queue), Some(id)) = (self.opening.take(), id) {

@@ -22,7 +22,7 @@ pub(super) fn broker(durable: bool) -> Broker {
         processor: || Nanos::ZERO,
         final_reply: None,
     };
-    let recorder = Recorder::new(recorder::Settings::default()).unwrap();
+    let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
     Broker::new(settings, Queues::new(queues), recorder)
 }
 

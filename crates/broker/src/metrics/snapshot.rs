@@ -4,12 +4,12 @@ use crate::batches::BatchSizes;
 use crate::broker::Broker;
 use crate::queues::Totals;
 use crate::statistics::BrokerState;
-use krarup_record::exposition::{OfOperation, Times};
+use krarup_record::exposition::{OfOperation, TimeBuckets};
 use krarup_units::Stamp;
 
 /// The numbers of one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct BrokerSnapshot {
     pub(super) totals: Totals,
     pub(super) tubes: u64,
     pub(super) memory: u64,
@@ -20,14 +20,14 @@ pub struct Snapshot {
     pub(super) with_store: u64,
     /// Connections to the store at work.
     pub(super) busy: u64,
-    pub(super) statements: Times,
+    pub(super) statements: TimeBuckets,
     pub(super) batches: BatchSizes,
     /// Whether the store can be reached and takes what it is given; a memory always does.
     pub(super) store_takes: bool,
     pub(super) stopping: bool,
 }
 
-impl Snapshot {
+impl BrokerSnapshot {
     /// The numbers now.
     pub fn of(broker: &Broker, now: Stamp, store_takes: bool, stopping: bool) -> Self {
         let load = broker.store_load();
@@ -40,7 +40,7 @@ impl Snapshot {
             waiting: load.waiting,
             with_store: load.asked,
             busy: load.busy,
-            statements: Times::of(&broker.batches().times, true),
+            statements: TimeBuckets::of(&broker.batches().times, true),
             batches: broker.batches().sizes(),
             store_takes,
             stopping,

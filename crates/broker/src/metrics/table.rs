@@ -1,15 +1,15 @@
 //! Every metric of the broker, in one table: its name, its kind, what it means and where its value
 //! comes from. The reference page and what Prometheus reads are both made from it.
 
-use krarup_record::exposition::{self, Described, Text, Times};
-use krarup_record::{Quantity, Tally};
+use krarup_record::exposition::{self, Described, ExpositionText, TimeBuckets};
+use krarup_record::{Quantity, VisitTally};
 
-use super::snapshot::Snapshot;
+use super::snapshot::BrokerSnapshot;
 use crate::batches::SIZES;
 use crate::queues::Totals;
 
 /// One metric.
-pub struct Metric {
+pub struct BrokerMetric {
     /// Its name, after the conventions of Prometheus: the unit last, `_total` where it only grows.
     pub name: &'static str,
     /// What it means.
@@ -20,15 +20,15 @@ pub struct Metric {
 /// Where values come from, which also says of what kind a metric is and what labels it has.
 enum Source {
     Version,
-    Gauge(fn(&Snapshot) -> f64),
-    Counter(fn(&Snapshot) -> f64),
+    Gauge(fn(&BrokerSnapshot) -> f64),
+    Counter(fn(&BrokerSnapshot) -> f64),
     /// Messages that stand somewhere.
     States,
     /// One number for each operation that was seen.
-    Operation(fn(&Tally) -> u64),
+    Operation(fn(&VisitTally) -> u64),
     /// A histogram for each operation that was seen.
     OperationTimes(Quantity),
-    Times(fn(&Snapshot) -> &Times),
+    Times(fn(&BrokerSnapshot) -> &TimeBuckets),
     Sizes,
 }
 
@@ -43,25 +43,29 @@ const STATES: [State; 5] = [
     ("buried", |totals| totals.buried),
 ];
 
-const fn gauge(name: &'static str, value: fn(&Snapshot) -> f64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Gauge(value) }
+const fn gauge(name: &'static str, value: fn(&BrokerSnapshot) -> f64, help: &'static str) -> BrokerMetric {
+    BrokerMetric { name, help, value: Source::Gauge(value) }
 }
 
-const fn counter(name: &'static str, value: fn(&Snapshot) -> f64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Counter(value) }
+const fn counter(name: &'static str, value: fn(&BrokerSnapshot) -> f64, help: &'static str) -> BrokerMetric {
+    BrokerMetric { name, help, value: Source::Counter(value) }
 }
 
-const fn operation(name: &'static str, value: fn(&Tally) -> u64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Operation(value) }
+const fn operation(name: &'static str, value: fn(&VisitTally) -> u64, help: &'static str) -> BrokerMetric {
+    BrokerMetric { name, help, value: Source::Operation(value) }
 }
 
-const fn times(name: &'static str, quantity: Quantity, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::OperationTimes(quantity) }
+const fn times(name: &'static str, quantity: Quantity, help: &'static str) -> BrokerMetric {
+    BrokerMetric { name, help, value: Source::OperationTimes(quantity) }
 }
 
 /// Every metric, in the order in which they are written.
-pub const TABLE: &[Metric] = &[
-    Metric { name: "krarup_build_info", help: "1, with the version as a label.", value: Source::Version },
+pub const TABLE: &[BrokerMetric] = &[
+    BrokerMetric {
+        name: "krarup_build_info",
+        help: "1, with the version as a label.",
+        value: Source::Version,
+    },
     gauge("krarup_broker_uptime_seconds", |now| now.service.uptime.as_seconds(), "Since the start."),
     counter(
         "process_cpu_seconds_total",
@@ -77,7 +81,7 @@ pub const TABLE: &[Metric] = &[
         "Clients that wait for a message.",
     ),
     gauge("krarup_broker_tubes", |now| now.tubes as f64, "Tubes there are."),
-    Metric {
+    BrokerMetric {
         name: "krarup_broker_messages",
         help: "Messages by where they stand; the urgent are among the ready.",
         value: Source::States,
@@ -118,12 +122,12 @@ pub const TABLE: &[Metric] = &[
         |now| now.service.written as f64,
         "Messages written or deleted by them.",
     ),
-    Metric {
+    BrokerMetric {
         name: "krarup_broker_batch_requests",
         help: "Requests that shared one statement and its commit.",
         value: Source::Sizes,
     },
-    Metric {
+    BrokerMetric {
         name: "krarup_broker_statement_time_seconds",
         help: "Time of one statement, its commit included.",
         value: Source::Times(|now| &now.statements),
@@ -150,7 +154,7 @@ pub const TABLE: &[Metric] = &[
     times("krarup_broker_own_time_seconds", Quantity::Own, "The rest of it, waiting for a message included."),
 ];
 
-impl Metric {
+impl BrokerMetric {
     /// What Prometheus calls its kind.
     pub const fn kind(&self) -> &'static str {
         match self.value {
@@ -172,8 +176,8 @@ impl Metric {
 }
 
 /// Every metric of the table, with help and kind before its values.
-pub fn exposition(now: &Snapshot) -> String {
-    let mut text = Text(String::with_capacity(32 << 10));
+pub fn exposition(now: &BrokerSnapshot) -> String {
+    let mut text = ExpositionText(String::with_capacity(32 << 10));
     for metric in TABLE {
         let name = metric.name;
         text.head(name, metric.kind(), metric.help);
@@ -206,7 +210,7 @@ pub fn page() -> String {
     );
     let sizes: Vec<_> = SIZES.iter().map(u64::to_string).collect();
     page += &format!("{} seconds, those of batches at {}.\n\n", exposition::bounds(), sizes.join(", "));
-    let described = |metric: &Metric| Described {
+    let described = |metric: &BrokerMetric| Described {
         name: metric.name,
         kind: metric.kind(),
         label: metric.label(),

@@ -13,7 +13,7 @@ use krarup_beanstalk::Request;
 use krarup_units::{Nanos, Stamp};
 
 use super::reservation::MOST_AT_ONCE;
-use super::store::{Fetch, Fetched, FromTo, Kicking, StoredQueue, Wanted};
+use super::store::{Fetch, FetchRequest, Fetched, FromTo, Kicking, StoredQueue};
 use super::view::Nothing;
 use super::{Due, Queues};
 use crate::changes::{MessageChange, MessageRow, StoredState};
@@ -63,7 +63,7 @@ impl Queues {
 
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.heads.begun, true) {
-            self.heads.wanted.push_front(Wanted::Begin);
+            self.heads.wanted.push_front(FetchRequest::Begin);
         }
     }
 
@@ -215,7 +215,7 @@ impl Queues {
     }
 
     pub(super) fn want(&mut self, line: StoredQueue) {
-        let wanted = Wanted::Line(line);
+        let wanted = FetchRequest::Line(line);
         if self.heads.fetching.as_ref() != Some(&wanted) && !self.heads.wanted.contains(&wanted) {
             self.heads.wanted.push_back(wanted);
         }
@@ -357,7 +357,7 @@ impl Queues {
         if self.heads.fetching.is_some() {
             return None;
         }
-        if !self.heads.seekers.is_empty() && self.heads.wanted.front() != Some(&Wanted::Begin) {
+        if !self.heads.seekers.is_empty() && self.heads.wanted.front() != Some(&FetchRequest::Begin) {
             let (mut some, mut ids) = (Vec::new(), Vec::new());
             while ids.len() < SOUGHT_AT_ONCE
                 && let Some(next) = self.heads.seekers.pop_front()
@@ -365,12 +365,12 @@ impl Queues {
                 ids.extend_from_slice(&next.1);
                 some.push(next);
             }
-            self.heads.fetching = Some(Wanted::Seekers(some));
+            self.heads.fetching = Some(FetchRequest::Seekers(some));
             return Some(Fetch::Named(ids));
         }
         while let Some(wanted) = self.heads.wanted.pop_front() {
             let fetch = match &wanted {
-                Wanted::Line(line) => self.place_of(line).map(|from| Fetch::Heads(line.clone(), from)),
+                FetchRequest::Line(line) => self.place_of(line).map(|from| Fetch::Heads(line.clone(), from)),
                 _ => Some(Fetch::Begin),
             };
             if fetch.is_some() {
@@ -401,7 +401,7 @@ impl Queues {
     /// The store could not be asked: it will be again.
     pub fn not_fetched(&mut self) {
         match self.heads.fetching.take() {
-            Some(Wanted::Seekers(some)) => {
+            Some(FetchRequest::Seekers(some)) => {
                 some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one));
             }
             Some(wanted) => self.heads.wanted.push_front(wanted),
@@ -413,8 +413,8 @@ impl Queues {
     /// What the store has answered to the latest [`Self::take_fetch`].
     pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
         match self.heads.fetching.take() {
-            Some(Wanted::Line(StoredQueue::Sent(line))) => self.numbers_fetched(&line, &fetched),
-            Some(Wanted::Line(line)) => {
+            Some(FetchRequest::Line(StoredQueue::Sent(line))) => self.numbers_fetched(&line, &fetched),
+            Some(FetchRequest::Line(line)) => {
                 self.heads_fetched(&line, fetched);
                 if let StoredQueue::Ready(name, _) = &line
                     && let Some(tube) = self.tubes.find(name)
@@ -423,7 +423,7 @@ impl Queues {
                     self.serve_waiting(tube, now);
                 }
             }
-            Some(Wanted::Seekers(some)) => {
+            Some(FetchRequest::Seekers(some)) => {
                 self.let_guests_go();
                 for row in fetched.rows {
                     if self.is_outside(row.id) {
@@ -440,7 +440,7 @@ impl Queues {
                 }
                 return;
             }
-            Some(Wanted::Begin) | None => {}
+            Some(FetchRequest::Begin) | None => {}
         }
         self.let_guests_go();
         // What was read may have waited too long.

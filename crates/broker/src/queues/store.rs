@@ -67,8 +67,8 @@ pub(super) struct Kicking {
 pub(super) struct Heads {
     /// Whether any line was ever cut.
     pub(super) begun: bool,
-    pub(super) wanted: VecDeque<Wanted>,
-    pub(super) fetching: Option<Wanted>,
+    pub(super) wanted: VecDeque<FetchRequest>,
+    pub(super) fetching: Option<FetchRequest>,
     /// Messages that are here beside their lines, and the batch after which the store knows all
     /// about them.
     pub(super) guests: HashMap<Id, u64>,
@@ -82,7 +82,7 @@ pub(super) struct Heads {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum FetchRequest {
     Begin,
     Line(StoredQueue),
     Seekers(Vec<(ClientId, Vec<Id>)>),

@@ -63,12 +63,12 @@ pub(super) struct Holder {
     pub(super) out: Option<(StatementKind, u32)>,
     /// What it holds, until when, and for how many seconds.
     pub(super) leases: HashMap<Id, (Stamp, u32)>,
-    pub(super) wait: Option<Wait>,
+    pub(super) wait: Option<WaitingRequest>,
 }
 
 /// A request for messages that may have to wait.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct WaitingRequest {
     pub(super) slot: u64,
     pub(super) turn: u64,
     pub(super) tubes: Vec<Arc<str>>,

@@ -6,7 +6,7 @@ use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
 use super::pending::{For, PendingReply, Underway};
-use super::{Shared, after};
+use super::{SharedQueues, after};
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, TubeFacts};
 use crate::job::ClientId;
 use crate::owner::write_taken;
@@ -17,7 +17,7 @@ use crate::statistics;
 const MOST_LEASES: usize = 4_096;
 const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
 
-impl Shared {
+impl SharedQueues {
     /// Replies to clients.
     pub(crate) fn take_replies(&mut self) -> Vec<PendingReply> {
         std::mem::take(&mut self.replies)

@@ -9,7 +9,7 @@ const NOW: Stamp = Stamp(1_000);
 
 struct Both {
     queues: Queues,
-    shared: Shared,
+    shared: SharedQueues,
 }
 
 impl Both {
@@ -22,7 +22,7 @@ impl Both {
             resident: None,
             shard: crate::shards::Shard::WHOLE,
         };
-        let shared = Shared::new(SharedSettings { gathers, number: 7, memory: 1 << 20 });
+        let shared = SharedQueues::new(SharedSettings { gathers, number: 7, memory: 1 << 20 });
         Self { queues: Queues::new(settings), shared }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use krarup_beanstalk::ReplyWord;
 use krarup_units::{Nanos, Stamp};
 
-use super::Shared;
-use super::pending::{For, Underway, Wait};
+use super::SharedQueues;
+use super::pending::{For, Underway, WaitingRequest};
 use crate::database::{DatabaseRequest, MessageSelector, QueuedRequest, RequestTimes};
 use crate::job::ClientId;
 use crate::owner::write_answer;
@@ -20,7 +20,7 @@ const WOKEN_AT_ONCE: usize = 16;
 /// Tubes of which it is known when something last became ready in them.
 const MOST_LATEST: usize = 10_000;
 
-impl Shared {
+impl SharedQueues {
     pub(super) fn ask_to_wait(
         &mut self,
         queues: &mut Queues,
@@ -32,7 +32,7 @@ impl Shared {
         queues.is_worker(client);
         let slot = self.next_number();
         self.turn += 1;
-        let wait = Wait {
+        let wait = WaitingRequest {
             slot,
             turn: self.turn,
             tubes: queues.watched(client),

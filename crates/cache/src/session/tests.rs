@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{About, Bounds, Store, Traffic};
+use crate::{About, Bounds, ItemStore, Traffic};
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
 
@@ -14,15 +14,15 @@ fn state() -> State {
         port: 11_211,
         connections: 1_024,
     };
-    let store = Store::new(Bounds { memory: 1 << 20, item: 4_096 });
+    let store = ItemStore::new(Bounds { memory: 1 << 20, item: 4_096 });
     State { store, traffic: Traffic::default(), about, verbosity: 0 }
 }
 
 /// What a client gets for these bytes, all at once; closed or not.
 fn talk(bytes: &[u8]) -> (String, bool) {
     let mut out = Vec::new();
-    let (_, progress) = Session::default().serve(&mut state(), NOW, bytes, &mut out, usize::MAX / 2);
-    (String::from_utf8_lossy(&out).into_owned(), progress == Progress::Close)
+    let (_, progress) = CacheSession::default().serve(&mut state(), NOW, bytes, &mut out, usize::MAX / 2);
+    (String::from_utf8_lossy(&out).into_owned(), progress == SessionProgress::Close)
 }
 
 #[test]
@@ -137,7 +137,7 @@ proptest! {
         allowance in 1_usize..200,
     ) {
         let mut state = state();
-        let mut session = Session::default();
+        let mut session = CacheSession::default();
         let mut out = Vec::new();
         let (mut start, mut end) = (0, 0);
         let mut cuts = cuts.into_iter().cycle();
@@ -146,9 +146,9 @@ proptest! {
             let (used, progress) = session.serve(&mut state, NOW, &bytes[start..end], &mut out, allowance);
             start += used;
             match progress {
-                Progress::Full => prop_assert!(out.len() - before >= allowance),
-                Progress::Close => break,
-                Progress::Hungry { needed } => {
+                SessionProgress::Full => prop_assert!(out.len() - before >= allowance),
+                SessionProgress::Close => break,
+                SessionProgress::Hungry { needed } => {
                     prop_assert!(needed > end - start, "{needed} are needed, {} are there", end - start);
                     if end == bytes.len() {
                         break;

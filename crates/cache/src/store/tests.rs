@@ -8,8 +8,8 @@ fn after(seconds: u64) -> Nanos {
     NOW + Nanos::from_secs(seconds)
 }
 
-fn request<'a>(command: Storage, key: &'a str, data: &'a str, exptime: i32) -> memcache::Store<'a> {
-    memcache::Store {
+fn request<'a>(command: Storage, key: &'a str, data: &'a str, exptime: i32) -> memcache::StorageRequest<'a> {
+    memcache::StorageRequest {
         command,
         key: key.as_bytes(),
         flags: 5,
@@ -21,7 +21,7 @@ fn request<'a>(command: Storage, key: &'a str, data: &'a str, exptime: i32) -> m
     }
 }
 
-impl Store {
+impl ItemStore {
     fn bring(&mut self, command: Storage, key: &str, data: &str) -> Stored {
         self.store(&request(command, key, data, 0), NOW)
     }
@@ -35,8 +35,8 @@ impl Store {
     }
 }
 
-fn store() -> Store {
-    Store::new(Bounds::default())
+fn store() -> ItemStore {
+    ItemStore::new(Bounds::default())
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn an_item_is_there_until_its_time_has_passed() {
     for (key, exptime) in [("never", 0), ("relative", 10), ("absolute", 1_700_000_010), ("passed", -1)] {
         assert_eq!(store.store(&request(Storage::Set, key, "x", exptime), NOW), Stored::Stored);
     }
-    let here = |store: &mut Store, now| {
+    let here = |store: &mut ItemStore, now| {
         ["never", "relative", "absolute", "passed"].map(|key| store.value(key, now).is_some())
     };
     assert_eq!(here(&mut store, Nanos(after(10).0 - 1)), [true, true, true, false]);
@@ -57,7 +57,7 @@ fn an_item_is_there_until_its_time_has_passed() {
 #[test]
 fn an_item_whose_time_has_passed_is_no_item_to_any_command() {
     let dead = || {
-        let mut store = Store::new(Bounds::default());
+        let mut store = ItemStore::new(Bounds::default());
         store.store(&request(Storage::Set, "k", "5", -1), NOW);
         store
     };
@@ -96,7 +96,7 @@ fn conditions_hold_or_nothing_is_stored() {
 fn what_is_added_to_an_item_leaves_its_flags_and_expiry() {
     let mut store = store();
     store.store(&request(Storage::Set, "k", "b", 10), NOW);
-    let more = |command, data| memcache::Store { flags: 9, ..request(command, "k", data, 0) };
+    let more = |command, data| memcache::StorageRequest { flags: 9, ..request(command, "k", data, 0) };
     assert_eq!(store.store(&more(Storage::Append, "c"), NOW), Stored::Stored);
     assert_eq!(store.store(&more(Storage::Prepend, "a"), NOW), Stored::Stored);
     assert_eq!(store.get(b"k", after(9)).map(|found| (found.flags, found.data)), Some((5, &b"abc"[..])));
@@ -106,7 +106,7 @@ fn what_is_added_to_an_item_leaves_its_flags_and_expiry() {
 #[test]
 fn cas_stores_only_over_the_item_that_was_seen() {
     let mut store = store();
-    let cas = |unique| memcache::Store { unique, ..request(Storage::Cas, "k", "new", 0) };
+    let cas = |unique| memcache::StorageRequest { unique, ..request(Storage::Cas, "k", "new", 0) };
     assert_eq!(store.store(&cas(1), NOW), Stored::NotFound);
     store.bring(Storage::Set, "k", "old");
     let seen = store.unique("k");
@@ -155,7 +155,7 @@ fn numbers_keep_their_length_or_grow() {
 
 #[test]
 fn a_number_that_outgrows_all_memory_has_no_room() {
-    let mut store = Store::new(Bounds { memory: ITEM_OVERHEAD + 2, ..Bounds::default() });
+    let mut store = ItemStore::new(Bounds { memory: ITEM_OVERHEAD + 2, ..Bounds::default() });
     store.bring(Storage::Set, "n", "9");
     assert_eq!(store.arithmetic(Arithmetic::Incr, b"n", 1, NOW), Err(NoNumber::NoMemory));
 }
@@ -187,7 +187,7 @@ fn a_later_flush_takes_the_place_of_one_to_come() {
 
 #[test]
 fn a_value_over_the_limit_is_refused_and_set_leaves_nothing() {
-    let mut store = Store::new(Bounds { item: 100, ..Bounds::default() });
+    let mut store = ItemStore::new(Bounds { item: 100, ..Bounds::default() });
     // 59 bytes of header, 4 of flags, 1 of key.
     let (fits, exceeds) = ("x".repeat(36), "x".repeat(37));
     assert_eq!(store.bring(Storage::Set, "k", &fits), Stored::Stored);
@@ -206,7 +206,7 @@ proptest! {
         memory in 200_u64..3_000,
         steps in proptest::collection::vec((0_u8..10, 0_u8..6, 0_usize..600, -1_i32..5), 0..120),
     ) {
-        let mut store = Store::new(Bounds { memory, item: 500 });
+        let mut store = ItemStore::new(Bounds { memory, item: 500 });
         let mut now = NOW;
         let (mut gets, mut touches, mut sets) = (0, 0, 0);
         for (action, key, length, exptime) in steps {

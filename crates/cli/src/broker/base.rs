@@ -7,12 +7,12 @@ use krarup_broker::Queues;
 use krarup_broker::statistics::ProcessFacts;
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener};
-use krarup_serve::broker::engine::{Notice, Protocol};
-use krarup_store::postgres::{Owned, Place, Problem};
+use krarup_serve::broker::engine::{BrokerNotice, Protocol};
+use krarup_store::postgres::{Database, Owned, StoreError};
 use krarup_units::{Nanos, text};
 
 use super::args::BrokerArgs;
-use super::signals::Signals;
+use super::signals::ProcessSignals;
 use crate::failure::Failure;
 
 /// What all event loops of this process have in common.
@@ -24,7 +24,7 @@ pub(super) struct Base {
     /// Listening sockets that this process was given: another handle of each goes to whichever
     /// serves or waits.
     pub(super) inherited: Vec<Listener>,
-    pub(super) signals: Signals,
+    pub(super) signals: ProcessSignals,
 }
 
 impl Base {
@@ -37,7 +37,7 @@ impl Base {
 }
 
 /// What an owner finds, and says that it has.
-pub(super) fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Result<Queues, Problem> {
+pub(super) fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Result<Queues, StoreError> {
     let shard = owned.shard();
     let settings = args.queues(clock, true, shard);
     let mut queues = Queues::new(settings);
@@ -72,8 +72,8 @@ pub(super) fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Resul
     Ok(queues)
 }
 
-pub(super) fn place(url: &str, largest: u32) -> Result<Place, Failure> {
-    let place = Place::parse(url).map(|place| place.limited(largest));
+pub(super) fn place(url: &str, largest: u32) -> Result<Database, Failure> {
+    let place = Database::parse(url).map(|place| place.limited(largest));
     place.map_err(|problem| {
         Failure::usage(problem.to_string())
             .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
@@ -99,37 +99,37 @@ pub(super) fn about(clock: &Clock, largest: u32, store: &str) -> ProcessFacts {
 }
 
 /// Tells the operator, on stderr.
-pub(super) fn tell(notice: Notice, asks: bool) {
+pub(super) fn tell(notice: BrokerNotice, asks: bool) {
     match notice {
-        Notice::Listening(address, Protocol::Beanstalkd) => eprintln!("listening on {address}"),
-        Notice::Listening(address, Protocol::Memcached) => {
+        BrokerNotice::Listening(address, Protocol::Beanstalkd) => eprintln!("listening on {address}"),
+        BrokerNotice::Listening(address, Protocol::Memcached) => {
             eprintln!("memcached's protocol on {address}");
         }
-        Notice::Open(address) if !asks => {
+        BrokerNotice::Open(address) if !asks => {
             eprintln!(
                 "warning: anybody who reaches {address} can take every message; --secret FILE or --tls-client-authorities FILE asks who connects"
             );
         }
-        Notice::Open(_) => {}
-        Notice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
-        Notice::Stopping => eprintln!("stopping: finishing what is in flight"),
-        Notice::Unfinished(requests) => {
+        BrokerNotice::Open(_) => {}
+        BrokerNotice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
+        BrokerNotice::Stopping => eprintln!("stopping: finishing what is in flight"),
+        BrokerNotice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");
         }
-        Notice::Draining => eprintln!("draining: no more messages are accepted"),
-        Notice::Refused(why) => {
+        BrokerNotice::Draining => eprintln!("draining: no more messages are accepted"),
+        BrokerNotice::Refused(why) => {
             eprintln!(
                 "warning: the database refuses what is to be written: {why}; puts are answered with OUT_OF_MEMORY"
             );
         }
-        Notice::Takes => eprintln!("the database takes messages again"),
-        Notice::Lost(why) => {
+        BrokerNotice::Takes => eprintln!("the database takes messages again"),
+        BrokerNotice::Lost(why) => {
             eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
         }
-        Notice::Back => eprintln!("the database is there again"),
-        Notice::Deposed => {
+        BrokerNotice::Back => eprintln!("the database is there again"),
+        BrokerNotice::Deposed => {
             eprintln!("warning: another broker has taken the queues over; this one waits for its turn");
         }
-        Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
+        BrokerNotice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
     }
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 /// A running cluster. It is stopped when this value goes.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(super) struct EmbeddedPostgres {
     programs: PathBuf,
     folder: PathBuf,
     data: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Cluster {
     temporary: bool,
 }
 
-impl Cluster {
+impl EmbeddedPostgres {
     /// A cluster in a directory of its own, which is gone with it.
     pub(super) fn temporary() -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id()));
@@ -143,7 +143,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for EmbeddedPostgres {
     fn drop(&mut self) {
         let data = self.data.to_string_lossy().into_owned();
         if let Err(failure) = self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"]) {

@@ -1,14 +1,14 @@
 //! What the broker says when it ends: its statistics as tables for people.
 
-use krarup_record::{Distribution, Operation, Quantity};
-use krarup_report::document::{Table, Value};
+use krarup_record::{MeasuredDistribution, Operation, Quantity};
+use krarup_report::document::{Table, TableValue};
 use krarup_report::{quantity::Unit, text};
-use krarup_serve::broker::engine::Ended;
+use krarup_serve::broker::engine::BrokerEnd;
 use krarup_units::text::{count, duration, three_digits};
 use krarup_units::{Bytes, Nanos};
 
 /// The statistics as text.
-pub(super) fn statistics(ended: &Ended) -> String {
+pub(super) fn statistics(ended: &BrokerEnd) -> String {
     let recorder = ended.broker.recorder();
     let length = ended.stopped - ended.started;
     let all = recorder.overall();
@@ -32,7 +32,7 @@ pub(super) fn statistics(ended: &Ended) -> String {
 
 /// How many commits there were, and how many requests shared each; nothing where nothing was
 /// committed.
-fn commits(ended: &Ended) -> String {
+fn commits(ended: &BrokerEnd) -> String {
     let batches = ended.broker.batches();
     let Some(size) = batches.mean_size() else { return String::new() };
     let time = |share| {
@@ -48,22 +48,26 @@ fn commits(ended: &Ended) -> String {
     )
 }
 
-fn operations(ended: &Ended) -> Table {
+fn operations(ended: &BrokerEnd) -> Table {
     let recorder = ended.broker.recorder();
     let length = ended.stopped - ended.started;
     let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
     let row = |operation: Operation| {
         let tally = recorder.total(operation);
         let of = |quantity| recorder.histograms().get(operation, quantity);
-        let mean = |times: Option<&Distribution>| Value::from(times.and_then(Distribution::mean));
+        let mean = |times: Option<&MeasuredDistribution>| {
+            TableValue::from(times.and_then(MeasuredDistribution::mean))
+        };
         let quantile = |share| {
-            Value::from(of(Quantity::Response).and_then(|times| times.quantile(share)).map(Nanos::as_seconds))
+            TableValue::from(
+                of(Quantity::Response).and_then(|times| times.quantile(share)).map(Nanos::as_seconds),
+            )
         };
         vec![
-            Value::from(operation.name()),
-            Value::from(tally.count as f64),
-            Value::from(tally.throughput(length).0),
-            Value::from(tally.errors as f64),
+            TableValue::from(operation.name()),
+            TableValue::from(tally.count as f64),
+            TableValue::from(tally.throughput(length).0),
+            TableValue::from(tally.errors as f64),
             mean(of(Quantity::Queue)),
             mean(of(Quantity::Server)),
             mean(of(Quantity::Own)),

@@ -5,26 +5,26 @@ use std::path::PathBuf;
 use krarup_net::Clock;
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::{Recorder, file, recorder};
-use krarup_serve::broker::engine::Ended;
+use krarup_serve::broker::engine::BrokerEnd;
 
 use super::args::BrokerArgs;
 use crate::failure::Failure;
 
-pub(super) struct Records {
+pub(super) struct BrokerRecords {
     rows: Option<(RowWriter, PathBuf)>,
     folder: Option<PathBuf>,
-    run: file::Run,
+    run: file::RunMetadata,
     all: Recorder,
 }
 
 /// An empty book for one event loop.
 pub(super) fn recorder() -> Recorder {
-    Recorder::new(recorder::Settings::default()).expect("the default settings are valid")
+    Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid")
 }
 
-impl Records {
+impl BrokerRecords {
     pub(super) fn begin(args: &BrokerArgs, clock: &Clock) -> Result<Self, Failure> {
-        let run = file::Run { epoch_unix: clock.wall_epoch() };
+        let run = file::RunMetadata { epoch_unix: clock.wall_epoch() };
         let rows = match &args.rows {
             None => None,
             Some(path) => {
@@ -43,7 +43,7 @@ impl Records {
     }
 
     /// An event loop has ended.
-    pub(super) fn add(&mut self, ended: &mut Ended) {
+    pub(super) fn add(&mut self, ended: &mut BrokerEnd) {
         ended.broker.end_rows();
         self.all.merge(ended.broker.recorder()).expect("all record alike");
     }

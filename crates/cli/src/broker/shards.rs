@@ -16,19 +16,21 @@ use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, broker};
 use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
-use krarup_serve::broker::engine::{self, Ended, Ending, Notice, Part, Protocol, Store};
+use krarup_serve::broker::engine::{
+    self, BrokerEnd, BrokerNotice, Ending, MessageStore, Protocol, ServedShard,
+};
 use krarup_serve::broker::front::{self, Front};
 use krarup_store::owners::Owners;
-use krarup_store::postgres::members::{Member, Seen, Step};
-use krarup_store::postgres::{Owned, Place, Problem};
+use krarup_store::postgres::members::{MemberStep, MembersView, ShardMember};
+use krarup_store::postgres::{Database, Owned, StoreError};
 use krarup_units::Address;
 use krarup_units::Nanos;
 
 use super::args::{BrokerArgs, Mode};
 use super::base::{Base, about, load, place, tell};
 use super::ending;
-use super::records::{Records, recorder};
-use super::signals::{Follows, Signals};
+use super::records::{BrokerRecords, recorder};
+use super::signals::{Follows, ProcessSignals};
 use super::waiting::{self, Reached};
 use crate::failure::Failure;
 
@@ -45,13 +47,13 @@ const AGAIN: Duration = Duration::from_millis(200);
 struct Serving {
     shard: u32,
     ending: Arc<Ending>,
-    thread: JoinHandle<Result<Option<Box<Ended>>, String>>,
+    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, String>>,
 }
 
 /// What every shard's engine is made from.
 struct Plan {
     args: BrokerArgs,
-    place: Place,
+    place: Database,
     member: i64,
     clock: Clock,
     largest: u32,
@@ -64,7 +66,7 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, base: &Base) -> Result<(
             .hint("add --store postgres://…, and leave --mode out"));
     };
     let place = place(url, base.largest)?;
-    let mut records = Records::begin(args, &base.clock)?;
+    let mut records = BrokerRecords::begin(args, &base.clock)?;
     let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
     while let Some(member) = begin_to_share(&args, &place, base, reached)? {
         reached = Reached::Before;
@@ -81,10 +83,10 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, base: &Base) -> Result<(
 /// first.
 fn begin_to_share(
     args: &BrokerArgs,
-    place: &Place,
+    place: &Database,
     base: &Base,
     reached: Reached,
-) -> Result<Option<Member>, Failure> {
+) -> Result<Option<ShardMember>, Failure> {
     let (shards, mut waiting) = (args.shards, false);
     waiting::turn(&base.signals, place, reached, move |place, there| {
         let waits = || {
@@ -93,7 +95,7 @@ fn begin_to_share(
                 eprintln!("waiting: the queues are not divided into {shards} shards yet");
             }
         };
-        Member::begin(place.clone(), shards, waits)
+        ShardMember::begin(place.clone(), shards, waits)
     })
 }
 
@@ -101,13 +103,13 @@ fn begin_to_share(
 /// it is the first, and whether all shards ended in order.
 fn turn(
     args: &mut BrokerArgs,
-    place: &Place,
-    member: Member,
+    place: &Database,
+    member: ShardMember,
     base: &Base,
-    records: &mut Records,
+    records: &mut BrokerRecords,
 ) -> Result<(bool, bool), Failure> {
     let owners = Arc::new(Owners::unknown(args.shards));
-    let settings = front::Settings {
+    let settings = front::FrontSettings {
         largest: base.largest,
         secret: base.secret.clone(),
         connections: args.connections as usize,
@@ -137,9 +139,9 @@ fn turn(
             Protocol::Memcached => args.memcached_listen = Some(front.address.clone()),
         }
         if !front.address.is_local() {
-            tell(Notice::Open(front.address.clone()), asks);
+            tell(BrokerNotice::Open(front.address.clone()), asks);
         }
-        tell(Notice::Listening(front.address.clone(), *protocol), false);
+        tell(BrokerNotice::Listening(front.address.clone(), *protocol), false);
     }
     let plan = Plan {
         args: args.clone(),
@@ -164,7 +166,7 @@ fn turn(
             "warning: the queues have been divided otherwise; this broker waits until they are divided into {} shards again",
             args.shards
         ),
-        _ => tell(Notice::Stopping, false),
+        _ => tell(BrokerNotice::Stopping, false),
     }
     let patience = Duration::from_secs_f64(args.patience);
     // One request to stop began it, or hurries nothing.
@@ -204,7 +206,7 @@ enum End {
 
 /// A stop under way. To ask for it again is to hurry it.
 struct Stop<'a> {
-    signals: &'a Signals,
+    signals: &'a ProcessSignals,
     /// How often it has been asked for without hurry.
     asked: usize,
     hurried: bool,
@@ -233,13 +235,13 @@ impl Stop<'_> {
 /// stopping.
 struct Lookout {
     ask: Sender<()>,
-    seen: Receiver<Result<Seen, Problem>>,
+    seen: Receiver<Result<MembersView, StoreError>>,
     /// Whether an answer is to come.
     asked: bool,
 }
 
 impl Lookout {
-    fn begin(mut member: Member) -> Result<Self, String> {
+    fn begin(mut member: ShardMember) -> Result<Self, String> {
         let (ask, asked) = mpsc::channel();
         let (tell, seen) = mpsc::channel();
         let look = move || while asked.recv().is_ok() && tell.send(member.look()).is_ok() {};
@@ -250,7 +252,7 @@ impl Lookout {
 
     /// Who is there now; none: the database does not answer in time, and what it says is heard
     /// next.
-    fn look(&mut self) -> Option<Result<Seen, Problem>> {
+    fn look(&mut self) -> Option<Result<MembersView, StoreError>> {
         if !std::mem::replace(&mut self.asked, true) {
             self.ask.send(()).ok()?;
         }
@@ -265,8 +267,8 @@ fn share(
     lookout: &mut Lookout,
     plan: &Arc<Plan>,
     owners: &Arc<Owners>,
-    (serving, records): (&mut Vec<Serving>, &mut Records),
-    signals: &Signals,
+    (serving, records): (&mut Vec<Serving>, &mut BrokerRecords),
+    signals: &ProcessSignals,
 ) -> Result<End, Failure> {
     let mut lost = false;
     let mut not_before = vec![Instant::now(); plan.args.shards as usize];
@@ -284,7 +286,7 @@ fn share(
             None => {}
             Some(Ok(seen)) => {
                 if std::mem::take(&mut lost) {
-                    tell(Notice::Back, false);
+                    tell(BrokerNotice::Back, false);
                 }
                 seen.shards.iter().for_each(|one| owners.set(one.shard, one.owner.clone()));
                 loop {
@@ -292,14 +294,14 @@ fn share(
                         serving.iter().filter(|one| !one.ending.is_asked()).map(|one| one.shard).collect();
                     let ends = serving.iter().any(|one| one.ending.is_asked());
                     match seen.step(plan.member, &mine) {
-                        Some(Step::Take(shard))
+                        Some(MemberStep::Take(shard))
                             if not_before[shard as usize] <= Instant::now()
                                 && !serving.iter().any(|one| one.shard == shard) =>
                         {
                             let one = begin(plan, shard, records.lane(), signals);
                             serving.push(one.map_err(Failure::run)?);
                         }
-                        Some(Step::Give(shard)) if !ends => {
+                        Some(MemberStep::Give(shard)) if !ends => {
                             eprintln!("shard {shard}: handed over");
                             serving.iter().filter(|one| one.shard == shard).for_each(|one| one.ending.ask());
                             break;
@@ -308,9 +310,9 @@ fn share(
                     }
                 }
             }
-            Some(Err(Problem::Deposed)) => return Ok(End::Otherwise),
+            Some(Err(StoreError::Deposed)) => return Ok(End::Otherwise),
             Some(Err(problem)) if !std::mem::replace(&mut lost, true) => {
-                tell(Notice::Lost(problem.to_string()), false);
+                tell(BrokerNotice::Lost(problem.to_string()), false);
             }
             Some(Err(_)) => {}
         }
@@ -320,7 +322,12 @@ fn share(
     }
 }
 
-fn begin(plan: &Arc<Plan>, shard: u32, rows: Option<Lane>, signals: &Signals) -> Result<Serving, String> {
+fn begin(
+    plan: &Arc<Plan>,
+    shard: u32,
+    rows: Option<Lane>,
+    signals: &ProcessSignals,
+) -> Result<Serving, String> {
     let ending = Arc::new(Ending::default());
     signals.follow(&ending, Follows::Draining);
     let (its_plan, its) = (Arc::clone(plan), Arc::clone(&ending));
@@ -338,9 +345,9 @@ fn serve(
     shard: Shard,
     rows: Option<Lane>,
     ending: Arc<Ending>,
-) -> Result<Option<Box<Ended>>, String> {
+) -> Result<Option<Box<BrokerEnd>>, String> {
     let Plan { args, place, member, clock, largest, secret } = plan;
-    let told = |problem: Problem| problem.to_string();
+    let told = |problem: StoreError| problem.to_string();
     let Some(mut owned) = Owned::take_shard(place.clone(), shard, *member).map_err(told)? else {
         return Ok(None);
     };
@@ -358,7 +365,7 @@ fn serve(
     }
     let host =
         args.advertise.as_ref().and_then(|address| Some(address.to_string().rsplit_once(':')?.0.to_owned()));
-    let settings = engine::Settings {
+    let settings = engine::BrokerEngineSettings {
         listen: among(args),
         advertise: None,
         // Others may have clients of that protocol where this broker has none.
@@ -371,16 +378,16 @@ fn serve(
         patience: Nanos::from_seconds(args.patience),
         inherited: Vec::new(),
         ending,
-        part: Some(Part { host }),
+        part: Some(ServedShard { host }),
     };
     let number = shard.number;
     let notice = |notice| match notice {
         // Clients connect elsewhere.
-        Notice::Listening(..) | Notice::Open(_) | Notice::Stopping => {}
-        Notice::Deposed => eprintln!("shard {number}: another broker has taken it over"),
+        BrokerNotice::Listening(..) | BrokerNotice::Open(_) | BrokerNotice::Stopping => {}
+        BrokerNotice::Deposed => eprintln!("shard {number}: another broker has taken it over"),
         notice => tell(notice, true),
     };
-    engine::run(settings, broker, Some(Store::Owned(owned)), *clock, notice)
+    engine::run(settings, broker, Some(MessageStore::Owned(owned)), *clock, notice)
         .map(|ended| Some(Box::new(ended)))
 }
 
@@ -403,7 +410,11 @@ fn behind(address: &Address, shard: u32) -> Result<Address, String> {
 }
 
 /// Tells how a shard ended here; whether it was served at all.
-fn report(shard: u32, thread: JoinHandle<Result<Option<Box<Ended>>, String>>, records: &mut Records) -> bool {
+fn report(
+    shard: u32,
+    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, String>>,
+    records: &mut BrokerRecords,
+) -> bool {
     match thread.join() {
         Ok(Ok(Some(mut ended))) => {
             records.add(&mut ended);

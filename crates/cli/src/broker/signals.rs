@@ -21,7 +21,7 @@ const DRAIN: Token = Token(2);
 
 /// What signals have asked of this process so far.
 #[derive(Debug)]
-pub(super) struct Signals(Arc<Inner>);
+pub(super) struct ProcessSignals(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-impl Signals {
+impl ProcessSignals {
     /// From now on no signal that has a meaning here ends the process by itself.
     pub(super) fn listen() -> Result<Self, Failure> {
         let wrong = |error: std::io::Error| Failure::run(format!("signals cannot be heard: {error}"));

@@ -5,9 +5,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use krarup_store::postgres::{Place, Problem};
+use krarup_store::postgres::{Database, StoreError};
 
-use super::signals::Signals;
+use super::signals::ProcessSignals;
 use crate::failure::Failure;
 
 /// How soon a database that is out of reach is tried again at first, and how long at most; the time
@@ -29,10 +29,10 @@ pub(super) enum Reached {
 /// what it is given when the database answers and it is not its turn. It runs on a thread of its
 /// own: a database that does not answer keeps no signal from being heard.
 pub(super) fn turn<T: Send + 'static>(
-    signals: &Signals,
-    place: &Place,
+    signals: &ProcessSignals,
+    place: &Database,
     reached: Reached,
-    mut attempt: impl FnMut(&Place, &mut dyn FnMut()) -> Result<T, Problem> + Send + 'static,
+    mut attempt: impl FnMut(&Database, &mut dyn FnMut()) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<Option<T>, Failure> {
     let (tell, told) = mpsc::channel();
     let place = place.clone();
@@ -52,7 +52,7 @@ pub(super) fn turn<T: Send + 'static>(
                 }
             });
             match came {
-                Err(Problem::Database(why)) => {
+                Err(StoreError::Database(why)) => {
                     if !std::mem::replace(&mut lost, true) {
                         eprintln!(
                             "warning: the database is out of reach: {why}; this broker goes on waiting for its turn"
@@ -60,7 +60,7 @@ pub(super) fn turn<T: Send + 'static>(
                     }
                 }
                 // It is there, and it is the turn of another: it is waited for anew.
-                Err(Problem::Deposed) => {}
+                Err(StoreError::Deposed) => {}
                 came => {
                     if lost && came.is_ok() {
                         eprintln!("the database is there again");
@@ -91,14 +91,14 @@ pub(super) fn turn<T: Send + 'static>(
     Ok(None)
 }
 
-fn wrong(problem: &Problem) -> Failure {
+fn wrong(problem: &StoreError) -> Failure {
     let hint = match problem {
-        Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
-        Problem::Database(_) => "is the server running, and may this user make a schema in this database?",
-        Problem::Pooled => {
+        StoreError::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
+        StoreError::Database(_) => "is the server running, and may this user make a schema in this database?",
+        StoreError::Pooled => {
             "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
         }
-        Problem::Deposed => "start all brokers of this database in the same mode, with the same --shards",
+        StoreError::Deposed => "start all brokers of this database in the same mode, with the same --shards",
     };
     Failure::run(problem.to_string()).hint(hint)
 }

@@ -6,16 +6,16 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use krarup_load::account::Share;
-use krarup_load::{Event, Load, Phase};
+use krarup_load::{Load, LoadProgress, Phase};
 use krarup_record::file::log::LogWriter;
-use krarup_record::file::{self, Run};
-use krarup_record::{Operation, Tally, WindowRow};
+use krarup_record::file::{self, RunMetadata};
+use krarup_record::{Operation, VisitTally, WindowRow};
 use krarup_units::{Nanos, Stamp};
 
 use crate::failure::Failure;
 
 /// All files of a run.
-pub(super) struct Records {
+pub(super) struct LoadFiles {
     /// That of all together first, then the classes in their order.
     files: Vec<Files>,
     problem: Option<Failure>,
@@ -24,12 +24,12 @@ pub(super) struct Records {
 /// The files of all clients, or of one class.
 struct Files {
     csv: Option<PathBuf>,
-    seconds: Vec<(Stamp, Nanos, Vec<Tally>)>,
+    seconds: Vec<(Stamp, Nanos, Vec<VisitTally>)>,
     hlog: Option<(PathBuf, BufWriter<File>)>,
     log: Option<(PathBuf, LogWriter<BufWriter<File>>)>,
 }
 
-impl Records {
+impl LoadFiles {
     /// Begins those files that are asked for.
     pub(super) fn begin(csv: Option<&Path>, hlog: Option<&Path>, load: &Load) -> Result<Self, Failure> {
         let mut files = vec![Files::begin(csv.map(Path::to_owned), hlog.map(Path::to_owned))?];
@@ -41,7 +41,7 @@ impl Records {
     }
 
     /// Keeps a second of the run; of populating nothing.
-    pub(super) fn keep(&mut self, event: &Event<'_>) {
+    pub(super) fn keep(&mut self, event: &LoadProgress<'_>) {
         if event.phase != Phase::Run {
             return;
         }
@@ -83,7 +83,7 @@ impl Files {
         Ok(Self { csv, seconds: Vec::new(), hlog, log: None })
     }
 
-    fn keep(&mut self, event: &Event<'_>, share: &Share) -> Result<(), Failure> {
+    fn keep(&mut self, event: &LoadProgress<'_>, share: &Share) -> Result<(), Failure> {
         let segment = event.segment;
         let length = Nanos(segment.end.0.saturating_sub(segment.start.0));
         if self.csv.is_some() {
@@ -91,7 +91,7 @@ impl Files {
             self.seconds.push((segment.start, length, tallies));
         }
         if let Some((path, out)) = self.hlog.take() {
-            let begun = LogWriter::begin(out, Run { epoch_unix: event.epoch_unix });
+            let begun = LogWriter::begin(out, RunMetadata { epoch_unix: event.epoch_unix });
             let begun = begun.map_err(|problem| unwritten(&path, &problem))?;
             self.log = Some((path, begun));
         }

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use krarup_load::settings::{KEYS, Key};
+use krarup_load::settings::{KEYS, SettingKey};
 
 /// What flags said, by the names of their keys.
 #[derive(Clone, Debug)]
-pub(super) struct Flags(Vec<(&'static str, String)>);
+pub(super) struct LoadFlags(Vec<(&'static str, String)>);
 
-impl Flags {
+impl LoadFlags {
     /// Key and text of each flag that was given.
     pub(super) fn said(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.0.iter().cloned()
@@ -17,14 +17,14 @@ impl Flags {
 }
 
 /// Keys that make sense on the command line: a share is one class's.
-fn keys() -> impl Iterator<Item = &'static Key> {
+fn keys() -> impl Iterator<Item = &'static SettingKey> {
     KEYS.iter().filter(|key| key.name != "share")
 }
 
 /// The names of all flags, in the order of the keys: clap wants them for ever.
-static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| keys().map(Key::flag).collect());
+static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| keys().map(SettingKey::flag).collect());
 
-fn arg((key, name): (&'static Key, &'static String)) -> Arg {
+fn arg((key, name): (&'static SettingKey, &'static String)) -> Arg {
     let shown = if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };
     let arg = Arg::new(key.name).long(name.as_str()).help(format!("{}{shown}", key.about));
     let arg = key.short.map_or(arg.clone(), |letter| arg.short(letter));
@@ -35,7 +35,7 @@ fn arg((key, name): (&'static Key, &'static String)) -> Arg {
     }
 }
 
-impl Args for Flags {
+impl Args for LoadFlags {
     fn augment_args(command: Command) -> Command {
         command.args(keys().zip(NAMES.iter()).map(arg))
     }
@@ -45,9 +45,9 @@ impl Args for Flags {
     }
 }
 
-impl FromArgMatches for Flags {
+impl FromArgMatches for LoadFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let said = |key: &'static Key| {
+        let said = |key: &'static SettingKey| {
             let text = if key.value.is_empty() {
                 matches.get_flag(key.name).then(|| "true".to_owned())
             } else {

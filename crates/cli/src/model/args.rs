@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use krarup_model::form;
-use krarup_model::solve::Method;
+use krarup_model::solve::SolutionMethod;
 
 #[derive(Args)]
 pub(super) struct Output {
@@ -27,7 +27,7 @@ pub(super) enum MethodArg {
     Schweitzer,
 }
 
-impl From<MethodArg> for Method {
+impl From<MethodArg> for SolutionMethod {
     fn from(method: MethodArg) -> Self {
         match method {
             MethodArg::Auto => Self::Auto,
@@ -147,7 +147,7 @@ pub(super) struct WhatifArgs {
 }
 
 #[derive(Args)]
-pub(super) struct CompareArgs {
+pub(super) struct ModelCompareArgs {
     /// A network (TOML or JSON), or a model that `calibrate` wrote
     #[arg(value_name = "FILE")]
     pub(super) model: PathBuf,

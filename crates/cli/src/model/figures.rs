@@ -1,19 +1,19 @@
 //! The figures of `krarup model`.
 
-use krarup_model::calibrate::{Calibration, Row};
-use krarup_model::network::Kind;
+use krarup_model::calibrate::{Calibration, CalibrationRow};
+use krarup_model::network::StationKind;
 use krarup_model::simulate::result::{MomentClass, Simulated};
 use krarup_model::solve::{ClassPoint, Solution};
 use krarup_model::{Error, Network, calibrate, limits};
 use krarup_report::document;
 use krarup_report::figures::{
-    Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Scatter, ScatterGroup, TimeLine, TimePanel,
+    Axis, Figure, FigurePoint, LineSeries, Lines, Mark, Plot, Scatter, ScatterGroup, TimeLine, TimePanel,
     TimeSeries, Tint,
 };
 use krarup_report::quantity;
 
-pub(super) fn exactly(value: f64) -> Option<document::Measured> {
-    value.is_finite().then_some(document::Measured { value, interval: None, n: 1 })
+pub(super) fn exactly(value: f64) -> Option<document::EstimateCell> {
+    value.is_finite().then_some(document::EstimateCell { value, interval: None, n: 1 })
 }
 
 pub(super) fn lines(name: &str, title: &str, caption: &str, series: Vec<LineSeries>) -> Figure {
@@ -36,8 +36,8 @@ pub(super) fn figure(name: &str, title: &str, caption: &str, plot: Plot) -> Figu
 /// X and R of the model over N, between their bounds, with measured points.
 pub(super) fn classes_figure(
     solution: &Solution,
-    limits: Option<&limits::Limits>,
-    measured: &[calibrate::Measured],
+    limits: Option<&limits::CapacityLimits>,
+    measured: &[calibrate::PopulationMeasurement],
 ) -> Figure {
     // Bounds first, so that what comes near them is drawn on top.
     let mut series = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn classes_figure(
             let responses = r.map_or_else(|| vec![None; bound.rows.len()], |r| bound.numbers(r));
             let points = bound.numbers("population").into_iter().zip(bound.numbers(x)).zip(responses);
             let point = |((n, x), r): ((Option<f64>, Option<f64>), Option<f64>)| {
-                Some(Point { x: n?, y: vec![x.and_then(exactly), r.and_then(exactly)] })
+                Some(FigurePoint { x: n?, y: vec![x.and_then(exactly), r.and_then(exactly)] })
             };
             LineSeries {
                 name: name.into(),
@@ -66,7 +66,7 @@ pub(super) fn classes_figure(
     if !measured.is_empty() {
         let points = measured
             .iter()
-            .map(|m| Point {
+            .map(|m| FigurePoint {
                 x: m.population as f64,
                 y: vec![exactly(m.throughput), m.response.and_then(exactly)],
             })
@@ -93,16 +93,16 @@ pub(super) fn before_and_after_figure(before: &Solution, after: &Solution) -> Op
 }
 
 /// A computed series.
-fn curve(name: &str, tint: usize, points: Vec<Point>) -> LineSeries {
+fn curve(name: &str, tint: usize, points: Vec<FigurePoint>) -> LineSeries {
     LineSeries { name: name.into(), tint: Tint::Series(tint), mark: Mark::Curve, points }
 }
 
 /// X and R at every population that was solved.
-fn model_points(solution: &Solution) -> Vec<Point> {
+fn model_points(solution: &Solution) -> Vec<FigurePoint> {
     let classes = solution.points.iter().flat_map(|point| &point.classes);
     let point = |class: &ClassPoint| {
         let y = vec![exactly(class.throughput), exactly(class.response)];
-        Some(Point { x: class.population? as f64, y })
+        Some(FigurePoint { x: class.population? as f64, y })
     };
     classes.filter_map(point).collect()
 }
@@ -119,10 +119,11 @@ pub(super) fn stations_figure(solution: &Solution, network: &Network) -> Figure 
             .iter()
             .filter_map(|p| {
                 let (n, there) = (p.classes[0].population?, &p.stations[index]);
-                Some(Point {
+                Some(FigurePoint {
                     x: n as f64,
                     y: vec![
-                        exactly(there.utilization).filter(|_| network.stations[index].kind != Kind::Delay),
+                        exactly(there.utilization)
+                            .filter(|_| network.stations[index].kind != StationKind::Delay),
                         there.queue.and_then(exactly),
                     ],
                 })
@@ -144,7 +145,10 @@ pub(super) fn stations_figure(solution: &Solution, network: &Network) -> Figure 
 
 /// X and R over N of a calibrated model, a line for each number of workers, and the rows that were
 /// measured with as many.
-pub(super) fn calibration_figure(calibration: &Calibration, rows: &[Row]) -> Result<Figure, Error> {
+pub(super) fn calibration_figure(
+    calibration: &Calibration,
+    rows: &[CalibrationRow],
+) -> Result<Figure, Error> {
     let mut pools: Vec<u64> = rows.iter().map(|row| row.workers).collect();
     pools.sort_unstable();
     pools.dedup();
@@ -158,7 +162,8 @@ pub(super) fn calibration_figure(calibration: &Calibration, rows: &[Row]) -> Res
         let mut measured: Vec<_> = same.map(|row| (row.population, row.throughput, row.response)).collect();
         measured.sort_by_key(|row| row.0);
         let mut draw = |name: String, mark: Mark, points: Vec<(u64, f64, f64)>| {
-            let point = |(n, x, r): (u64, f64, f64)| Point { x: n as f64, y: vec![exactly(x), exactly(r)] };
+            let point =
+                |(n, x, r): (u64, f64, f64)| FigurePoint { x: n as f64, y: vec![exactly(x), exactly(r)] };
             let points = points.into_iter().map(point).collect();
             series.push(LineSeries { name, tint: Tint::Series(index), mark, points });
         };
@@ -173,16 +178,18 @@ pub(super) fn calibration_figure(calibration: &Calibration, rows: &[Row]) -> Res
 /// and with the row left out.
 pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
     let rows = || calibration.rows.iter().zip(&calibration.residuals);
-    let place = |row: &Row| format!("{}: {} clients, {} workers", row.place, row.population, row.workers);
+    let place =
+        |row: &CalibrationRow| format!("{}: {} clients, {} workers", row.place, row.population, row.workers);
     let scatter = |name: &str,
                    title: &str,
                    axis: &str,
                    unit,
-                   value: fn(&Row) -> f64,
+                   value: fn(&CalibrationRow) -> f64,
                    fit: Picked,
                    left_out: Left| {
-        let point =
-            |row: &Row, error: f64| Some((place(row), value(row), exactly(value(row) * (1.0 + error))?));
+        let point = |row: &CalibrationRow, error: f64| {
+            Some((place(row), value(row), exactly(value(row) * (1.0 + error))?))
+        };
         let group = |name: &str, tint, points: Vec<_>| ScatterGroup {
             name: name.into(),
             tint: Tint::Series(tint),
@@ -222,8 +229,8 @@ pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
     ]
 }
 
-type Picked = fn(&calibrate::Residual) -> f64;
-type Left = fn(&calibrate::Residual) -> Option<f64>;
+type Picked = fn(&calibrate::CalibrationResidual) -> f64;
+type Left = fn(&calibrate::CalibrationResidual) -> Option<f64>;
 
 /// X, R and the number under way over simulated time, a line for each class.
 pub(super) fn timeline_figure(simulated: &Simulated) -> Figure {

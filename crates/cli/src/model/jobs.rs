@@ -3,15 +3,15 @@
 use std::fs;
 
 use krarup_model::calibrate;
-use krarup_model::solve::Method;
-use krarup_model::table::Table;
+use krarup_model::solve::SolutionMethod;
+use krarup_model::table::ResultTable;
 use krarup_model::{Error, limits, solve, whatif};
-use krarup_report::figures::{LineSeries, Mark, Point, Tint};
+use krarup_report::figures::{FigurePoint, LineSeries, Mark, Tint};
 use krarup_report::{document, quantity};
 use serde_json::json;
 
 use super::answer::Answer;
-use super::args::{BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
+use super::args::{BoundsArgs, CalibrateArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs};
 use super::figures::{
     before_and_after_figure, calibration_figure, classes_figure, lines, residual_figures, stations_figure,
 };
@@ -26,7 +26,7 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
         solve::solve(&network, args.method.into()).map_err(|error| failed(&args.network, &error))?;
     let classes = solution.class_table();
     let stations = [Some(solution.station_table()), solution.pool_table(), solution.waits_table()];
-    let with_stations = |classes: Table| {
+    let with_stations = |classes: ResultTable| {
         std::iter::once(classes).chain(stations.iter().flatten().cloned()).collect::<Vec<_>>()
     };
     let bounds = limits::of(&network).ok();
@@ -64,10 +64,10 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
             krarup_units::text::count(limits.capacity)
         ));
     }
-    let solution = solve::solve(&network, Method::Auto).ok();
+    let solution = solve::solve(&network, SolutionMethod::Auto).ok();
     // Sensitivities are as good as the solution that they are differences of.
     notes.extend(solution.iter().flat_map(|solution| solution.notes.clone()));
-    match whatif::sensitivity(&network, Method::Auto) {
+    match whatif::sensitivity(&network, SolutionMethod::Auto) {
         Ok(table) => tables.push(table),
         Err(error) => notes.push(format!("no sensitivities: {error}")),
     }
@@ -88,7 +88,7 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
 }
 
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
-    let records::Records { rows, holds, windows } =
+    let records::MeasurementFiles { rows, holds, windows } =
         records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
     let calibration = calibrate::calibrate(&rows, args.cores, args.seed).map_err(fail)?;
@@ -96,7 +96,7 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
-    if calibration.form == calibrate::Form::UnknownCores {
+    if calibration.form == calibrate::CurveFamily::UnknownCores {
         notes.push("nobody said how many cores a middleware has: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
     }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
@@ -137,12 +137,12 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
         points: predictions
             .iter()
             .filter(|p| p.answer.workers == *workers)
-            .map(|p| Point {
+            .map(|p| FigurePoint {
                 x: p.answer.population as f64,
                 y: [p.throughput, p.response]
                     .map(|i| {
                         let interval = Some((i.low, i.high));
-                        Some(document::Measured {
+                        Some(document::EstimateCell {
                             value: i.value,
                             interval,
                             n: calibration.rows.len() as u64,
@@ -187,7 +187,7 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
     })
 }
 
-pub(super) fn compared(args: &CompareArgs) -> Result<Answer, Failure> {
+pub(super) fn compared(args: &ModelCompareArgs) -> Result<Answer, Failure> {
     let source = read(&args.model)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
     let measured_rows = || records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares);
@@ -205,9 +205,10 @@ pub(super) fn compared(args: &CompareArgs) -> Result<Answer, Failure> {
             [file] if file.is_file() => {
                 calibrate::read_measured(&read(file)?, args.csv.unit.seconds()).map_err(fail)?
             }
-            _ => measured_rows()?.rows.iter().map(calibrate::Measured::from).collect(),
+            _ => measured_rows()?.rows.iter().map(calibrate::PopulationMeasurement::from).collect(),
         };
-        let solution = solve::solve(&network, Method::Auto).map_err(|error| failed(&args.model, &error))?;
+        let solution =
+            solve::solve(&network, SolutionMethod::Auto).map_err(|error| failed(&args.model, &error))?;
         notes.extend(solution.notes.clone());
         figures.push(classes_figure(&solution, limits::of(&network).ok().as_ref(), &measured));
         figures.push(stations_figure(&solution, &network));

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
-use krarup_model::calibrate::{self, Clients, Middlewares, Row, Span, hold_table};
-use krarup_model::table::Table;
-use krarup_proxy::Summary;
+use krarup_model::calibrate::{self, CalibrationRow, ClientMeasurements, Middlewares, Span, hold_table};
+use krarup_model::table::ResultTable;
+use krarup_proxy::ProxySummary;
 use krarup_record::WindowRow;
-use krarup_record::file::rows::Rows;
+use krarup_record::file::rows::RowFile;
 use krarup_record::file::{holds, load, log, windows};
 use krarup_record::holds::HoldRow;
 use serde::de::DeserializeOwned;
@@ -26,17 +26,17 @@ use crate::failure::Failure;
 use crate::folders::holding;
 
 /// What files of measurements hold.
-pub(super) struct Records {
+pub(super) struct MeasurementFiles {
     /// A row for each line of CSV, and for each run.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CalibrationRow>,
     /// Hold times by busy workers, of runs that recorded them.
-    pub(super) holds: Option<Table>,
+    pub(super) holds: Option<ResultTable>,
     /// The windows of all runs that lie within what their clients measured.
     pub(super) windows: Vec<WindowRow>,
 }
 
 /// Reads files and folders, in their order. `unit` and `middlewares` are for CSV.
-pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<Records, Failure> {
+pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<MeasurementFiles, Failure> {
     let mut rows = Vec::new();
     let (mut seen, mut windows) = (Vec::new(), Vec::new());
     for path in paths {
@@ -50,7 +50,7 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
         }
     }
     let holds = (!seen.is_empty()).then(|| hold_table(&seen));
-    Ok(Records { rows, holds, windows })
+    Ok(MeasurementFiles { rows, holds, windows })
 }
 
 /// The runs in a folder: itself, or those in it, however deep, by name.
@@ -65,7 +65,11 @@ fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// One run as a row; its hold times go to `holds`, its windows to `windows`.
-fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Result<Row, Failure> {
+fn row(
+    run: &Path,
+    holds: &mut Vec<HoldRow>,
+    windows: &mut Vec<WindowRow>,
+) -> Result<CalibrationRow, Failure> {
     let path = run.join("load.json");
     let result: LoadResult = json(&path)?;
     if !result.config.classes.is_empty() {
@@ -76,7 +80,7 @@ fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Re
         return Err(Failure::usage(format!("{}: the load was open", path.display()))
             .hint("models of clients and workers are calibrated with clients that wait for their answers: leave --rate out"));
     };
-    let clients = Clients {
+    let clients = ClientMeasurements {
         population: u64::from(result.config.connections) * u64::from(result.config.pipeline),
         throughput: result.overall.throughput.0,
         response: result.overall.response_time.mean,
@@ -97,11 +101,11 @@ fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Re
 fn add(
     folder: &Path,
     (from, to): (f64, f64),
-    clients: &Clients,
+    clients: &ClientMeasurements,
     middlewares: &mut Middlewares,
     windows: &mut Vec<WindowRow>,
 ) -> Result<(), Failure> {
-    let summary: Summary = json(&folder.join("summary.json"))?;
+    let summary: ProxySummary = json(&folder.join("summary.json"))?;
     middlewares.workers += summary.workers.map_or(clients.population, u64::from);
     middlewares.cores = summary.cores.or(middlewares.cores);
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
@@ -115,7 +119,7 @@ fn add(
         middlewares.add_windows(&windows[begun..], span);
         return Ok(());
     }
-    let mut rows = Rows::open(&rows).map_err(|error| wrong(&error))?;
+    let mut rows = RowFile::open(&rows).map_err(|error| wrong(&error))?;
     let span = Span::between(from, to, rows.run().epoch_unix);
     rows.for_each(|visit, _| middlewares.add_visit(visit, span))
         .map_err(|error| Failure::usage(format!("{}: {error}", folder.join("rows.parquet").display())))

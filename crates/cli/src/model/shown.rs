@@ -1,6 +1,6 @@
 //! A model's tables as the report has them, and the page.
 
-use krarup_model::table::{Cell, Table, Unit};
+use krarup_model::table::{ColumnUnit, ResultTable, TableCell};
 use krarup_report::document::{self, Block, Document, Note, Section};
 use krarup_report::quantity;
 
@@ -17,26 +17,26 @@ pub(super) fn selection(most: u64) -> Vec<u64> {
 }
 
 /// Some of the populations, for people; CSV and JSON have them all.
-pub(super) fn thinned(table: &Table) -> Table {
+pub(super) fn thinned(table: &ResultTable) -> ResultTable {
     let most = table.rows.len() as u64;
     if most <= 12 {
         return table.clone();
     }
     let rows = selection(most).iter().map(|n| table.rows[*n as usize - 1].clone()).collect();
-    Table { rows, ..table.clone() }
+    ResultTable { rows, ..table.clone() }
 }
 
-pub(super) fn unit(unit: Unit) -> quantity::Unit {
+pub(super) fn unit(unit: ColumnUnit) -> quantity::Unit {
     match unit {
-        Unit::Text => quantity::Unit::Text,
-        Unit::Count => quantity::Unit::Count,
-        Unit::PerSecond => quantity::Unit::PerSecond,
-        Unit::Seconds => quantity::Unit::Seconds,
-        Unit::Share => quantity::Unit::Share,
+        ColumnUnit::Text => quantity::Unit::Text,
+        ColumnUnit::Count => quantity::Unit::Count,
+        ColumnUnit::PerSecond => quantity::Unit::PerSecond,
+        ColumnUnit::Seconds => quantity::Unit::Seconds,
+        ColumnUnit::Share => quantity::Unit::Share,
     }
 }
 
-pub(super) fn shown(table: &Table) -> document::Table {
+pub(super) fn shown(table: &ResultTable) -> document::Table {
     let name: String =
         table.title.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     document::Table {
@@ -50,16 +50,16 @@ pub(super) fn shown(table: &Table) -> document::Table {
             .map(|row| {
                 row.iter()
                     .map(|cell| match cell {
-                        Cell::Number(value) => document::Value::Number(*value),
-                        Cell::Text(text) => document::Value::Text(text.clone()),
-                        Cell::Estimate { value, interval, n } => {
-                            document::Value::Measured(document::Measured {
+                        TableCell::Number(value) => document::TableValue::Number(*value),
+                        TableCell::Text(text) => document::TableValue::Text(text.clone()),
+                        TableCell::Estimate { value, interval, n } => {
+                            document::TableValue::Measured(document::EstimateCell {
                                 value: *value,
                                 interval: *interval,
                                 n: *n,
                             })
                         }
-                        Cell::Empty => document::Value::Missing,
+                        TableCell::Empty => document::TableValue::Missing,
                     })
                     .collect()
             })

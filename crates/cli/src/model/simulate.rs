@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use krarup_lab::stop::Stop as Signals;
 use krarup_model::Network;
-use krarup_model::simulate::result::{Simulated, Stop};
+use krarup_model::simulate::result::{Simulated, StopReason};
 use krarup_model::simulate::{self, Runs, SimulationSettings, WarmUpRule};
-use krarup_record::file::rows::RowSink;
+use krarup_record::file::rows::RowFileWriter;
 use krarup_record::file::rows::flat::FlatRows;
-use krarup_record::file::{self, Partial, Problem, Run};
+use krarup_record::file::{self, FileProblem, Partial, RunMetadata};
 use krarup_record::{ServerVisit, Visit};
 use krarup_report::quantity::Unit;
 use krarup_units::text::{count, duration, parse_duration};
@@ -26,7 +26,7 @@ use super::args::Output;
 use super::figures;
 use super::files::{failed, name, read_network};
 use crate::failure::Failure;
-use crate::load::Progress;
+use crate::load::ProgressStyle;
 
 #[derive(Args)]
 pub(super) struct SimulateArgs {
@@ -63,7 +63,7 @@ pub(super) struct SimulateArgs {
     /// A line per second on stderr: auto (only on a terminal), human, json (one object per line),
     /// none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
-    progress: Progress,
+    progress: ProgressStyle,
     #[command(flatten)]
     pub(super) output: Output,
 }
@@ -102,7 +102,7 @@ fn with_visits(
     args: &SimulateArgs,
     path: &Path,
     network: &Network,
-    tell: &mut dyn FnMut(&simulate::Progress) -> ControlFlow<()>,
+    tell: &mut dyn FnMut(&simulate::SimulationProgress) -> ControlFlow<()>,
 ) -> Result<Simulated, Failure> {
     let csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
     let mut simulated = None;
@@ -110,7 +110,7 @@ fn with_visits(
     let saved = file::save(path, |out| {
         let mut sink = Sink::begin(out, csv)?;
         let problem = RefCell::new(None);
-        let mut on = |at: &simulate::Progress| match &*problem.borrow() {
+        let mut on = |at: &simulate::SimulationProgress| match &*problem.borrow() {
             Some(_) => ControlFlow::Break(()),
             None => tell(at),
         };
@@ -125,7 +125,7 @@ fn with_visits(
         let ended = simulated.insert(ended);
         match problem.into_inner() {
             Some(problem) => Err(problem),
-            None if ended.is_err() => Err(Problem::Damaged),
+            None if ended.is_err() => Err(FileProblem::Damaged),
             None => sink.finish().map(|written| rows = written),
         }
     });
@@ -139,9 +139,9 @@ fn with_visits(
 
 fn answer(name: &str, simulated: &Simulated) -> Answer {
     let ended = match simulated.stop {
-        Stop::Precise => "the intervals are as narrow as was asked for",
-        Stop::Events => "that were all events allowed",
-        Stop::Asked => "stopped on request",
+        StopReason::Precise => "the intervals are as narrow as was asked for",
+        StopReason::Events => "that were all events allowed",
+        StopReason::Asked => "stopped on request",
     };
     let runs = match simulated.replications {
         1 => "one run".to_owned(),
@@ -175,29 +175,29 @@ fn answer(name: &str, simulated: &Simulated) -> Answer {
 
 /// Where visits go.
 enum Sink<'a> {
-    Parquet(Box<RowSink<&'a mut BufWriter<Partial>>>),
+    Parquet(Box<RowFileWriter<&'a mut BufWriter<Partial>>>),
     Csv(Box<FlatRows<&'a mut BufWriter<Partial>>>),
 }
 
 impl<'a> Sink<'a> {
-    fn begin(out: &'a mut BufWriter<Partial>, csv: bool) -> Result<Self, Problem> {
+    fn begin(out: &'a mut BufWriter<Partial>, csv: bool) -> Result<Self, FileProblem> {
         // Simulated time begins at no hour of any day.
-        let run = Run { epoch_unix: Nanos::ZERO };
+        let run = RunMetadata { epoch_unix: Nanos::ZERO };
         Ok(if csv {
             Self::Csv(Box::new(FlatRows::new(out)?))
         } else {
-            Self::Parquet(Box::new(RowSink::new(out, run)?))
+            Self::Parquet(Box::new(RowFileWriter::new(out, run)?))
         })
     }
 
-    fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), Problem> {
+    fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), FileProblem> {
         match self {
             Self::Parquet(sink) => sink.push(visit, servers),
             Self::Csv(sink) => sink.push(visit, servers),
         }
     }
 
-    fn finish(self) -> Result<u64, Problem> {
+    fn finish(self) -> Result<u64, FileProblem> {
         match self {
             Self::Parquet(sink) => sink.finish().map(|(_, rows)| rows),
             Self::Csv(sink) => sink.finish().map(|(_, rows)| rows),
@@ -206,13 +206,16 @@ impl<'a> Sink<'a> {
 }
 
 /// Tells how far it is, once a second.
-fn observer(progress: Progress, stop: Signals) -> impl FnMut(&simulate::Progress) -> ControlFlow<()> {
+fn observer(
+    progress: ProgressStyle,
+    stop: Signals,
+) -> impl FnMut(&simulate::SimulationProgress) -> ControlFlow<()> {
     let progress = progress.unless_piped(io::stderr().is_terminal());
     let mut next = Instant::now() + SECOND;
     move |at| {
-        if progress != Progress::None && Instant::now() >= next {
+        if progress != ProgressStyle::None && Instant::now() >= next {
             next = Instant::now() + SECOND;
-            if progress == Progress::Json {
+            if progress == ProgressStyle::Json {
                 eprintln!(
                     "{}",
                     json!({ "events": at.events, "max_events": at.max_events, "seconds": at.time,

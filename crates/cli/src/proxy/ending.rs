@@ -1,13 +1,13 @@
 //! What the proxy says when it ends: its statistics as tables for people.
 
-use krarup_proxy::Summary;
-use krarup_proxy::summary::{Line, Times};
-use krarup_report::document::{Table, Value};
+use krarup_proxy::ProxySummary;
+use krarup_proxy::summary::{OperationSummary, TimePercentiles};
+use krarup_report::document::{Table, TableValue};
 use krarup_report::{quantity::Unit, text};
 use krarup_units::text::{count, duration};
 
 /// The statistics as text.
-pub(crate) fn statistics(summary: &Summary) -> String {
+pub(crate) fn statistics(summary: &ProxySummary) -> String {
     let mut out = String::new();
     let all = &summary.all;
     out.push_str(&format!(
@@ -47,22 +47,22 @@ pub(crate) fn statistics(summary: &Summary) -> String {
     out
 }
 
-fn lines(summary: &Summary) -> impl Iterator<Item = &Line> {
+fn lines(summary: &ProxySummary) -> impl Iterator<Item = &OperationSummary> {
     // With one operation, all of them say the same again.
     let all = (summary.operations.len() > 1).then_some(&summary.all);
     summary.operations.iter().chain(all)
 }
 
-fn operations(summary: &Summary) -> Table {
-    let row = |line: &Line| {
+fn operations(summary: &ProxySummary) -> Table {
+    let row = |line: &OperationSummary| {
         vec![
-            Value::from(line.operation.as_str()),
-            Value::from(line.count as f64),
-            Value::from(line.throughput),
-            Value::from(line.errors as f64),
-            Value::from(line.hits as f64),
-            Value::from(line.misses as f64),
-            Value::from(line.miss_ratio),
+            TableValue::from(line.operation.as_str()),
+            TableValue::from(line.count as f64),
+            TableValue::from(line.throughput),
+            TableValue::from(line.errors as f64),
+            TableValue::from(line.hits as f64),
+            TableValue::from(line.misses as f64),
+            TableValue::from(line.miss_ratio),
         ]
     };
     Table::untitled(
@@ -80,17 +80,17 @@ fn operations(summary: &Summary) -> Table {
     )
 }
 
-fn times(summary: &Summary) -> Table {
+fn times(summary: &ProxySummary) -> Table {
     let rows = lines(summary).flat_map(|line| {
-        let row = move |name: &str, times: &Times| {
+        let row = move |name: &str, times: &TimePercentiles| {
             vec![
-                Value::from(line.operation.as_str()),
-                Value::from(name),
-                Value::from(times.mean),
-                Value::from(times.p50),
-                Value::from(times.p90),
-                Value::from(times.p99),
-                Value::from(times.p999),
+                TableValue::from(line.operation.as_str()),
+                TableValue::from(name),
+                TableValue::from(times.mean),
+                TableValue::from(times.p50),
+                TableValue::from(times.p90),
+                TableValue::from(times.p99),
+                TableValue::from(times.p999),
             ]
         };
         [
@@ -115,16 +115,16 @@ fn times(summary: &Summary) -> Table {
     )
 }
 
-fn servers(summary: &Summary) -> Table {
+fn servers(summary: &ProxySummary) -> Table {
     let row = |server: &krarup_proxy::stats::ServerStatistics| {
         vec![
-            Value::from(server.name.as_str()),
-            Value::from(server.version.as_deref().unwrap_or("never up")),
-            Value::from(server.requests as f64),
-            Value::from(server.errors as f64),
-            Value::from(server.losses as f64),
-            Value::from(server.mean),
-            Value::from(server.p99),
+            TableValue::from(server.name.as_str()),
+            TableValue::from(server.version.as_deref().unwrap_or("never up")),
+            TableValue::from(server.requests as f64),
+            TableValue::from(server.errors as f64),
+            TableValue::from(server.losses as f64),
+            TableValue::from(server.mean),
+            TableValue::from(server.p99),
         ]
     };
     Table::untitled(

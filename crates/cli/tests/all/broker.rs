@@ -163,7 +163,7 @@ fn every_request_leaves_a_row_with_its_stamps_in_order() {
     assert_eq!(answers(&broker, said), b"INSERTED 1\r\nRESERVED 1 1\r\nx\r\nDELETED\r\n");
     assert!(broker.stop().success);
     let mut seen = Vec::new();
-    let mut rows = krarup_record::file::rows::Rows::open(&path).unwrap();
+    let mut rows = krarup_record::file::rows::RowFile::open(&path).unwrap();
     rows.for_each(|visit, servers| {
         assert!(visit.is_ordered(servers));
         seen.push(visit.operation.name());

@@ -671,7 +671,7 @@ fn classes_run_side_by_side_and_every_output_tells_them_apart() {
         assert_eq!(logged.map(|entry| entry.distribution.count()).sum::<u64>(), count);
     }
     let mut stations = BTreeMap::new();
-    file::rows::Rows::open(&rows)
+    file::rows::RowFile::open(&rows)
         .unwrap()
         .for_each(|visit, servers| {
             assert!(visit.is_ordered(servers));
@@ -724,7 +724,7 @@ fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
         let lines: Vec<_> = received.lines().filter(|line| line.contains(' ')).map(str::to_owned).collect();
         assert_eq!(lines, ["set a 0 0 7", "get a", "get b a", "delete a"]);
         let mut due = Vec::new();
-        file::rows::Rows::open(&rows)
+        file::rows::RowFile::open(&rows)
             .unwrap()
             .for_each(|visit, _| due.push(visit.received.0 / 1_000))
             .unwrap();

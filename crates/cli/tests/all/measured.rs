@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use crate::support::peer::{Peer, listen};
 use crate::support::process::Program;
 use crate::support::{fresh, until};
-use krarup_record::file::rows::Rows;
+use krarup_record::file::rows::RowFile;
 use krarup_record::file::{buckets, holds, load, log, servers as server_file, windows};
 use krarup_record::holds::Seen;
-use krarup_record::{Operation, Outcome, Quantity, ServerVisit, Tally, Visit};
+use krarup_record::{Operation, Outcome, Quantity, ServerVisit, Visit, VisitTally};
 use krarup_units::Nanos;
 
 /// A row and what each server did for it.
@@ -25,7 +25,7 @@ type Row = (Visit, Vec<ServerVisit>);
 
 /// The rows in a folder that a proxy has written, in the order in which they were replied to.
 fn rows(folder: &Path) -> Vec<Row> {
-    let mut file = Rows::open(&folder.join("rows.parquet")).unwrap();
+    let mut file = RowFile::open(&folder.join("rows.parquet")).unwrap();
     assert_eq!(file.lost(), 0);
     let mut rows = Vec::new();
     file.for_each(|visit, servers| rows.push((*visit, servers.to_vec()))).unwrap();
@@ -221,7 +221,7 @@ fn every_file_says_the_same_of_every_request_and_so_do_the_servers() {
     assert!(ended.errors.contains(&format!("{} rows in rows.parquet", rows.len())), "{}", ended.errors);
 
     // The rows, added up, are the summary …
-    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
+    let mut tallies: BTreeMap<&str, VisitTally> = BTreeMap::new();
     for (visit, servers) in &rows {
         assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
         tallies.entry(visit.operation.name()).or_default().add(visit, &visit.parts(servers));
@@ -238,7 +238,7 @@ fn every_file_says_the_same_of_every_request_and_so_do_the_servers() {
     assert_eq!(summary["events"]["requests"].as_u64(), Some(rows.len() as u64));
 
     // … and the windows, to the nanosecond …
-    let mut from_windows: BTreeMap<&str, Tally> = BTreeMap::new();
+    let mut from_windows: BTreeMap<&str, VisitTally> = BTreeMap::new();
     for row in load(&folder.join("windows.csv"), windows::read).unwrap() {
         from_windows.entry(row.operation.name()).or_default().merge(&row.tally);
     }

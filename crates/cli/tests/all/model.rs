@@ -133,7 +133,7 @@ fn a_network_is_simulated_until_its_intervals_are_narrow() {
 /// Stations are 0 to 2, the pool of workers is 3.
 #[test]
 fn simulated_visits_are_rows_like_measured_ones() {
-    use krarup_record::file::rows::{Rows, flat};
+    use krarup_record::file::rows::{RowFile, flat};
     let here = directory("model-visits");
     fs::write(here.join("n.toml"), text(&krarup(&here, &["model", "example"]))).expect("written");
     let simulate = ["model", "simulate", "n.toml", "--precision", "0", "--max-events", "20000", "--visits"];
@@ -141,7 +141,7 @@ fn simulated_visits_are_rows_like_measured_ones() {
         assert!(krarup(&here, &[&simulate[..], &[name]].concat()).status.success());
     }
     let (mut binary, mut text) = (Vec::new(), Vec::new());
-    let mut file = Rows::open(&here.join("visits.parquet")).expect("a sound file");
+    let mut file = RowFile::open(&here.join("visits.parquet")).expect("a sound file");
     file.for_each(|visit, servers| binary.push((*visit, servers.to_vec()))).expect("rows");
     let file = fs::File::open(here.join("visits.csv")).expect("it is there");
     flat::read(file, |visit, servers| text.push((*visit, servers.to_vec()))).expect("rows");

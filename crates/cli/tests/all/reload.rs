@@ -14,7 +14,7 @@ use crate::support::process::{Port, Program};
 use crate::support::{TOO_LONG, file, until};
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::{Config, Edge};
-use krarup_settings::Table;
+use krarup_settings::SettingsTable;
 use rustix::process::Signal;
 
 const RELOADS: usize = 40;

@@ -10,14 +10,14 @@ pub const PASSED: &str = "krarup delay line: passed ";
 
 /// What has passed a line so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct LineTally {
     /// Frames.
     pub frames: u64,
     /// How late they were, all together, in seconds.
     pub late: Seconds,
 }
 
-impl Tally {
+impl LineTally {
     /// One more frame, so much later than it was due.
     pub fn count(&mut self, late: Nanos) {
         self.frames += 1;

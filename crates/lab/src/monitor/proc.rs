@@ -38,7 +38,7 @@ impl Ticks {
 
 /// The whole machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineCounters {
     /// Each processor, in the kernel's order.
     pub cores: Vec<Ticks>,
     /// Changes from one thread to another so far.
@@ -48,8 +48,8 @@ pub struct Machine {
 }
 
 /// `/proc/stat`.
-pub fn stat(text: &str) -> Machine {
-    let mut machine = Machine::default();
+pub fn stat(text: &str) -> MachineCounters {
+    let mut machine = MachineCounters::default();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         let Some(name) = words.next() else { continue };
@@ -79,7 +79,7 @@ pub fn stat(text: &str) -> Machine {
 
 /// A process and what it, and those of its children that have ended, had of the processors so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessTimes {
     /// Whose child it is.
     pub parent: u32,
     /// Whether it is a part of the kernel.
@@ -94,14 +94,14 @@ pub struct Process {
 const OF_KERNEL: u64 = 0x0020_0000;
 
 /// `/proc/PID/stat`.
-pub fn process(text: &str) -> Option<Process> {
+pub fn process(text: &str) -> Option<ProcessTimes> {
     // The name stands in brackets and may have anything in it.
     let (_, rest) = text.rsplit_once(')')?;
     let words: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |place: usize| words.get(place)?.parse::<u64>().ok();
     let of_children = [13, 14].into_iter().map(number).try_fold(0_u64, |sum, one| sum.checked_add(one?))?;
     let ticks = [11, 12, 13, 14].into_iter().map(number).try_fold(0_u64, |sum, one| sum.checked_add(one?))?;
-    Some(Process {
+    Some(ProcessTimes {
         parent: u32::try_from(number(1)?).ok()?,
         kernel: number(6)? & OF_KERNEL != 0,
         ticks,
@@ -111,7 +111,7 @@ pub fn process(text: &str) -> Option<Process> {
 
 /// What a thread has had of the processors so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Schedule {
+pub struct ThreadTimes {
     /// On one, in nanoseconds.
     pub ran: u64,
     /// Ready to run without getting one, in nanoseconds.
@@ -119,9 +119,9 @@ pub struct Schedule {
 }
 
 /// `/proc/PID/task/TID/schedstat`.
-pub fn schedstat(text: &str) -> Option<Schedule> {
+pub fn schedstat(text: &str) -> Option<ThreadTimes> {
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
-    Some(Schedule { ran: numbers.next()??, waited: numbers.next()?? })
+    Some(ThreadTimes { ran: numbers.next()??, waited: numbers.next()?? })
 }
 
 /// How often a thread left its processor so far, by itself or not: `/proc/PID/task/TID/status`.
@@ -149,7 +149,7 @@ pub fn resident(text: &str) -> Option<u64> {
 
 /// What went through a network link so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkCounters {
     /// Its name.
     pub name: String,
     /// Bytes that came.
@@ -163,7 +163,7 @@ pub struct Link {
 }
 
 /// `/proc/PID/net/dev`, of the network that the process lives in.
-pub fn links(text: &str) -> Vec<Link> {
+pub fn links(text: &str) -> Vec<LinkCounters> {
     let link = |line: &str| {
         let (name, rest) = line.split_once(':')?;
         let numbers: Vec<u64> = rest.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -172,7 +172,7 @@ pub fn links(text: &str) -> Vec<Link> {
         else {
             return None;
         };
-        Some(Link {
+        Some(LinkCounters {
             name: name.trim().to_owned(),
             received,
             received_lost: errors.saturating_add(dropped),
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_a_thread_had_is_read() {
-        assert_eq!(schedstat("1210132 716987 3\n"), Some(Schedule { ran: 1_210_132, waited: 716_987 }));
+        assert_eq!(schedstat("1210132 716987 3\n"), Some(ThreadTimes { ran: 1_210_132, waited: 716_987 }));
         assert_eq!(schedstat(""), None);
         let status =
             "Name:\tx\nVmRSS:\t    1024 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
@@ -214,7 +214,10 @@ mod tests {
     #[test]
     fn a_process_is_read_whatever_its_name() {
         let text = "71 (a) b (c) S 5 71 71 0 -1 4194304 1 2 3 4 100 20 3 1 20 0 1 0 9 9 9";
-        assert_eq!(process(text), Some(Process { parent: 5, kernel: false, ticks: 124, of_children: 4 }));
+        assert_eq!(
+            process(text),
+            Some(ProcessTimes { parent: 5, kernel: false, ticks: 124, of_children: 4 })
+        );
         let kernel = text.replace("4194304", "2129984");
         assert!(process(&kernel).unwrap().kernel);
         assert_eq!(process("71 (a) S 5"), None);
@@ -225,8 +228,8 @@ mod tests {
     fn links_are_read_with_what_they_lost() {
         let text = "Inter-|   Receive    |  Transmit\n face |bytes    packets errs drop|bytes\n\
                     \x20   lo: 100 5 1 2 0 0 0 0 300 6 3 4 0 0 0 0\n  eth0:7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n";
-        let lo = Link { name: "lo".into(), received: 100, received_lost: 3, sent: 300, sent_lost: 7 };
-        let eth0 = Link { name: "eth0".into(), received: 7, sent: 8, ..Link::default() };
+        let lo = LinkCounters { name: "lo".into(), received: 100, received_lost: 3, sent: 300, sent_lost: 7 };
+        let eth0 = LinkCounters { name: "eth0".into(), received: 7, sent: 8, ..LinkCounters::default() };
         assert_eq!(links(text), [lo, eth0]);
     }
 

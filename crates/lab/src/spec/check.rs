@@ -8,8 +8,8 @@ use krarup_units::text::duration;
 use super::error::{SpecError, line_at};
 use super::experiment::{Anchor, Predictions, Repetitions, Spec};
 use super::factor::{Factor, Level, LevelName, names_in};
-use super::fault::{Action, Target};
-use super::station::{Count, Program, Station, Stations, Testbed};
+use super::fault::{Action, FaultTarget};
+use super::station::{Program, StationCount, StationSpec, Stations, Testbed};
 use crate::fault;
 use crate::plan::Plan;
 use crate::testbed::cap::LEAST;
@@ -204,7 +204,7 @@ impl Check<'_> {
 
     fn stations(&self) -> Result<(), SpecError> {
         let Stations { servers, middleware, clients } = &self.spec.stations;
-        let allowed: [(&str, Option<&Station>, &[Program]); 3] = [
+        let allowed: [(&str, Option<&StationSpec>, &[Program]); 3] = [
             ("servers", Some(servers), &[Program::Auto, Program::Memcached, Program::Cache, Program::Broker]),
             ("middleware", middleware.as_ref(), &[Program::Proxy]),
             ("clients", Some(clients), &[Program::Load]),
@@ -331,7 +331,7 @@ impl Check<'_> {
                 return self.wrong(at, what, "name an earlier instant, or raise phases.measure");
             }
             let ends = matches!(fault.action, Action::Kill | Action::Restart);
-            if ends && matches!(fault.station, Target::Middleware(_)) {
+            if ends && matches!(fault.station, FaultTarget::Middleware(_)) {
                 let what = format!("{fault}: a middleware that is killed writes no records");
                 return self.wrong(at, what, "freeze and thaw it, or do this to a server");
             }
@@ -373,7 +373,7 @@ impl Check<'_> {
     }
 
     /// Machines are named where there are some.
-    fn hosts(&self, name: &str, station: &Station) -> Result<(), SpecError> {
+    fn hosts(&self, name: &str, station: &StationSpec) -> Result<(), SpecError> {
         let Spec { testbed, ssh, .. } = self.spec;
         if *testbed != Testbed::Ssh {
             let which = if ssh.is_some() { Some("ssh".to_owned()) } else { None };
@@ -401,13 +401,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn count(&self, name: &str, station: &Station) -> Result<(), SpecError> {
+    fn count(&self, name: &str, station: &StationSpec) -> Result<(), SpecError> {
         let hint = format!("count is from 1 to {MOST}");
         match &station.count {
-            Some(Count::Number(number)) if !(1..=MOST).contains(number) => {
+            Some(StationCount::Number(number)) if !(1..=MOST).contains(number) => {
                 self.wrong(None, format!("stations.{name} has too many, or none"), &hint)
             }
-            Some(Count::Factor(factor)) => {
+            Some(StationCount::Factor(factor)) => {
                 let Some(factor) = self.spec.factor(factor) else {
                     let what = format!("stations.{name}.count: `${factor}` stands for no factor");
                     return self.wrong(None, what, &self.known());
@@ -503,7 +503,7 @@ flags = ["--connections", "$clients"]
             Spec::parse(&SMALL.replace("[stations.servers]", &factor))
         };
         let spec = counted("[1, 3]").unwrap();
-        assert_eq!(spec.stations.servers.count, Some(Count::Factor("servers".into())));
+        assert_eq!(spec.stations.servers.count, Some(StationCount::Factor("servers".into())));
         assert_eq!(spec.counts(&spec.stations.servers, 9), [1, 3]);
         let error = counted("[1, \"many\"]").unwrap_err();
         assert!(error.line == Some(7) && error.what.contains("`many`"), "{error}");

@@ -10,8 +10,8 @@ use super::factor::{Factor, LevelName};
 use super::fault::Fault;
 use super::machine::Ssh;
 use super::quantity::time;
-use super::station::{Count, Station, Stations, Testbed};
-use crate::gate::{Gate, Until};
+use super::station::{StationCount, StationSpec, Stations, Testbed};
+use crate::gate::{Gate, StopRule};
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -98,7 +98,7 @@ pub struct Repetitions {
     /// At most so often; without, as `min`.
     pub max: Option<u32>,
     /// Cells that do not keep this are run again, up to `max` times.
-    pub until: Option<Until>,
+    pub until: Option<StopRule>,
 }
 
 fn three() -> u32 {
@@ -212,7 +212,7 @@ impl Spec {
     }
 
     /// The stations there are, with their names.
-    pub fn stations(&self) -> impl Iterator<Item = (&'static str, &Station)> {
+    pub fn stations(&self) -> impl Iterator<Item = (&'static str, &StationSpec)> {
         let Stations { servers, middleware, clients } = &self.stations;
         let all =
             [("servers", Some(servers)), ("middleware", middleware.as_ref()), ("clients", Some(clients))];
@@ -220,11 +220,11 @@ impl Spec {
     }
 
     /// How many of a station there are, over all levels; `usual` where it does not say.
-    pub fn counts(&self, station: &Station, usual: u32) -> Vec<u32> {
+    pub fn counts(&self, station: &StationSpec, usual: u32) -> Vec<u32> {
         match &station.count {
             None => vec![usual],
-            Some(Count::Number(number)) => vec![*number],
-            Some(Count::Factor(name)) => {
+            Some(StationCount::Number(number)) => vec![*number],
+            Some(StationCount::Factor(name)) => {
                 let levels = self.factor(name).into_iter().flat_map(|factor| &factor.levels);
                 levels.filter_map(|level| level.name.0.parse().ok()).collect()
             }

@@ -22,7 +22,7 @@ use super::quantity::time;
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// To which.
-    pub station: Target,
+    pub station: FaultTarget,
     /// When, from the beginning of what is measured.
     #[serde(deserialize_with = "time")]
     pub at: Seconds,
@@ -36,14 +36,14 @@ pub struct Fault {
 
 /// A station that was started, by its name in messages: `server 2`, `middleware 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
+pub enum FaultTarget {
     /// The server of this number, from 1.
     Server(u32),
     /// The middleware of this number, from 1.
     Middleware(u32),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for FaultTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(number) => write!(f, "server {number}"),
@@ -52,7 +52,7 @@ impl fmt::Display for Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for FaultTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -68,7 +68,7 @@ impl FromStr for Target {
     }
 }
 
-impl<'de> Deserialize<'de> for Target {
+impl<'de> Deserialize<'de> for FaultTarget {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }

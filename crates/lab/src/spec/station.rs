@@ -13,11 +13,11 @@ use super::quantity::{bandwidth, time};
 #[serde(deny_unknown_fields)]
 pub struct Stations {
     /// memcached, or what speaks its protocol.
-    pub servers: Station,
+    pub servers: StationSpec,
     /// What stands between; without, the clients ask the servers themselves.
-    pub middleware: Option<Station>,
+    pub middleware: Option<StationSpec>,
     /// The load.
-    pub clients: Station,
+    pub clients: StationSpec,
 }
 
 /// Where stations run.
@@ -36,7 +36,7 @@ pub enum Testbed {
 /// One kind of program and how it is started.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Station {
+pub struct StationSpec {
     /// A program we know how to start.
     pub program: Option<Program>,
     /// Any other: its words, with `{port}` where it is told where to listen and `{servers}` where
@@ -50,7 +50,7 @@ pub struct Station {
     #[serde(default)]
     pub hosts: Vec<Machine>,
     /// How many are started.
-    pub count: Option<Count>,
+    pub count: Option<StationCount>,
     /// Bits per second that the host of each may send: only where it has one, in `netns`.
     #[serde(default, deserialize_with = "bandwidth")]
     pub link: Option<f64>,
@@ -71,14 +71,14 @@ pub struct Station {
 
 /// How many of a station there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum StationCount {
     /// Always so many.
     Number(u32),
     /// As many as the level of this factor says.
     Factor(String),
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for StationCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a count is a number, or a factor as \"$servers\"")]
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-impl Count {
+impl StationCount {
     /// The factor that says how many.
     pub fn factor(&self) -> Option<&str> {
         match self {

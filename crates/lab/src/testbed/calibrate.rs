@@ -29,14 +29,14 @@ const MOST: f64 = 1.25;
 
 /// What one busy loop got.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct BusyLoopShare {
     /// Processors, the mean over its time.
     pub got: f64,
     /// The share of the periods in which the quota was used up.
     pub bound: f64,
 }
 
-impl Measured {
+impl BusyLoopShare {
     /// Whether it was the quota that stopped it.
     fn tells(self) -> bool {
         self.bound >= BOUND && self.got > 0.0
@@ -45,7 +45,7 @@ impl Measured {
 
 /// What is known of a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Calibration {
+pub struct LimitCalibration {
     /// The machine: `here`, or its name in an experiment on several.
     pub machine: String,
     /// Processors that were asked for.
@@ -59,7 +59,7 @@ pub struct Calibration {
     pub got: Option<f64>,
 }
 
-impl Calibration {
+impl LimitCalibration {
     /// Whether it is of this limit on this machine.
     pub fn is_of(&self, machine: &str, cpu: Option<f64>) -> bool {
         self.machine == machine && cpu == Some(self.asked)
@@ -71,7 +71,7 @@ impl Calibration {
     }
 }
 
-impl fmt::Display for Calibration {
+impl fmt::Display for LimitCalibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { machine, asked, plain, written, got } = self;
         write!(f, "cpu = {asked} on {machine}: ")?;
@@ -95,11 +95,11 @@ impl fmt::Display for Calibration {
 pub fn calibrate<E>(
     machine: &str,
     asked: f64,
-    mut measure: impl FnMut(f64) -> Result<Measured, E>,
-) -> Result<Calibration, E> {
+    mut measure: impl FnMut(f64) -> Result<BusyLoopShare, E>,
+) -> Result<LimitCalibration, E> {
     let off = |got: f64| (got / asked - 1.0).abs();
     let mut found =
-        Calibration { machine: machine.to_owned(), asked, plain: None, written: asked, got: None };
+        LimitCalibration { machine: machine.to_owned(), asked, plain: None, written: asked, got: None };
     let plain = measure(asked)?;
     if !plain.tells() {
         return Ok(found);
@@ -120,7 +120,7 @@ pub fn calibrate<E>(
 ///
 /// # Errors
 /// Where control groups are not there or not ours to make, with what to do.
-pub fn calibrate_here(machine: &str, asked: f64, ledger: &Ledger) -> Result<Calibration, StationError> {
+pub fn calibrate_here(machine: &str, asked: f64, ledger: &Ledger) -> Result<LimitCalibration, StationError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     calibrate(machine, asked, |share| {
         let cap = Cap::new(share, ledger)?;
@@ -128,7 +128,7 @@ pub fn calibrate_here(machine: &str, asked: f64, ledger: &Ledger) -> Result<Cali
         let threads = (share.floor() as usize).saturating_add(1);
         if threads > cores {
             // Nothing can use it up. That it can be had at all is known now.
-            return Ok(Measured { got: share, bound: 0.0 });
+            return Ok(BusyLoopShare { got: share, bound: 0.0 });
         }
         spin(&cap, threads, ledger)
     })
@@ -152,7 +152,7 @@ impl Drop for Loops {
     }
 }
 
-fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<Measured, StationError> {
+fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<BusyLoopShare, StationError> {
     let mut loops = Loops(Vec::new());
     for _ in 0..count {
         let child = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
@@ -167,7 +167,7 @@ fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<Measured, StationErr
     let (begun, before, used) = (Instant::now(), cap.throttled(), loops.used());
     std::thread::sleep(SHORT);
     let (seconds, after, used) = (begun.elapsed().as_secs_f64(), cap.throttled(), loops.used() - used);
-    Ok(Measured { got: used / seconds, bound: Throttled::share(before, after) })
+    Ok(BusyLoopShare { got: used / seconds, bound: Throttled::share(before, after) })
 }
 
 #[cfg(test)]
@@ -177,11 +177,11 @@ mod tests {
     use super::*;
 
     /// A kernel that gives this much of what is written.
-    fn found(asked: f64, gives: f64, bound: f64) -> (Calibration, Vec<f64>) {
+    fn found(asked: f64, gives: f64, bound: f64) -> (LimitCalibration, Vec<f64>) {
         let mut written = Vec::new();
         let measure = |share: f64| {
             written.push(share);
-            Ok::<_, Infallible>(Measured { got: share * gives, bound })
+            Ok::<_, Infallible>(BusyLoopShare { got: share * gives, bound })
         };
         let found = calibrate("here", asked, measure);
         (found.unwrap(), written)
@@ -214,7 +214,7 @@ mod tests {
         let (worse, _) = {
             let mut answers = [0.45, 0.7].into_iter();
             let found = calibrate("here", 0.5, |_| {
-                Ok::<_, Infallible>(Measured { got: answers.next().unwrap(), bound: 1.0 })
+                Ok::<_, Infallible>(BusyLoopShare { got: answers.next().unwrap(), bound: 1.0 })
             });
             (found.unwrap(), ())
         };

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{cap, namespace};
-use crate::ledger::{Entry, Ledger, begun};
+use crate::ledger::{Ledger, LedgerEntry, begun};
 
 impl Ledger {
     /// Kills those that still run, takes namespaces and control groups away that are still there,
@@ -15,21 +15,21 @@ impl Ledger {
         let mut groups = Vec::new();
         for entry in self.entries() {
             match entry {
-                Entry::Process { number, begun: noted } => {
+                LedgerEntry::Process { number, begun: noted } => {
                     let process = i32::try_from(number).ok().and_then(Pid::from_raw);
                     if let Some(process) = process.filter(|_| begun(number) == Some(noted)) {
                         ended += usize::from(kill_process(process, Signal::KILL).is_ok());
                     }
                 }
-                Entry::Space(name) => {
+                LedgerEntry::Space(name) => {
                     ended += namespace::empty(&name) + usize::from(namespace::remove(&name));
                 }
-                Entry::Group(folder) => groups.push(folder),
+                LedgerEntry::Group(folder) => groups.push(folder),
                 // Of ours alone: a ledger that was tampered with takes nothing else away.
-                Entry::Folder(folder) if folder.to_string_lossy().contains("/krarup-ssh-") => {
+                LedgerEntry::Folder(folder) if folder.to_string_lossy().contains("/krarup-ssh-") => {
                     let _ = fs::remove_dir_all(folder);
                 }
-                Entry::Folder(_) => {}
+                LedgerEntry::Folder(_) => {}
             }
         }
         // Only now nobody is in them any more.

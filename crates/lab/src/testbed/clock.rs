@@ -18,7 +18,7 @@ pub const VAGUEST: Seconds = 0.1;
 
 /// One question and its answer: points on clocks of the wall, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct ClockExchange {
     /// When it was asked, by our clock.
     pub asked: Nanos,
     /// What the other clock said.
@@ -38,7 +38,7 @@ pub struct Offset {
 
 impl Offset {
     /// What the quickest of some exchanges says; none without any that went forward.
-    pub fn of(exchanges: &[Exchange]) -> Option<Self> {
+    pub fn of(exchanges: &[ClockExchange]) -> Option<Self> {
         let forward = exchanges.iter().filter(|one| one.answered >= one.asked);
         let best = forward.min_by_key(|one| one.answered.0 - one.asked.0)?;
         let middle = best.asked.0 as i128 + (best.answered.0 as i128 - best.asked.0 as i128) / 2;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_quickest_exchange_tells() {
-        let exchange = |asked, theirs, answered| Exchange {
+        let exchange = |asked, theirs, answered| ClockExchange {
             asked: Nanos(asked),
             theirs: Nanos(theirs),
             answered: Nanos(answered),
@@ -117,9 +117,9 @@ mod tests {
             ways in proptest::collection::vec((0_u64..1_000_000_000, 0_u64..1_000_000_000), 1..9),
         ) {
             let asked = 1_800_000_000_000_000_000_u64;
-            let exchanges: Vec<Exchange> = ways
+            let exchanges: Vec<ClockExchange> = ways
                 .iter()
-                .map(|(there, back)| Exchange {
+                .map(|(there, back)| ClockExchange {
                     asked: Nanos(asked),
                     theirs: Nanos((asked + there).saturating_add_signed(truth)),
                     answered: Nanos(asked + there + back),

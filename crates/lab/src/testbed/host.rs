@@ -186,7 +186,7 @@ impl Host {
 
 /// How many hosts of one kind there are, and how fast each may send.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Kind {
+pub struct HostGroup {
     /// `c`, `m` or `s`.
     pub letter: char,
     /// How many.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::StationError;
 use super::host::Host;
-use super::netns::Network;
+use super::netns::Namespaces;
 use super::ssh::fleet::Fleet;
 use crate::stop::Stop;
 
@@ -14,7 +14,7 @@ pub enum Hosts {
     /// This machine as it is, for all stations.
     Here,
     /// A namespace of this machine for each.
-    Spaces(Arc<Network>),
+    Spaces(Arc<Namespaces>),
     /// Other machines.
     Fleet(Arc<Fleet>),
 }
@@ -30,7 +30,7 @@ impl Hosts {
     }
 
     /// The namespaces, where there are some.
-    pub fn network(&self) -> Option<&Network> {
+    pub fn network(&self) -> Option<&Namespaces> {
         match self {
             Self::Spaces(network) => Some(network),
             Self::Here | Self::Fleet(_) => None,

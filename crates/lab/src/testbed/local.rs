@@ -18,19 +18,19 @@ use toml::Spanned;
 
 use super::clock::wall;
 use super::error::StationError;
-use super::netns::Network;
-use super::paths::{Lateness, RoundTrip};
+use super::netns::Namespaces;
+use super::paths::{Lateness, RoundTrips};
 use super::process::PATIENCE;
 use super::records::{made, read, save, unreadable};
 use super::ssh::fleet::Fleet;
 use super::stations::{Loads, Running, SERVERS, Starter, words};
 use super::watching::{ProcessId, Watching};
-use crate::campaign::{Due, Outcome, Testbed};
+use crate::campaign::{DueTrial, TrialOutcome, TrialRunner};
 use crate::fault::{self, Happened};
 use crate::gate::Watched;
-use crate::plan::Cell;
+use crate::plan::PlannedCell;
 use crate::platform::children_cpu;
-use crate::spec::{Fault, Phases, Program, Spec, Target};
+use crate::spec::{Fault, FaultTarget, Phases, Program, Spec};
 
 /// What one process took of the processors while a trial was measured; `cpu.json` is a list of
 /// these.
@@ -110,7 +110,7 @@ impl<'a> Local<'a> {
     }
 
     /// Servers that were started as this cell wants them.
-    fn servers(&mut self, cell: &Cell) -> Result<(), StationError> {
+    fn servers(&mut self, cell: &PlannedCell) -> Result<(), StationError> {
         let station = &self.spec.stations.servers;
         let count = cell.count(station, SERVERS);
         let wanted = [words(station, cell), vec![format!("× {count}")]].concat();
@@ -124,7 +124,12 @@ impl<'a> Local<'a> {
         Ok(())
     }
 
-    fn trial(&mut self, cell: &Cell, folder: &Path, outcome: &mut Outcome) -> Result<(), StationError> {
+    fn trial(
+        &mut self,
+        cell: &PlannedCell,
+        folder: &Path,
+        outcome: &mut TrialOutcome,
+    ) -> Result<(), StationError> {
         let begun = Instant::now();
         self.starter.clear()?;
         // Where starting something takes time, clients are told an instant that is as much later.
@@ -181,7 +186,7 @@ impl<'a> Local<'a> {
         }
         let paths = starter.round_trips(clients.count, &targets, &middleware, &servers.running)?;
         save(&folder.join("paths.json"), &paths)?;
-        if let Some(why) = paths.iter().find_map(RoundTrip::refused) {
+        if let Some(why) = paths.iter().find_map(RoundTrips::refused) {
             return Err(StationError::new("network", why));
         }
         if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
@@ -192,9 +197,10 @@ impl<'a> Local<'a> {
         for parent in results.iter().filter_map(|file| file.parent()) {
             fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
         }
-        let sent = || starter.hosts.network().map(Network::sent).transpose().map(Option::unwrap_or_default);
+        let sent =
+            || starter.hosts.network().map(Namespaces::sent).transpose().map(Option::unwrap_or_default);
         let sent_before = sent()?;
-        let passed = || starter.hosts.network().map(Network::passed).unwrap_or_default();
+        let passed = || starter.hosts.network().map(Namespaces::passed).unwrap_or_default();
         let passed_before = passed();
         let clock =
             |client: u32| clocks.get(&starter.host('c', client).machine()).copied().unwrap_or_default();
@@ -313,7 +319,7 @@ impl<'a> Local<'a> {
             .collect();
         let watch = &seen.watch;
         outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
-        let late = || paths.iter().find_map(RoundTrip::late);
+        let late = || paths.iter().find_map(RoundTrips::late);
         if !faults.is_empty() {
             // Whoever was killed has lost its keys: the next trial begins with servers that have
             // theirs.
@@ -336,7 +342,7 @@ struct Clients {
 }
 
 impl Clients {
-    fn of(spec: &Spec, cell: &Cell) -> Self {
+    fn of(spec: &Spec, cell: &PlannedCell) -> Self {
         Self {
             count: cell.count(&spec.stations.clients, 1),
             seed: spec.seed,
@@ -389,7 +395,7 @@ fn at_once(starter: &Starter, at: &dyn Fn(u32) -> Nanos, words: Vec<Vec<String>>
 }
 
 /// How many clients a cell has: its level of the population's factor, where that is a number.
-fn population(spec: &Spec, cell: &Cell) -> u32 {
+fn population(spec: &Spec, cell: &PlannedCell) -> u32 {
     cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
 }
 
@@ -428,12 +434,12 @@ fn generator(clients: usize) -> impl Fn((usize, &LoadResult)) -> Busy {
 /// How long storing all keys may take, beside the usual patience.
 const POPULATING: Duration = Duration::from_secs(600);
 
-impl Testbed for Local<'_> {
-    fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome {
-        let mut outcome = Outcome::default();
+impl TrialRunner for Local<'_> {
+    fn run(&mut self, due: &DueTrial<'_>, folder: &Path) -> TrialOutcome {
+        let mut outcome = TrialOutcome::default();
         let ended = self.trial(due.cell, folder, &mut outcome);
         // What stations say of a host that was cut off is only what came of it.
-        let stands = self.starter.hosts.network().map_or(Ok(()), Network::stands);
+        let stands = self.starter.hosts.network().map_or(Ok(()), Namespaces::stands);
         if let Err(error) = stands.and(ended) {
             outcome.failed = Some(error.to_string());
             outcome.certain = error.certain;
@@ -488,8 +494,8 @@ fn apply_faults(
             }
         }
         let running = match fault.station {
-            Target::Server(number) => stations.servers.get_mut(number as usize - 1),
-            Target::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
+            FaultTarget::Server(number) => stations.servers.get_mut(number as usize - 1),
+            FaultTarget::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
         };
         starter.apply(
             running.expect("faults were checked against what is started"),

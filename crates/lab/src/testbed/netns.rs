@@ -19,10 +19,10 @@ use krarup_units::Nanos;
 use serde::Deserialize;
 
 use super::error::StationError;
-use super::host::{Host, Kind, Location};
+use super::host::{Host, HostGroup, Location};
 use super::namespace::{ip, remove, run};
-use super::process::{PATIENCE, Process};
-use crate::delay::tally::{STANDS, Tally};
+use super::process::{ChildProcess, PATIENCE};
+use crate::delay::tally::{LineTally, STANDS};
 use crate::ledger::Ledger;
 use crate::stop::Stop;
 
@@ -74,22 +74,27 @@ struct Shaper {
 
 /// Namespaces that are there as long as this value.
 #[derive(Debug)]
-pub struct Network {
+pub struct Namespaces {
     hosts: Vec<Host>,
     /// The namespaces made so far, the bridge's first.
     spaces: Vec<String>,
     /// The delay lines: they go before their namespaces.
-    lines: Mutex<Vec<Process>>,
+    lines: Mutex<Vec<ChildProcess>>,
 }
 
-impl Network {
+impl Namespaces {
     /// Makes the hosts. Each is noted in the ledger before it is made, so that whoever comes after
     /// us can take it away.
     ///
     /// # Errors
     /// Where `ip` or `tc` is not installed, or refuses: it needs root; where a delay line does not
     /// come to stand.
-    pub fn new(kinds: &[Kind], krarup: &Path, ledger: &Ledger, stop: &Stop) -> Result<Self, StationError> {
+    pub fn new(
+        kinds: &[HostGroup],
+        krarup: &Path,
+        ledger: &Ledger,
+        stop: &Stop,
+    ) -> Result<Self, StationError> {
         let mut network = Self { hosts: Vec::new(), spaces: Vec::new(), lines: Mutex::default() };
         let prefix = format!("krarup-{}", std::process::id());
         let switch = network.space(format!("{prefix}-switch"), ledger)?;
@@ -161,7 +166,7 @@ impl Network {
     }
 
     /// What has passed each delay line so far, by its host.
-    pub fn passed(&self) -> Vec<(&Host, Tally)> {
+    pub fn passed(&self) -> Vec<(&Host, LineTally)> {
         let mut lines = self.lines.lock().expect(UNBROKEN);
         let hosts = self.hosts.iter().filter(|host| host.delay > Nanos::ZERO);
         hosts.zip(lines.iter_mut()).map(|(host, line)| (host, line.passed().unwrap_or_default())).collect()
@@ -207,7 +212,7 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for Namespaces {
     fn drop(&mut self) {
         if let Ok(lines) = self.lines.get_mut() {
             lines.clear();
@@ -227,7 +232,7 @@ fn join(
     host: &Host,
     switch: &str,
     (krarup, ledger, stop): (&Path, &Ledger, &Stop),
-) -> Result<Option<Process>, StationError> {
+) -> Result<Option<ChildProcess>, StationError> {
     let Host { name, address, location: Location::Namespace(space), .. } = host else { return Ok(None) };
     let line = if host.delay > Nanos::ZERO {
         Some(line(host.delay, [space, switch, name], (krarup, ledger, stop))?)
@@ -253,10 +258,10 @@ fn line(
     delay: Nanos,
     [host, switch, name]: [&str; 3],
     (krarup, ledger, stop): (&Path, &Ledger, &Stop),
-) -> Result<Process, StationError> {
+) -> Result<ChildProcess, StationError> {
     let mut command = Command::new(krarup);
     command.args(["agent", "delay", &delay.0.to_string(), host, switch, name]);
-    let mut line = Process::start(&format!("delay line of {name}"), &mut command)?;
+    let mut line = ChildProcess::start(&format!("delay line of {name}"), &mut command)?;
     ledger.note(line.id());
     line.ready(STANDS, PATIENCE, stop)?;
     Ok(line)

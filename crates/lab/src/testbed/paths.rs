@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::error::StationError;
 use super::host::Host;
 use super::stations::{Running, Starter};
-use crate::delay::tally::Tally;
+use crate::delay::tally::LineTally;
 
 /// Connections by which a round trip is told.
 const ROUND_TRIPS: u32 = 11;
@@ -19,7 +19,7 @@ const POURING: Duration = Duration::from_secs(60);
 
 /// Round trips between two hosts, before a trial; `paths.json` is a list of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RoundTrip {
+pub struct RoundTrips {
     /// Who asked: `c1`.
     pub from: String,
     /// Who answered: `m1`, or an address where it is no host of ours.
@@ -44,7 +44,7 @@ const LATE: f64 = 0.1;
 /// The round trip through programs and a kernel that are not busy takes less than this, in seconds.
 const LATE_AT_LEAST: Seconds = 500e-6;
 
-impl RoundTrip {
+impl RoundTrips {
     /// Why it cannot be the way that was asked for: nobody kept the packets.
     pub fn refused(&self) -> Option<String> {
         (self.least < self.asked * (1.0 - SHORT)).then(|| {
@@ -84,7 +84,7 @@ const FRAMES: u64 = 100;
 
 impl Lateness {
     /// The difference of two tallies.
-    pub fn between(host: &Host, before: Tally, after: Tally) -> Self {
+    pub fn between(host: &Host, before: LineTally, after: LineTally) -> Self {
         let frames = after.frames.saturating_sub(before.frames);
         let late = (after.late - before.late).max(0.0) / frames.max(1) as f64;
         Self { host: host.name.clone(), delay: host.delay.as_seconds(), frames, late }
@@ -122,7 +122,7 @@ struct Pair {
     asked: Seconds,
 }
 
-fn round_trip(pair: &Pair) -> Result<RoundTrip, StationError> {
+fn round_trip(pair: &Pair) -> Result<RoundTrips, StationError> {
     let Pair { from, to, address, asked } = pair;
     let mut all = from.round_trips(address, ROUND_TRIPS).map_err(|error| {
         let why = format!(
@@ -133,7 +133,7 @@ fn round_trip(pair: &Pair) -> Result<RoundTrip, StationError> {
     all.sort_by(f64::total_cmp);
     let (least, median) = (all.first().copied(), all.get(all.len() / 2).copied());
     let (from, count) = (from.name.clone(), all.len() as u32);
-    Ok(RoundTrip {
+    Ok(RoundTrips {
         from,
         to: to.clone(),
         least: least.unwrap_or(0.0),
@@ -181,7 +181,7 @@ impl Starter {
         targets: &[Address],
         middleware: &[Running],
         servers: &[Running],
-    ) -> Result<Vec<RoundTrip>, StationError> {
+    ) -> Result<Vec<RoundTrips>, StationError> {
         self.pairs(clients, targets, middleware, servers).iter().map(round_trip).collect()
     }
 
@@ -243,8 +243,8 @@ mod tests {
     fn a_line_that_is_late_on_average_was_disturbed() {
         let host = Host { name: "c1".into(), delay: Nanos::from_millis(5), ..Host::here() };
         let of = |frames: u64, late: Seconds| {
-            let before = Tally { frames: 10, late: 1.0 };
-            Lateness::between(&host, before, Tally { frames: 10 + frames, late: 1.0 + late })
+            let before = LineTally { frames: 10, late: 1.0 };
+            Lateness::between(&host, before, LineTally { frames: 10 + frames, late: 1.0 + late })
         };
         assert!((of(1_000, 0.4).late - 0.0004).abs() < 1e-12);
         assert_eq!((of(1_000, 0.4).disturbed(), of(10, 1.0).disturbed(), of(0, 0.0).late), (None, None, 0.0));
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_way_is_compared_with_the_delays_that_were_asked_for() {
-        let of = |least, asked| RoundTrip {
+        let of = |least, asked| RoundTrips {
             from: "c1".into(),
             to: "s1".into(),
             least,

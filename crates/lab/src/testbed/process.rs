@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use super::cap::Cap;
 use super::error::StationError;
 use crate::agent::protocol;
-use crate::delay::tally::{PASSED, Tally};
+use crate::delay::tally::{LineTally, PASSED};
 use crate::spec::Action;
 use crate::stop::Stop;
 
@@ -38,7 +38,7 @@ pub(super) fn is_refusal(status: ExitStatus) -> bool {
 
 /// How a station ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct StationEnd {
     /// Its exit status.
     pub status: ExitStatus,
     /// All it wrote to its standard output.
@@ -84,7 +84,7 @@ fn beat(mut stdin: ChildStdin, words: &Receiver<String>) {
 
 /// A process that was started here. Dropping it kills it.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     name: String,
     child: Child,
     lines: Receiver<String>,
@@ -102,10 +102,10 @@ pub struct Process {
     /// Processor time that an agent told.
     cpu: Option<Seconds>,
     /// What a delay line told last.
-    passed: Option<Tally>,
+    passed: Option<LineTally>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts a process in a group of its own, so that a Ctrl-C at the terminal reaches only us,
     /// and we end it in order.
     ///
@@ -304,7 +304,7 @@ impl Process {
         within: Duration,
         stop: &Stop,
         sense: impl Fn() -> Result<(), StationError>,
-    ) -> Result<Ended, StationError> {
+    ) -> Result<StationEnd, StationError> {
         let until = Instant::now() + within;
         loop {
             match self.lines.recv_timeout(LOOK) {
@@ -340,7 +340,7 @@ impl Process {
     ///
     /// # Errors
     /// When it had to be killed.
-    pub fn stop(&mut self, within: Duration) -> Result<Ended, StationError> {
+    pub fn stop(&mut self, within: Duration) -> Result<StationEnd, StationError> {
         if let Some(agent) = &self.agent {
             let _ = agent.send(protocol::END.to_owned());
         } else if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
@@ -388,7 +388,7 @@ impl Process {
         Ok(())
     }
 
-    fn collect(&mut self, status: ExitStatus) -> Ended {
+    fn collect(&mut self, status: ExitStatus) -> StationEnd {
         self.ended = Some(status);
         if self.agent.is_some() {
             // The agent's last line says what was spent.
@@ -396,11 +396,11 @@ impl Process {
         }
         self.read_lines();
         let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        Ended { status, stdout, cpu: self.cpu }
+        StationEnd { status, stdout, cpu: self.cpu }
     }
 
     /// What has passed it so far, where it is a delay line: as of its last word.
-    pub fn passed(&mut self) -> Option<Tally> {
+    pub fn passed(&mut self) -> Option<LineTally> {
         self.read_lines();
         self.passed
     }
@@ -427,7 +427,7 @@ impl Process {
             return;
         }
         if let Some(passed) = line.strip_prefix(PASSED) {
-            self.passed = Tally::read(passed).or(self.passed);
+            self.passed = LineTally::read(passed).or(self.passed);
             return;
         }
         if self.said.len() == LAST_LINES {
@@ -444,7 +444,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         if self.ended.is_none() {
             let _ = self.child.kill();
@@ -459,8 +459,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    fn shell(script: &str) -> Process {
-        Process::start("station", Command::new("sh").args(["-c", script])).unwrap()
+    fn shell(script: &str) -> ChildProcess {
+        ChildProcess::start("station", Command::new("sh").args(["-c", script])).unwrap()
     }
 
     #[test]
@@ -479,7 +479,7 @@ mod tests {
         assert!(
             error.to_string().contains("ended before it was ready") && error.to_string().contains("no luck")
         );
-        let missing = Process::start("server", &mut Command::new("/nowhere/memcached")).unwrap_err();
+        let missing = ChildProcess::start("server", &mut Command::new("/nowhere/memcached")).unwrap_err();
         assert!(missing.to_string().contains("`/nowhere/memcached` cannot be started"), "{missing}");
     }
 

@@ -9,19 +9,19 @@ use std::time::Duration;
 use krarup_units::Address;
 use krarup_units::Nanos;
 
-use super::calibrate::{Calibration, calibrate_here};
+use super::calibrate::{LimitCalibration, calibrate_here};
 use super::cap::Cap;
 use super::error::StationError;
-use super::host::{Host, Kind};
+use super::host::{Host, HostGroup};
 use super::hosts::Hosts;
-use super::netns::Network;
-use super::process::{Ended, PATIENCE, Process, is_refusal};
+use super::netns::Namespaces;
+use super::process::{ChildProcess, PATIENCE, StationEnd, is_refusal};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
 use crate::agent::protocol::ACCEPTS;
 use crate::ledger::Ledger;
-use crate::plan::Cell;
-use crate::spec::{Action, Program, Spec, Station};
+use crate::plan::PlannedCell;
+use crate::spec::{Action, Program, Spec, StationSpec};
 use crate::stop::Stop;
 
 /// How long a connection may take that shows whether a station takes them.
@@ -39,7 +39,7 @@ pub struct Running {
     /// Where it listens.
     pub address: Address,
     /// Its process, where it was started here.
-    pub process: Option<Process>,
+    pub process: Option<ChildProcess>,
     /// How it is started once more at its address, where it was.
     restart: Option<Restart>,
 }
@@ -68,7 +68,7 @@ pub struct Starter {
     /// Processors that each of a kind may use.
     pub caps: Caps,
     /// What is known of the quotas that limit them.
-    pub calibrations: Vec<Calibration>,
+    pub calibrations: Vec<LimitCalibration>,
 }
 
 /// Processors that each client, middleware and server may use; none: all there are.
@@ -85,7 +85,7 @@ pub struct Caps {
 impl Caps {
     /// What a spec asks for.
     pub fn of(spec: &Spec) -> Self {
-        let cpu = |station: Option<&Station>| station.and_then(|station| station.cpu);
+        let cpu = |station: Option<&StationSpec>| station.and_then(|station| station.cpu);
         let stations = &spec.stations;
         Self {
             clients: cpu(Some(&stations.clients)),
@@ -108,7 +108,7 @@ impl Caps {
 ///
 /// # Errors
 /// Where memcached is asked for and not installed, or a running one does not answer.
-pub fn kind(servers: &Station, hosts: &Hosts) -> Result<String, StationError> {
+pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError> {
     let host = hosts.host('s', 1);
     match servers.program {
         Some(Program::Memcached | Program::Auto) => match host.memcached() {
@@ -147,14 +147,14 @@ fn parse(addresses: &[String]) -> Result<Vec<Address>, StationError> {
 }
 
 /// The words that a cell's stations of one kind differ in.
-pub fn words(station: &Station, cell: &Cell) -> Vec<String> {
+pub fn words(station: &StationSpec, cell: &PlannedCell) -> Vec<String> {
     let config = cell.text(&station.config).into_iter().collect();
     [cell.render(&station.command), cell.render(&station.flags), config].concat()
 }
 
 /// The hosts that a spec asks for.
-pub fn kinds(spec: &Spec) -> [Kind; 3] {
-    let kind = |letter, station: Option<&Station>, usual| Kind {
+pub fn kinds(spec: &Spec) -> [HostGroup; 3] {
+    let kind = |letter, station: Option<&StationSpec>, usual| HostGroup {
         letter,
         count: station.map_or(0, |station| spec.counts(station, usual).into_iter().max().unwrap_or(usual)),
         link: station.and_then(|station| station.link),
@@ -184,7 +184,7 @@ impl Starter {
     /// # Errors
     /// Where control groups cannot be written, with what to do.
     pub fn calibrate(&mut self, spec: &Spec) -> Result<(), StationError> {
-        for Kind { letter, count, .. } in kinds(spec) {
+        for HostGroup { letter, count, .. } in kinds(spec) {
             let Some(cpu) = self.caps.for_letter(letter) else { continue };
             for number in 1..=count {
                 let host = self.hosts.host(letter, number);
@@ -220,8 +220,8 @@ impl Starter {
     /// When one cannot be started or does not answer; those that were started before are ended.
     pub fn servers(
         &self,
-        station: &Station,
-        cell: &Cell,
+        station: &StationSpec,
+        cell: &PlannedCell,
         commands: &mut Vec<String>,
     ) -> Result<Vec<Running>, StationError> {
         if !station.addresses.is_empty() {
@@ -279,8 +279,8 @@ impl Starter {
     /// When it cannot be started.
     pub fn middleware(
         &self,
-        station: &Station,
-        cell: &Cell,
+        station: &StationSpec,
+        cell: &PlannedCell,
         servers: &[Address],
         records: &Path,
         commands: &mut Vec<String>,
@@ -336,7 +336,7 @@ impl Starter {
         &self,
         loads: &Loads<'_>,
         commands: &mut Vec<String>,
-    ) -> Result<Vec<Ended>, StationError> {
+    ) -> Result<Vec<StationEnd>, StationError> {
         let words = |_: &Host, words: &[String], number: usize| {
             let target = &loads.targets[(number - 1) % loads.targets.len()];
             let told = |word: &String| {
@@ -354,7 +354,7 @@ impl Starter {
         loads: &Loads<'_>,
         told: &CommandWords<'_>,
         commands: &mut Vec<String>,
-    ) -> Result<Vec<Ended>, StationError> {
+    ) -> Result<Vec<StationEnd>, StationError> {
         let mut all = Vec::new();
         for (number, words) in (1_u32..).zip(loads.words) {
             let host = self.host('c', number);
@@ -362,7 +362,7 @@ impl Starter {
             all.push(self.start(&format!("{name} {number}"), &host, &words, (loads.out, None), commands)?);
         }
         // Whoever asks somebody who was cut off would wait for a long time.
-        let stands = || self.hosts.network().map_or(Ok(()), Network::stands);
+        let stands = || self.hosts.network().map_or(Ok(()), Namespaces::stands);
         let mut ends = Vec::new();
         for process in &mut all {
             let ended = process.finish(PATIENCE + loads.within, &self.stop, stands)?;
@@ -404,14 +404,14 @@ impl Starter {
         words: &[String],
         (folder, accepts): (Option<&Path>, Option<SocketAddr>),
         commands: &mut Vec<String>,
-    ) -> Result<Process, StationError> {
+    ) -> Result<ChildProcess, StationError> {
         let line = host.words(words).join(" ");
         if let Some(remote) = host.remote() {
             commands.push(format!("{}: {line}", host.name));
             return remote.start(name, words, (host.quota, folder), accepts);
         }
         commands.push(line);
-        let mut process = Process::start(name, &mut host.command(words))?;
+        let mut process = ChildProcess::start(name, &mut host.command(words))?;
         self.ledger.note(process.id());
         if let Some(quota) = host.quota {
             process.limit(Cap::new(quota, &self.ledger)?)?;
@@ -420,7 +420,7 @@ impl Starter {
     }
 
     /// Monitors know programs by their numbers, also those on other machines.
-    fn learn_number(&self, host: &Host, process: &mut Process) -> Result<(), StationError> {
+    fn learn_number(&self, host: &Host, process: &mut ChildProcess) -> Result<(), StationError> {
         if host.remote().is_some() { Remote::started(process, &self.stop) } else { Ok(()) }
     }
 
@@ -480,7 +480,7 @@ impl Starter {
         words: &[String],
         address: &Address,
         commands: &mut Vec<String>,
-    ) -> Result<Process, StationError> {
+    ) -> Result<ChildProcess, StationError> {
         let ip = address
             .host
             .parse()

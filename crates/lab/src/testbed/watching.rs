@@ -9,12 +9,12 @@ use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 
 use super::error::StationError;
-use super::netns::Network;
-use super::process::{PATIENCE, Process};
+use super::netns::Namespaces;
+use super::process::{ChildProcess, PATIENCE};
 use super::records::{read, save, unreadable};
 use super::ssh::remote::Remote;
 use super::stations::{Running, Starter};
-use crate::monitor::{Monitor, Seen, Spent, Subject};
+use crate::monitor::{Monitor, Observations, Spent, Subject};
 
 /// A process: the machine it runs on, and its number there.
 pub(super) type ProcessId = (String, u32);
@@ -35,12 +35,12 @@ pub(super) enum Watching {
     /// A thread of ours, at this machine.
     Here(Monitor),
     /// An agent on each machine, by the machine's name.
-    There(Vec<(String, Process)>),
+    There(Vec<(String, ChildProcess)>),
 }
 
 /// What was seen, before it is written down.
 pub(super) enum Unkept {
-    Here(Box<Seen>),
+    Here(Box<Observations>),
     There(Vec<String>),
 }
 
@@ -62,7 +62,7 @@ impl Watching {
         servers: &[Running],
     ) -> Result<Self, StationError> {
         let Some(fleet) = starter.hosts.fleet() else {
-            let lines = starter.hosts.network().map(Network::lines).unwrap_or_default();
+            let lines = starter.hosts.network().map(Namespaces::lines).unwrap_or_default();
             let lines = lines.into_iter().map(|(name, process)| Subject { name, process });
             let subjects = subjects("here", middleware, servers).into_iter().chain(lines).collect();
             return Ok(Self::Here(Monitor::begin(subjects)));

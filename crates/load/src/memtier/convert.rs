@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 
 use krarup_units::{PerSecond, Seconds};
 
-use super::read::{Block, Printed};
+use super::read::{Printed, PrintedTable};
 use crate::config::{Extent, Load};
-use crate::result::{FORMAT, Generator, Histogram, LoadResult, OperationResult, SeriesRow, Times, WholeRun};
+use crate::result::{
+    FORMAT, Generator, HistogramResult, LoadResult, OperationResult, SeriesRow, TimeDistribution, WholeRun,
+};
 
 /// The width of our buckets.
 const BUCKET: Seconds = 100e-6;
@@ -64,7 +66,7 @@ pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Str
         bytes_received: bytes,
         response_time,
         time_from_sent: response_time,
-        lateness: Times::default(),
+        lateness: TimeDistribution::default(),
         histogram: histogram(&steps),
         distributions: None,
     };
@@ -108,12 +110,12 @@ pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Str
 }
 
 /// The rows of kinds of requests.
-fn kinds(block: &Block) -> impl Iterator<Item = (&String, &super::read::Row)> {
+fn kinds(block: &PrintedTable) -> impl Iterator<Item = (&String, &super::read::PrintedRow)> {
     block.rows.iter().filter(|(name, _)| matches!(name.as_str(), "Sets" | "Gets"))
 }
 
 /// Times and how many requests took up to each, but more than the one before; rising.
-fn steps(block: &Block, all: u64) -> Vec<(Seconds, f64)> {
+fn steps(block: &PrintedTable, all: u64) -> Vec<(Seconds, f64)> {
     let rates: f64 = kinds(block).filter_map(|(_, row)| row.throughput).map(|rate| rate.0).sum();
     let mut steps = Vec::new();
     for (kind, row) in [("SET", "Sets"), ("GET", "Gets")] {
@@ -137,7 +139,12 @@ fn mean_of(steps: &[(Seconds, f64)]) -> Option<Seconds> {
     (count > 0.0).then(|| steps.iter().map(|(time, count)| time * count).sum::<f64>() / count)
 }
 
-fn times(totals: &super::read::Row, steps: &[(Seconds, f64)], count: u64, mean: Seconds) -> Times {
+fn times(
+    totals: &super::read::PrintedRow,
+    steps: &[(Seconds, f64)],
+    count: u64,
+    mean: Seconds,
+) -> TimeDistribution {
     let whole: f64 = steps.iter().map(|(_, count)| count).sum();
     let at = |percent: f64| {
         let printed = totals.percentiles.iter().find(|(known, _)| (known - percent).abs() < 1e-6);
@@ -157,7 +164,7 @@ fn times(totals: &super::read::Row, steps: &[(Seconds, f64)], count: u64, mean: 
         });
         found.or(steps.last()).map_or(0.0, |(time, _)| *time)
     };
-    Times {
+    TimeDistribution {
         count,
         mean,
         deviation: 0.0,
@@ -172,17 +179,17 @@ fn times(totals: &super::read::Row, steps: &[(Seconds, f64)], count: u64, mean: 
 }
 
 /// A step stands for times up to its own: it falls into the bucket that ends there or holds it.
-fn histogram(steps: &[(Seconds, f64)]) -> Histogram {
+fn histogram(steps: &[(Seconds, f64)]) -> HistogramResult {
     let mut buckets: BTreeMap<u64, f64> = BTreeMap::new();
     for (time, count) in steps {
         let number = (time / BUCKET - 1e-6).floor().max(0.0) as u64;
         *buckets.entry(number).or_default() += count;
     }
     let whole = buckets.into_iter().map(|(number, count)| (number, count.round() as u64));
-    Histogram { width: BUCKET, buckets: whole.filter(|(_, count)| *count > 0).collect() }
+    HistogramResult { width: BUCKET, buckets: whole.filter(|(_, count)| *count > 0).collect() }
 }
 
-fn series(block: &Block, seconds: Seconds) -> Vec<SeriesRow> {
+fn series(block: &PrintedTable, seconds: Seconds) -> Vec<SeriesRow> {
     let mut rows: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
     for (_, row) in kinds(block) {
         for (second, count, mean) in &row.series {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use krarup_units::PerSecond;
 
-use crate::config::{Load, Login};
-use crate::settings::Settings;
+use crate::config::{Load, LoginSettings};
+use crate::settings::LoadSettings;
 
 /// A command line that was understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct Memtier {
     /// What is to be run.
     pub load: Load,
     /// The same as it would be said to `krarup load`.
-    pub settings: Settings,
+    pub settings: LoadSettings,
     /// `SETS:GETS`, as it was given.
     pub ratio: String,
     /// How often.
@@ -231,7 +231,7 @@ struct Given {
     port: u16,
     port_given: bool,
     unix: Option<String>,
-    login: Option<Login>,
+    login: Option<LoginSettings>,
     tls: bool,
     files: [Option<String>; 3],
     sni: Option<String>,
@@ -334,7 +334,7 @@ impl Given {
             },
             "unix-socket" => self.unix = Some(text.to_owned()),
             "authenticate" => {
-                self.login = Some(Login::parse(text).map_err(|why| format!("--{name}: {why}"))?);
+                self.login = Some(LoginSettings::parse(text).map_err(|why| format!("--{name}: {why}"))?);
             }
             "tls" => self.tls = true,
             "cacert" => self.files[0] = Some(text.to_owned()),
@@ -479,7 +479,7 @@ impl Given {
             said.extend(names.zip(&self.files).filter_map(|(name, file)| Some((name, file.clone()?))));
             said.extend(self.sni.clone().map(|name| ("tls_name", name)));
         }
-        let settings = Settings::default().with_flags(said)?;
+        let settings = LoadSettings::default().with_flags(said)?;
         let mut load = if self.help { Load::default() } else { settings.load()? };
         load.login = self.login;
         Ok(Memtier {

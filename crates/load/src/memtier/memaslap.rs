@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use krarup_units::{PerSecond, Seconds};
 
-use super::printed::{Block, Printed, Row};
+use super::printed::{Printed, PrintedRow, PrintedTable};
 
 /// Its kinds of requests, and what memtier_benchmark calls them: rows of the table, and names of
 /// distributions.
@@ -37,7 +37,7 @@ pub(super) fn read(text: &str) -> Result<Printed, String> {
     let threads = counted("threads count: ").map(|threads| threads as u32);
     let concurrency = counted("concurrency: ").map(|clients| clients as u32);
     let (gets, misses) = (counted("cmd_get: "), counted("get_misses: "));
-    let mut block = Block { title: "memaslap".into(), ..Block::default() };
+    let mut block = PrintedTable { title: "memaslap".into(), ..PrintedTable::default() };
     let mut kind = None;
     let mut bucket = None;
     let mut buckets: BTreeMap<&str, Vec<(u32, f64)>> = BTreeMap::new();
@@ -70,7 +70,7 @@ pub(super) fn read(text: &str) -> Result<Printed, String> {
     let counts = [("Gets", gets), ("Sets", counted("cmd_set: ")), ("Totals", Some(ops))];
     for (name, count) in counts {
         let Some(count) = count else { continue };
-        let row: &mut Row = block.rows.entry(name.to_owned()).or_default();
+        let row: &mut PrintedRow = block.rows.entry(name.to_owned()).or_default();
         (row.count, row.throughput) = (Some(count as u64), rate(count));
         if name != "Sets" {
             row.misses = misses.and_then(rate);

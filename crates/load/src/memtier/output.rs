@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use krarup_record::Distribution;
+use krarup_record::MeasuredDistribution;
 use krarup_units::Nanos;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ struct Row {
     misses: f64,
     kilobytes_received: f64,
     kilobytes_sent: f64,
-    response_times: Distribution,
+    response_times: MeasuredDistribution,
     series: Vec<Second>,
 }
 
@@ -59,7 +59,7 @@ impl Row {
             let sum: u64 = operations.iter().map(|one| of(one)).sum();
             if result.seconds > 0.0 { sum as f64 / result.seconds } else { 0.0 }
         };
-        let mut response_times = Distribution::new();
+        let mut response_times = MeasuredDistribution::new();
         let packed = operations.iter().filter_map(|one| one.distributions.as_ref());
         for one in packed.filter_map(|all| all.response_time.unpack().ok()) {
             response_times.merge(&one);

@@ -17,16 +17,16 @@ pub struct Printed {
     /// How long it ran, in seconds, where that was asked for.
     pub seconds: Option<Seconds>,
     /// `ALL STATS`, or with several runs the best, the worst, the average, and perhaps each.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<PrintedTable>,
 }
 
 /// One table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Block {
+pub struct PrintedTable {
     /// Its title.
     pub title: String,
     /// `Sets`, `Gets`, `Waits`, `Totals`.
-    pub rows: BTreeMap<String, Row>,
+    pub rows: BTreeMap<String, PrintedRow>,
     /// Of `SET` and `GET`: up to how many seconds (first) how large a share of the requests took
     /// (second, 0 to 1).
     pub histograms: BTreeMap<String, Vec<(Seconds, f64)>>,
@@ -34,7 +34,7 @@ pub struct Block {
 
 /// One row of a table. What was not printed, or printed as no number, is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
+pub struct PrintedRow {
     /// Requests, in the JSON.
     pub count: Option<u64>,
     /// Requests per second.

@@ -12,7 +12,7 @@ use krarup_units::{PerSecond, Seconds};
 use serde_json::{Map, Value};
 
 use super::memaslap;
-pub use super::printed::{Block, Printed, Row};
+pub use super::printed::{Printed, PrintedRow, PrintedTable};
 
 /// Reads an output: JSON where it begins with a brace, what memaslap prints where it is that,
 /// otherwise the table.
@@ -93,7 +93,9 @@ fn table(text: &str) -> Result<Printed, String> {
         }
         if let Some(found) = columns(line) {
             head = Some(found);
-            printed.blocks.push(Block { title: std::mem::take(&mut title), ..Block::default() });
+            printed
+                .blocks
+                .push(PrintedTable { title: std::mem::take(&mut title), ..PrintedTable::default() });
             continue;
         }
         let is_rule = !line.is_empty() && line.bytes().all(|byte| byte == b'=' || byte == b'-');
@@ -119,8 +121,8 @@ fn table(text: &str) -> Result<Printed, String> {
     Ok(printed)
 }
 
-fn row(head: &[Column], values: &[&str]) -> Row {
-    let mut row = Row::default();
+fn row(head: &[Column], values: &[&str]) -> PrintedRow {
+    let mut row = PrintedRow::default();
     for (column, value) in head.iter().zip(values) {
         let Some(value) = figure(value) else { continue };
         match column {
@@ -151,7 +153,7 @@ fn json(text: &str) -> Result<Printed, String> {
     };
     for (title, block) in whole {
         let Some(rows) = block.as_object().filter(|block| block.contains_key("Totals")) else { continue };
-        let mut block = Block { title: title.clone(), ..Block::default() };
+        let mut block = PrintedTable { title: title.clone(), ..PrintedTable::default() };
         for (name, value) in rows {
             match value {
                 Value::Object(row) if name != "Runtime" => {
@@ -190,14 +192,14 @@ fn mean(of: &Map<String, Value>) -> Option<Seconds> {
 }
 
 /// The mean of all requests from those of each kind: some versions print none for the totals.
-fn mean_of_all(rows: &BTreeMap<String, Row>) -> Option<Seconds> {
+fn mean_of_all(rows: &BTreeMap<String, PrintedRow>) -> Option<Seconds> {
     let kinds = rows.iter().filter(|(name, _)| *name != "Totals").map(|(_, row)| row);
     let parts = kinds.filter_map(|row| Some((row.count? as f64, row.mean?)));
     let (count, sum) = parts.fold((0.0, 0.0), |(count, sum), (n, mean)| (count + n, sum + n * mean));
     (count > 0.0).then(|| sum / count)
 }
 
-fn json_row(of: &Map<String, Value>) -> Row {
+fn json_row(of: &Map<String, Value>) -> PrintedRow {
     let figure = |name: &str| of.get(name).and_then(Value::as_f64);
     let mut percentiles: Vec<(f64, Seconds)> = of
         .get("Percentile Latencies")
@@ -214,7 +216,7 @@ fn json_row(of: &Map<String, Value>) -> Row {
     let mut series: Vec<(u64, u64, Option<Seconds>)> =
         of.get("Time-Serie").and_then(Value::as_object).into_iter().flatten().filter_map(second).collect();
     series.sort_by_key(|(number, ..)| *number);
-    Row {
+    PrintedRow {
         count: of.get("Count").and_then(Value::as_u64),
         throughput: figure("Ops/sec").map(PerSecond),
         hits: figure("Hits/sec").map(PerSecond),

@@ -1,34 +1,35 @@
 //! Due times, clients and accounts together, against queueing theory: under a clock turned by hand,
 //! with no socket.
 
-use krarup_load::account::{Account, Measured, Segment};
-use krarup_load::client::{Client, Shared};
+use krarup_load::account::{Account, MeasuredSpan, Segment};
+use krarup_load::client::{Client, ThreadContext};
 use krarup_load::keys::KeyLaw;
 use krarup_load::random;
-use krarup_load::schedule::{Leg, Open, Process, Schedule, Think};
-use krarup_load::workload::{Mix, Plan, Scratch, Workload};
-use krarup_record::{Distribution, Operation, Quantity};
+use krarup_load::schedule::{ArrivalProcess, Leg, Open, Schedule, Think};
+use krarup_load::workload::{Mix, PreparedWorkload, Scratch, Workload};
+use krarup_record::{MeasuredDistribution, Operation, Quantity};
 use krarup_units::{PerSecond, Stamp};
 use rand_distr::{Distribution as _, Exp1};
 
 /// Sends `requests` open arrivals over one connection to a server that serves them one after the
 /// other, each for a time that `service` decides, in seconds.
-fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut() -> f64) -> Segment {
+fn served(process: ArrivalProcess, rate: f64, requests: usize, mut service: impl FnMut() -> f64) -> Segment {
     let legs = vec![Leg { from: PerSecond(rate), to: PerSecond(rate), seconds: 0.0 }];
     let schedule = Schedule::new(&Open { process, legs }, 5);
     let workload =
         Workload { mix: Mix::Ratio { sets: 0, gets: 1 }, get_law: KeyLaw::Sequential, ..Workload::default() };
-    let plan = Plan::new(workload, 5, 1);
+    let plan = PreparedWorkload::new(workload, 5, 1);
     let mut stream = plan.stream(0);
     let mut client = Client::new(5, 0, requests as u32, Think::None, 0, 0);
-    let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
+    let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
     let mut scratch = Scratch::default();
     let mut idle_from = 0.0;
     // Each answer comes when the server is done; answers are handed over before the next request is
     // due.
     let mut answers = std::collections::VecDeque::new();
     for due in schedule.take(requests) {
-        let mut shared = Shared { plan: &plan, account: &mut account, scratch: &mut scratch, verify: false };
+        let mut shared =
+            ThreadContext { plan: &plan, account: &mut account, scratch: &mut scratch, verify: false };
         while answers.front().is_some_and(|&at: &Stamp| at <= due) {
             client.receive(b"END\r\n", answers.pop_front().unwrap(), &mut shared).unwrap();
         }
@@ -37,7 +38,8 @@ fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut(
         idle_from = begins + service();
         answers.push_back(Stamp((idle_from * 1e9) as u64));
     }
-    let mut shared = Shared { plan: &plan, account: &mut account, scratch: &mut scratch, verify: false };
+    let mut shared =
+        ThreadContext { plan: &plan, account: &mut account, scratch: &mut scratch, verify: false };
     for at in answers {
         client.receive(b"END\r\n", at, &mut shared).unwrap();
     }
@@ -50,7 +52,7 @@ fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut(
     })
 }
 
-fn response(segment: &Segment) -> &Distribution {
+fn response(segment: &Segment) -> &MeasuredDistribution {
     segment.classes[0].histograms.get(Operation::Get, Quantity::Response).unwrap()
 }
 
@@ -60,7 +62,7 @@ fn response(segment: &Segment) -> &Distribution {
 fn poisson_arrivals_at_an_exponential_server_have_the_percentiles_of_mm1() {
     let (rate, capacity) = (500.0, 1_000.0);
     let mut random = random::stream(9, "service", 0);
-    let segment = served(Process::Poisson, rate, 200_000, || {
+    let segment = served(ArrivalProcess::Poisson, rate, 200_000, || {
         let unit: f64 = Exp1.sample(&mut random);
         unit / capacity
     });
@@ -80,7 +82,7 @@ fn poisson_arrivals_at_an_exponential_server_have_the_percentiles_of_mm1() {
 /// D/D/1 below saturation: nobody waits, everybody takes exactly the service time.
 #[test]
 fn a_paced_load_below_saturation_never_waits() {
-    let segment = served(Process::Paced, 500.0, 10_000, || 0.001);
+    let segment = served(ArrivalProcess::Paced, 500.0, 10_000, || 0.001);
     let exact = response(&segment).exact();
     assert!(exact.least.0.abs_diff(1_000_000) <= 1 && exact.greatest.0.abs_diff(1_000_000) <= 1, "{exact:?}");
 }
@@ -90,7 +92,7 @@ fn a_paced_load_below_saturation_never_waits() {
 #[test]
 fn beyond_saturation_the_wait_grows_with_every_request() {
     let requests = 1_000;
-    let segment = served(Process::Paced, 2_000.0, requests, || 0.001);
+    let segment = served(ArrivalProcess::Paced, 2_000.0, requests, || 0.001);
     let last = response(&segment).exact().greatest.as_seconds();
     let expected = 0.001 + (requests - 1) as f64 * (0.001 - 1.0 / 2_000.0);
     assert!((last - expected).abs() < 1e-6, "{last} not {expected}");

@@ -10,7 +10,7 @@ pub enum Request<'a> {
     /// `get gets gat gats`
     Retrieve(Retrieve<'a>),
     /// `set add replace append prepend cas`
-    Store(Store<'a>),
+    Store(StorageRequest<'a>),
     /// `delete`
     Delete {
         /// The key.
@@ -33,7 +33,7 @@ pub enum Request<'a> {
     Touch {
         /// The key.
         key: &'a [u8],
-        /// The new expiry time, as in [`Store::exptime`].
+        /// The new expiry time, as in [`StorageRequest::exptime`].
         exptime: i32,
         /// The client wants no answer.
         noreply: bool,
@@ -89,7 +89,7 @@ pub struct Keys<'a> {
 
 /// A storage request with its whole value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store<'a> {
+pub struct StorageRequest<'a> {
     /// Which command.
     pub command: Storage,
     /// The key.
@@ -182,7 +182,7 @@ impl Request<'_> {
     /// usual: see [`crate::response::suppressed`].
     pub fn noreply(&self) -> bool {
         match *self {
-            Self::Store(Store { noreply, .. })
+            Self::Store(StorageRequest { noreply, .. })
             | Self::Delete { noreply, .. }
             | Self::Arithmetic { noreply, .. }
             | Self::Touch { noreply, .. }

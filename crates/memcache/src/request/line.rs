@@ -4,7 +4,7 @@ use super::command::{Refusal, Request};
 use crate::Parsed;
 use crate::find::words;
 
-pub(super) type Outcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
+pub(super) type LineOutcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
 
 /// A command line, its words found, its line end put aside.
 pub(super) struct CommandLine<'a> {
@@ -19,7 +19,7 @@ pub(super) struct CommandLine<'a> {
 }
 
 impl<'a> CommandLine<'a> {
-    pub(super) fn complete(&self, message: Request<'a>) -> Outcome<'a> {
+    pub(super) fn complete(&self, message: Request<'a>) -> LineOutcome<'a> {
         Parsed::Complete { message, used: self.used }
     }
 
@@ -34,7 +34,7 @@ impl<'a> CommandLine<'a> {
         words(self.text).map(|word| word.len() + 1).sum::<usize>() + 1 == self.used
     }
 
-    pub(super) fn answer(&self, noreply: bool, reply: &'static [u8]) -> Outcome<'a> {
+    pub(super) fn answer(&self, noreply: bool, reply: &'static [u8]) -> LineOutcome<'a> {
         Parsed::Invalid(Refusal::Answer { reply: if noreply { b"" } else { reply }, used: self.used })
     }
 }

@@ -21,7 +21,7 @@ pub struct Meta<'a> {
     /// The key is written in base64 (`b`).
     pub base64: bool,
     /// The flags, `b` and `q` among them.
-    pub flags: Flags<'a>,
+    pub flags: MetaFlags<'a>,
     /// The value of a set; empty for the others.
     pub data: &'a [u8],
     /// The client wants to hear only what is not as usual (`q`).
@@ -33,11 +33,11 @@ pub struct Meta<'a> {
 
 /// Flags as they stand in their line, parted by one or more blanks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags<'a> {
+pub struct MetaFlags<'a> {
     pub(super) text: &'a [u8],
 }
 
-impl<'a> Flags<'a> {
+impl<'a> MetaFlags<'a> {
     /// The flags in order: the letter, and the word that follows it.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         words(self.text).filter_map(|word| word.split_first()).map(|(&letter, token)| (letter, token))

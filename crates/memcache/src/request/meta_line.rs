@@ -1,8 +1,8 @@
 //! How the line of a meta command is read, and a set's value behind it.
 
 use super::command::{BAD_CHUNK, BAD_FORMAT, ERROR, Refusal, Request};
-use super::line::{CommandLine, Outcome};
-use super::meta::{Flags, LONGEST_NAME, Meta, decode};
+use super::line::{CommandLine, LineOutcome};
+use super::meta::{LONGEST_NAME, Meta, MetaFlags, decode};
 use super::verb::{MetaCommand, Storage};
 use crate::find::words;
 use crate::{Limits, Parsed, number};
@@ -31,7 +31,7 @@ pub(super) fn parse<'a>(
     command: MetaCommand,
     rest: &'a [u8],
     limits: &Limits,
-) -> Outcome<'a> {
+) -> LineOutcome<'a> {
     let (key, rest) = first_word(rest);
     if key.is_empty() {
         return line.answer(false, if command == MetaCommand::Debug { BAD_FORMAT } else { ERROR });
@@ -47,7 +47,7 @@ pub(super) fn parse<'a>(
             command,
             key,
             base64,
-            flags: Flags { text: rest },
+            flags: MetaFlags { text: rest },
             data: b"",
             quiet: false,
             verbatim: None,
@@ -60,7 +60,7 @@ pub(super) fn parse<'a>(
     if count > MOST_WORDS {
         return line.answer(false, if command == MetaCommand::Get { TOO_MANY_TO_GET } else { TOO_MANY });
     }
-    let flags = Flags { text: rest };
+    let flags = MetaFlags { text: rest };
     let quiets = flags.iter().filter(|&(letter, _)| letter == b'q').count();
     if quiets > 1 {
         // A server must never be sent this flag, and this is not for it to judge.
@@ -83,7 +83,7 @@ fn parse_set<'a>(
     rest: &'a [u8],
     count: usize,
     limits: &Limits,
-) -> Outcome<'a> {
+) -> LineOutcome<'a> {
     let (length, rest) = first_word(rest);
     if length.is_empty() {
         return line.answer(false, BAD_FORMAT);
@@ -97,7 +97,7 @@ fn parse_set<'a>(
         Some(length) if length <= i32::MAX as u64 - 2 => length,
         _ => return line.answer(false, BAD_FORMAT),
     };
-    let flags = Flags { text: rest };
+    let flags = MetaFlags { text: rest };
     let fault = match faults(key, flags) {
         Faults::Sure(fault) => Some(fault),
         Faults::None | Faults::Unknown => faults_of_a_set(flags),
@@ -150,7 +150,7 @@ enum Faults {
 
 /// memcached tells the last fault it finds, unless it is a flag it does not know or has seen
 /// before: there it stops.
-fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
+fn faults(key: &[u8], flags: MetaFlags<'_>) -> Faults {
     let mut fault = None;
     let (mut unknown, mut nowhere) = (false, false);
     let mut seen = 0_u128;
@@ -188,7 +188,7 @@ fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
     }
 }
 
-fn faults_of_a_set(flags: Flags<'_>) -> Option<&'static [u8]> {
+fn faults_of_a_set(flags: MetaFlags<'_>) -> Option<&'static [u8]> {
     let mut fault = None;
     for (letter, token) in flags.iter() {
         match letter {

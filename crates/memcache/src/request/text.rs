@@ -3,9 +3,9 @@
 
 use super::command::{
     BAD_CHUNK, BAD_DELETE, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR, Keys, LINE_TOO_LONG, NO_BINARY,
-    Refusal, Request, Retrieve, Store,
+    Refusal, Request, Retrieve, StorageRequest,
 };
-use super::line::{CommandLine, Outcome};
+use super::line::{CommandLine, LineOutcome};
 use super::meta_line;
 use super::verb::{Arithmetic, MetaCommand, Retrieval, Storage};
 use crate::find::words;
@@ -45,7 +45,7 @@ impl<'a> Words<'a> {
     }
 }
 
-pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
+pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> LineOutcome<'a> {
     let line = match cut_line(bytes, limits) {
         Ok(line) => line,
         Err(outcome) => return outcome,
@@ -101,7 +101,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
 const BINARY_HEADER: usize = 24;
 
 /// Finds the end of the line at the front of `bytes`, or says why there is none.
-fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, Outcome<'a>> {
+fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, LineOutcome<'a>> {
     if bytes.first() == Some(&0x80) {
         // Its whole header: who is refused in that protocol wants to hear of which request.
         if bytes.len() < BINARY_HEADER {
@@ -144,7 +144,7 @@ fn begins_retrieval(bytes: &[u8], limits: &Limits) -> bool {
 }
 
 impl<'a> CommandLine<'a> {
-    fn retrieve(&self, command: Retrieval, mut rest: &'a [u8], limits: &Limits) -> Outcome<'a> {
+    fn retrieve(&self, command: Retrieval, mut rest: &'a [u8], limits: &Limits) -> LineOutcome<'a> {
         let mut exptime = 0;
         if command.touches() {
             let Some(word) = words(rest).next() else { return self.answer(false, ERROR) };
@@ -173,7 +173,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    fn store(&self, command: Storage, limits: &Limits) -> Outcome<'a> {
+    fn store(&self, command: Storage, limits: &Limits) -> LineOutcome<'a> {
         let words = Words::of(self);
         let numbers = if command == Storage::Cas { 6 } else { 5 };
         if words.count != numbers && words.count != numbers + 1 {
@@ -220,11 +220,11 @@ impl<'a> CommandLine<'a> {
         }
         let verbatim = (plain && words.count == numbers && !noreply).then(|| &self.bytes[..end + 2]);
         let data = &self.bytes[self.used..end];
-        let store = Store { command, key, flags, exptime, unique, data, noreply, verbatim };
+        let store = StorageRequest { command, key, flags, exptime, unique, data, noreply, verbatim };
         Parsed::Complete { message: Request::Store(store), used: end + 2 }
     }
 
-    fn delete(&self, limits: &Limits) -> Outcome<'a> {
+    fn delete(&self, limits: &Limits) -> LineOutcome<'a> {
         let words = Words::of(self);
         let noreply = words.noreply();
         let key = words.words[1];
@@ -248,7 +248,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    fn arithmetic(&self, command: Arithmetic, limits: &Limits) -> Outcome<'a> {
+    fn arithmetic(&self, command: Arithmetic, limits: &Limits) -> LineOutcome<'a> {
         let words = Words::of(self);
         if words.count != 3 && words.count != 4 {
             return self.answer(false, ERROR);
@@ -264,7 +264,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    fn touch(&self, limits: &Limits) -> Outcome<'a> {
+    fn touch(&self, limits: &Limits) -> LineOutcome<'a> {
         let words = Words::of(self);
         if words.count != 3 && words.count != 4 {
             return self.answer(false, ERROR);
@@ -280,7 +280,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    fn flush_all(&self) -> Outcome<'a> {
+    fn flush_all(&self) -> LineOutcome<'a> {
         let words = Words::of(self);
         if words.count > 3 {
             return self.answer(false, ERROR);
@@ -295,7 +295,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    fn verbosity(&self) -> Outcome<'a> {
+    fn verbosity(&self) -> LineOutcome<'a> {
         let words = Words::of(self);
         if words.count != 2 && words.count != 3 {
             return self.answer(false, ERROR);

@@ -1,6 +1,6 @@
 //! What kind of answer a request is owed.
 
-use super::reply::{Class, Reply};
+use super::reply::{ReplyClass, Response};
 use crate::request::MetaCommand;
 
 /// What kind of answer a request is owed. An answer of another kind means that requests and answers
@@ -44,8 +44,8 @@ impl Expect {
     /// finds fault with a storage request may go on to take its value for commands, and answer
     /// those. (That it does not know a flag of a meta set is no such fault: every memcached goes
     /// past the value then.)
-    pub fn read_whole(self, reply: &Reply<'_>) -> bool {
-        let fault = matches!(reply.class, Class::Error | Class::ClientError);
+    pub fn read_whole(self, reply: &Response<'_>) -> bool {
+        let fault = matches!(reply.class, ReplyClass::Error | ReplyClass::ClientError);
         match self {
             Self::Stored => !fault,
             Self::Meta { command: MetaCommand::Set, .. } => {

@@ -3,12 +3,12 @@
 
 use memchr::memchr;
 
-use super::reply::{Class, CutLine, Reply, complete, cut_line, error, more};
+use super::reply::{CutLine, ReplyClass, Response, complete, cut_line, error, more};
 use crate::request::MetaCommand;
 use crate::{Parsed, number};
 
 /// Reads the answer to `command`; a value only where one was asked for.
-pub(super) fn parse(bytes: &[u8], command: MetaCommand, value: bool) -> Parsed<Reply<'_>, &'static str> {
+pub(super) fn parse(bytes: &[u8], command: MetaCommand, value: bool) -> Parsed<Response<'_>, &'static str> {
     let (text, end) = match cut_line(bytes, 0) {
         CutLine::Whole { text, end } => (text, end),
         CutLine::Part => return more(bytes),
@@ -21,7 +21,7 @@ pub(super) fn parse(bytes: &[u8], command: MetaCommand, value: bool) -> Parsed<R
             None => Parsed::Invalid("the answer is not of the kind that was asked for"),
         };
     };
-    if class != Class::MetaValue {
+    if class != ReplyClass::MetaValue {
         return complete(bytes, class, 0, end);
     }
     if !value {
@@ -39,16 +39,16 @@ pub(super) fn parse(bytes: &[u8], command: MetaCommand, value: bool) -> Parsed<R
     complete(bytes, class, 0, data_end + 2)
 }
 
-fn class(code: &[u8], command: MetaCommand) -> Option<Class> {
+fn class(code: &[u8], command: MetaCommand) -> Option<ReplyClass> {
     use MetaCommand::{Arithmetic, Debug, Delete, Get, Set};
     Some(match (code, command) {
-        (b"HD", Get | Set | Delete | Arithmetic) => Class::MetaDone,
-        (b"VA", Get | Arithmetic) => Class::MetaValue,
-        (b"EN", Get | Debug) => Class::MetaMiss,
-        (b"NF", Set | Delete | Arithmetic) => Class::NotFound,
-        (b"NS", Set | Delete | Arithmetic) => Class::NotStored,
-        (b"EX", Set | Delete | Arithmetic) => Class::Exists,
-        (b"ME", Debug) => Class::MetaDebug,
+        (b"HD", Get | Set | Delete | Arithmetic) => ReplyClass::MetaDone,
+        (b"VA", Get | Arithmetic) => ReplyClass::MetaValue,
+        (b"EN", Get | Debug) => ReplyClass::MetaMiss,
+        (b"NF", Set | Delete | Arithmetic) => ReplyClass::NotFound,
+        (b"NS", Set | Delete | Arithmetic) => ReplyClass::NotStored,
+        (b"EX", Set | Delete | Arithmetic) => ReplyClass::Exists,
+        (b"ME", Debug) => ReplyClass::MetaDebug,
         _ => return None,
     })
 }
@@ -59,19 +59,19 @@ fn class(code: &[u8], command: MetaCommand) -> Option<Class> {
 /// memcached answers a quiet request only where there is something to tell. Requests to servers are
 /// never written quiet, so that each has its answer and none can be taken for another's; who passes
 /// the answers on leaves out these.
-pub const fn suppressed(command: MetaCommand, class: Class) -> bool {
+pub const fn suppressed(command: MetaCommand, class: ReplyClass) -> bool {
     match command {
-        MetaCommand::Get => matches!(class, Class::MetaMiss),
-        MetaCommand::Set | MetaCommand::Delete => matches!(class, Class::MetaDone),
-        MetaCommand::Arithmetic => matches!(class, Class::MetaDone | Class::MetaValue),
+        MetaCommand::Get => matches!(class, ReplyClass::MetaMiss),
+        MetaCommand::Set | MetaCommand::Delete => matches!(class, ReplyClass::MetaDone),
+        MetaCommand::Arithmetic => matches!(class, ReplyClass::MetaDone | ReplyClass::MetaValue),
         MetaCommand::Debug => false,
     }
 }
 
-impl<'a> Reply<'a> {
+impl<'a> Response<'a> {
     /// The value of a meta answer that has one, without its line and its end.
     pub fn meta_value(&self) -> Option<&'a [u8]> {
-        if self.class != Class::MetaValue {
+        if self.class != ReplyClass::MetaValue {
             return None;
         }
         let start = memchr(b'\n', self.bytes)? + 1;
@@ -81,8 +81,12 @@ impl<'a> Reply<'a> {
     /// The flags of a meta answer: each one's letter, and the word that follows it.
     pub fn meta_flags(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         let before = match self.class {
-            Class::MetaValue => 2,
-            Class::MetaDone | Class::MetaMiss | Class::NotFound | Class::NotStored | Class::Exists => 1,
+            ReplyClass::MetaValue => 2,
+            ReplyClass::MetaDone
+            | ReplyClass::MetaMiss
+            | ReplyClass::NotFound
+            | ReplyClass::NotStored
+            | ReplyClass::Exists => 1,
             _ => usize::MAX,
         };
         let words = self.line().split(|&byte| byte == b' ').skip(before);

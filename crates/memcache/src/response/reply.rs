@@ -4,7 +4,7 @@ use crate::{Parsed, find, number};
 
 /// The kinds of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum ReplyClass {
     /// Values and their end.
     Values,
     /// `STORED`
@@ -43,7 +43,7 @@ pub enum Class {
     ServerError,
 }
 
-impl Class {
+impl ReplyClass {
     /// How far the answer is from what was wished: 0 it was done; 1 it was understood but there was
     /// nothing to do it to; 2 the request was at fault; 3 the server was. Where several servers
     /// answer one request, the largest speaks for all.
@@ -74,9 +74,9 @@ impl Class {
 
 /// One whole answer, borrowed from the bytes that carried it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply<'a> {
+pub struct Response<'a> {
     /// What kind it is.
-    pub class: Class,
+    pub class: ReplyClass,
     /// Values in it; 0 for all other kinds.
     pub hits: u32,
     /// All its bytes, the last line end included.
@@ -109,8 +109,13 @@ pub(super) fn cut_line_within(bytes: &[u8], start: usize, longest: usize) -> Cut
     }
 }
 
-pub(super) fn complete(bytes: &[u8], class: Class, hits: u32, end: usize) -> Parsed<Reply<'_>, &'static str> {
-    Parsed::Complete { message: Reply { class, hits, bytes: &bytes[..end] }, used: end }
+pub(super) fn complete(
+    bytes: &[u8],
+    class: ReplyClass,
+    hits: u32,
+    end: usize,
+) -> Parsed<Response<'_>, &'static str> {
+    Parsed::Complete { message: Response { class, hits, bytes: &bytes[..end] }, used: end }
 }
 
 pub(super) fn more<T>(bytes: &[u8]) -> Parsed<T, &'static str> {
@@ -118,13 +123,13 @@ pub(super) fn more<T>(bytes: &[u8]) -> Parsed<T, &'static str> {
 }
 
 /// The errors that may answer anything.
-pub(super) fn error(line: &[u8]) -> Option<Class> {
+pub(super) fn error(line: &[u8]) -> Option<ReplyClass> {
     if line.starts_with(b"SERVER_ERROR") {
-        Some(Class::ServerError)
+        Some(ReplyClass::ServerError)
     } else if line.starts_with(b"CLIENT_ERROR") {
-        Some(Class::ClientError)
+        Some(ReplyClass::ClientError)
     } else if line == b"ERROR" || line.starts_with(b"ERROR ") || line.starts_with(b"ERROR: ") {
-        Some(Class::Error)
+        Some(ReplyClass::Error)
     } else {
         None
     }
@@ -203,16 +208,16 @@ pub struct Values<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reply<'a> {
+impl<'a> Response<'a> {
     /// The values in it; none for other kinds.
     pub fn values(&self) -> Values<'a> {
-        Values { rest: if self.class == Class::Values { self.bytes } else { &[] } }
+        Values { rest: if self.class == ReplyClass::Values { self.bytes } else { &[] } }
     }
 
     /// The values' blocks in one piece, without the end line: what can be strung together.
     pub fn blocks(&self) -> &'a [u8] {
         match self.class {
-            Class::Values => {
+            ReplyClass::Values => {
                 let body = &self.bytes[..self.bytes.len() - 1];
                 &self.bytes[..body.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1)]
             }
@@ -222,7 +227,7 @@ impl<'a> Reply<'a> {
 
     /// The number `incr` or `decr` left behind.
     pub fn number(&self) -> Option<u64> {
-        (self.class == Class::Number).then(|| number::unsigned(self.bytes.trim_ascii_end())).flatten()
+        (self.class == ReplyClass::Number).then(|| number::unsigned(self.bytes.trim_ascii_end())).flatten()
     }
 
     /// The one line of an answer that has one, without its end; of others, their first.

@@ -2,7 +2,7 @@
 //! was measured.
 
 use super::regression::{line, square};
-use super::rows::Row;
+use super::rows::CalibrationRow;
 use crate::Error;
 use crate::flow::{Curve, FlowModel};
 
@@ -23,7 +23,7 @@ const MOVED: f64 = 2.5;
 /// takes each the same time, as a link does, that is not the same. So the points of a row that the
 /// model misses are multiplied by what is missing, until it says what was measured.
 pub(super) fn curves(
-    rows: &[Row],
+    rows: &[CalibrationRow],
     holds: &[(f64, f64)],
     outsides: &[(f64, f64)],
 ) -> Result<FlowModel, Error> {

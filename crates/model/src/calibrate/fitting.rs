@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::curves::curves;
 use super::regression::{line, square};
-use super::rows::{Row, check_anchors, check_rows};
+use super::rows::{CalibrationRow, check_anchors, check_rows};
 use crate::Error;
 use crate::flow::{Curve, FlowAnswer, FlowModel, Surroundings};
 use crate::laws::LawCheck;
@@ -15,8 +15,8 @@ use crate::laws::LawCheck;
 /// A family of curves for T(n) and Z(n).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// Both curves run through the measured points; beyond them the trends of [`Form::Lines`] go
+pub enum CurveFamily {
+    /// Both curves run through the measured points; beyond them the trends of [`CurveFamily::Lines`] go
     /// on.
     Curves,
     /// T = a + b·n, Z = z + z₂·n²: four parameters.
@@ -35,7 +35,7 @@ pub enum Form {
     UnknownCores,
 }
 
-impl Form {
+impl CurveFamily {
     /// Number of parameters taken from so many rows. Curves through points take two of each.
     pub fn parameters(self, rows: usize) -> usize {
         match self {
@@ -69,7 +69,7 @@ impl Form {
 
 /// How far a row of the calibration is from the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Residual {
+pub struct CalibrationResidual {
     /// The row's place.
     pub place: String,
     /// Model X / measured X − 1, in the fit.
@@ -84,17 +84,17 @@ pub struct Residual {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The form chosen.
-    pub form: Form,
+    pub form: CurveFamily,
     /// The curves.
     pub model: FlowModel,
     /// The rows it was calibrated on: predictions for these are no predictions.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CalibrationRow>,
     /// How far each row is from the model.
-    pub residuals: Vec<Residual>,
+    pub residuals: Vec<CalibrationResidual>,
     /// Mean |error| of X and R over rows left out one at a time, for each form tried, in the order
     /// of preference; infinite (and `null` in JSON) where the rest never sufficed.
     #[serde(deserialize_with = "crate::infinite::scores")]
-    pub scores: Vec<(Form, f64)>,
+    pub scores: Vec<(CurveFamily, f64)>,
     /// Laws that rows break.
     pub broken: Vec<LawCheck>,
     /// Seed of the bootstrap.
@@ -148,18 +148,18 @@ const ANCHOR_TOLERANCE: f64 = 0.1;
 /// # Errors
 /// [`Error::Measurements`] where there are fewer than three rows or runs of the same configuration
 /// disagree.
-pub fn calibrate(rows: &[Row], cores: Option<u32>, seed: u64) -> Result<Calibration, Error> {
+pub fn calibrate(rows: &[CalibrationRow], cores: Option<u32>, seed: u64) -> Result<Calibration, Error> {
     let known = match cores {
         Some(cores) => Some(cores),
         None => written_down(rows)?,
     };
-    let simple = known.map_or(Form::UnknownCores, |cores| Form::Cores { cores });
-    let simple = if rows.len() < simple.least_rows() { Form::Lines } else { simple };
-    calibrate_as(rows, &[simple, Form::Server, Form::Curves], seed)
+    let simple = known.map_or(CurveFamily::UnknownCores, |cores| CurveFamily::Cores { cores });
+    let simple = if rows.len() < simple.least_rows() { CurveFamily::Lines } else { simple };
+    calibrate_as(rows, &[simple, CurveFamily::Server, CurveFamily::Curves], seed)
 }
 
 /// The number of cores that rows have with them, if they have one.
-fn written_down(rows: &[Row]) -> Result<Option<u32>, Error> {
+fn written_down(rows: &[CalibrationRow]) -> Result<Option<u32>, Error> {
     let mut known = rows.iter().filter_map(|row| Some((row.place.as_str(), row.cores?)));
     let Some((first, cores)) = known.next() else { return Ok(None) };
     match known.find(|(_, other)| *other != cores) {
@@ -177,11 +177,11 @@ fn written_down(rows: &[Row]) -> Result<Option<u32>, Error> {
 ///
 /// # Errors
 /// As [`calibrate`], and where no form has enough rows.
-pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibration, Error> {
+pub fn calibrate_as(rows: &[CalibrationRow], forms: &[CurveFamily], seed: u64) -> Result<Calibration, Error> {
     check_anchors(rows, ANCHOR_TOLERANCE)?;
-    let enough: Vec<Form> = forms.iter().copied().filter(|f| f.least_rows() <= rows.len()).collect();
+    let enough: Vec<CurveFamily> = forms.iter().copied().filter(|f| f.least_rows() <= rows.len()).collect();
     let mut scores = Vec::new();
-    let mut best: Option<(Form, Vec<LeftOut>)> = None;
+    let mut best: Option<(CurveFamily, Vec<LeftOut>)> = None;
     let mut best_score = f64::INFINITY;
     for form in &enough {
         let errors = left_out(rows, *form);
@@ -209,7 +209,7 @@ pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibrati
         .zip(held_out)
         .map(|(row, held_out)| {
             let (throughput, response) = error(&model, row)?;
-            Ok(Residual { place: row.place.clone(), throughput, response, held_out })
+            Ok(CalibrationResidual { place: row.place.clone(), throughput, response, held_out })
         })
         .collect::<Result<_, Error>>()?;
     let broken = check_rows(rows, LAW_TOLERANCE).into_iter().filter(|check| !check.holds).collect();
@@ -222,7 +222,7 @@ fn size((x, r): &(f64, f64)) -> f64 {
 }
 
 /// Whether a form, fitted to rows, is still far from one of them.
-fn is_refuted(rows: &[Row], form: Form) -> bool {
+fn is_refuted(rows: &[CalibrationRow], form: CurveFamily) -> bool {
     let far = |model: FlowModel| {
         let errors = rows.iter().map(|row| error(&model, row));
         errors.into_iter().any(|one| one.map_or(true, |(x, r)| x.abs().max(r.abs()) > REFUTED))
@@ -245,10 +245,10 @@ fn clearly_better(errors: &[LeftOut], before: &[LeftOut]) -> bool {
 type LeftOut = Option<(f64, f64)>;
 
 /// Errors of X and R for each row, the model fitted to the others.
-fn left_out(rows: &[Row], form: Form) -> Vec<LeftOut> {
+fn left_out(rows: &[CalibrationRow], form: CurveFamily) -> Vec<LeftOut> {
     (0..rows.len())
         .map(|out| {
-            let others: Vec<Row> =
+            let others: Vec<CalibrationRow> =
                 rows.iter().enumerate().filter(|(i, _)| *i != out).map(|(_, row)| row.clone()).collect();
             fit(&others, form).and_then(|model| error(&model, &rows[out])).ok()
         })
@@ -256,7 +256,7 @@ fn left_out(rows: &[Row], form: Form) -> Vec<LeftOut> {
 }
 
 /// Relative errors of X and R.
-fn error(model: &FlowModel, row: &Row) -> Result<(f64, f64), Error> {
+fn error(model: &FlowModel, row: &CalibrationRow) -> Result<(f64, f64), Error> {
     let answer = model.solve(row.population as usize, row.workers as usize)?;
     Ok((answer.throughput / row.throughput - 1.0, answer.response / row.response - 1.0))
 }
@@ -265,28 +265,29 @@ fn error(model: &FlowModel, row: &Row) -> Result<(f64, f64), Error> {
 ///
 /// # Errors
 /// [`Error::Measurements`] where the rows do not determine the curves.
-pub fn fit(rows: &[Row], form: Form) -> Result<FlowModel, Error> {
-    let points = |of: fn(&Row) -> Seconds| rows.iter().map(|row| (row.busy(), of(row))).collect::<Vec<_>>();
-    let holds = points(Row::hold);
-    let outsides = points(Row::outside);
+pub fn fit(rows: &[CalibrationRow], form: CurveFamily) -> Result<FlowModel, Error> {
+    let points =
+        |of: fn(&CalibrationRow) -> Seconds| rows.iter().map(|row| (row.busy(), of(row))).collect::<Vec<_>>();
+    let holds = points(CalibrationRow::hold);
+    let outsides = points(CalibrationRow::outside);
     let outside = square(&outsides)?;
     let hold = match form {
-        Form::Curves => return curves(rows, &holds, &outsides),
-        Form::Lines => {
+        CurveFamily::Curves => return curves(rows, &holds, &outsides),
+        CurveFamily::Lines => {
             let [constant, slope] = line(&holds)?;
             Curve::Line { constant, slope }
         }
-        Form::Server => {
+        CurveFamily::Server => {
             let [constant, slope] = line(&holds)?;
             let start = [constant.max(1e-9), slope.max(1e-9) / 2.0, slope.max(1e-9) / 2.0];
             let curve = |p: &[f64]| Curve::Server { delay: p[0], server: p[1], slope: p[2] };
             curve(&polish(rows, &outside, &start, (&start, STEP), curve).1)
         }
-        Form::Cores { cores } => {
+        CurveFamily::Cores { cores } => {
             let [constant, slope] = line(&holds)?;
             with_cores(rows, &outside, constant, slope, &[cores]).remove(0).1
         }
-        Form::UnknownCores => {
+        CurveFamily::UnknownCores => {
             let [constant, slope] = line(&holds)?;
             let fitted = with_cores(rows, &outside, constant, slope, &USUAL_CORES);
             let least = fitted.iter().map(|(loss, _)| *loss).fold(f64::INFINITY, f64::min);
@@ -318,7 +319,7 @@ const NOISE: f64 = 0.0224;
 /// The form that knows the cores, for each of several numbers of them, with its loss. Each search
 /// begins where the one before ended.
 fn with_cores(
-    rows: &[Row],
+    rows: &[CalibrationRow],
     outside: &Curve,
     constant: f64,
     slope: f64,
@@ -353,7 +354,7 @@ const STEP: f64 = 0.5;
 /// row says anything about; the search begins at `from` with steps of a given size. Returns the
 /// loss and the parameters.
 fn polish(
-    rows: &[Row],
+    rows: &[CalibrationRow],
     outside: &Curve,
     start: &[f64],
     (from, step): (&[f64], f64),
@@ -361,7 +362,7 @@ fn polish(
 ) -> (f64, Vec<f64>) {
     let of = |logarithms: &[f64]| curve(&logarithms.iter().map(|l| l.exp()).collect::<Vec<_>>());
     let [start, from] = [start, from].map(|numbers| numbers.iter().map(|p| p.ln()).collect::<Vec<_>>());
-    let mut measured: Vec<(Surroundings, &Row)> = rows
+    let mut measured: Vec<(Surroundings, &CalibrationRow)> = rows
         .iter()
         .map(|row| (Surroundings::new(outside, row.population as usize, row.workers as usize), row))
         .collect();
@@ -449,7 +450,7 @@ impl Calibration {
         let refitted: Vec<FlowModel> = draws
             .enumerate()
             .filter_map(|(number, draw)| {
-                let rows: Vec<Row> = draw.iter().map(|i| self.rows[*i].clone()).collect();
+                let rows: Vec<CalibrationRow> = draw.iter().map(|i| self.rows[*i].clone()).collect();
                 fit(&rows, self.form_of_draw(number)).ok()
             })
             .collect();
@@ -461,8 +462,8 @@ impl Calibration {
 
     /// Where the cores are not known, each draw has a number of them, as often as it weighs: what
     /// is not known widens the interval.
-    fn form_of_draw(&self, number: usize) -> Form {
-        let (Form::UnknownCores, Curve::Mean(curves)) = (self.form, &self.model.hold) else {
+    fn form_of_draw(&self, number: usize) -> CurveFamily {
+        let (CurveFamily::UnknownCores, Curve::Mean(curves)) = (self.form, &self.model.hold) else {
             return self.form;
         };
         // Multiples of the golden section fill 0 to 1 evenly, and go with no other count.
@@ -473,7 +474,7 @@ impl Calibration {
             if let Curve::Cores { cores, .. } = curve
                 && left <= 0.0
             {
-                return Form::Cores { cores: *cores as u32 };
+                return CurveFamily::Cores { cores: *cores as u32 };
             }
         }
         self.form
@@ -498,9 +499,9 @@ impl Calibration {
             let found = percentile_interval(values, USUAL_LEVEL).map_err(statistics)?;
             Ok(Interval95 { value, low: found.low.min(value), high: found.high.max(value) })
         };
-        let most = self.rows.iter().map(Row::busy).fold(0.0, f64::max);
-        let least = self.rows.iter().map(Row::busy).fold(f64::INFINITY, f64::min);
-        let same = |r: &Row| r.population == population as u64 && r.workers == workers as u64;
+        let most = self.rows.iter().map(CalibrationRow::busy).fold(0.0, f64::max);
+        let least = self.rows.iter().map(CalibrationRow::busy).fold(f64::INFINITY, f64::min);
+        let same = |r: &CalibrationRow| r.population == population as u64 && r.workers == workers as u64;
         Ok(Predicted {
             answer,
             throughput: interval(throughputs, answer.throughput)?,

@@ -9,16 +9,16 @@
 use std::collections::BTreeMap;
 
 use krarup_record::holds::{HoldRow, Seen};
-use krarup_record::{Operation, Tally, Visit, WindowRow};
+use krarup_record::{Operation, Visit, VisitTally, WindowRow};
 use krarup_units::{Nanos, Seconds, Stamp};
 
-use super::rows::Row;
+use super::rows::CalibrationRow;
 use crate::Error;
-use crate::table::{Cell, Table, Unit};
+use crate::table::{ColumnUnit, ResultTable, TableCell};
 
 /// What the clients of a run measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Clients {
+pub struct ClientMeasurements {
     /// N.
     pub population: u64,
     /// X, requests per second that ended without an error.
@@ -98,7 +98,12 @@ impl Middlewares {
     /// # Errors
     /// [`Error::Measurements`] where nothing was recorded while the clients measured, or nobody was
     /// answered.
-    pub fn row(&self, place: &str, session: &str, clients: &Clients) -> Result<Row, Error> {
+    pub fn row(
+        &self,
+        place: &str,
+        session: &str,
+        clients: &ClientMeasurements,
+    ) -> Result<CalibrationRow, Error> {
         let wrong = |what: String, hint: &str| Err(Error::Measurements { what, hint: hint.into() });
         if self.count == 0 {
             return wrong(
@@ -113,7 +118,7 @@ impl Middlewares {
             );
         }
         let mean = |sum: u128| sum as f64 / self.count as f64 / 1e9;
-        Ok(Row {
+        Ok(CalibrationRow {
             place: place.to_owned(),
             session: session.to_owned(),
             population: clients.population,
@@ -135,17 +140,17 @@ impl Middlewares {
 /// # Errors
 /// [`Error::Measurements`] where the windows do not determine the demands (too few, or operations
 /// always in the same mix).
-pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
+pub fn demand_table(windows: &[WindowRow]) -> Result<ResultTable, Error> {
     let columns = [
-        ("operation", Unit::Text),
-        ("demand", Unit::Seconds),
-        ("measured", Unit::Seconds),
-        ("windows", Unit::Count),
+        ("operation", ColumnUnit::Text),
+        ("demand", ColumnUnit::Seconds),
+        ("measured", ColumnUnit::Seconds),
+        ("windows", ColumnUnit::Count),
     ];
     let mut names: Vec<Operation> = windows.iter().map(|row| row.operation).collect();
     names.sort_unstable();
     names.dedup();
-    let held = |tally: &Tally| tally.response_time.0.saturating_sub(tally.queue_time.0) as f64 / 1e9;
+    let held = |tally: &VisitTally| tally.response_time.0.saturating_sub(tally.queue_time.0) as f64 / 1e9;
     // Runs may share starts on clocks of their own: a window ends where an operation comes again or
     // the start changes.
     let mut busy: Vec<f64> = Vec::new();
@@ -165,14 +170,14 @@ pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
     }
     let labels: Vec<&str> = names.iter().map(|name| name.name()).collect();
     let fit = super::demands(&busy, &rates, &labels)?;
-    let mut table = Table::new("Demands on a worker, by the utilization law (± at 95 %)", &columns);
+    let mut table = ResultTable::new("Demands on a worker, by the utilization law (± at 95 %)", &columns);
     for name in &names {
-        let mut all = Tally::EMPTY;
+        let mut all = VisitTally::EMPTY;
         windows.iter().filter(|row| row.operation == *name).for_each(|row| all.merge(&row.tally));
         let estimate = fit.coefficient(name.name()).map(|coefficient| coefficient.estimate);
         table.push(vec![
             name.name().into(),
-            estimate.map_or(Cell::Empty, |estimate| Cell::Estimate {
+            estimate.map_or(TableCell::Empty, |estimate| TableCell::Estimate {
                 value: estimate.value,
                 interval: Some((estimate.interval.low, estimate.interval.high)),
                 n: busy.len() as u64,
@@ -186,17 +191,19 @@ pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
 
 /// Bytes of a request and its reply, and how many of them a link of `bits_per_second` carries each
 /// way, headers counted.
-pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> Table {
+pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> ResultTable {
     let columns = [
-        ("operation", Unit::Text),
-        ("bytes in", Unit::Count),
-        ("bytes out", Unit::Count),
-        ("link carries in", Unit::PerSecond),
-        ("link carries out", Unit::PerSecond),
+        ("operation", ColumnUnit::Text),
+        ("bytes in", ColumnUnit::Count),
+        ("bytes out", ColumnUnit::Count),
+        ("link carries in", ColumnUnit::PerSecond),
+        ("link carries out", ColumnUnit::PerSecond),
     ];
-    let mut tallies: BTreeMap<Operation, Tally> = BTreeMap::new();
-    windows.iter().for_each(|row| tallies.entry(row.operation).or_insert(Tally::EMPTY).merge(&row.tally));
-    let mut table = Table::new("What a link carries, TCP and IP headers counted", &columns);
+    let mut tallies: BTreeMap<Operation, VisitTally> = BTreeMap::new();
+    windows
+        .iter()
+        .for_each(|row| tallies.entry(row.operation).or_insert(VisitTally::EMPTY).merge(&row.tally));
+    let mut table = ResultTable::new("What a link carries, TCP and IP headers counted", &columns);
     for (operation, tally) in tallies.iter().filter(|(_, tally)| tally.count > 0) {
         let mean = |bytes: u64| bytes as f64 / tally.count as f64;
         let carries = |bytes: f64| super::Wire::TCP.limit(bits_per_second, bytes.round() as u64);
@@ -210,9 +217,13 @@ pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> Table {
 
 /// The curve T(n) as it was recorded: mean hold time by workers busy at `taken`, over all
 /// operations of one or several middlewares.
-pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> Table {
-    let columns =
-        [("busy", Unit::Count), ("requests", Unit::Count), ("hold", Unit::Seconds), ("woken", Unit::Share)];
+pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> ResultTable {
+    let columns = [
+        ("busy", ColumnUnit::Count),
+        ("requests", ColumnUnit::Count),
+        ("hold", ColumnUnit::Seconds),
+        ("woken", ColumnUnit::Share),
+    ];
     let mut levels: BTreeMap<usize, (u64, u64, u64)> = BTreeMap::new();
     for row in rows.into_iter().filter(|row| row.seen == Seen::BusyWorkers) {
         let level = levels.entry(row.level).or_default();
@@ -220,7 +231,7 @@ pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> Table {
         level.1 = level.1.saturating_add(row.hold.hold.0);
         level.2 += if row.worker_was_idle { row.hold.count } else { 0 };
     }
-    let mut table = Table::new("Hold time T(n) by workers busy, as recorded in all runs", &columns);
+    let mut table = ResultTable::new("Hold time T(n) by workers busy, as recorded in all runs", &columns);
     for (busy, (count, sum, woken)) in levels {
         let n = count as f64;
         table.push(vec![
@@ -243,7 +254,8 @@ mod tests {
         visit
     }
 
-    const CLIENTS: Clients = Clients { population: 8, throughput: 2.0, response: 3.0, think: 1.0 };
+    const CLIENTS: ClientMeasurements =
+        ClientMeasurements { population: 8, throughput: 2.0, response: 3.0, think: 1.0 };
 
     #[test]
     fn only_what_was_replied_while_the_clients_measured_counts() {
@@ -273,13 +285,13 @@ mod tests {
     fn window(start: u64, gets: u64, sets: u64) -> [WindowRow; 2] {
         let row = |operation, count: u64, hold: u64| {
             let (bytes_out, queue) = (if operation == Operation::Get { 4_132 } else { 8 }, 300);
-            let tally = Tally {
+            let tally = VisitTally {
                 count,
                 response_time: Nanos(count * (hold + queue)),
                 queue_time: Nanos(count * queue),
                 bytes_in: count * 40,
                 bytes_out: count * bytes_out,
-                ..Tally::EMPTY
+                ..VisitTally::EMPTY
             };
             let (start, length) = (Stamp(start * 1_000_000_000), Nanos(1_000_000_000));
             WindowRow { start, length, folded: false, operation, tally }
@@ -295,7 +307,8 @@ mod tests {
             .collect();
         let table = demand_table(&windows).unwrap();
         for (row, demand) in table.rows.iter().zip([1e-3, 4e-3]) {
-            let (Cell::Estimate { value, n, .. }, Cell::Number(measured)) = (&row[1], &row[2]) else {
+            let (TableCell::Estimate { value, n, .. }, TableCell::Number(measured)) = (&row[1], &row[2])
+            else {
                 panic!("{row:?}")
             };
             assert!(

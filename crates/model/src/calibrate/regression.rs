@@ -1,6 +1,6 @@
 //! Lines and squares through points, by least squares, with no negative part.
 
-use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
+use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 
 use crate::Error;
 use crate::flow::Curve;
@@ -23,7 +23,7 @@ pub(super) fn not_negative([column]: [&[f64]; 1], points: &[(f64, f64)]) -> Resu
     let times: Vec<f64> = points.iter().map(|p| p.1).collect();
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     let fitted =
-        Regression::fit(&[Column::new("busy workers", column)], Intercept::Fitted, &times, USUAL_LEVEL);
+        Regression::fit(&[Predictor::new("busy workers", column)], Intercept::Fitted, &times, USUAL_LEVEL);
     match fitted {
         Ok(fit) => {
             let [constant, slope] = [0, 1].map(|i| fit.coefficients[i].estimate.value);

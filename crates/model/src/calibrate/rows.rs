@@ -10,7 +10,7 @@ use crate::laws::{self, LawCheck};
 
 /// One measured configuration of a closed system: means over a steady part of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CalibrationRow {
     /// Where it comes from: a line of the file, a run, a trial.
     pub place: String,
     /// The session it was measured in; rows of one configuration in several sessions must agree.
@@ -34,7 +34,7 @@ pub struct Row {
     pub cores: Option<u32>,
 }
 
-impl Row {
+impl CalibrationRow {
     /// h = R − w: how long a request held its worker.
     pub fn hold(&self) -> Seconds {
         self.response - self.wait
@@ -179,7 +179,7 @@ const RESPONSE: [&str; 3] = ["response", "r_act", "r"];
 ///
 /// # Errors
 /// [`Error::Form`] with the line.
-pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>, Error> {
+pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<CalibrationRow>, Error> {
     let sheet = Sheet::read(text, unit)?;
     let population = sheet.need(&POPULATION)?;
     let throughput = sheet.need(&THROUGHPUT)?;
@@ -197,7 +197,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>,
         .lines
         .iter()
         .map(|line| {
-            let row = Row {
+            let row = CalibrationRow {
                 place: format!("line {}", line.0),
                 session: session.map_or_else(String::new, |place| sheet.cell(line, place.column).to_owned()),
                 population: sheet.number(line, population)?.round() as u64,
@@ -223,7 +223,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>,
 
 /// What was measured at one population, without knowing the inside.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct PopulationMeasurement {
     /// N, clients.
     pub population: u64,
     /// X, per second.
@@ -232,9 +232,9 @@ pub struct Measured {
     pub response: Option<Seconds>,
 }
 
-impl From<&Row> for Measured {
+impl From<&CalibrationRow> for PopulationMeasurement {
     /// R as the clients measured it, where they did.
-    fn from(row: &Row) -> Self {
+    fn from(row: &CalibrationRow) -> Self {
         let response = Some(row.client_response.unwrap_or(row.response));
         Self { population: row.population, throughput: row.throughput, response }
     }
@@ -244,13 +244,13 @@ impl From<&Row> for Measured {
 ///
 /// # Errors
 /// [`Error::Form`] with the line.
-pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<Measured>, Error> {
+pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<PopulationMeasurement>, Error> {
     let sheet = Sheet::read(text, unit)?;
     let population = sheet.need(&POPULATION)?;
     let throughput = sheet.need(&THROUGHPUT)?;
     let response = sheet.find(&RESPONSE);
     let row = |line| {
-        Ok(Measured {
+        Ok(PopulationMeasurement {
             population: sheet.number(line, population)?.round() as u64,
             throughput: sheet.number(line, throughput)?,
             response: sheet.maybe_time(line, response)?,
@@ -262,7 +262,7 @@ pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<Measured>, Error> 
 /// The laws every row must obey, with their relative `tolerance` (0.03 lets the clocks of different
 /// machines pass). Those that do not hold name the row; nobody should model it before the reason is
 /// found.
-pub fn check_rows(rows: &[Row], tolerance: f64) -> Vec<LawCheck> {
+pub fn check_rows(rows: &[CalibrationRow], tolerance: f64) -> Vec<LawCheck> {
     let mut checks = Vec::new();
     for row in rows {
         let place = row.place.as_str();
@@ -308,8 +308,8 @@ pub fn check_rows(rows: &[Row], tolerance: f64) -> Vec<LawCheck> {
 ///
 /// # Errors
 /// [`Error::Measurements`] naming the rows that disagree most.
-pub fn check_anchors(rows: &[Row], tolerance: f64) -> Result<(), Error> {
-    let mut same: BTreeMap<(u64, u64), Vec<&Row>> = BTreeMap::new();
+pub fn check_anchors(rows: &[CalibrationRow], tolerance: f64) -> Result<(), Error> {
+    let mut same: BTreeMap<(u64, u64), Vec<&CalibrationRow>> = BTreeMap::new();
     for row in rows {
         same.entry((row.population, row.workers)).or_default().push(row);
     }
@@ -336,8 +336,8 @@ pub fn check_anchors(rows: &[Row], tolerance: f64) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn row(population: u64, workers: u64, throughput: f64, response: f64, wait: f64) -> Row {
-        Row {
+    fn row(population: u64, workers: u64, throughput: f64, response: f64, wait: f64) -> CalibrationRow {
+        CalibrationRow {
             place: format!("N = {population}"),
             session: String::new(),
             population,

@@ -1,19 +1,19 @@
 //! What a calibration says, as tables.
 
 use super::fitting::{Calibration, Predicted};
-use crate::table::{Table, Unit};
+use crate::table::{ColumnUnit, ResultTable};
 
 impl Calibration {
     /// Each form that was tried, its parameters, and its mean error over rows left out one at a
     /// time.
-    pub fn forms_table(&self) -> Table {
+    pub fn forms_table(&self) -> ResultTable {
         let columns = [
-            ("form", Unit::Text),
-            ("parameters", Unit::Count),
-            ("error of rows left out", Unit::Share),
-            ("chosen", Unit::Text),
+            ("form", ColumnUnit::Text),
+            ("parameters", ColumnUnit::Count),
+            ("error of rows left out", ColumnUnit::Share),
+            ("chosen", ColumnUnit::Text),
         ];
-        let mut table = Table::new("Forms tried, by leaving one row out at a time", &columns);
+        let mut table = ResultTable::new("Forms tried, by leaving one row out at a time", &columns);
         for (form, score) in &self.scores {
             let chosen = if *form == self.form { "yes" } else { "" };
             table.push(vec![
@@ -28,23 +28,25 @@ impl Calibration {
 
     /// The calibration rows: what they say of busy workers, hold time and time outside, and how far
     /// the model is from them, in the fit and with the row left out.
-    pub fn rows_table(&self) -> Table {
+    pub fn rows_table(&self) -> ResultTable {
         let columns = [
-            ("row", Unit::Text),
-            ("population", Unit::Count),
-            ("workers", Unit::Count),
-            ("throughput", Unit::PerSecond),
-            ("response", Unit::Seconds),
-            ("busy", Unit::Count),
-            ("hold", Unit::Seconds),
-            ("outside", Unit::Seconds),
-            ("error of X", Unit::Share),
-            ("error of R", Unit::Share),
-            ("of X, left out", Unit::Share),
-            ("of R, left out", Unit::Share),
+            ("row", ColumnUnit::Text),
+            ("population", ColumnUnit::Count),
+            ("workers", ColumnUnit::Count),
+            ("throughput", ColumnUnit::PerSecond),
+            ("response", ColumnUnit::Seconds),
+            ("busy", ColumnUnit::Count),
+            ("hold", ColumnUnit::Seconds),
+            ("outside", ColumnUnit::Seconds),
+            ("error of X", ColumnUnit::Share),
+            ("error of R", ColumnUnit::Share),
+            ("of X, left out", ColumnUnit::Share),
+            ("of R, left out", ColumnUnit::Share),
         ];
-        let mut table =
-            Table::new(format!("Calibration rows ({}, seed {})", self.form.name(), self.seed), &columns);
+        let mut table = ResultTable::new(
+            format!("Calibration rows ({}, seed {})", self.form.name(), self.seed),
+            &columns,
+        );
         for (row, residual) in self.rows.iter().zip(&self.residuals) {
             table.push(vec![
                 row.place.as_str().into(),
@@ -65,15 +67,15 @@ impl Calibration {
     }
 
     /// The laws that rows break; `None` when all hold.
-    pub fn broken_table(&self) -> Option<Table> {
+    pub fn broken_table(&self) -> Option<ResultTable> {
         let columns = [
-            ("row", Unit::Text),
-            ("law", Unit::Text),
-            ("measured", Unit::Count),
-            ("implied", Unit::Count),
-            ("difference", Unit::Share),
+            ("row", ColumnUnit::Text),
+            ("law", ColumnUnit::Text),
+            ("measured", ColumnUnit::Count),
+            ("implied", ColumnUnit::Count),
+            ("difference", ColumnUnit::Share),
         ];
-        let mut table = Table::new("Laws that rows break", &columns);
+        let mut table = ResultTable::new("Laws that rows break", &columns);
         for check in &self.broken {
             table.push(vec![
                 check.place.as_str().into(),
@@ -88,21 +90,21 @@ impl Calibration {
 }
 
 /// Predictions with their intervals; those for calibrated or far configurations say so.
-pub fn prediction_table(predictions: &[Predicted]) -> Table {
+pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
     let columns = [
-        ("population", Unit::Count),
-        ("workers", Unit::Count),
-        ("throughput", Unit::PerSecond),
-        ("low", Unit::PerSecond),
-        ("high", Unit::PerSecond),
-        ("response", Unit::Seconds),
-        ("low", Unit::Seconds),
-        ("high", Unit::Seconds),
-        ("wait", Unit::Seconds),
-        ("busy", Unit::Count),
-        ("remark", Unit::Text),
+        ("population", ColumnUnit::Count),
+        ("workers", ColumnUnit::Count),
+        ("throughput", ColumnUnit::PerSecond),
+        ("low", ColumnUnit::PerSecond),
+        ("high", ColumnUnit::PerSecond),
+        ("response", ColumnUnit::Seconds),
+        ("low", ColumnUnit::Seconds),
+        ("high", ColumnUnit::Seconds),
+        ("wait", ColumnUnit::Seconds),
+        ("busy", ColumnUnit::Count),
+        ("remark", ColumnUnit::Text),
     ];
-    let mut table = Table::new("Predictions with intervals for one new measurement (95 %)", &columns);
+    let mut table = ResultTable::new("Predictions with intervals for one new measurement (95 %)", &columns);
     for p in predictions {
         let remark = match (p.calibrated, p.extrapolated) {
             (true, _) => "calibrated on this configuration: no prediction",

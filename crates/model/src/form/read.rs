@@ -9,18 +9,18 @@ use super::schema::{
 };
 use crate::Distribution;
 use crate::network::{
-    Branch, Class, Discipline, Fork, Kind, Network, Pool, PoolId, RateChange, Station, StationId, Step,
-    Visit, Wait, WhenFull, Work, Workload,
+    Branch, Class, ClassWorkload, Discipline, Fork, ForkWait, Network, PathVisit, RateChange, SlotPool,
+    SlotPoolId, Station, StationId, StationKind, Step, WhenFull, Work,
 };
 
 /// One step from the top of the file to a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Key {
+pub(super) enum FilePathStep {
     Name(&'static str),
     Index(usize),
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for FilePathStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Name(name) => write!(f, ".{name}"),
@@ -32,17 +32,17 @@ impl std::fmt::Display for Key {
 /// A semantic error and the keys that lead to it.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<FilePathStep>,
     pub(super) what: String,
     pub(super) hint: String,
 }
 
 /// An error at these keys.
-fn wrong<T>(keys: &[Key], what: impl Into<String>, hint: impl Into<String>) -> Result<T, Wrong> {
+fn wrong<T>(keys: &[FilePathStep], what: impl Into<String>, hint: impl Into<String>) -> Result<T, Wrong> {
     Err(Wrong { keys: keys.to_vec(), what: what.into(), hint: hint.into() })
 }
 
-fn below(keys: &[Key], more: &[Key]) -> Vec<Key> {
+fn below(keys: &[FilePathStep], more: &[FilePathStep]) -> Vec<FilePathStep> {
     [keys, more].concat()
 }
 
@@ -50,10 +50,12 @@ impl NetworkForm {
     pub(super) fn network(self) -> Result<Network, Wrong> {
         let mut network = Network { name: self.name, ..Network::default() };
         for (index, form) in self.stations.into_iter().enumerate() {
-            network.stations.push(form.station(&[Key::Name("station"), Key::Index(index)])?);
+            network
+                .stations
+                .push(form.station(&[FilePathStep::Name("station"), FilePathStep::Index(index)])?);
         }
         for form in self.pools {
-            network.pools.push(Pool {
+            network.pools.push(SlotPool {
                 name: form.name,
                 size: form.size,
                 waiting: form.queue,
@@ -62,7 +64,7 @@ impl NetworkForm {
             });
         }
         for (index, form) in self.classes.into_iter().enumerate() {
-            let class = form.class(&network, &[Key::Name("class"), Key::Index(index)])?;
+            let class = form.class(&network, &[FilePathStep::Name("class"), FilePathStep::Index(index)])?;
             network.classes.push(class);
         }
         network.check().map_err(|error| {
@@ -75,11 +77,11 @@ impl NetworkForm {
 
 impl Network {
     /// Where the thing stands that an error of [`Network::check`] names first: "station `a`: …".
-    fn keys_of(&self, what: &str) -> Vec<Key> {
+    fn keys_of(&self, what: &str) -> Vec<FilePathStep> {
         let find = |kind: &'static str, names: Vec<&String>| {
             // The last one, so that of two equal names the second is shown.
             let index = names.iter().rposition(|name| what.starts_with(&format!("{kind} `{name}`")))?;
-            Some(vec![Key::Name(kind), Key::Index(index)])
+            Some(vec![FilePathStep::Name(kind), FilePathStep::Index(index)])
         };
         find("station", self.stations.iter().map(|s| &s.name).collect())
             .or_else(|| find("pool", self.pools.iter().map(|p| &p.name).collect()))
@@ -89,7 +91,7 @@ impl Network {
 }
 
 impl StationForm {
-    fn station(self, keys: &[Key]) -> Result<Station, Wrong> {
+    fn station(self, keys: &[FilePathStep]) -> Result<Station, Wrong> {
         let said: Vec<&str> = [
             ("servers", self.servers.is_some()),
             ("delay", self.delay == Some(true)),
@@ -115,12 +117,12 @@ impl StationForm {
             );
         }
         let kind = match (self.delay, self.rates, self.bandwidth) {
-            (Some(true), ..) => Kind::Delay,
-            (_, Some(rates), _) => Kind::LoadDependent { rates },
+            (Some(true), ..) => StationKind::Delay,
+            (_, Some(rates), _) => StationKind::LoadDependent { rates },
             (_, _, Some(Bandwidth(bits_per_second))) => {
-                Kind::Link { bits_per_second, overhead: Bytes(self.overhead.map_or(0, |size| size.0)) }
+                StationKind::Link { bits_per_second, overhead: Bytes(self.overhead.map_or(0, |size| size.0)) }
             }
-            _ => Kind::Servers { count: self.servers.unwrap_or(1) },
+            _ => StationKind::Servers { count: self.servers.unwrap_or(1) },
         };
         let usual = if link { Discipline::ProcessorSharing } else { Discipline::Fcfs };
         Ok(Station {
@@ -135,8 +137,8 @@ impl StationForm {
 }
 
 impl ClassForm {
-    fn class(self, network: &Network, keys: &[Key]) -> Result<Class, Wrong> {
-        let at = |key: &'static str| below(keys, &[Key::Name(key)]);
+    fn class(self, network: &Network, keys: &[FilePathStep]) -> Result<Class, Wrong> {
+        let at = |key: &'static str| below(keys, &[FilePathStep::Name(key)]);
         let workload = match (self.population, self.rate, self.gap) {
             (Some(population), None, None) => {
                 if !self.profile.is_empty() {
@@ -147,7 +149,7 @@ impl ClassForm {
                     );
                 }
                 let think = self.think.map_or(Distribution::constant(0.0), |t| t.0);
-                Workload::Closed { population, think }
+                ClassWorkload::Closed { population, think }
             }
             (None, rate, gap) => {
                 if self.think.is_some() {
@@ -186,7 +188,7 @@ impl ClassForm {
                 };
                 let profile =
                     self.profile.iter().map(|c| RateChange { at: c.at.0, factor: c.factor }).collect();
-                Workload::Open { gap, profile }
+                ClassWorkload::Open { gap, profile }
             }
             _ => {
                 return wrong(
@@ -201,16 +203,16 @@ impl ClassForm {
     }
 }
 
-fn path(forms: Vec<StepForm>, network: &Network, keys: &[Key]) -> Result<Vec<Step>, Wrong> {
+fn path(forms: Vec<StepForm>, network: &Network, keys: &[FilePathStep]) -> Result<Vec<Step>, Wrong> {
     forms
         .into_iter()
         .enumerate()
-        .map(|(index, form)| form.step(network, &below(keys, &[Key::Index(index)])))
+        .map(|(index, form)| form.step(network, &below(keys, &[FilePathStep::Index(index)])))
         .collect()
 }
 
 impl StepForm {
-    fn step(self, network: &Network, keys: &[Key]) -> Result<Step, Wrong> {
+    fn step(self, network: &Network, keys: &[FilePathStep]) -> Result<Step, Wrong> {
         let which = [self.at.is_some(), self.hold.is_some(), self.fork.is_some(), self.one_of.is_some()];
         if which.iter().filter(|there| **there).count() != 1 {
             return wrong(
@@ -220,12 +222,12 @@ impl StepForm {
             );
         }
         self.only_its_keys(keys)?;
-        let at = |key: &'static str| below(keys, &[Key::Name(key)]);
+        let at = |key: &'static str| below(keys, &[FilePathStep::Name(key)]);
         if let Some(name) = &self.at {
             let station = find_station(network, name, &at("at"))?;
             let count = self.visits.unwrap_or(1.0);
             let work = work(self.service, self.demand, self.bytes, keys)?;
-            return Ok(Step::Visit(Visit { station, count, work }));
+            return Ok(Step::Visit(PathVisit { station, count, work }));
         }
         if let Some(name) = &self.hold {
             let Some(pool) = network.pool(name) else {
@@ -233,7 +235,7 @@ impl StepForm {
                 return wrong(&at("hold"), format!("there is no pool `{name}`"), known("pools", &names));
             };
             return Ok(Step::Hold {
-                pool: PoolId(pool.0),
+                pool: SlotPoolId(pool.0),
                 path: path(self.path.unwrap_or_default(), network, &at("path"))?,
             });
         }
@@ -247,7 +249,7 @@ impl StepForm {
                 return wrong(&keys_of_fork, "a fork to no station", "name at least one station");
             }
             let choose = self.choose.unwrap_or(stations.len() as u32);
-            let wait = self.wait.map_or(Wait::All, |w| w.0);
+            let wait = self.wait.map_or(ForkWait::All, |w| w.0);
             let work = work(self.service, None, self.bytes, keys)?;
             return Ok(Step::Fork(Fork { stations, choose, wait, work }));
         }
@@ -258,8 +260,11 @@ impl StepForm {
             .into_iter()
             .enumerate()
             .map(|(index, branch)| {
-                let path =
-                    path(branch.path, network, &below(&keys, &[Key::Index(index), Key::Name("path")]))?;
+                let path = path(
+                    branch.path,
+                    network,
+                    &below(&keys, &[FilePathStep::Index(index), FilePathStep::Name("path")]),
+                )?;
                 Ok(Branch { share: branch.share, path })
             })
             .collect::<Result<_, _>>()?;
@@ -267,7 +272,7 @@ impl StepForm {
     }
 
     /// A key that this kind of step does not know would be ignored in silence.
-    fn only_its_keys(&self, keys: &[Key]) -> Result<(), Wrong> {
+    fn only_its_keys(&self, keys: &[FilePathStep]) -> Result<(), Wrong> {
         let allowed: &[&str] = if self.at.is_some() {
             &["visits", "service", "demand", "bytes"]
         } else if self.hold.is_some() {
@@ -292,7 +297,11 @@ impl StepForm {
                 } else {
                     format!("this kind of step knows {}", allowed.join(", "))
                 };
-                return wrong(&below(keys, &[Key::Name(key)]), format!("`{key}` has no meaning here"), hint);
+                return wrong(
+                    &below(keys, &[FilePathStep::Name(key)]),
+                    format!("`{key}` has no meaning here"),
+                    hint,
+                );
             }
         }
         Ok(())
@@ -303,7 +312,7 @@ fn work(
     service: Option<TimeForm>,
     demand: Option<TimeForm>,
     bytes: Option<f64>,
-    keys: &[Key],
+    keys: &[FilePathStep],
 ) -> Result<Work, Wrong> {
     match (service.or(demand), bytes) {
         (Some(time), None) => Ok(Work::Time(time.0)),
@@ -315,7 +324,7 @@ fn work(
     }
 }
 
-fn find_station(network: &Network, name: &str, keys: &[Key]) -> Result<StationId, Wrong> {
+fn find_station(network: &Network, name: &str, keys: &[FilePathStep]) -> Result<StationId, Wrong> {
     network.station(name).map_or_else(
         || {
             let names: Vec<_> = network.stations.iter().map(|s| s.name.as_str()).collect();
@@ -378,14 +387,14 @@ pub(super) fn line_at(source: &str, offset: usize) -> usize {
 }
 
 /// The line of the value these keys lead to, or of the last one on the way that is there.
-pub(super) fn line_of(source: &str, table: &DeTable<'_>, keys: &[Key]) -> Option<usize> {
-    let Some((Key::Name(first), rest)) = keys.split_first() else { return None };
+pub(super) fn line_of(source: &str, table: &DeTable<'_>, keys: &[FilePathStep]) -> Option<usize> {
+    let Some((FilePathStep::Name(first), rest)) = keys.split_first() else { return None };
     let mut value = table.get(*first)?;
     let mut start = value.span().start;
     for key in rest {
         let next = match (key, value.get_ref()) {
-            (Key::Name(name), DeValue::Table(table)) => table.get(*name),
-            (Key::Index(index), DeValue::Array(array)) => array.get(*index),
+            (FilePathStep::Name(name), DeValue::Table(table)) => table.get(*name),
+            (FilePathStep::Index(index), DeValue::Array(array)) => array.get(*index),
             _ => None,
         };
         let Some(next) = next else { break };

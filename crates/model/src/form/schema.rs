@@ -4,7 +4,7 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use crate::Distribution;
-use crate::network::Wait;
+use crate::network::ForkWait;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +32,7 @@ pub(super) struct StationForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bandwidth: Option<Bandwidth>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) overhead: Option<Size>,
+    pub(super) overhead: Option<SizeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) factor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub(super) struct ClassForm {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeForm {
-    pub(super) at: Length,
+    pub(super) at: TimeValue,
     pub(super) factor: f64,
 }
 
@@ -141,11 +141,11 @@ pub(super) fn is_zero(number: &u32) -> bool {
 
 /// A length of time: seconds as a number, or text with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Length(pub(super) Seconds);
+pub(super) struct TimeValue(pub(super) Seconds);
 
 /// A size: bytes as a number, or text with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Size(pub(super) u64);
+pub(super) struct SizeValue(pub(super) u64);
 
 /// A bandwidth: bits per second as a number, or text: `101 Mbit/s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,7 +153,7 @@ pub(super) struct Bandwidth(pub(super) f64);
 
 /// How many answers: `"all"`, `"any"`, or a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct WaitForm(pub(super) Wait);
+pub(super) struct WaitForm(pub(super) ForkWait);
 
 /// A time: a length, which is the mean of an exponential, or a table that names the distribution.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,27 +163,27 @@ pub(super) struct TimeForm(pub(super) Distribution);
 #[serde(deny_unknown_fields)]
 pub(super) struct TimeTable {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) constant: Option<Length>,
+    pub(super) constant: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) exponential: Option<Length>,
+    pub(super) exponential: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) erlang: Option<Length>,
+    pub(super) erlang: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hyperexponential: Option<Length>,
+    pub(super) hyperexponential: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) uniform: Option<[Length; 2]>,
+    pub(super) uniform: Option<[TimeValue; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) gamma: Option<Length>,
+    pub(super) gamma: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lognormal: Option<Length>,
+    pub(super) lognormal: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) weibull: Option<Length>,
+    pub(super) weibull: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) pareto: Option<Length>,
+    pub(super) pareto: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) empirical: Option<Vec<Length>>,
+    pub(super) empirical: Option<Vec<TimeValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) moments: Option<Length>,
+    pub(super) moments: Option<TimeValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stages: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

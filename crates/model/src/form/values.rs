@@ -3,9 +3,9 @@
 use krarup_units::text;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::schema::{Bandwidth, Length, Size, TimeForm, TimeTable, WaitForm};
+use super::schema::{Bandwidth, SizeValue, TimeForm, TimeTable, TimeValue, WaitForm};
 use crate::Distribution;
-use crate::network::Wait;
+use crate::network::ForkWait;
 
 /// Reads a number as it stands, or a text by `$parse`.
 macro_rules! number_or_text {
@@ -37,22 +37,29 @@ macro_rules! number_or_text {
     };
 }
 
-fn length_from_number(value: f64) -> Result<Length, String> {
+fn length_from_number(value: f64) -> Result<TimeValue, String> {
     if value.is_finite() && value >= 0.0 {
-        Ok(Length(value))
+        Ok(TimeValue(value))
     } else {
         Err(format!("{value} is not a length of time in seconds"))
     }
 }
 
-number_or_text!(Length, "a length of time like \"61 us\", or seconds", length_from_number, |text: &str| {
-    text::parse_duration(text).map(Length)
-});
 number_or_text!(
-    Size,
+    TimeValue,
+    "a length of time like \"61 us\", or seconds",
+    length_from_number,
+    |text: &str| { text::parse_duration(text).map(TimeValue) }
+);
+number_or_text!(
+    SizeValue,
     "a size like \"4 KiB\", or bytes",
-    |value: f64| if value >= 0.0 { Ok(Size(value as u64)) } else { Err(format!("{value} is not a size")) },
-    |text: &str| text::parse_size(text).map(Size)
+    |value: f64| if value >= 0.0 {
+        Ok(SizeValue(value as u64))
+    } else {
+        Err(format!("{value} is not a size"))
+    },
+    |text: &str| text::parse_size(text).map(SizeValue)
 );
 number_or_text!(
     Bandwidth,
@@ -64,13 +71,13 @@ number_or_text!(
     WaitForm,
     "\"all\", \"any\" or a number of answers",
     |value: f64| if value >= 1.0 && value.fract() == 0.0 && value <= f64::from(u32::MAX) {
-        Ok(WaitForm(Wait::Quorum(value as u32)))
+        Ok(WaitForm(ForkWait::Quorum(value as u32)))
     } else {
         Err(format!("{value} is not a number of answers"))
     },
     |text: &str| match text {
-        "all" => Ok(WaitForm(Wait::All)),
-        "any" => Ok(WaitForm(Wait::Any)),
+        "all" => Ok(WaitForm(ForkWait::All)),
+        "any" => Ok(WaitForm(ForkWait::Any)),
         other => Err(format!("`{other}` is not \"all\", \"any\" or a number of answers")),
     }
 );
@@ -131,39 +138,39 @@ impl TimeTable {
             value.ok_or_else(|| format!("{of} needs `{key}` beside its mean"))
         };
         let mut named: Vec<(&str, Distribution)> = Vec::new();
-        if let Some(Length(value)) = self.constant {
+        if let Some(TimeValue(value)) = self.constant {
             named.push(("constant", Distribution::Constant { value }));
         }
-        if let Some(Length(mean)) = self.exponential {
+        if let Some(TimeValue(mean)) = self.exponential {
             named.push(("exponential", Distribution::Exponential { mean }));
         }
-        if let Some(Length(mean)) = self.erlang {
+        if let Some(TimeValue(mean)) = self.erlang {
             let stages = self.stages.ok_or("erlang needs `stages` beside its mean")?;
             named.push(("erlang", Distribution::Erlang { stages, mean }));
         }
-        if let Some(Length(mean)) = self.hyperexponential {
+        if let Some(TimeValue(mean)) = self.hyperexponential {
             let scv = need(self.scv, "scv", "hyperexponential")?;
             named.push(("hyperexponential", Distribution::Hyperexponential { mean, scv }));
         }
-        if let Some([Length(low), Length(high)]) = self.uniform {
+        if let Some([TimeValue(low), TimeValue(high)]) = self.uniform {
             named.push(("uniform", Distribution::Uniform { low, high }));
         }
-        if let Some(Length(mean)) = self.gamma {
+        if let Some(TimeValue(mean)) = self.gamma {
             named.push(("gamma", Distribution::Gamma { mean, scv: need(self.scv, "scv", "gamma")? }));
         }
-        if let Some(Length(mean)) = self.lognormal {
+        if let Some(TimeValue(mean)) = self.lognormal {
             named.push((
                 "lognormal",
                 Distribution::Lognormal { mean, scv: need(self.scv, "scv", "lognormal")? },
             ));
         }
-        if let Some(Length(mean)) = self.weibull {
+        if let Some(TimeValue(mean)) = self.weibull {
             named.push((
                 "weibull",
                 Distribution::Weibull { mean, shape: need(self.shape, "shape", "weibull")? },
             ));
         }
-        if let Some(Length(mean)) = self.pareto {
+        if let Some(TimeValue(mean)) = self.pareto {
             named
                 .push(("pareto", Distribution::Pareto { mean, shape: need(self.shape, "shape", "pareto")? }));
         }
@@ -173,7 +180,7 @@ impl TimeTable {
                 Distribution::Empirical { values: values.iter().map(|v| v.0).collect() },
             ));
         }
-        if let Some(Length(mean)) = self.moments {
+        if let Some(TimeValue(mean)) = self.moments {
             named.push(("moments", Distribution::Moments { mean, scv: need(self.scv, "scv", "moments")? }));
         }
         match named.len() {
@@ -190,13 +197,13 @@ impl TimeTable {
     }
 }
 
-impl Serialize for Length {
+impl Serialize for TimeValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(self.0)
     }
 }
 
-impl Serialize for Size {
+impl Serialize for SizeValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(self.0)
     }
@@ -211,9 +218,9 @@ impl Serialize for Bandwidth {
 impl Serialize for WaitForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Wait::All => serializer.serialize_str("all"),
-            Wait::Any => serializer.serialize_str("any"),
-            Wait::Quorum(n) => serializer.serialize_u32(n),
+            ForkWait::All => serializer.serialize_str("all"),
+            ForkWait::Any => serializer.serialize_str("any"),
+            ForkWait::Quorum(n) => serializer.serialize_u32(n),
         }
     }
 }
@@ -223,37 +230,37 @@ impl Serialize for TimeForm {
         let mut table = TimeTable::default();
         match &self.0 {
             Distribution::Exponential { mean } => return serializer.serialize_f64(*mean),
-            Distribution::Constant { value } => table.constant = Some(Length(*value)),
+            Distribution::Constant { value } => table.constant = Some(TimeValue(*value)),
             Distribution::Erlang { stages, mean } => {
-                table.erlang = Some(Length(*mean));
+                table.erlang = Some(TimeValue(*mean));
                 table.stages = Some(*stages);
             }
             Distribution::Hyperexponential { mean, scv } => {
-                table.hyperexponential = Some(Length(*mean));
+                table.hyperexponential = Some(TimeValue(*mean));
                 table.scv = Some(*scv);
             }
-            Distribution::Uniform { low, high } => table.uniform = Some([Length(*low), Length(*high)]),
+            Distribution::Uniform { low, high } => table.uniform = Some([TimeValue(*low), TimeValue(*high)]),
             Distribution::Gamma { mean, scv } => {
-                table.gamma = Some(Length(*mean));
+                table.gamma = Some(TimeValue(*mean));
                 table.scv = Some(*scv);
             }
             Distribution::Lognormal { mean, scv } => {
-                table.lognormal = Some(Length(*mean));
+                table.lognormal = Some(TimeValue(*mean));
                 table.scv = Some(*scv);
             }
             Distribution::Weibull { mean, shape } => {
-                table.weibull = Some(Length(*mean));
+                table.weibull = Some(TimeValue(*mean));
                 table.shape = Some(*shape);
             }
             Distribution::Pareto { mean, shape } => {
-                table.pareto = Some(Length(*mean));
+                table.pareto = Some(TimeValue(*mean));
                 table.shape = Some(*shape);
             }
             Distribution::Empirical { values } => {
-                table.empirical = Some(values.iter().map(|v| Length(*v)).collect());
+                table.empirical = Some(values.iter().map(|v| TimeValue(*v)).collect());
             }
             Distribution::Moments { mean, scv } => {
-                table.moments = Some(Length(*mean));
+                table.moments = Some(TimeValue(*mean));
                 table.scv = Some(*scv);
             }
         }

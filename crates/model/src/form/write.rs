@@ -1,10 +1,12 @@
 //! From a network to the schema: what is as usual is left out.
 
 use super::schema::{
-    Bandwidth, BranchForm, ChangeForm, ClassForm, DisciplineForm, FullForm, Length, NetworkForm, PoolForm,
-    Size, StationForm, StepForm, TimeForm, WaitForm,
+    Bandwidth, BranchForm, ChangeForm, ClassForm, DisciplineForm, FullForm, NetworkForm, PoolForm, SizeValue,
+    StationForm, StepForm, TimeForm, TimeValue, WaitForm,
 };
-use crate::network::{Class, Discipline, Kind, Network, Station, StationId, Step, Work, Workload};
+use crate::network::{
+    Class, ClassWorkload, Discipline, Network, Station, StationId, StationKind, Step, Work,
+};
 
 impl From<&Network> for NetworkForm {
     fn from(network: &Network) -> Self {
@@ -33,13 +35,13 @@ impl From<&Station> for StationForm {
         let mut form = Self { name: station.name.clone(), capacity: station.capacity, ..Self::default() };
         let mut usual = Discipline::Fcfs;
         match &station.kind {
-            Kind::Servers { count } => form.servers = Some(*count),
-            Kind::Delay => form.delay = Some(true),
-            Kind::LoadDependent { rates } => form.rates = Some(rates.clone()),
-            Kind::Link { bits_per_second, overhead } => {
+            StationKind::Servers { count } => form.servers = Some(*count),
+            StationKind::Delay => form.delay = Some(true),
+            StationKind::LoadDependent { rates } => form.rates = Some(rates.clone()),
+            StationKind::Link { bits_per_second, overhead } => {
                 usual = Discipline::ProcessorSharing;
                 form.bandwidth = Some(Bandwidth(*bits_per_second));
-                form.overhead = Some(Size(overhead.0));
+                form.overhead = Some(SizeValue(overhead.0));
             }
         }
         form.discipline = (station.discipline != usual).then(|| DisciplineForm::of(station.discipline));
@@ -62,12 +64,12 @@ impl ClassForm {
             path: steps(&class.path, network),
         };
         match &class.workload {
-            Workload::Open { gap, profile } => {
+            ClassWorkload::Open { gap, profile } => {
                 form.gap = Some(TimeForm(gap.clone()));
                 form.profile =
-                    profile.iter().map(|c| ChangeForm { at: Length(c.at), factor: c.factor }).collect();
+                    profile.iter().map(|c| ChangeForm { at: TimeValue(c.at), factor: c.factor }).collect();
             }
-            Workload::Closed { population, think } => {
+            ClassWorkload::Closed { population, think } => {
                 form.population = Some(*population);
                 form.think = Some(TimeForm(think.clone()));
             }

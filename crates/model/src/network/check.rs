@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Class, Discipline, Kind, Network, PoolId, StationId, Step, Work, Workload};
+use super::{Class, ClassWorkload, Discipline, Network, SlotPoolId, StationId, StationKind, Step, Work};
 use crate::Error;
 
 impl Network {
@@ -17,28 +17,28 @@ impl Network {
                 Err(Error::invalid(format!("station `{}`", station.name), why, hint))
             };
             match &station.kind {
-                Kind::Servers { count: 0 } => {
+                StationKind::Servers { count: 0 } => {
                     return wrong("has no servers".into(), "write servers = 1 or more");
                 }
-                Kind::LoadDependent { rates } if rates.is_empty() => {
+                StationKind::LoadDependent { rates } if rates.is_empty() => {
                     return wrong(
                         "has no rates".into(),
                         "write rates = [1.0, …], one for each number present",
                     );
                 }
-                Kind::LoadDependent { rates } => {
+                StationKind::LoadDependent { rates } => {
                     if let Some(rate) = rates.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
                         return wrong(format!("has a rate of {rate}"), "each rate must be > 0");
                     }
                 }
-                Kind::Link { bits_per_second, .. }
+                StationKind::Link { bits_per_second, .. }
                     if !(bits_per_second.is_finite() && *bits_per_second > 0.0) =>
                 {
                     return wrong(format!("has a bandwidth of {bits_per_second} bit/s"), "it must be > 0");
                 }
                 _ => {}
             }
-            if let (Some(capacity), Kind::Servers { count }) = (station.capacity, &station.kind)
+            if let (Some(capacity), StationKind::Servers { count }) = (station.capacity, &station.kind)
                 && capacity < u64::from(*count)
             {
                 return wrong(
@@ -106,7 +106,7 @@ impl Network {
         let name = format!("class `{}`", class.name);
         let wrong = |why: &str, hint: &str| Err(Error::invalid(&name, why, hint));
         match &class.workload {
-            Workload::Open { gap, profile } => {
+            ClassWorkload::Open { gap, profile } => {
                 gap.check()?;
                 if gap.mean() <= 0.0 {
                     return wrong("arrives infinitely fast", "the rate must be finite");
@@ -118,7 +118,7 @@ impl Network {
                     return wrong("has a rate profile out of order", "write its times in rising order");
                 }
             }
-            Workload::Closed { population, think } => {
+            ClassWorkload::Closed { population, think } => {
                 think.check()?;
                 if *population == 0 {
                     return wrong("has no clients", "write population = 1 or more");
@@ -131,7 +131,7 @@ impl Network {
         self.check_path(&name, &class.path, &mut Vec::new())
     }
 
-    fn check_path(&self, class: &str, path: &[Step], held: &mut Vec<PoolId>) -> Result<(), Error> {
+    fn check_path(&self, class: &str, path: &[Step], held: &mut Vec<SlotPoolId>) -> Result<(), Error> {
         let wrong = |why: String, hint: &str| Err(Error::invalid(class, why, hint));
         for step in path {
             match step {
@@ -206,7 +206,7 @@ impl Network {
             Work::Bytes(bytes) if !(bytes.is_finite() && *bytes >= 0.0) => {
                 wrong(format!("sends {bytes} bytes"), "bytes must be ≥ 0")
             }
-            Work::Bytes(_) if !matches!(place.kind, Kind::Link { .. }) => wrong(
+            Work::Bytes(_) if !matches!(place.kind, StationKind::Link { .. }) => wrong(
                 format!("sends bytes to `{}`, which is no link", place.name),
                 "give the visit a service time, or the station a bandwidth",
             ),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Discipline, Kind, Network, Step, Work, Workload};
+use super::{ClassWorkload, Discipline, Network, StationKind, Step, Work};
 
 /// A part of the description that a solver may or may not treat, and the name of where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ impl Network {
         };
         for class in &self.classes {
             match &class.workload {
-                Workload::Open { gap, profile } => {
+                ClassWorkload::Open { gap, profile } => {
                     add(FeatureKind::OpenClass, &class.name);
                     if !gap.is_exponential() {
                         add(FeatureKind::NotPoisson, &class.name);
@@ -93,7 +93,7 @@ impl Network {
                         add(FeatureKind::TimeVarying, &class.name);
                     }
                 }
-                Workload::Closed { .. } => add(FeatureKind::ClosedClass, &class.name),
+                ClassWorkload::Closed { .. } => add(FeatureKind::ClosedClass, &class.name),
             }
             self.structure(&class.path, &mut add);
         }
@@ -102,14 +102,14 @@ impl Network {
         }
         for station in &self.stations {
             match &station.kind {
-                Kind::Servers { count } if *count > 1 => add(FeatureKind::MultiServer, &station.name),
-                Kind::LoadDependent { .. } => add(FeatureKind::LoadDependent, &station.name),
+                StationKind::Servers { count } if *count > 1 => add(FeatureKind::MultiServer, &station.name),
+                StationKind::LoadDependent { .. } => add(FeatureKind::LoadDependent, &station.name),
                 _ => {}
             }
             if station.capacity.is_some() {
                 add(FeatureKind::FiniteCapacity, &station.name);
             }
-            if station.discipline == Discipline::Priority && station.kind != Kind::Delay {
+            if station.discipline == Discipline::Priority && station.kind != StationKind::Delay {
                 add(FeatureKind::Priority, &station.name);
             }
         }
@@ -152,7 +152,7 @@ impl Network {
         for class in &self.classes {
             self.walk(&class.path, 1.0, &mut |_, id, work| {
                 let station = &self.stations[id.0];
-                let insensitive = station.kind == Kind::Delay
+                let insensitive = station.kind == StationKind::Delay
                     || matches!(
                         station.discipline,
                         Discipline::ProcessorSharing | Discipline::LifoPreemptive

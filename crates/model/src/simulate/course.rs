@@ -19,14 +19,14 @@ use krarup_stats::StatsError;
 use krarup_stats::steady::{WarmUp, mser5};
 use krarup_units::Seconds;
 
-use super::engine::{Engine, Pause};
-use super::result::{self, Simulated, Stop};
-use super::rows::{EachVisit, Rows};
+use super::engine::{Pause, SimulationEngine};
+use super::result::{self, Simulated, StopReason};
+use super::rows::{EachVisit, RowGatherer};
 use super::sample::Sample;
-use super::settings::{Progress, Runs, SimulationSettings, WarmUpRule};
-use super::tally::{ClassTally, Tally};
+use super::settings::{Runs, SimulationProgress, SimulationSettings, WarmUpRule};
+use super::tally::{ClassTally, IntervalTally};
 use crate::Error;
-use crate::network::{FeatureKind, Kind, Network, Workload};
+use crate::network::{ClassWorkload, FeatureKind, Network, StationKind};
 
 /// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are
 /// joined.
@@ -58,11 +58,11 @@ const TELL: u64 = 1 << 20;
 pub(super) struct Course<'a> {
     network: &'a Network,
     settings: &'a SimulationSettings,
-    progress: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: &'a mut dyn FnMut(&SimulationProgress) -> ControlFlow<()>,
     /// Requests per second that may be expected.
     rate: f64,
     time_varying: bool,
-    state: Progress,
+    state: SimulationProgress,
 }
 
 /// Simulated time that counts in no estimate: before `origin` nothing is looked at.
@@ -76,7 +76,7 @@ struct LeftOut {
 
 /// One run, cut into windows and batches.
 struct Run {
-    batches: Vec<Tally>,
+    batches: Vec<IntervalTally>,
     /// For each class.
     series: Vec<Series>,
     /// Length of a window, and where the first begins.
@@ -175,12 +175,12 @@ struct First {
 impl First {
     /// Adds a replication. Four batches are kept as one, to keep memory small.
     fn add(&mut self, mut run: Run) {
-        run.batches = run.batches.chunks(COARSE).filter_map(Tally::sum).collect();
+        run.batches = run.batches.chunks(COARSE).filter_map(IntervalTally::sum).collect();
         self.runs.push(run);
     }
 
     /// Finds the cut, and gives what the replications counted after it.
-    fn finish(&mut self, detect: bool) -> Vec<Tally> {
+    fn finish(&mut self, detect: bool) -> Vec<IntervalTally> {
         let mut average: Vec<Series> = Vec::new();
         for run in &self.runs {
             if average.is_empty() {
@@ -195,7 +195,7 @@ impl First {
         self.drifts = windows.is_none() && !self.runs.is_empty();
         let cut = windows.map_or(BATCHES / COARSE / 2, |windows| windows.div_ceil(WINDOWS * COARSE));
         self.cut = Some(cut * COARSE);
-        self.runs.drain(..).filter_map(|run| Tally::sum(&run.batches[cut..])).collect()
+        self.runs.drain(..).filter_map(|run| IntervalTally::sum(&run.batches[cut..])).collect()
     }
 }
 
@@ -203,7 +203,7 @@ impl<'a> Course<'a> {
     pub(super) fn new(
         network: &'a Network,
         settings: &'a SimulationSettings,
-        progress: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
+        progress: &'a mut dyn FnMut(&SimulationProgress) -> ControlFlow<()>,
     ) -> Result<Self, Error> {
         network.check()?;
         settings.check()?;
@@ -222,7 +222,7 @@ impl<'a> Course<'a> {
             check_load(network)?;
         }
         let rate = expected_rate(network)?;
-        let state = Progress {
+        let state = SimulationProgress {
             events: 0,
             max_events: settings.max_events,
             time: 0.0,
@@ -242,10 +242,10 @@ impl<'a> Course<'a> {
     /// Runs the engine to a time; `Some` is why it stopped before.
     fn run_to(
         &mut self,
-        engine: &mut Engine<'_>,
+        engine: &mut SimulationEngine<'_>,
         time: Seconds,
-        before: Progress,
-    ) -> Result<Option<Stop>, Error> {
+        before: SimulationProgress,
+    ) -> Result<Option<StopReason>, Error> {
         loop {
             let left = self.settings.max_events.saturating_sub(before.events);
             let next_tell = (engine.events / TELL + 1) * TELL;
@@ -256,10 +256,10 @@ impl<'a> Course<'a> {
                 return Ok(None);
             }
             if engine.events >= left {
-                return Ok(Some(Stop::Events));
+                return Ok(Some(StopReason::Events));
             }
             if (self.progress)(&self.state).is_break() {
-                return Ok(Some(Stop::Asked));
+                return Ok(Some(StopReason::Asked));
             }
         }
     }
@@ -268,9 +268,9 @@ impl<'a> Course<'a> {
     fn batch(
         &mut self,
         run: &mut Run,
-        engine: &mut Engine<'_>,
-        before: Progress,
-    ) -> Result<Option<Stop>, Error> {
+        engine: &mut SimulationEngine<'_>,
+        before: SimulationProgress,
+    ) -> Result<Option<StopReason>, Error> {
         let classes = self.network.classes.len();
         let mut last = vec![ClassTally::default(); classes];
         let first = run.batches.len() * WINDOWS;
@@ -313,8 +313,8 @@ impl<'a> Course<'a> {
     }
 
     fn long(&mut self, each: Option<EachVisit<'_>>) -> Result<Simulated, Error> {
-        let rows = each.map(|each| Rows::new(self.network, each));
-        let mut engine = Engine::new(self.network, self.settings.seed, 0, rows)?;
+        let rows = each.map(|each| RowGatherer::new(self.network, each));
+        let mut engine = SimulationEngine::new(self.network, self.settings.seed, 0, rows)?;
         let before = self.state;
         let origin = self.fixed_warm_up();
         let mut run = self.start(REQUESTS / self.rate, origin);
@@ -335,7 +335,7 @@ impl<'a> Course<'a> {
                     let reached =
                         self.reached(&Sample::batches(&run.batches[counts.clone()], self.settings.level));
                     if reached.is_some_and(|reached| reached <= self.settings.precision) {
-                        stop = Some(Stop::Precise);
+                        stop = Some(StopReason::Precise);
                         break;
                     }
                     // Even, so that all batches find a partner.
@@ -369,12 +369,12 @@ impl<'a> Course<'a> {
                 }
             }
             if count.is_multiple_of(BATCHES / 8) && (self.progress)(&self.state).is_break() {
-                stop = Some(Stop::Asked);
+                stop = Some(StopReason::Asked);
             }
         }
         engine.check_balance()?;
         let time = run.width * WINDOWS as f64;
-        let (first, left_out) = match planned.filter(|_| stop == Some(Stop::Precise)) {
+        let (first, left_out) = match planned.filter(|_| stop == Some(StopReason::Precise)) {
             Some((counts, warm_up)) => {
                 let pilot = origin + counts.start as f64 * time - warm_up;
                 (counts.start, LeftOut { origin, warm_up, pilot })
@@ -393,7 +393,7 @@ impl<'a> Course<'a> {
             return Err(self.too_short());
         }
         let sample = Sample::batches(&run.batches[first..], self.settings.level);
-        let timeline: Vec<&Tally> = run.batches.iter().collect();
+        let timeline: Vec<&IntervalTally> = run.batches.iter().collect();
         self.result(&sample, left_out, &timeline, stop, warnings)
     }
 
@@ -410,12 +410,16 @@ impl<'a> Course<'a> {
         let mut plan = Plan::default();
         let mut checkpoint = FEWEST_REPLICATIONS;
         let mut counts: Option<Range<usize>> = None;
-        let (mut samples, mut timeline): (Vec<Tally>, Vec<Tally>) = (Vec::new(), Vec::new());
+        let (mut samples, mut timeline): (Vec<IntervalTally>, Vec<IntervalTally>) = (Vec::new(), Vec::new());
         let mut stop = None;
         while stop.is_none() {
-            let rows = each.as_mut().map(|each| Rows::new(self.network, &mut **each));
-            let mut engine =
-                Engine::new(self.network, self.settings.seed, self.state.replications as u64, rows)?;
+            let rows = each.as_mut().map(|each| RowGatherer::new(self.network, &mut **each));
+            let mut engine = SimulationEngine::new(
+                self.network,
+                self.settings.seed,
+                self.state.replications as u64,
+                rows,
+            )?;
             let before = self.state;
             let mut run = self.start(width, origin);
             stop = self.run_to(&mut engine, origin, before)?;
@@ -434,7 +438,7 @@ impl<'a> Course<'a> {
                 timeline.iter_mut().zip(&run.batches).for_each(|(into, from)| into.add(from));
             }
             if let Some(cut) = first.cut {
-                samples.extend(Tally::sum(&run.batches[cut..]));
+                samples.extend(IntervalTally::sum(&run.batches[cut..]));
             } else {
                 first.add(run);
                 if self.state.replications == FEWEST_REPLICATIONS {
@@ -447,7 +451,7 @@ impl<'a> Course<'a> {
                     let sample = Sample::replications(&samples, counts.start, self.settings.level);
                     let reached = self.reached(&sample);
                     if reached.is_some_and(|reached| reached <= self.settings.precision) {
-                        stop = Some(Stop::Precise);
+                        stop = Some(StopReason::Precise);
                     } else {
                         counts.end += Plan::more(counts.len(), reached, self.settings.precision);
                     }
@@ -459,10 +463,10 @@ impl<'a> Course<'a> {
                 counts = length.map(|length| count..count + FEWEST_REPLICATIONS.max(length.ceil() as usize));
             }
             if stop.is_none() && samples.len() == MOST_REPLICATIONS {
-                stop = Some(Stop::Events);
+                stop = Some(StopReason::Events);
             }
             if stop.is_none() && (self.progress)(&self.state).is_break() {
-                stop = Some(Stop::Asked);
+                stop = Some(StopReason::Asked);
             }
         }
         if first.cut.is_none() {
@@ -476,9 +480,9 @@ impl<'a> Course<'a> {
             .then(|| "the warm-up was not over after half of a replication: make them longer".to_owned());
         let warm_up = origin + width * (first.cut.unwrap_or(0) * WINDOWS) as f64;
         // Cut short: all that was seen counts.
-        let begin = counts.filter(|_| stop == Some(Stop::Precise)).map_or(0, |counts| counts.start);
+        let begin = counts.filter(|_| stop == Some(StopReason::Precise)).map_or(0, |counts| counts.start);
         let sample = Sample::replications(&samples, begin, self.settings.level);
-        let timeline: Vec<&Tally> = timeline.iter().collect();
+        let timeline: Vec<&IntervalTally> = timeline.iter().collect();
         let left_out = LeftOut { origin, warm_up, pilot: begin as f64 * length };
         self.result(&sample, left_out, &timeline, stop, drifts.into_iter().collect())
     }
@@ -487,11 +491,11 @@ impl<'a> Course<'a> {
         &mut self,
         sample: &Sample<'_>,
         left_out: LeftOut,
-        timeline: &[&Tally],
-        stop: Option<Stop>,
+        timeline: &[&IntervalTally],
+        stop: Option<StopReason>,
         warnings: Vec<String>,
     ) -> Result<Simulated, Error> {
-        let stop = stop.unwrap_or(Stop::Events);
+        let stop = stop.unwrap_or(StopReason::Events);
         let mut simulated = result::read(self.network, self.settings, sample)?;
         simulated.events = self.state.events;
         simulated.time = self.state.time;
@@ -504,7 +508,7 @@ impl<'a> Course<'a> {
             let reached = reached.map_or("an unknown".into(), |p| format!("{:.2} %", p * 100.0));
             simulated.warnings.push(format!(
                 "stopped {} at {reached} relative half width; {:.2} % were asked for",
-                if stop == Stop::Events { "after the most events allowed" } else { "on request" },
+                if stop == StopReason::Events { "after the most events allowed" } else { "on request" },
                 self.settings.precision * 100.0
             ));
         }
@@ -539,12 +543,12 @@ fn check_load(network: &Network) -> Result<(), Error> {
     Ok(())
 }
 
-fn most_speed(kind: &Kind) -> f64 {
+fn most_speed(kind: &StationKind) -> f64 {
     match kind {
-        Kind::Servers { count } => f64::from(*count),
-        Kind::Delay => f64::INFINITY,
-        Kind::LoadDependent { rates } => rates.last().copied().unwrap_or(1.0),
-        Kind::Link { .. } => 1.0,
+        StationKind::Servers { count } => f64::from(*count),
+        StationKind::Delay => f64::INFINITY,
+        StationKind::LoadDependent { rates } => rates.last().copied().unwrap_or(1.0),
+        StationKind::Link { .. } => 1.0,
     }
 }
 
@@ -555,8 +559,8 @@ fn expected_rate(network: &Network) -> Result<f64, Error> {
     for (class, demands) in network.classes.iter().zip(network.demands()) {
         let total: f64 = demands.iter().map(|demand| demand.seconds).sum();
         sum += match &class.workload {
-            Workload::Open { .. } => class.rate().unwrap_or(0.0),
-            Workload::Closed { population, .. } => {
+            ClassWorkload::Open { .. } => class.rate().unwrap_or(0.0),
+            ClassWorkload::Closed { population, .. } => {
                 let once = total + class.think();
                 if once <= 0.0 {
                     return Err(Error::invalid(

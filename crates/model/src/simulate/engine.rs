@@ -17,13 +17,13 @@ use krarup_record::Outcome;
 use krarup_units::Seconds;
 
 use super::calendar::{Calendar, ENTRIES, Event, PLACES};
-use super::place::{Line, Place, ranks};
-use super::program::Program;
-use super::request::{NONE, Request};
-use super::rows::Rows;
-use super::tally::{ClassTally, FlowTally, PoolTally, Tally};
+use super::place::{SimulatedStation, WaitingLine, ranks};
+use super::program::PathProgram;
+use super::request::{NONE, SimulatedRequest};
+use super::rows::RowGatherer;
+use super::tally::{ClassTally, FlowTally, IntervalTally, PoolTally};
 use crate::Error;
-use crate::network::{Class, Network, RateChange, WhenFull, Workload};
+use crate::network::{Class, ClassWorkload, Network, RateChange, WhenFull};
 
 mod balance;
 mod path;
@@ -46,7 +46,7 @@ struct Gather {
 struct Slots {
     size: u32,
     free: u32,
-    line: Line,
+    line: WaitingLine,
     /// How many may wait.
     most: usize,
     block: bool,
@@ -155,22 +155,22 @@ pub(super) enum Pause {
 }
 
 /// A network in motion.
-pub(super) struct Engine<'a> {
+pub(super) struct SimulationEngine<'a> {
     network: &'a Network,
-    program: Program,
+    program: PathProgram,
     calendar: Calendar,
     pub(super) now: Seconds,
     /// Arrivals, ends of thinking and completed services so far.
     pub(super) events: u64,
-    requests: Vec<Request>,
+    requests: Vec<SimulatedRequest>,
     unused: Vec<u32>,
     gathers: Vec<Gather>,
     unused_gathers: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<SimulatedStation>,
     pools: Vec<Slots>,
     flows: Vec<Flow>,
     classes: Vec<Crowd>,
-    tally: Tally,
+    tally: IntervalTally,
     arrivals: Vec<Option<Arrivals>>,
     closed: Vec<bool>,
     ranks: Vec<u32>,
@@ -180,7 +180,7 @@ pub(super) struct Engine<'a> {
     roomy: Vec<Roomy>,
     /// Which stations copies go to, in the order of their choice.
     choice: Vec<u32>,
-    rows: Option<Rows<'a>>,
+    rows: Option<RowGatherer<'a>>,
     full: bool,
 }
 
@@ -190,14 +190,14 @@ enum Roomy {
     Pool(u32),
 }
 
-impl<'a> Engine<'a> {
+impl<'a> SimulationEngine<'a> {
     /// A checked network at time 0, empty: clients begin to think, open classes wait for their
     /// first arrival.
     pub(super) fn new(
         network: &'a Network,
         seed: u64,
         replication: u64,
-        rows: Option<Rows<'a>>,
+        rows: Option<RowGatherer<'a>>,
     ) -> Result<Self, Error> {
         let (classes, stations) = (network.classes.len(), network.stations.len());
         let clients: u64 = network.classes.iter().filter_map(Class::population).sum();
@@ -211,7 +211,7 @@ impl<'a> Engine<'a> {
         let pools = network.pools.iter().map(|pool| Slots {
             size: pool.size,
             free: pool.size,
-            line: Line::new(pool.discipline, levels),
+            line: WaitingLine::new(pool.discipline, levels),
             most: pool.waiting.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             block: pool.when_full == WhenFull::Block,
             blocked: Default::default(),
@@ -219,13 +219,14 @@ impl<'a> Engine<'a> {
             tally: PoolTally::default(),
         });
         let arrivals = network.classes.iter().map(|class| match &class.workload {
-            Workload::Open { profile, .. } => Some(Arrivals::new(profile)),
-            Workload::Closed { .. } => None,
+            ClassWorkload::Open { profile, .. } => Some(Arrivals::new(profile)),
+            ClassWorkload::Closed { .. } => None,
         });
-        let places: Vec<Place> = network.stations.iter().map(|station| Place::new(station, levels)).collect();
+        let places: Vec<SimulatedStation> =
+            network.stations.iter().map(|station| SimulatedStation::new(station, levels)).collect();
         let mut engine = Self {
             network,
-            program: Program::new(network, seed, replication),
+            program: PathProgram::new(network, seed, replication),
             calendar: Calendar::new(stations, places.iter().any(|place| place.shared.is_some())),
             now: 0.0,
             events: 0,
@@ -237,7 +238,7 @@ impl<'a> Engine<'a> {
             pools: pools.collect(),
             flows: vec![Flow::default(); classes * stations],
             classes: vec![Crowd::default(); classes],
-            tally: Tally::new(classes, stations, network.pools.len()),
+            tally: IntervalTally::new(classes, stations, network.pools.len()),
             arrivals: arrivals.collect(),
             closed: network.classes.iter().map(|class| class.population().is_some()).collect(),
             ranks,
@@ -302,10 +303,11 @@ impl<'a> Engine<'a> {
     }
 
     /// What was counted since the last cut.
-    pub(super) fn cut(&mut self, length: Seconds) -> Tally {
+    pub(super) fn cut(&mut self, length: Seconds) -> IntervalTally {
         let (stations, pools) = (self.places.len(), self.pools.len());
         let now = self.now;
-        let mut tally = std::mem::replace(&mut self.tally, Tally::new(self.classes.len(), stations, pools));
+        let mut tally =
+            std::mem::replace(&mut self.tally, IntervalTally::new(self.classes.len(), stations, pools));
         tally.time = length;
         for (crowd, sums) in self.classes.iter_mut().zip(&mut tally.classes) {
             crowd.cut(now, &mut sums.area, &mut sums.ages);
@@ -340,7 +342,7 @@ impl<'a> Engine<'a> {
     }
 
     fn new_request(&mut self, class: u32) -> u32 {
-        let request = Request {
+        let request = SimulatedRequest {
             started: self.now,
             entered: self.now,
             taken: self.now,

@@ -13,18 +13,18 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::calendar::{PLACE_BITS, PLACES};
-use crate::network::{Discipline, Kind, Network, Station, WhenFull};
+use crate::network::{Discipline, Network, Station, StationKind, WhenFull};
 
 /// Requests that wait, in the order of a discipline.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct WaitingLine {
     /// One level for each rank of class priority, or one for all.
     levels: Vec<VecDeque<u32>>,
     newest_first: bool,
     length: usize,
 }
 
-impl Line {
+impl WaitingLine {
     pub(super) fn new(discipline: Discipline, ranks: usize) -> Self {
         let levels = if discipline == Discipline::Priority { ranks } else { 1 };
         let newest_first = matches!(discipline, Discipline::Lifo | Discipline::LifoPreemptive);
@@ -58,7 +58,7 @@ impl Line {
 
 /// A station.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SimulatedStation {
     /// How many are served at once: the servers, or everybody.
     pub(super) limit: u32,
     /// How many are in service, those included that are done and keep their server because their
@@ -71,10 +71,10 @@ pub(super) struct Place {
     /// How many may be there.
     pub(super) capacity: u32,
     pub(super) block: bool,
-    pub(super) line: Line,
+    pub(super) line: WaitingLine,
     /// Requests elsewhere that wait for room here.
     pub(super) blocked: VecDeque<u32>,
-    pub(super) shared: Option<Shared>,
+    pub(super) shared: Option<SharedStation>,
     /// Busy servers now, since when, and their area before.
     busy: f64,
     since: f64,
@@ -83,7 +83,7 @@ pub(super) struct Place {
 
 /// A station whose requests share its speed.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedStation {
     speed: Speed,
     preemptive: bool,
     /// A request that is done and cannot go on keeps its server: only where it has one of its own.
@@ -133,23 +133,23 @@ enum Speed {
     Each,
 }
 
-impl Place {
+impl SimulatedStation {
     pub(super) fn new(station: &Station, ranks: usize) -> Self {
-        let delay = station.kind == Kind::Delay;
+        let delay = station.kind == StationKind::Delay;
         let sharing = station.discipline == Discipline::ProcessorSharing && !delay;
         let preemptive = station.discipline == Discipline::LifoPreemptive && !delay;
         let servers = match station.kind {
-            Kind::Servers { count } => count,
-            Kind::Delay => u32::MAX,
-            Kind::LoadDependent { .. } | Kind::Link { .. } => 1,
+            StationKind::Servers { count } => count,
+            StationKind::Delay => u32::MAX,
+            StationKind::LoadDependent { .. } | StationKind::Link { .. } => 1,
         };
         let speed = match &station.kind {
-            Kind::LoadDependent { rates } => Some(Speed::Rates(rates.clone())),
+            StationKind::LoadDependent { rates } => Some(Speed::Rates(rates.clone())),
             _ if sharing => Some(Speed::Servers(f64::from(servers))),
             _ if preemptive => Some(Speed::Each),
             _ => None,
         };
-        let shared = speed.map(|speed| Shared {
+        let shared = speed.map(|speed| SharedStation {
             speed,
             preemptive,
             keeps_server: !sharing && !preemptive,
@@ -167,7 +167,7 @@ impl Place {
             present: 0,
             capacity,
             block: station.when_full == WhenFull::Block,
-            line: Line::new(station.discipline, ranks),
+            line: WaitingLine::new(station.discipline, ranks),
             blocked: VecDeque::new(),
             shared,
             busy: 0.0,
@@ -179,9 +179,9 @@ impl Place {
     /// The number of servers for the utilization: infinite at a delay.
     pub(super) fn servers(station: &Station) -> f64 {
         match station.kind {
-            Kind::Servers { count } => f64::from(count),
-            Kind::Delay => f64::INFINITY,
-            Kind::LoadDependent { .. } | Kind::Link { .. } => 1.0,
+            StationKind::Servers { count } => f64::from(count),
+            StationKind::Delay => f64::INFINITY,
+            StationKind::LoadDependent { .. } | StationKind::Link { .. } => 1.0,
         }
     }
 
@@ -224,7 +224,7 @@ impl Place {
         self.note_busy(now);
     }
 
-    /// What [`Place::stick`] did is over; the request leaves.
+    /// What [`SimulatedStation::stick`] did is over; the request leaves.
     pub(super) fn unstick(&mut self) {
         let keeps = self.shared.as_ref().is_none_or(|shared| shared.keeps_server);
         if keeps {
@@ -235,7 +235,7 @@ impl Place {
     }
 }
 
-impl Shared {
+impl SharedStation {
     /// Brings V up to now.
     pub(super) fn synchronize(&mut self, now: f64) {
         self.clock += (now - self.updated) * self.pace;

@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use super::random::{Stream, Times};
-use crate::network::{Fork, Network, StationId, Step, Work, Workload};
+use super::random::{RandomStream, TimeSampler};
+use crate::network::{ClassWorkload, Fork, Network, StationId, Step, Work};
 
 /// One instruction.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Op {
 
 /// Where copies go.
 #[derive(Clone, Debug)]
-pub(super) struct Copies {
+pub(super) struct ForkTargets {
     /// Stations, each with its service times.
     pub(super) stations: Vec<(u32, u32)>,
     /// To how many of them.
@@ -56,23 +56,23 @@ pub(super) struct Branches {
 
 /// The paths of all classes, and the random streams they draw from.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Program {
+pub(super) struct PathProgram {
     pub(super) ops: Vec<Op>,
     /// The pools that a request at each instruction holds.
     pub(super) held: Vec<Vec<u32>>,
     /// Where each class begins.
     pub(super) entry: Vec<u32>,
-    pub(super) forks: Vec<Copies>,
+    pub(super) forks: Vec<ForkTargets>,
     pub(super) branches: Vec<Branches>,
     /// Service times of each step.
-    pub(super) times: Vec<Times>,
+    pub(super) times: Vec<TimeSampler>,
     /// Streams of choices.
-    pub(super) coins: Vec<Stream>,
+    pub(super) coins: Vec<RandomStream>,
     /// Think times or gaps between arrivals of each class.
-    pub(super) gaps: Vec<Times>,
+    pub(super) gaps: Vec<TimeSampler>,
 }
 
-impl Program {
+impl PathProgram {
     /// The paths of a checked network, with the streams of one replication.
     pub(super) fn new(network: &Network, seed: u64, replication: u64) -> Self {
         let mut program = Self::default();
@@ -86,8 +86,8 @@ impl Program {
                 named: BTreeMap::new(),
             };
             let gaps = match &class.workload {
-                Workload::Open { gap, .. } => Times::new(writer.stream(&["gap"]), gap),
-                Workload::Closed { think, .. } => Times::new(writer.stream(&["think"]), think),
+                ClassWorkload::Open { gap, .. } => TimeSampler::new(writer.stream(&["gap"]), gap),
+                ClassWorkload::Closed { think, .. } => TimeSampler::new(writer.stream(&["think"]), think),
             };
             let entry = writer.program.ops.len() as u32;
             writer.path(&class.path, &mut Vec::new());
@@ -100,7 +100,7 @@ impl Program {
 }
 
 struct Writer<'a> {
-    program: &'a mut Program,
+    program: &'a mut PathProgram,
     network: &'a Network,
     seed: u64,
     replication: u64,
@@ -170,7 +170,7 @@ impl Writer<'_> {
         let coin = self.coin(&["choose"]);
         let needed = fork.wait.needed(fork.choose);
         let place = self.program.forks.len() as u32;
-        self.program.forks.push(Copies { stations, choose: fork.choose, needed, coin });
+        self.program.forks.push(ForkTargets { stations, choose: fork.choose, needed, coin });
         self.op(Op::Fork(place), held);
     }
 
@@ -178,7 +178,7 @@ impl Writer<'_> {
         let network = self.network;
         let there = &network.stations[station.0];
         let stream = self.stream(&["service", &there.name]);
-        let times = Times::new(stream, &there.service_time(work));
+        let times = TimeSampler::new(stream, &there.service_time(work));
         self.program.times.push(times);
         self.program.times.len() as u32 - 1
     }
@@ -190,12 +190,12 @@ impl Writer<'_> {
     }
 
     /// A stream for the class being written, of this purpose.
-    fn stream(&mut self, purpose: &[&str]) -> Stream {
+    fn stream(&mut self, purpose: &[&str]) -> RandomStream {
         let count = self.named.entry(purpose.join("\u{1f}")).or_default();
         *count += 1;
         let number = count.to_string();
         let mut name = vec![self.class, number.as_str()];
         name.extend(purpose);
-        Stream::named(self.seed, self.replication, &name)
+        RandomStream::named(self.seed, self.replication, &name)
     }
 }

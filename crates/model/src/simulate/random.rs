@@ -14,9 +14,9 @@ use crate::distribution::{Distribution, ln_gamma};
 /// A generator that belongs to one purpose. The generator is xoshiro256++ (Blackman and Vigna
 /// 2019).
 #[derive(Clone, Debug)]
-pub(super) struct Stream(Xoshiro256PlusPlus);
+pub(super) struct RandomStream(Xoshiro256PlusPlus);
 
-impl Stream {
+impl RandomStream {
     /// The stream of this name in one replication.
     pub(super) fn named(seed: u64, replication: u64, name: &[&str]) -> Self {
         // FNV-1a over the parts, each ended by a byte that stands in no text; seed_from_u64 then
@@ -44,8 +44,8 @@ impl Stream {
 
 /// Times of one distribution from a stream of their own.
 #[derive(Clone, Debug)]
-pub(super) struct Times {
-    stream: Stream,
+pub(super) struct TimeSampler {
+    stream: RandomStream,
     law: Law,
 }
 
@@ -62,9 +62,9 @@ enum Law {
     Values(Vec<f64>),
 }
 
-impl Times {
+impl TimeSampler {
     /// Times of a checked distribution.
-    pub(super) fn new(stream: Stream, distribution: &Distribution) -> Self {
+    pub(super) fn new(stream: RandomStream, distribution: &Distribution) -> Self {
         Self { stream, law: Law::of(distribution) }
     }
 
@@ -153,7 +153,7 @@ mod tests {
             Distribution::Moments { mean, scv: 0.3 },
             Distribution::exponential(0.0),
         ] {
-            let mut times = Times::new(Stream::named(1, 0, &["test"]), &distribution);
+            let mut times = TimeSampler::new(RandomStream::named(1, 0, &["test"]), &distribution);
             let n = 40_000;
             let values: Vec<f64> = (0..n).map(|_| times.next()).collect();
             let seen = values.iter().sum::<f64>() / f64::from(n);
@@ -171,14 +171,15 @@ mod tests {
     /// xoshiro256++. A change of these numbers would change every result published with a seed.
     #[test]
     fn the_streams_are_the_same_for_ever() {
-        let mut stream = Stream::named(42, 0, &["service", "memcached", "get"]);
+        let mut stream = RandomStream::named(42, 0, &["service", "memcached", "get"]);
         let first: Vec<usize> = (0..8).map(|_| stream.below(10)).collect();
         assert_eq!(first, [9, 8, 5, 1, 6, 9, 6, 7]);
     }
 
     #[test]
     fn another_name_seed_or_replication_is_another_stream() {
-        let draw = |seed, replication, name: &[&str]| Stream::named(seed, replication, name).0.next_u64();
+        let draw =
+            |seed, replication, name: &[&str]| RandomStream::named(seed, replication, name).0.next_u64();
         let base = draw(1, 0, &["a", "bc"]);
         assert_eq!(base, draw(1, 0, &["a", "bc"]));
         for other in [draw(2, 0, &["a", "bc"]), draw(1, 1, &["a", "bc"]), draw(1, 0, &["ab", "c"])] {

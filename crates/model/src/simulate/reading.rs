@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// An estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reading {
+pub struct SimulatedEstimate {
     /// The value.
     pub value: f64,
     /// Observations it rests on: requests or visits.
@@ -15,7 +15,7 @@ pub struct Reading {
     pub interval: Option<Interval>,
 }
 
-impl Reading {
+impl SimulatedEstimate {
     /// Half of the interval's length.
     pub fn half_width(&self) -> Option<f64> {
         self.interval.map(|interval| interval.half_width())

@@ -5,7 +5,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// A request, or one copy of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct SimulatedRequest {
     /// When it began.
     pub(super) started: f64,
     /// When it came to its station or line.

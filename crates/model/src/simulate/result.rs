@@ -4,13 +4,13 @@
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use super::place::Place;
-pub use super::reading::Reading;
+use super::place::SimulatedStation;
+pub use super::reading::SimulatedEstimate;
 use super::sample::Sample;
 use super::settings::SimulationSettings;
-use super::tally::{FlowTally, Names, Tally};
+use super::tally::{FlowTally, IntervalTally, StationNames};
 use crate::Error;
-use crate::network::{Kind, Network};
+use crate::network::{Network, StationKind};
 
 /// The results of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Simulated {
     /// What it was simulated with.
     pub settings: SimulationSettings,
     /// Why it ended.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// Events in all.
     pub events: u64,
     /// Simulated seconds in all.
@@ -48,7 +48,7 @@ pub struct Simulated {
 /// Why a simulation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stop {
+pub enum StopReason {
     /// The intervals are as narrow as was asked for.
     Precise,
     /// All events that were allowed have happened.
@@ -65,15 +65,15 @@ pub struct ClassReading {
     /// N of a closed class.
     pub population: Option<u64>,
     /// X, completed per second.
-    pub throughput: Reading,
+    pub throughput: SimulatedEstimate,
     /// R, from begin to completion, of requests that completed; `None` if none did.
-    pub response: Option<Reading>,
+    pub response: Option<SimulatedEstimate>,
     /// Percentiles of R.
     pub percentiles: Vec<Percentile>,
     /// Mean number under way.
-    pub present: Reading,
+    pub present: SimulatedEstimate,
     /// Share of the requests that found no room and were lost.
-    pub lost: Option<Reading>,
+    pub lost: Option<SimulatedEstimate>,
     /// Throughput and mean response time of each replication, the pilot's too, to compare
     /// alternatives pair by pair; empty of one long run.
     pub by_replication: Vec<(f64, Seconds)>,
@@ -85,7 +85,7 @@ pub struct Percentile {
     /// Which: 0.99 is the 99th.
     pub share: f64,
     /// Its value in seconds, to three digits.
-    pub response: Reading,
+    pub response: SimulatedEstimate,
 }
 
 /// One station, all classes together and each.
@@ -103,16 +103,16 @@ pub struct StationReading {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowReading {
     /// Visits completed per second.
-    pub throughput: Reading,
+    pub throughput: SimulatedEstimate,
     /// Busy servers / servers; at a delay the mean number there. Of a class: its share by the work
     /// it brought.
-    pub utilization: Reading,
+    pub utilization: SimulatedEstimate,
     /// Mean number there, in service included.
-    pub queue: Reading,
+    pub queue: SimulatedEstimate,
     /// Residence time of a visit; `None` without visits.
-    pub residence: Option<Reading>,
+    pub residence: Option<SimulatedEstimate>,
     /// Time from arrival to the start of service.
-    pub wait: Option<Reading>,
+    pub wait: Option<SimulatedEstimate>,
     /// Visits refused for want of room.
     pub refused: u64,
 }
@@ -125,13 +125,13 @@ pub struct PoolReading {
     /// Number of slots.
     pub size: u32,
     /// Mean number of slots in use.
-    pub held: Reading,
+    pub held: SimulatedEstimate,
     /// Mean number that wait for a slot.
-    pub waiting: Reading,
+    pub waiting: SimulatedEstimate,
     /// Mean wait of those who got a slot; `None` if nobody did.
-    pub wait: Option<Reading>,
+    pub wait: Option<SimulatedEstimate>,
     /// Mean time a slot is held.
-    pub hold: Option<Reading>,
+    pub hold: Option<SimulatedEstimate>,
     /// Requests refused for want of room to wait.
     pub refused: u64,
 }
@@ -169,8 +169,8 @@ pub(super) fn read(
 ) -> Result<Simulated, Error> {
     let classes: Vec<&str> = network.classes.iter().map(|class| class.name.as_str()).collect();
     let stations: Vec<&str> = network.stations.iter().map(|station| station.name.as_str()).collect();
-    let servers: Vec<f64> = network.stations.iter().map(Place::servers).collect();
-    let names = Names { classes: &classes, stations: &stations, servers: &servers };
+    let servers: Vec<f64> = network.stations.iter().map(SimulatedStation::servers).collect();
+    let names = StationNames { classes: &classes, stations: &stations, servers: &servers };
     sample.parts().iter().try_for_each(|part| part.check(&names))?;
     let mut warnings = Vec::new();
     let class_readings: Vec<ClassReading> = network
@@ -178,10 +178,10 @@ pub(super) fn read(
         .iter()
         .enumerate()
         .map(|(class, description)| {
-            let begun = |part: &Tally| part.classes[class].begun;
+            let begun = |part: &IntervalTally| part.classes[class].begun;
             let percentile =
                 |&share: &f64| Some(Percentile { share, response: sample.percentile(class, share)? });
-            let each = |part: &Tally| {
+            let each = |part: &IntervalTally| {
                 let sums = &part.classes[class];
                 (sums.completed as f64 / part.time, sums.response / sums.completed as f64)
             };
@@ -201,7 +201,7 @@ pub(super) fn read(
     for class in &class_readings {
         match class.response {
             None => warnings.push(format!("no request of class `{}` was completed", class.name)),
-            Some(Reading { interval: None, .. }) => warnings.push(format!(
+            Some(SimulatedEstimate { interval: None, .. }) => warnings.push(format!(
                 "the response time of class `{}` has no interval: the run is too short for its correlation",
                 class.name
             )),
@@ -214,11 +214,11 @@ pub(super) fn read(
         .iter()
         .enumerate()
         .map(|(place, station)| {
-            let own = |class: usize| move |part: &Tally| part.flows[place * count + class];
-            let all = |part: &Tally| sum_of(&part.flows[place * count..(place + 1) * count]);
-            let whole = if station.kind == Kind::Delay { 1.0 } else { servers[place] };
-            let busy = |part: &Tally| part.busy[place] / whole;
-            let share = |part: &Tally, class: usize| {
+            let own = |class: usize| move |part: &IntervalTally| part.flows[place * count + class];
+            let all = |part: &IntervalTally| sum_of(&part.flows[place * count..(place + 1) * count]);
+            let whole = if station.kind == StationKind::Delay { 1.0 } else { servers[place] };
+            let busy = |part: &IntervalTally| part.busy[place] / whole;
+            let share = |part: &IntervalTally, class: usize| {
                 let work = all(part).work;
                 if work > 0.0 { busy(part) * own(class)(part).work / work } else { 0.0 }
             };
@@ -242,7 +242,7 @@ pub(super) fn read(
         .iter()
         .enumerate()
         .map(|(pool, description)| {
-            let granted = |part: &Tally| part.pools[pool].granted;
+            let granted = |part: &IntervalTally| part.pools[pool].granted;
             PoolReading {
                 name: description.name.clone(),
                 size: description.size,
@@ -258,12 +258,12 @@ pub(super) fn read(
     Ok(Simulated {
         network: network.name.clone(),
         settings: settings.clone(),
-        stop: Stop::Events,
+        stop: StopReason::Events,
         events: 0,
         time: 0.0,
         warm_up: 0.0,
         pilot: 0.0,
-        replications: sample.replicated().map_or(1, <[Tally]>::len),
+        replications: sample.replicated().map_or(1, <[IntervalTally]>::len),
         warnings,
         classes: class_readings,
         stations: station_readings,
@@ -276,8 +276,12 @@ fn sum_of(flows: &[FlowTally]) -> FlowTally {
     flows.iter().fold(FlowTally::default(), FlowTally::plus)
 }
 
-fn flow(sample: &Sample<'_>, of: impl Fn(&Tally) -> FlowTally, busy: impl Fn(&Tally) -> f64) -> FlowReading {
-    let left = |part: &Tally| of(part).left;
+fn flow(
+    sample: &Sample<'_>,
+    of: impl Fn(&IntervalTally) -> FlowTally,
+    busy: impl Fn(&IntervalTally) -> f64,
+) -> FlowReading {
+    let left = |part: &IntervalTally| of(part).left;
     FlowReading {
         throughput: sample.rate(left),
         utilization: sample.mean(left, busy),
@@ -289,7 +293,7 @@ fn flow(sample: &Sample<'_>, of: impl Fn(&Tally) -> FlowTally, busy: impl Fn(&Ta
 }
 
 /// The run over time; `replications` have been added up in each part.
-pub(super) fn timeline(parts: &[&Tally], origin: Seconds, replications: usize) -> Vec<Moment> {
+pub(super) fn timeline(parts: &[&IntervalTally], origin: Seconds, replications: usize) -> Vec<Moment> {
     let mut to = origin;
     parts
         .iter()

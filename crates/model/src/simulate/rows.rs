@@ -8,12 +8,12 @@
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
 
-use super::request::{NONE, Request};
+use super::request::{NONE, SimulatedRequest};
 use crate::network::Network;
 
 /// What a request sees when it is taken.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SystemState {
     /// Servers or slots busy, its own included.
     pub(super) busy: u32,
     /// Requests that still wait.
@@ -26,23 +26,31 @@ pub(super) struct Seen {
 pub(super) type EachVisit<'a> = &'a mut dyn FnMut(&Visit, &[ServerVisit]);
 
 /// Gathers what rows need and the simulation does not.
-pub(super) struct Rows<'a> {
+pub(super) struct RowGatherer<'a> {
     each: EachVisit<'a>,
     operations: Vec<Operation>,
     /// By request.
-    seen: Vec<Seen>,
+    seen: Vec<SystemState>,
     /// By request: the slots it holds, innermost last.
     holds: Vec<Vec<(Visit, Vec<ServerVisit>)>>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowGatherer<'a> {
     pub(super) fn new(network: &Network, each: EachVisit<'a>) -> Self {
         let operation = |name: &str| Operation::from_name(name).unwrap_or(Operation::Other);
         let operations = network.classes.iter().map(|class| operation(&class.name)).collect();
         Self { each, operations, seen: Vec::new(), holds: Vec::new() }
     }
 
-    fn visit(&self, station: usize, class: u32, came: f64, taken: f64, left: f64, seen: Seen) -> Visit {
+    fn visit(
+        &self,
+        station: usize,
+        class: u32,
+        came: f64,
+        taken: f64,
+        left: f64,
+        seen: SystemState,
+    ) -> Visit {
         let mut visit = Visit::at(stamp(came), self.operations[class as usize]);
         (visit.taken, visit.replied) = (stamp(taken), stamp(left));
         visit.station = station as u16;
@@ -52,12 +60,19 @@ impl<'a> Rows<'a> {
     }
 
     /// A service begins.
-    pub(super) fn taken(&mut self, id: u32, seen: Seen) {
+    pub(super) fn taken(&mut self, id: u32, seen: SystemState) {
         *place(&mut self.seen, id) = seen;
     }
 
     /// A visit is over. It counts as a server's part in the holds of `holder`.
-    pub(super) fn left(&mut self, station: usize, id: u32, request: &Request, holder: u32, now: f64) {
+    pub(super) fn left(
+        &mut self,
+        station: usize,
+        id: u32,
+        request: &SimulatedRequest,
+        holder: u32,
+        now: f64,
+    ) {
         let seen = *place(&mut self.seen, id);
         let visit = self.visit(station, request.class, request.entered, request.taken, now, seen);
         (self.each)(&visit, &[]);
@@ -73,13 +88,21 @@ impl<'a> Rows<'a> {
 
     /// Found no room.
     pub(super) fn refused(&mut self, station: usize, class: u32, now: f64) {
-        let mut visit = self.visit(station, class, now, now, now, Seen::default());
+        let mut visit = self.visit(station, class, now, now, now, SystemState::default());
         visit.outcome = Outcome::Refused;
         (self.each)(&visit, &[]);
     }
 
     /// Got a slot that it asked for at `asked`.
-    pub(super) fn granted(&mut self, id: u32, class: u32, station: usize, asked: f64, now: f64, seen: Seen) {
+    pub(super) fn granted(
+        &mut self,
+        id: u32,
+        class: u32,
+        station: usize,
+        asked: f64,
+        now: f64,
+        seen: SystemState,
+    ) {
         let visit = self.visit(station, class, asked, now, now, seen);
         place(&mut self.holds, id).push((visit, Vec::new()));
     }

@@ -32,12 +32,12 @@
 //! fewer than [`BEYOND`] there is no interval.
 
 use krarup_stats::batch::{batch_means, fixed_batch_means};
-use krarup_stats::skew::{Shape, reaches};
+use krarup_stats::skew::{SampleShape, reaches};
 use krarup_stats::{Interval, StatsError, Summary};
 
-use super::reading::Reading;
-use super::spread::Spread;
-use super::tally::Tally;
+use super::reading::SimulatedEstimate;
+use super::spread::SimulatedHistogram;
+use super::tally::IntervalTally;
 
 /// Independent requests beyond a percentile that its interval needs.
 const BEYOND: f64 = 10.0;
@@ -46,9 +46,9 @@ const MANY: usize = 24;
 
 /// Batches of one run, or replications.
 pub(super) struct Sample<'a> {
-    parts: &'a [Tally],
+    parts: &'a [IntervalTally],
     /// All replications, those before the parts too.
-    replications: Option<&'a [Tally]>,
+    replications: Option<&'a [IntervalTally]>,
     level: f64,
     /// Of a pilot: intervals are Student's.
     pilot: bool,
@@ -69,12 +69,12 @@ impl Reach {
 }
 
 impl<'a> Sample<'a> {
-    pub(super) fn batches(parts: &'a [Tally], level: f64) -> Self {
+    pub(super) fn batches(parts: &'a [IntervalTally], level: f64) -> Self {
         Self { parts, replications: None, level, pilot: false }
     }
 
     /// Of all replications, those count that are not before `begin`.
-    pub(super) fn replications(all: &'a [Tally], begin: usize, level: f64) -> Self {
+    pub(super) fn replications(all: &'a [IntervalTally], begin: usize, level: f64) -> Self {
         Self { parts: &all[begin..], replications: Some(all), level, pilot: false }
     }
 
@@ -84,12 +84,12 @@ impl<'a> Sample<'a> {
     }
 
     /// All replications, if they are.
-    pub(super) fn replicated(&self) -> Option<&'a [Tally]> {
+    pub(super) fn replicated(&self) -> Option<&'a [IntervalTally]> {
         self.replications
     }
 
     /// What counts.
-    pub(super) fn parts(&self) -> &'a [Tally] {
+    pub(super) fn parts(&self) -> &'a [IntervalTally] {
         self.parts
     }
 
@@ -105,44 +105,61 @@ impl<'a> Sample<'a> {
         Some(widest)
     }
 
-    pub(super) fn throughput(&self, class: usize) -> Reading {
+    pub(super) fn throughput(&self, class: usize) -> SimulatedEstimate {
         self.rate(|part| part.classes[class].completed)
     }
 
-    pub(super) fn response(&self, class: usize) -> Option<Reading> {
-        let completed = |part: &Tally| part.classes[class].completed;
+    pub(super) fn response(&self, class: usize) -> Option<SimulatedEstimate> {
+        let completed = |part: &IntervalTally| part.classes[class].completed;
         self.per(completed, |part| part.classes[class].response)
     }
 
     /// So many of something per second.
-    pub(super) fn rate(&self, count: impl Fn(&Tally) -> u64) -> Reading {
+    pub(super) fn rate(&self, count: impl Fn(&IntervalTally) -> u64) -> SimulatedEstimate {
         let n = self.count(&count);
         self.ratio(n, |part| count(part) as f64, |part| part.time)
     }
 
     /// A mean over time of what `area` sums; `count` is what it rests on.
-    pub(super) fn mean(&self, count: impl Fn(&Tally) -> u64, area: impl Fn(&Tally) -> f64) -> Reading {
+    pub(super) fn mean(
+        &self,
+        count: impl Fn(&IntervalTally) -> u64,
+        area: impl Fn(&IntervalTally) -> f64,
+    ) -> SimulatedEstimate {
         self.ratio(self.count(count), area, |part| part.time)
     }
 
     /// A mean over observations; `None` if there are none.
-    pub(super) fn per(&self, count: impl Fn(&Tally) -> u64, sum: impl Fn(&Tally) -> f64) -> Option<Reading> {
+    pub(super) fn per(
+        &self,
+        count: impl Fn(&IntervalTally) -> u64,
+        sum: impl Fn(&IntervalTally) -> f64,
+    ) -> Option<SimulatedEstimate> {
         let n = self.count(&count);
         (n > 0).then(|| self.ratio(n, sum, |part| count(part) as f64))
     }
 
-    pub(super) fn count(&self, count: impl Fn(&Tally) -> u64) -> u64 {
+    pub(super) fn count(&self, count: impl Fn(&IntervalTally) -> u64) -> u64 {
         self.parts.iter().map(count).sum()
     }
 
-    fn ratio(&self, n: u64, y: impl Fn(&Tally) -> f64, x: impl Fn(&Tally) -> f64) -> Reading {
+    fn ratio(
+        &self,
+        n: u64,
+        y: impl Fn(&IntervalTally) -> f64,
+        x: impl Fn(&IntervalTally) -> f64,
+    ) -> SimulatedEstimate {
         let (value, reach) = self.ratio_and_reach(y, x);
         let interval =
             |reach: Reach| Interval { low: value - reach.down, high: value + reach.up, level: self.level };
-        Reading { value, n, interval: reach.map(interval) }
+        SimulatedEstimate { value, n, interval: reach.map(interval) }
     }
 
-    fn ratio_and_reach(&self, y: impl Fn(&Tally) -> f64, x: impl Fn(&Tally) -> f64) -> (f64, Option<Reach>) {
+    fn ratio_and_reach(
+        &self,
+        y: impl Fn(&IntervalTally) -> f64,
+        x: impl Fn(&IntervalTally) -> f64,
+    ) -> (f64, Option<Reach>) {
         let (sum_y, sum_x) = self.parts.iter().fold((0.0, 0.0), |(a, b), part| (a + y(part), b + x(part)));
         let value = sum_y / sum_x;
         let mean = sum_x / self.parts.len() as f64;
@@ -175,7 +192,7 @@ impl<'a> Sample<'a> {
         // better in all of them.
         let single: Vec<f64> =
             values.chunks_exact(size).map(|batch| batch.iter().sum::<f64>() / size as f64).collect();
-        let shape = match Shape::of(&single) {
+        let shape = match SampleShape::of(&single) {
             Err(StatsError::TooFew { .. }) => return Ok(Reach::even(even)),
             shape => shape?,
         };
@@ -188,8 +205,9 @@ impl<'a> Sample<'a> {
         Ok(Interval::student(0.0, 1.0, degrees, self.level)?.half_width())
     }
 
-    pub(super) fn percentile(&self, class: usize, share: f64) -> Option<Reading> {
-        let spreads: Vec<&Spread> = self.parts.iter().map(|part| &part.responses[class]).collect();
+    pub(super) fn percentile(&self, class: usize, share: f64) -> Option<SimulatedEstimate> {
+        let spreads: Vec<&SimulatedHistogram> =
+            self.parts.iter().map(|part| &part.responses[class]).collect();
         let all = joined(&spreads);
         let value = all.quantile(share)?;
         let (_, reach) = self.ratio_and_reach(
@@ -210,12 +228,12 @@ impl<'a> Sample<'a> {
             };
             Some(Interval { low: end(-reach.down)?, high: end(reach.up)?, level: self.level })
         };
-        Some(Reading { value, n: all.total(), interval: interval() })
+        Some(SimulatedEstimate { value, n: all.total(), interval: interval() })
     }
 }
 
-fn joined(spreads: &[&Spread]) -> Spread {
-    spreads.iter().fold(Spread::default(), |mut sum, spread| {
+fn joined(spreads: &[&SimulatedHistogram]) -> SimulatedHistogram {
+    spreads.iter().fold(SimulatedHistogram::default(), |mut sum, spread| {
         sum.add(spread);
         sum
     })

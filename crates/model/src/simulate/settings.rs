@@ -71,7 +71,7 @@ pub enum Runs {
 
 /// How far a simulation is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct SimulationProgress {
     /// Events so far.
     pub events: u64,
     /// Events at most.

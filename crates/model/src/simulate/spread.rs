@@ -13,7 +13,7 @@ const GREATEST: f64 = f64::from_bits((1023 + 60) << 52);
 
 /// Counts by bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct SimulatedHistogram {
     /// The bucket of `counts[0]`.
     first: usize,
     counts: Vec<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Spread {
     total: u64,
 }
 
-impl Spread {
+impl SimulatedHistogram {
     /// Counts a value, which is ≥ 0 and finite.
     #[inline]
     pub(super) fn record(&mut self, value: f64) {
@@ -111,7 +111,7 @@ mod tests {
             values in prop::collection::vec(prop_oneof![Just(0.0), (-12.0..12.0_f64).prop_map(|e| 10_f64.powf(e)), 0.9..1.1_f64], 1..200),
             cut in 0_usize..200, share in 0.0..=1.0_f64,
         ) {
-            let (mut whole, mut part) = (Spread::default(), Spread::default());
+            let (mut whole, mut part) = (SimulatedHistogram::default(), SimulatedHistogram::default());
             for (place, value) in values.iter().enumerate() {
                 if place < cut { whole.record(*value) } else { part.record(*value) }
             }
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_range_do_not_take_memory_without_end() {
-        assert_eq!(Spread::default().quantile(0.5), None);
-        let mut spread = Spread::default();
+        assert_eq!(SimulatedHistogram::default().quantile(0.5), None);
+        let mut spread = SimulatedHistogram::default();
         for value in [0.0, f64::MIN_POSITIVE, 1.0, f64::MAX] {
             spread.record(value);
         }

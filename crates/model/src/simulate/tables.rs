@@ -1,11 +1,11 @@
 //! The results of a simulation as tables.
 
-use super::result::{Reading, Simulated};
-use crate::table::Unit::{Count, PerSecond, Seconds, Share, Text};
-use crate::table::{Cell, Table};
+use super::result::{Simulated, SimulatedEstimate};
+use crate::table::ColumnUnit::{Count, PerSecond, Seconds, Share, Text};
+use crate::table::{ResultTable, TableCell};
 
-impl From<Reading> for Cell {
-    fn from(reading: Reading) -> Self {
+impl From<SimulatedEstimate> for TableCell {
+    fn from(reading: SimulatedEstimate) -> Self {
         if !reading.value.is_finite() {
             return Self::Empty;
         }
@@ -14,16 +14,16 @@ impl From<Reading> for Cell {
     }
 }
 
-impl From<Option<Reading>> for Cell {
-    fn from(reading: Option<Reading>) -> Self {
+impl From<Option<SimulatedEstimate>> for TableCell {
+    fn from(reading: Option<SimulatedEstimate>) -> Self {
         reading.map_or(Self::Empty, Self::from)
     }
 }
 
 impl Simulated {
     /// The results as tables: classes, percentiles, stations, pools (where there are any).
-    pub fn tables(&self) -> Vec<Table> {
-        let mut classes = Table::new(
+    pub fn tables(&self) -> Vec<ResultTable> {
+        let mut classes = ResultTable::new(
             format!("Classes, simulated (± at {} %)", self.settings.level * 100.0),
             &[
                 ("class", Text),
@@ -34,7 +34,7 @@ impl Simulated {
                 ("lost", Share),
             ],
         );
-        let mut percentiles = Table::new(
+        let mut percentiles = ResultTable::new(
             "Percentiles of the response time",
             &[("class", Text), ("percentile", Count), ("response", Seconds)],
         );
@@ -57,8 +57,8 @@ impl Simulated {
     }
 
     /// Each station, all classes together; and each class, where there are several.
-    fn station_table(&self) -> Table {
-        let mut table = Table::new(
+    fn station_table(&self) -> ResultTable {
+        let mut table = ResultTable::new(
             "Stations (utilization of a delay: the mean number there)",
             &[
                 ("station", Text),
@@ -90,8 +90,8 @@ impl Simulated {
         table
     }
 
-    fn pool_table(&self) -> Option<Table> {
-        let mut table = Table::new(
+    fn pool_table(&self) -> Option<ResultTable> {
+        let mut table = ResultTable::new(
             "Pools",
             &[
                 ("pool", Text),
@@ -118,8 +118,8 @@ impl Simulated {
     }
 
     /// The run over time as a table, one row for each stretch and class.
-    pub fn timeline_table(&self) -> Table {
-        let mut table = Table::new(
+    pub fn timeline_table(&self) -> ResultTable {
+        let mut table = ResultTable::new(
             "Over time, warm-up included",
             &[
                 ("from", Seconds),

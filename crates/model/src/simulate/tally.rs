@@ -7,14 +7,14 @@
 //! area = Σ residence of those who left − Σ ages at the start + Σ ages at the end
 //! ```
 //!
-//! The three sums are kept apart from each other, so the law checks them ([`Tally::check`]).
+//! The three sums are kept apart from each other, so the law checks them ([`IntervalTally::check`]).
 
-use super::spread::Spread;
+use super::spread::SimulatedHistogram;
 use crate::Error;
 
 /// Sums over one stretch of time.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct IntervalTally {
     /// Length of the stretch, in seconds.
     pub(super) time: f64,
     pub(super) classes: Vec<ClassTally>,
@@ -24,7 +24,7 @@ pub(super) struct Tally {
     pub(super) busy: Vec<f64>,
     pub(super) pools: Vec<PoolTally>,
     /// Response times of each class.
-    pub(super) responses: Vec<Spread>,
+    pub(super) responses: Vec<SimulatedHistogram>,
 }
 
 /// Requests of a class.
@@ -89,7 +89,7 @@ impl FlowTally {
     }
 }
 
-impl Tally {
+impl IntervalTally {
     /// Of no time.
     pub(super) fn new(classes: usize, stations: usize, pools: usize) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Tally {
             flows: vec![FlowTally::default(); classes * stations],
             busy: vec![0.0; stations],
             pools: vec![PoolTally::default(); pools],
-            responses: vec![Spread::default(); classes],
+            responses: vec![SimulatedHistogram::default(); classes],
         }
     }
 
@@ -135,7 +135,7 @@ impl Tally {
     ///
     /// # Errors
     /// [`Error::Violated`], naming the station or class.
-    pub(super) fn check(&self, names: &Names<'_>) -> Result<(), Error> {
+    pub(super) fn check(&self, names: &StationNames<'_>) -> Result<(), Error> {
         let little = |place: &str, area: f64, sum: f64, scale: f64| {
             // Ages are differences of clock readings, so the error grows with the length of the
             // run.
@@ -165,7 +165,7 @@ impl Tally {
 }
 
 /// Names for messages, and the number of servers (infinite at a delay).
-pub(super) struct Names<'a> {
+pub(super) struct StationNames<'a> {
     pub(super) classes: &'a [&'a str],
     pub(super) stations: &'a [&'a str],
     pub(super) servers: &'a [f64],

@@ -19,7 +19,7 @@ pub type Reward = Vec<f64>;
 
 /// What is known of one station after it has been joined last.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct JoinedStation {
     pub(super) queue: Vec<f64>,
     pub(super) idle: Vec<f64>,
     pub(super) rewards: Vec<Vec<f64>>,
@@ -27,7 +27,7 @@ pub(super) struct Part {
 
 pub(super) struct Joined {
     pub(super) throughput: Vec<f64>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<JoinedStation>,
 }
 
 /// Joins stations whose speed depends on their queue to the rest, each of them last once: their
@@ -68,8 +68,8 @@ fn join_optional(a: Option<Vec<f64>>, b: Option<&[f64]>) -> Option<Vec<f64>> {
 }
 
 /// A station that is the whole network: all n customers are always there.
-fn alone(own: &[f64], rewards: &[Reward]) -> (Vec<f64>, Part) {
-    let part = Part {
+fn alone(own: &[f64], rewards: &[Reward]) -> (Vec<f64>, JoinedStation) {
+    let part = JoinedStation {
         queue: (1..=own.len()).map(|n| n as f64).collect(),
         idle: vec![0.0; own.len()],
         rewards: rewards.iter().map(|r| (1..=own.len()).map(|n| reward_at(r, n)).collect()).collect(),
@@ -83,11 +83,14 @@ fn reward_at(reward: &Reward, jobs: usize) -> f64 {
 
 /// The throughput of two parts together, `others` and `own` being their rates with 1, 2, …
 /// customers, and, if `rewards` are given, what the second part holds.
-fn join(others: &[f64], own: &[f64], rewards: Option<&[Reward]>) -> (Vec<f64>, Part) {
+fn join(others: &[f64], own: &[f64], rewards: Option<&[Reward]>) -> (Vec<f64>, JoinedStation) {
     let population = own.len();
     let mut chain = Chain::new(others, own);
     let mut throughput = Vec::with_capacity(population);
-    let mut part = Part { rewards: vec![Vec::new(); rewards.map_or(0, <[Reward]>::len)], ..Part::default() };
+    let mut part = JoinedStation {
+        rewards: vec![Vec::new(); rewards.map_or(0, <[Reward]>::len)],
+        ..JoinedStation::default()
+    };
     for n in 1..=population {
         let (low, weights) = chain.weights(n);
         let mut total = 0.0;

@@ -3,12 +3,12 @@
 
 use krarup_units::Seconds;
 
-use super::point::{ClassPoint, Point, StationPoint, point};
+use super::point::{ClassPoint, SolutionPoint, StationPoint, point};
 use super::waits::{WaitPercentile, Waits};
-use crate::layered::{self, Of, Part};
-use crate::network::{Class, Discipline, Kind, Network, Step, Visit, Work, Workload};
+use crate::layered::{self, Of, PathPart};
+use crate::network::{Class, ClassWorkload, Discipline, Network, PathVisit, StationKind, Step, Work};
 use crate::station::{self, PriorityClass, Tail};
-use crate::table::{Table, Unit};
+use crate::table::{ColumnUnit, ResultTable};
 use crate::{Distribution, Error};
 
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -19,8 +19,8 @@ pub(super) fn lone_station(network: &Network) -> Option<usize> {
     class.rate()?;
     let parts = layered::parts(network, class).ok()?;
     match parts[..] {
-        [Part::Station { station, visits, .. }] if (visits - 1.0).abs() < 1e-12 => {
-            matches!(network.stations[station].kind, Kind::Servers { .. }).then_some(station)
+        [PathPart::Station { station, visits, .. }] if (visits - 1.0).abs() < 1e-12 => {
+            matches!(network.stations[station].kind, StationKind::Servers { .. }).then_some(station)
         }
         _ => None,
     }
@@ -32,16 +32,16 @@ pub(super) fn lone_station(network: &Network) -> Option<usize> {
 pub(super) fn is_mg1(network: &Network) -> bool {
     let (Some(place), [class]) = (lone_station(network), &network.classes[..]) else { return false };
     let there = &network.stations[place];
-    let poisson = matches!(&class.workload, Workload::Open { gap, .. } if gap.is_exponential());
+    let poisson = matches!(&class.workload, ClassWorkload::Open { gap, .. } if gap.is_exponential());
     let once = matches!(class.path[..], [Step::Visit(_)]);
-    there.kind == Kind::Servers { count: 1 } && there.capacity.is_none() && poisson && once
+    there.kind == StationKind::Servers { count: 1 } && there.capacity.is_none() && poisson && once
 }
 
 /// The only station of open classes of different urgency, if it is one server that serves by
 /// priority.
 pub(super) fn ranked_station(network: &Network) -> Option<usize> {
     let mut visited = network.classes.iter().map(|class| match &class.path[..] {
-        [Step::Visit(Visit { station, count, work: Work::Time(_) })]
+        [Step::Visit(PathVisit { station, count, work: Work::Time(_) })]
             if class.rate().is_some() && (count - 1.0).abs() < 1e-12 =>
         {
             Some(station.0)
@@ -51,16 +51,18 @@ pub(super) fn ranked_station(network: &Network) -> Option<usize> {
     let place = visited.next()??;
     let there = &network.stations[place];
     let ranked = there.discipline == Discipline::Priority
-        && there.kind == (Kind::Servers { count: 1 })
+        && there.kind == (StationKind::Servers { count: 1 })
         && there.capacity.is_none();
     (ranked && network.classes.len() > 1 && visited.all(|other| other == Some(place))).then_some(place)
 }
 
 /// A single open station: the formulas of [`station`].
-pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Point, Error> {
+pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<SolutionPoint, Error> {
     let there = &network.stations[place];
-    let Kind::Servers { count } = there.kind else { unreachable!("lone_station checks the kind") };
-    let Workload::Open { gap, .. } = &class.workload else { unreachable!("lone_station checks the class") };
+    let StationKind::Servers { count } = there.kind else { unreachable!("lone_station checks the kind") };
+    let ClassWorkload::Open { gap, .. } = &class.workload else {
+        unreachable!("lone_station checks the class")
+    };
     let rate = 1.0 / gap.mean();
     let service = service(network, class);
     let in_order = there.discipline == Discipline::Fcfs || there.discipline == Discipline::Priority;
@@ -161,7 +163,7 @@ fn named(error: Error, name: &str) -> Error {
 
 /// Open classes at one server that serves the most urgent first (Cobham 1954). Classes of the same
 /// priority are one to the others, and wait for their turn among themselves.
-pub(super) fn ranked(network: &Network, place: usize) -> Result<Point, Error> {
+pub(super) fn ranked(network: &Network, place: usize) -> Result<SolutionPoint, Error> {
     let there = &network.stations[place];
     let services: Vec<Distribution> = network.classes.iter().map(|class| service(network, class)).collect();
     let mut priorities: Vec<u32> = network.classes.iter().map(|class| class.priority).collect();
@@ -219,18 +221,18 @@ pub(super) fn ranked(network: &Network, place: usize) -> Result<Point, Error> {
             residence: (k == place).then_some(queue / visits),
         }
     });
-    Ok(Point { classes, stations: stations.collect(), pools: Vec::new(), waits })
+    Ok(SolutionPoint { classes, stations: stations.collect(), pools: Vec::new(), waits })
 }
 
 /// Waits and responses of a station alone, a row for the mean and for each percentile.
-pub(super) fn table(title: String, waits: &[Waits]) -> Option<Table> {
+pub(super) fn table(title: String, waits: &[Waits]) -> Option<ResultTable> {
     let columns = [
-        ("class", Unit::Text),
-        ("of the requests", Unit::Text),
-        ("wait at most", Unit::Seconds),
-        ("response at most", Unit::Seconds),
+        ("class", ColumnUnit::Text),
+        ("of the requests", ColumnUnit::Text),
+        ("wait at most", ColumnUnit::Seconds),
+        ("response at most", ColumnUnit::Seconds),
     ];
-    let mut table = Table::new(title, &columns);
+    let mut table = ResultTable::new(title, &columns);
     for class in waits {
         let mut row = |what: String, wait: Seconds, response: Option<Seconds>| {
             table.push(vec![class.class.as_str().into(), what.into(), wait.into(), response.into()]);
@@ -253,11 +255,11 @@ pub(super) fn table(title: String, waits: &[Waits]) -> Option<Table> {
 #[cfg(test)]
 mod tests {
     use crate::form::from_toml;
-    use crate::solve::{Method, Solution, solve};
+    use crate::solve::{Solution, SolutionMethod, solve};
     use crate::station::{md1, mm1};
 
     fn solved(source: &str) -> Solution {
-        solve(&from_toml(source).unwrap(), Method::Auto).unwrap()
+        solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap()
     }
 
     fn one(station: &str, come: &str, service: &str) -> Solution {
@@ -334,7 +336,7 @@ mod tests {
         assert!((station.utilization - 0.7).abs() < 1e-12);
         assert!((station.queue.unwrap() - 0.7 * (md1 + 1.0)).abs() < 1e-9);
         let too_much = from_toml(&source(1).replace("rate = 0.4", "rate = 0.8")).unwrap();
-        let error = solve(&too_much, Method::Auto).unwrap_err();
+        let error = solve(&too_much, SolutionMethod::Auto).unwrap_err();
         assert!(error.to_string().contains("db"), "{error}");
     }
 
@@ -343,7 +345,7 @@ mod tests {
         let source = r#"station = [{ name = "db", discipline = "priority" }, { name = "disk" }]
             class = [{ name = "a", rate = 0.1, path = [{ at = "db", service = 1 }, { at = "disk", service = 1 }] },
                      { name = "b", rate = 0.1, path = [{ at = "db", service = 1 }] }]"#;
-        let error = solve(&from_toml(source).unwrap(), Method::Auto).unwrap_err();
+        let error = solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap_err();
         assert!(error.to_string().contains("db"), "{error}");
     }
 }

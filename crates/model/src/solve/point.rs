@@ -4,13 +4,13 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use crate::layered::Of;
-use crate::network::{Demand, Kind, Network};
+use crate::network::{Demand, Network, StationKind};
 
 use super::waits::Waits;
 
 /// The answer at one population or arrival rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct SolutionPoint {
     /// By class.
     pub classes: Vec<ClassPoint>,
     /// By station, all classes together.
@@ -33,7 +33,7 @@ pub struct ClassPoint {
     pub throughput: f64,
     /// R, without the think time.
     pub response: Seconds,
-    /// Residence time at each station, in the order of [`Point::stations`].
+    /// Residence time at each station, in the order of [`SolutionPoint::stations`].
     pub residence: Vec<Option<Seconds>>,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn point<'a>(
     throughput: f64,
     means: impl Iterator<Item = (&'a Of, f64)>,
     class_point: impl FnOnce(Vec<Option<Seconds>>) -> ClassPoint,
-) -> Point {
+) -> SolutionPoint {
     let mut queues = vec![None; network.stations.len()];
     let mut idle = vec![None; network.stations.len()];
     let mut held = vec![(0.0, 0.0); network.pools.len()];
@@ -103,9 +103,9 @@ pub(super) fn point<'a>(
                 name: there.name.clone(),
                 throughput: visits,
                 utilization: match &there.kind {
-                    Kind::Servers { count } => busy / f64::from(*count),
-                    Kind::Delay | Kind::Link { .. } => busy,
-                    Kind::LoadDependent { rates } => {
+                    StationKind::Servers { count } => busy / f64::from(*count),
+                    StationKind::Delay | StationKind::Link { .. } => busy,
+                    StationKind::LoadDependent { rates } => {
                         // In a fork the share of the time that it is empty is not known: busy by
                         // the most it can do.
                         let most = rates.iter().copied().fold(0.0, f64::max);
@@ -131,5 +131,5 @@ pub(super) fn point<'a>(
         })
         .collect();
     let residence = queues.iter().map(|queue| queue.map(|queue| queue / throughput)).collect();
-    Point { classes: vec![class_point(residence)], stations, pools, waits: Vec::new() }
+    SolutionPoint { classes: vec![class_point(residence)], stations, pools, waits: Vec::new() }
 }

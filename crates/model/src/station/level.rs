@@ -11,7 +11,7 @@ use crate::Error;
 
 /// A station in the long run with at most K requests there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Levels {
+pub struct StationLevels {
     /// p(k): share of the time with k requests there, k = 0..=K.
     pub present_share: Vec<f64>,
     /// q(k): share of the admitted arrivals that find k requests there, k = 0..K.
@@ -41,7 +41,7 @@ pub struct Levels {
 ///
 /// # Errors
 /// [`Error::Invalid`] for rates not above 0 or less room than servers.
-pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<Levels, Error> {
+pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<StationLevels, Error> {
     check_rates(arrival, service, servers)?;
     if room < servers {
         return Err(Error::invalid(
@@ -50,7 +50,7 @@ pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<
             "it counts those in service",
         ));
     }
-    Levels::new(room, |_| arrival, service, servers)
+    StationLevels::new(room, |_| arrival, service, servers)
 }
 
 /// M/M/m/∞/N: `population` clients that think for an exponential time of mean `think` between
@@ -58,12 +58,17 @@ pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<
 ///
 /// # Errors
 /// [`Error::Invalid`] for times not above 0 or no clients.
-pub fn mmm_n(population: u32, think: Seconds, service: Seconds, servers: u32) -> Result<Levels, Error> {
+pub fn mmm_n(
+    population: u32,
+    think: Seconds,
+    service: Seconds,
+    servers: u32,
+) -> Result<StationLevels, Error> {
     check_rates(1.0 / think, service, servers)?;
     if population == 0 {
         return Err(Error::invalid("population", "is 0", "at least one client must come"));
     }
-    Levels::new(population, |k| f64::from(population - k) / think, service, servers)
+    StationLevels::new(population, |k| f64::from(population - k) / think, service, servers)
 }
 
 /// Long-run shares of a birth–death chain with `births[k]` the rate from k to k + 1 and `deaths[k]`
@@ -94,7 +99,7 @@ pub fn birth_death(births: &[f64], deaths: &[f64]) -> Result<Vec<f64>, Error> {
     Ok(shares)
 }
 
-impl Levels {
+impl StationLevels {
     fn new(most: u32, arrival: impl Fn(u32) -> f64, service: Seconds, servers: u32) -> Result<Self, Error> {
         let births: Vec<f64> = (0..most).map(&arrival).collect();
         let deaths: Vec<f64> = (1..=most).map(|k| f64::from(k.min(servers)) / service).collect();

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use krarup_model::Distribution;
 use krarup_model::network::{Class, Network, Station, StationId, Step};
-use krarup_model::simulate::result::{ClassReading, Reading, Stop};
+use krarup_model::simulate::result::{ClassReading, SimulatedEstimate, StopReason};
 use krarup_model::simulate::{Runs, SimulationSettings, simulate};
-use krarup_model::solve::{Method, solve};
+use krarup_model::solve::{SolutionMethod, solve};
 use krarup_model::station::{mg1, mm1, mmm};
 use krarup_stats::interval::proportion;
 
@@ -97,7 +97,7 @@ fn closed(precision: f64, times: u64) -> Case {
     let mut network = open(vec![Station::single("a"), Station::servers("b", 2)], 1.0, &services);
     let path = network.classes.remove(0).path;
     network.classes.push(Class::closed("client", 12, 8.0, path));
-    let solution = solve(&network, Method::Exact).expect("product form");
+    let solution = solve(&network, SolutionMethod::Exact).expect("product form");
     let exact = &solution.last().classes[0];
     Case {
         name: "12 clients, stations of 1 and 2".into(),
@@ -131,7 +131,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, reading: Reading, exact: f64) {
+    fn add(&mut self, reading: SimulatedEstimate, exact: f64) {
         self.values.push(reading.value / exact - 1.0);
         if let Some(interval) = reading.interval {
             self.known += 1;
@@ -189,7 +189,7 @@ fn simulated(case: &Case) -> Results {
             let mut results = results.lock().expect("nobody panics with it");
             results.add(case, &simulated.classes[0]);
             results.events += simulated.events;
-            results.precise += u64::from(simulated.stop == Stop::Precise);
+            results.precise += u64::from(simulated.stop == StopReason::Precise);
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -3,16 +3,16 @@
 //! The wrong answers are those of GNU Octave's queueing package 1.2.7, LINE 3.0.8 and the textbook
 //! form of load-dependent mean value analysis, as they were run when these cases were collected.
 
-use krarup_model::multi::{self, Customers, Place};
-use krarup_model::single::{self, Pace, Resource};
+use krarup_model::multi::{self, Customers, MulticlassStation};
+use krarup_model::single::{self, ClassStation, Pace};
 
 /// Delay 0.866723 ms, then 95 servers of 0.844386 ms and 30 of 1.327447 ms: the 2015 report's
 /// model.
 fn report_of_2015(population: usize) -> single::Sweep {
     let stations = [
-        Resource::delay("client, network and think", 0.866_723e-3),
-        Resource::servers("middleware", 0.844_386e-3, 95),
-        Resource::servers("database", 1.327_447e-3, 30),
+        ClassStation::delay("client, network and think", 0.866_723e-3),
+        ClassStation::servers("middleware", 0.844_386e-3, 95),
+        ClassStation::servers("database", 1.327_447e-3, 30),
     ];
     single::solve(&stations, 0.0, population).expect("the stations have demands")
 }
@@ -36,7 +36,7 @@ fn two_stations_of_many_servers_never_go_negative() {
 fn ten_equal_stations_and_a_thousand_customers_are_finite() {
     // Octave's convolution: NaN.
     let stations: Vec<_> =
-        (0..10).map(|k| Resource::fixed(format!("s{k}"), 0.01 / (1.0 + f64::from(k)))).collect();
+        (0..10).map(|k| ClassStation::fixed(format!("s{k}"), 0.01 / (1.0 + f64::from(k)))).collect();
     let sweep = single::solve(&stations, 0.0, 1_000).unwrap();
     assert!((sweep.throughput(1_000) - 100.0).abs() < 1e-9);
 }
@@ -47,9 +47,12 @@ fn two_stations_of_many_servers_stay_exact_where_others_drift() {
     // Octave's relative error passes 1e-6 at these populations.
     for (m, population) in [(8_u32, 46_usize), (16, 44), (32, 64), (64, 300), (128, 2_000)] {
         let (a, b) = (1.0, 1.1);
-        let sweep =
-            single::solve(&[Resource::servers("a", a, m), Resource::servers("b", b, m)], 0.0, population)
-                .unwrap();
+        let sweep = single::solve(
+            &[ClassStation::servers("a", a, m), ClassStation::servers("b", b, m)],
+            0.0,
+            population,
+        )
+        .unwrap();
         let rate = |jobs: usize, demand: f64| jobs.min(m as usize) as f64 / demand;
         let births: Vec<f64> = (0..population).map(|k| rate(population - k, a)).collect();
         let deaths: Vec<f64> = (1..=population).map(|k| rate(k, b)).collect();
@@ -65,10 +68,10 @@ fn two_stations_of_many_servers_stay_exact_where_others_drift() {
 fn the_model_of_2018_for_writes_is_not_sampled() {
     // LINE's default (sampling): 208.5 per ms. The published table: 11545.00.
     let stations = [
-        Resource::delay("network", 0.6e-3),
-        Resource::fixed("net thread", 1.0 / 11_545.0),
-        Resource::servers("workers", 0.172_963e-3, 64),
-        Resource::fixed("memcached", 1.0 / 16_335.0),
+        ClassStation::delay("network", 0.6e-3),
+        ClassStation::fixed("net thread", 1.0 / 11_545.0),
+        ClassStation::servers("workers", 0.172_963e-3, 64),
+        ClassStation::fixed("memcached", 1.0 / 16_335.0),
     ];
     let sweep = single::solve(&stations, 0.0, 192).unwrap();
     assert!((sweep.throughput(192) - 11_545.0).abs() < 0.005);
@@ -76,7 +79,7 @@ fn the_model_of_2018_for_writes_is_not_sampled() {
 
 const THREE_CLASSES: [f64; 3] = [16.933_322, 17.256_279, 15.294_452];
 
-fn three_classes_of_fifty() -> (Vec<Place>, Vec<Customers>) {
+fn three_classes_of_fifty() -> (Vec<MulticlassStation>, Vec<Customers>) {
     let by_station =
         [[0.02, 0.01, 0.03], [0.01, 0.02, 0.01], [0.03, 0.01, 0.02], [0.02, 0.02, 0.02], [0.01, 0.03, 0.02]];
     let classes = (0..3)
@@ -87,7 +90,7 @@ fn three_classes_of_fifty() -> (Vec<Place>, Vec<Customers>) {
             demands: by_station.iter().map(|s| s[c]).collect(),
         })
         .collect();
-    let places = (0..5).map(|k| Place { name: format!("s{k}"), servers: Some(1) }).collect();
+    let places = (0..5).map(|k| MulticlassStation { name: format!("s{k}"), servers: Some(1) }).collect();
     (places, classes)
 }
 
@@ -148,8 +151,8 @@ fn held_workers_in_front_of_one_server_never_exceed_it() {
 fn speeds_of_every_size_stay_finite() {
     for (demand, think) in [(1e-9, 1e6), (1e6, 1e-9), (1e-300, 1.0), (1e9, 1e9)] {
         for pace in [Pace::Fixed, Pace::Servers(128), Pace::Speeds(vec![1.0, 5.0, 0.1])] {
-            let odd = Resource { name: "odd".into(), demand, pace: pace.clone() };
-            let sweep = single::solve(&[odd, Resource::fixed("a", demand)], think, 2_000);
+            let odd = ClassStation { name: "odd".into(), demand, pace: pace.clone() };
+            let sweep = single::solve(&[odd, ClassStation::fixed("a", demand)], think, 2_000);
             let sweep = sweep.unwrap_or_else(|error| panic!("{demand} {think} {pace:?}: {error}"));
             assert!(sweep.throughput(2_000).is_finite() && sweep.throughput(2_000) > 0.0);
         }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use krarup_model::forkjoin::Cluster;
-use krarup_model::single::{self, Pace, Resource};
+use krarup_model::single::{self, ClassStation, Pace};
 
 /// Exact mean number of requests that wait, by iterating the balance of the Markov chain over queue
 /// lengths sorted from short to long. `arrival(n)` is the arrival rate with n requests waiting; no
@@ -75,7 +75,7 @@ fn approximate(population: usize, think: f64, service: f64, servers: usize, need
     let cluster = Cluster::of_single_servers(&vec![service; servers], servers as u32, needed as u32);
     let rates = cluster.closed_rates(population).expect("the fork has a demand");
     let speeds = rates.iter().map(|rate| rate / rates[0]).collect();
-    let fork = Resource { name: "fork".into(), demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) };
+    let fork = ClassStation { name: "fork".into(), demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) };
     single::solve(&[fork], think, population).expect("the fork has a demand").throughput(population)
 }
 

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use krarup_model::network::{
-    Branch, Class, Discipline, Fork, Kind, Network, Station, StationId, Step, Wait, Work,
+    Branch, Class, Discipline, Fork, ForkWait, Network, Station, StationId, StationKind, Step, Work,
 };
 use krarup_model::simulate::{SimulationSettings, simulate};
-use krarup_model::solve::{Method, solve};
+use krarup_model::solve::{SolutionMethod, solve};
 use krarup_model::{Distribution, limits};
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand::{RngExt, SeedableRng};
@@ -26,7 +26,7 @@ use rand::{RngExt, SeedableRng};
 struct Case {
     stations: Vec<Station>,
     choose: u32,
-    wait: Wait,
+    wait: ForkWait,
     /// Share of the requests that visit one station instead of sending copies.
     visits: f64,
 }
@@ -44,7 +44,7 @@ impl Case {
         }
         let branch = |share, path| Branch { share, path };
         vec![Step::OneOf {
-            branches: vec![branch(1.0 - self.visits, fork), branch(self.visits, to(1, Wait::All))],
+            branches: vec![branch(1.0 - self.visits, fork), branch(self.visits, to(1, ForkWait::All))],
         }]
     }
 
@@ -60,7 +60,7 @@ impl Case {
     /// What the solver says: X and R.
     fn solved(&self, class: impl FnOnce(Vec<Step>) -> Class) -> (f64, f64) {
         let network = self.network(class);
-        let solution = solve(&network, Method::Auto).expect("such networks are solved");
+        let solution = solve(&network, SolutionMethod::Auto).expect("such networks are solved");
         let point = &solution.last().classes[0];
         let limits = limits::of(&network).expect("one class");
         if let Some(population) = point.population {
@@ -71,31 +71,31 @@ impl Case {
     }
 
     fn kinds(&self) -> &'static str {
-        let is = |wanted: fn(&Kind) -> bool| self.stations.iter().all(|s| wanted(&s.kind));
+        let is = |wanted: fn(&StationKind) -> bool| self.stations.iter().all(|s| wanted(&s.kind));
         let alike = self.stations.iter().all(|s| s.kind == self.stations[0].kind);
         match &self.stations[0].kind {
             _ if self.stations.iter().any(|s| s.discipline == Discipline::ProcessorSharing) => "shared",
             _ if !alike => "not alike",
-            Kind::Servers { count: 1 } => "single servers",
-            _ if is(|kind| matches!(kind, Kind::Servers { .. })) => "several servers",
-            Kind::Delay => "delays",
+            StationKind::Servers { count: 1 } => "single servers",
+            _ if is(|kind| matches!(kind, StationKind::Servers { .. })) => "several servers",
+            StationKind::Delay => "delays",
             _ => "rates",
         }
     }
 }
 
-fn kind(random: &mut Random, most: u32) -> Kind {
+fn kind(random: &mut Random, most: u32) -> StationKind {
     match random.random_range(0..10) {
-        0..2 => Kind::Servers { count: 1 },
-        2..7 => Kind::Servers { count: random.random_range(2..=most) },
-        7 => Kind::Delay,
+        0..2 => StationKind::Servers { count: 1 },
+        2..7 => StationKind::Servers { count: random.random_range(2..=most) },
+        7 => StationKind::Delay,
         _ => {
             let mut rate = 1.0;
             let more = |_| {
                 rate += random.random_range(0.0..1.0);
                 rate
             };
-            Kind::LoadDependent { rates: [1.0].into_iter().chain((1..most).map(more)).collect() }
+            StationKind::LoadDependent { rates: [1.0].into_iter().chain((1..most).map(more)).collect() }
         }
     }
 }
@@ -117,7 +117,7 @@ fn case(random: &mut Random, stations: usize, most: u32) -> Case {
         random.random_range(2..=stations.len() as u32)
     };
     let visits = if random.random_bool(0.5) { 0.0 } else { random.random_range(0.1..0.9) };
-    Case { stations, choose, wait: Wait::All, visits }
+    Case { stations, choose, wait: ForkWait::All, visits }
 }
 
 /// Mean number of requests inside, exactly: the Markov chain of lists of requests in the order of
@@ -148,8 +148,8 @@ fn chain(case: &Case, population: usize, think: f64) -> f64 {
                 (0..state.len()).filter(|request| state[*request] >> place & 1 == 1).collect();
             let speed = station.speed(there.len() as u64);
             let serving = match (&station.kind, station.discipline) {
-                (_, Discipline::ProcessorSharing) | (Kind::Delay, _) => there.len(),
-                (Kind::Servers { count }, _) => there.len().min(*count as usize),
+                (_, Discipline::ProcessorSharing) | (StationKind::Delay, _) => there.len(),
+                (StationKind::Servers { count }, _) => there.len().min(*count as usize),
                 _ => there.len().min(1),
             };
             for request in &there[..serving] {
@@ -248,7 +248,7 @@ fn against_simulation(cases: u64, open: bool, events: u64, errors: &mut Errors) 
             let most = if probe.capacity.is_finite() { probe.capacity } else { 20.0 };
             let rate = most * random.random_range(0.1..0.9);
             if random.random_bool(0.25) && case.choose > 1 {
-                case.wait = Wait::Quorum(random.random_range(1..case.choose));
+                case.wait = ForkWait::Quorum(random.random_range(1..case.choose));
             }
             case.network(|path| Class::open("c", rate, path))
         } else {
@@ -263,7 +263,7 @@ fn against_simulation(cases: u64, open: bool, events: u64, errors: &mut Errors) 
         let (x, r) = case.solved(|_| network.classes[0].clone());
         let response = class.response.expect("some were completed").value;
         let what = match (open, case.wait) {
-            (true, Wait::All) => "open, simulated",
+            (true, ForkWait::All) => "open, simulated",
             (true, _) => "open, some answers",
             _ => "closed, simulated",
         };
@@ -292,14 +292,15 @@ fn replicated_writes_use_all_servers() {
         .unwrap()
     };
     let x = |servers| {
-        solve(&network(servers, "population = 24"), Method::Auto).unwrap().last().classes[0].throughput
+        solve(&network(servers, "population = 24"), SolutionMethod::Auto).unwrap().last().classes[0]
+            .throughput
     };
     println!("1 server {}, 4 servers {}", x(1), x(4));
     assert!((x(4) / 3_879.0 - 1.0).abs() < 0.02, "{}", x(4));
     assert!((limits::of(&network(4, "population = 24")).unwrap().capacity - 4_000.0).abs() < 1e-9);
-    let open = solve(&network(4, "rate = 2000"), Method::Auto).unwrap();
+    let open = solve(&network(4, "rate = 2000"), SolutionMethod::Auto).unwrap();
     assert!(open.last().classes[0].response < 0.0025);
-    assert!(solve(&network(1, "rate = 2000"), Method::Auto).is_err());
+    assert!(solve(&network(1, "rate = 2000"), SolutionMethod::Auto).is_err());
 }
 
 #[test]

@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use krarup_model::network::{Branch, Class, Kind, Network, Station, StationId, Step, Visit, Work};
+use krarup_model::network::{Branch, Class, Network, PathVisit, Station, StationId, StationKind, Step, Work};
 use krarup_model::simulate::result::Simulated;
 use krarup_model::simulate::{SimulationSettings, simulate};
-use krarup_model::solve::{Method, Solution, solve};
+use krarup_model::solve::{Solution, SolutionMethod, solve};
 use krarup_model::{Distribution, limits};
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand::{RngExt, SeedableRng};
@@ -34,7 +34,7 @@ fn time(random: &mut Random, mean: f64, most: f64) -> Distribution {
 }
 
 fn visit(station: usize, count: f64, time: Distribution) -> Step {
-    Step::Visit(Visit { station: StationId(station), count, work: Work::Time(time) })
+    Step::Visit(PathVisit { station: StationId(station), count, work: Work::Time(time) })
 }
 
 /// One to five stations, mostly single servers, sometimes a delay.
@@ -56,7 +56,7 @@ fn stations(random: &mut Random) -> Vec<Station> {
 fn path(random: &mut Random, stations: &[Station], most: f64) -> Vec<Step> {
     let mut steps = Vec::new();
     for (place, station) in stations.iter().enumerate() {
-        let servers = if let Kind::Servers { count } = station.kind { f64::from(count) } else { 1.0 };
+        let servers = if let StationKind::Servers { count } = station.kind { f64::from(count) } else { 1.0 };
         let mean = servers * 10_f64.powf(random.random_range(-0.6..0.0));
         let step = visit(place, 1.0, time(random, mean, most));
         steps.insert(random.random_range(0..=steps.len()), step);
@@ -102,7 +102,8 @@ fn simulated(network: &Network, events: u64, seed: u64) -> Simulated {
 }
 
 fn solved(network: &Network) -> Solution {
-    let solution = solve(network, Method::Auto).unwrap_or_else(|error| panic!("{error}: {network:?}"));
+    let solution =
+        solve(network, SolutionMethod::Auto).unwrap_or_else(|error| panic!("{error}: {network:?}"));
     if let Some(population) = network.classes[0].population() {
         let range = limits::of(network).expect("one class").asymptotic(population as f64);
         let x = solution.last().classes[0].throughput;
@@ -155,7 +156,7 @@ impl Errors {
 }
 
 fn kinds(network: &Network) -> &'static str {
-    if network.stations.iter().any(|s| matches!(s.kind, Kind::Servers { count } if count > 1)) {
+    if network.stations.iter().any(|s| matches!(s.kind, StationKind::Servers { count } if count > 1)) {
         "several servers"
     } else {
         "single servers"

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 
-use krarup_model::multi::{self, Customers, Place};
-use krarup_model::single::{self, Resource};
+use krarup_model::multi::{self, Customers, MulticlassStation};
+use krarup_model::single::{self, ClassStation};
 use krarup_model::station;
 
 /// A small generator (SplitMix64): the cases are the same for ever.
@@ -60,7 +60,7 @@ fn octave_gives_the_same_where_it_is_safe() {
         let servers: Vec<u32> =
             (0..stations).map(|_| if cases.next() < 0.7 { 1 } else { cases.whole(2, 4) }).collect();
         let resources: Vec<_> =
-            demands.iter().zip(&servers).map(|(d, m)| Resource::servers("s", *d, *m)).collect();
+            demands.iter().zip(&servers).map(|(d, m)| ClassStation::servers("s", *d, *m)).collect();
         let sweep = single::solve(&resources, think, population as usize).expect("solvable");
         ours.push(sweep.throughput(population as usize));
         ours.push(sweep.queue(0, population as usize));
@@ -78,7 +78,8 @@ fn octave_gives_the_same_where_it_is_safe() {
         let demands: Vec<Vec<f64>> =
             (0..2).map(|_| (0..stations).map(|_| 0.01 + cases.next()).collect()).collect();
         let think = [cases.next(), cases.next()];
-        let places: Vec<_> = (0..stations).map(|_| Place { name: "s".into(), servers: Some(1) }).collect();
+        let places: Vec<_> =
+            (0..stations).map(|_| MulticlassStation { name: "s".into(), servers: Some(1) }).collect();
         let classes: Vec<_> = (0..2)
             .map(|c| Customers {
                 name: "c".into(),

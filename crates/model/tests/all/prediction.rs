@@ -5,16 +5,18 @@
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-use krarup_model::calibrate::{Calibration, Form, Row, Wire, calibrate, check_rows, fit, read_csv};
+use krarup_model::calibrate::{
+    Calibration, CalibrationRow, CurveFamily, Wire, calibrate, check_rows, fit, read_csv,
+};
 use krarup_model::flow::FlowModel;
 use krarup_model::solve::Solution;
 use krarup_model::{form, solve, station};
 
-const CORES: Form = Form::Cores { cores: 8 };
+const CORES: CurveFamily = CurveFamily::Cores { cores: 8 };
 
 /// Experiment 4: writes to three servers, two middlewares of 8 cores, 6 to 288 clients, 8 to 64
 /// workers in each.
-fn experiment_4() -> Vec<Row> {
+fn experiment_4() -> Vec<CalibrationRow> {
     read_csv(include_str!("../data/000_t13_mmm.csv"), 1e-3, 2).expect("the table reads")
 }
 
@@ -31,7 +33,7 @@ impl Choices {
     }
 
     /// Splits the rows into `count` random ones and the rest.
-    fn split(&mut self, rows: &[Row], count: usize) -> (Vec<Row>, Vec<Row>) {
+    fn split(&mut self, rows: &[CalibrationRow], count: usize) -> (Vec<CalibrationRow>, Vec<CalibrationRow>) {
         let mut rest = rows.to_vec();
         let chosen = (0..count).map(|_| rest.remove(self.next() as usize % rest.len())).collect();
         (chosen, rest)
@@ -39,8 +41,8 @@ impl Choices {
 }
 
 /// |Relative errors| of X and of R, in percent, of each row that was not used.
-fn errors(model: &FlowModel, held_out: &[Row]) -> (Vec<f64>, Vec<f64>) {
-    let off = |row: &Row| {
+fn errors(model: &FlowModel, held_out: &[CalibrationRow]) -> (Vec<f64>, Vec<f64>) {
+    let off = |row: &CalibrationRow| {
         let answer =
             model.solve(row.population as usize, row.workers as usize).expect("the curves are positive");
         let error = |predicted: f64, measured: f64| 100.0 * (predicted / measured - 1.0).abs();
@@ -95,7 +97,7 @@ impl Errors {
 
 const DRAWS: usize = 60;
 
-fn accuracy(count: usize, model: impl Fn(&[Row]) -> FlowModel) -> Accuracy {
+fn accuracy(count: usize, model: impl Fn(&[CalibrationRow]) -> FlowModel) -> Accuracy {
     let rows = experiment_4();
     let mut choices = Choices(2018);
     let (xs, rs): (Vec<_>, Vec<_>) = (0..DRAWS)
@@ -107,7 +109,7 @@ fn accuracy(count: usize, model: impl Fn(&[Row]) -> FlowModel) -> Accuracy {
     Accuracy { throughput: Errors::of(&xs), response: Errors::of(&rs) }
 }
 
-fn by_form(count: usize, form: Form) -> Accuracy {
+fn by_form(count: usize, form: CurveFamily) -> Accuracy {
     accuracy(count, |rows| fit(rows, form).expect("the rows determine the curves"))
 }
 
@@ -147,7 +149,7 @@ fn eight_of_28_rows_predict_them_better() {
 
 #[test]
 fn measured_curves_need_no_parameter() {
-    let five = by_form(5, Form::Curves);
+    let five = by_form(5, CurveFamily::Curves);
     assert!(five.throughput.median <= 5.0 && five.response.median <= 6.5, "{five:?}");
 }
 
@@ -157,7 +159,7 @@ fn by_choice() -> &'static [(Option<u32>, usize, Accuracy)] {
     static FOUND: OnceLock<Vec<(Option<u32>, usize, Accuracy)>> = OnceLock::new();
     FOUND.get_or_init(|| {
         let found = |(cores, count)| {
-            let chosen = |rows: &[Row]| calibrate(rows, cores, 1).expect("the rows suffice").model;
+            let chosen = |rows: &[CalibrationRow]| calibrate(rows, cores, 1).expect("the rows suffice").model;
             (cores, count, accuracy(count, chosen))
         };
         let asked = [(None, 5), (None, 8), (Some(8), 5), (Some(8), 8)];
@@ -189,10 +191,10 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     let rows = read_csv(include_str!("../data/own_writes.csv"), 1e-3, 1).unwrap();
     let chosen = [(3, 4), (192, 4), (72, 16), (72, 64), (192, 64)];
     let uncertain = [(3, 16), (12, 16)];
-    let is_of = |row: &Row, all: &[(u64, u64)]| all.contains(&(row.population, row.workers));
-    let five: Vec<Row> = rows.iter().filter(|row| is_of(row, &chosen)).cloned().collect();
+    let is_of = |row: &CalibrationRow, all: &[(u64, u64)]| all.contains(&(row.population, row.workers));
+    let five: Vec<CalibrationRow> = rows.iter().filter(|row| is_of(row, &chosen)).cloned().collect();
     let calibration = calibrate(&five, Some(2), 1).unwrap();
-    assert_eq!(calibration.form, Form::Curves);
+    assert_eq!(calibration.form, CurveFamily::Curves);
     for residual in &calibration.residuals {
         assert!(residual.throughput.abs() < 0.03 && residual.response.abs() < 0.03, "{residual:?}");
     }
@@ -220,7 +222,7 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
 fn cores_that_rows_carry_are_used() {
     let (mut chosen, _) = Choices(3).split(&experiment_4(), 8);
     let unknown = calibrate(&chosen, None, 1).expect("the rows suffice");
-    assert_eq!(unknown.form, Form::UnknownCores);
+    assert_eq!(unknown.form, CurveFamily::UnknownCores);
     chosen[2].cores = Some(8);
     let known = calibrate(&chosen, None, 1).expect("the rows suffice");
     assert_eq!((known.form, &known.model), (CORES, &calibrate(&chosen, Some(8), 1).expect("likewise").model));
@@ -287,7 +289,8 @@ fn reads(middlewares: u32) -> Solution {
         64 * middlewares,
         1.0 / 2_940.0
     );
-    solve::solve(&form::from_toml(&network).expect("it reads"), solve::Method::Auto).expect("it is solved")
+    solve::solve(&form::from_toml(&network).expect("it reads"), solve::SolutionMethod::Auto)
+        .expect("it is solved")
 }
 
 /// Milliseconds: R at the middleware, wait for a worker, memcached.
@@ -332,7 +335,7 @@ fn the_page_is_what_the_tests_find() {
         writeln!(page, "| {model} | {rows} | {mean_x} | {mean_r} | {worst_x} | {worst_r} |")
             .expect("a string takes all text");
     };
-    for form in [Form::Lines, Form::Curves, Form::UnknownCores, CORES] {
+    for form in [CurveFamily::Lines, CurveFamily::Curves, CurveFamily::UnknownCores, CORES] {
         for count in [5, 8, 12] {
             line(form.name(), count, &by_form(count, form));
         }

@@ -10,18 +10,18 @@
 use std::ops::ControlFlow;
 
 use krarup_model::network::{
-    Class, Discipline, Kind, Network, Station, StationId, Step, Visit, Work, Workload,
+    Class, ClassWorkload, Discipline, Network, PathVisit, Station, StationId, StationKind, Step, Work,
 };
-use krarup_model::simulate::result::{Reading, Simulated, Stop};
+use krarup_model::simulate::result::{Simulated, SimulatedEstimate, StopReason};
 use krarup_model::simulate::{
-    Progress, Runs, SimulationSettings, WarmUpRule, simulate, simulate_with_visits,
+    Runs, SimulationProgress, SimulationSettings, WarmUpRule, simulate, simulate_with_visits,
 };
-use krarup_model::solve::{Method, solve};
+use krarup_model::solve::{SolutionMethod, solve};
 use krarup_model::station::{PriorityClass, erlang_b, mg1, mg1_priority, mm1, mmm, mmm_k};
 use krarup_model::{Distribution, Error, form};
 use proptest::prelude::*;
 
-fn on(_: &Progress) -> ControlFlow<()> {
+fn on(_: &SimulationProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -43,7 +43,7 @@ fn run(network: &Network, events: u64) -> Simulated {
 }
 
 /// The exact value lies near, as far as the simulation itself says what near is.
-fn agrees(what: &str, reading: Option<Reading>, exact: f64, within: f64) {
+fn agrees(what: &str, reading: Option<SimulatedEstimate>, exact: f64, within: f64) {
     let reading = reading.unwrap_or_else(|| panic!("{what}: nothing was seen"));
     let half = reading.half_width().unwrap_or_else(|| panic!("{what}: no interval"));
     let off = (reading.value - exact).abs();
@@ -197,7 +197,7 @@ fn closed_networks_agree_with_their_exact_solution() {
         ]
         "#,
     );
-    let exact = solve(&network, Method::Exact).unwrap();
+    let exact = solve(&network, SolutionMethod::Exact).unwrap();
     let exact = exact.points.last().unwrap();
     let simulated = run(&network, EVENTS);
     agrees("X", Some(simulated.classes[0].throughput), exact.classes[0].throughput, 0.02);
@@ -244,7 +244,7 @@ fn replicated_writes(population: u64, workers: u32) -> Network {
         "#,
     );
     network.pools[0].size = workers;
-    if let Workload::Closed { population: clients, .. } = &mut network.classes[0].workload {
+    if let ClassWorkload::Closed { population: clients, .. } = &mut network.classes[0].workload {
         *clients = population;
     }
     network
@@ -292,7 +292,7 @@ fn held_workers_agree_with_the_layered_solution_where_it_is_exact() {
         path = [{ at = "outside", service = 0.9 }, { hold = "workers", path = [{ at = "backend", service = 0.1 }] }]
         "#,
     );
-    let exact = solve(&network, Method::Auto).unwrap();
+    let exact = solve(&network, SolutionMethod::Auto).unwrap();
     let exact = exact.points.last().unwrap();
     let simulated = run(&network, EVENTS);
     let pool = &simulated.pools[0];
@@ -448,7 +448,7 @@ fn replications_give_the_same_answer_as_one_long_run() {
         ..SimulationSettings::default()
     };
     let simulated = simulate(&network, &settings, &mut on).unwrap();
-    assert_eq!(simulated.stop, Stop::Precise);
+    assert_eq!(simulated.stop, StopReason::Precise);
     assert_eq!(simulated.classes[0].by_replication.len(), simulated.replications);
     agrees("R", simulated.classes[0].response, 2.0, 0.025);
 }
@@ -460,7 +460,7 @@ fn what_tells_how_long_to_run_counts_in_no_figure() {
     for runs in [Runs::Long, Runs::Replications { length: 1_000.0 }] {
         let settings = SimulationSettings { precision: 0.05, runs, ..SimulationSettings::default() };
         let simulated = simulate(&network, &settings, &mut on).unwrap();
-        assert_eq!(simulated.stop, Stop::Precise);
+        assert_eq!(simulated.stop, StopReason::Precise);
         assert!(simulated.pilot > 0.0 && simulated.pilot < simulated.time / 2.0, "{}", simulated.pilot);
         let x = simulated.classes[0].throughput;
         let warm_up =
@@ -562,7 +562,7 @@ fn progress_is_reported_and_may_stop_the_run() {
         if told.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .unwrap();
-    assert_eq!(simulated.stop, Stop::Asked);
+    assert_eq!(simulated.stop, StopReason::Asked);
     assert!(told.windows(2).all(|pair| pair[0].events < pair[1].events));
     assert!(simulated.events < 1_000_000 && simulated.classes[0].response.is_some());
 }
@@ -609,11 +609,11 @@ fn random_networks() -> u32 {
     if std::env::var_os("KRARUP_CASES").is_some() { 1_000 } else { 20 }
 }
 
-fn station() -> impl Strategy<Value = Kind> {
+fn station() -> impl Strategy<Value = StationKind> {
     prop_oneof![
-        3 => (1_u32..4).prop_map(|count| Kind::Servers { count }),
-        1 => Just(Kind::Delay),
-        1 => prop::collection::vec(0.5..2.0_f64, 1..5).prop_map(|rates| Kind::LoadDependent { rates }),
+        3 => (1_u32..4).prop_map(|count| StationKind::Servers { count }),
+        1 => Just(StationKind::Delay),
+        1 => prop::collection::vec(0.5..2.0_f64, 1..5).prop_map(|rates| StationKind::LoadDependent { rates }),
     ]
 }
 
@@ -629,7 +629,7 @@ proptest! {
         stations in prop::collection::vec((station(), 0.1..1.0_f64, 0.2..2.0_f64), 1..5),
         population in 1_u64..15, think in 0.0..3.0_f64, seed in any::<u64>(),
     ) {
-        let path = stations.iter().enumerate().map(|(place, (_, service, visits))| Step::Visit(Visit {
+        let path = stations.iter().enumerate().map(|(place, (_, service, visits))| Step::Visit(PathVisit {
             station: StationId(place), count: *visits,
             work: Work::Time(Distribution::exponential(*service)),
         }));
@@ -641,13 +641,13 @@ proptest! {
             pools: Vec::new(),
             classes: vec![Class::closed("c", population, think, path.collect())],
         };
-        let exact = solve(&network, Method::Exact).unwrap();
+        let exact = solve(&network, SolutionMethod::Exact).unwrap();
         let exact = exact.points.last().unwrap();
         let settings = SimulationSettings { seed, precision: 0.01, level: 0.99, max_events: 40_000, ..Default::default() };
         let simulated = simulate(&network, &settings, &mut on).unwrap();
         // A run too short for its correlation has no interval and says so; what it knows must be
         // right.
-        let known = |reading: &Reading| reading.interval.is_some();
+        let known = |reading: &SimulatedEstimate| reading.interval.is_some();
         let x = Some(simulated.classes[0].throughput).filter(known);
         x.into_iter().for_each(|x| agrees("X", Some(x), exact.classes[0].throughput, 10.0));
         for (station, exact) in simulated.stations.iter().zip(&exact.stations) {

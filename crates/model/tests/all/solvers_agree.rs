@@ -4,8 +4,8 @@
 
 use krarup_model::Error;
 use krarup_model::bounds::Demands;
-use krarup_model::multi::{self, Customers, Place};
-use krarup_model::single::{self, Pace, Resource};
+use krarup_model::multi::{self, Customers, MulticlassStation};
+use krarup_model::single::{self, ClassStation, Pace};
 use proptest::prelude::*;
 
 /// Many cases and large networks only when asked for.
@@ -31,18 +31,18 @@ fn pace(most: u32) -> impl Strategy<Value = Pace> {
     ]
 }
 
-fn network(stations: usize, most: u32) -> impl Strategy<Value = (Vec<Resource>, f64)> {
+fn network(stations: usize, most: u32) -> impl Strategy<Value = (Vec<ClassStation>, f64)> {
     let station =
-        (demand(), pace(most)).prop_map(|(demand, pace)| Resource { name: "s".into(), demand, pace });
+        (demand(), pace(most)).prop_map(|(demand, pace)| ClassStation { name: "s".into(), demand, pace });
     (prop::collection::vec(station, 1..=stations), prop_oneof![Just(0.0), demand()])
 }
 
 /// An independent solver: Buzen's convolution, every coefficient in logarithms.
-fn convolution(resources: &[Resource], think: f64, population: usize) -> Vec<f64> {
+fn convolution(resources: &[ClassStation], think: f64, population: usize) -> Vec<f64> {
     let mut sum: Vec<f64> = (0..=population).map(|n| if n == 0 { 0.0 } else { f64::NEG_INFINITY }).collect();
     let mut all = resources.to_vec();
     if think > 0.0 {
-        all.push(Resource::delay("think", think));
+        all.push(ClassStation::delay("think", think));
     }
     for resource in &all {
         let mut factor = vec![0.0];
@@ -89,7 +89,7 @@ proptest! {
     #[test]
     fn exact_answers_lie_inside_all_bounds(demands in prop::collection::vec(demand(), 1..10),
                                            think in prop_oneof![Just(0.0), demand()], population in 1_usize..300) {
-        let resources: Vec<_> = demands.iter().map(|d| Resource::fixed("s", *d)).collect();
+        let resources: Vec<_> = demands.iter().map(|d| ClassStation::fixed("s", *d)).collect();
         let x = single::solve(&resources, think, population).unwrap().throughput(population);
         let bounds = Demands::single_servers(&demands, think);
         let n = population as f64;
@@ -109,14 +109,14 @@ proptest! {
                                    think in demand(), split in prop::collection::vec(0_u64..7, 1..=3)) {
         let total: u64 = split.iter().sum();
         prop_assume!(total > 0);
-        let places: Vec<_> = stations.iter().map(|(_, servers)| Place { name: "s".into(), servers: *servers }).collect();
+        let places: Vec<_> = stations.iter().map(|(_, servers)| MulticlassStation { name: "s".into(), servers: *servers }).collect();
         let classes: Vec<_> = split.iter().map(|n| Customers {
             name: "c".into(), population: *n, think, demands: stations.iter().map(|s| s.0).collect(),
         }).collect();
         let answer = multi::exact(&places, &classes).unwrap();
         let resources: Vec<_> = stations.iter().map(|(demand, servers)| match servers {
-            None => Resource::delay("s", *demand),
-            Some(m) => Resource::servers("s", *demand, *m),
+            None => ClassStation::delay("s", *demand),
+            Some(m) => ClassStation::servers("s", *demand, *m),
         }).collect();
         let single = single::solve(&resources, think, total as usize).unwrap();
         let x: f64 = answer.throughput.iter().sum();
@@ -127,7 +127,7 @@ proptest! {
     #[test]
     fn approximations_stay_near(demands in prop::collection::vec(prop::collection::vec(0.001..0.1_f64, 4), 2..=3),
                                 population in 1_u64..12, think in 0.0..0.5_f64) {
-        let places: Vec<_> = (0..4).map(|_| Place { name: "s".into(), servers: Some(1) }).collect();
+        let places: Vec<_> = (0..4).map(|_| MulticlassStation { name: "s".into(), servers: Some(1) }).collect();
         let classes: Vec<_> = demands.iter().map(|d| Customers { name: "c".into(), population, think, demands: d.clone() }).collect();
         let exact = multi::exact(&places, &classes).unwrap();
         for (near, within) in [(multi::schweitzer(&places, &classes), 0.12), (multi::linearizer(&places, &classes), 0.03)] {

@@ -1,13 +1,13 @@
 //! The rendering of replies: each takes its turn in its client's outbox.
 
-use krarup_memcache::{Class, Reply, response};
+use krarup_memcache::{ReplyClass, Response, response};
 use krarup_record::{Operation, Outcome};
 
 use super::Clients;
 use crate::books::Books;
 use crate::exchange::{Stage, outcome_of};
 use crate::ids::{ClientId, RequestId};
-use crate::large::{self, LARGE_REQUEST, Memory};
+use crate::large::{self, BufferMemory, LARGE_REQUEST};
 use crate::merge::Merged;
 use crate::requests::Requests;
 
@@ -49,8 +49,8 @@ impl Clients {
         &mut self,
         id: ClientId,
         number: RequestId,
-        reply: &Reply<'_>,
-        memory: Memory<'_>,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
         requests: &mut Requests,
         books: &mut Books,
     ) {
@@ -95,12 +95,12 @@ impl Clients {
             client.known |= first_value || client.typical_reply < LARGE_REQUEST;
         }
         match merged.class {
-            Class::Values => {
+            ReplyClass::Values => {
                 visit.hits = merged.hits;
                 visit.misses = visit.keys - merged.hits;
             }
-            Class::MetaMiss if reads => visit.misses = 1,
-            Class::MetaDone | Class::MetaValue if reads => visit.hits = 1,
+            ReplyClass::MetaMiss if reads => visit.misses = 1,
+            ReplyClass::MetaDone | ReplyClass::MetaValue if reads => visit.hits = 1,
             _ => {}
         }
         books.count_if(merged.disagreed, |events| &mut events.disagreements);

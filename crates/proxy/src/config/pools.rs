@@ -1,13 +1,13 @@
 //! What a pool is told: its servers, who of them holds a key, and how it is read and written.
 
 use krarup_settings::kind::{
-    ADDRESS, Count, Duration, Inline, Kind, List, MONTH, Number, Optional, Switch, TEXT, Text, Word,
+    ADDRESS, Count, CustomText, Duration, Inline, Kind, List, MONTH, Number, Optional, Switch, TEXT, Word,
 };
-use krarup_settings::table::Item;
+use krarup_settings::table::FileItem;
 use krarup_settings::{Flag, Mistake, settings};
 use krarup_units::{Address, Nanos};
 
-use crate::placement::{Distribution, KeyHash, Member, Placement};
+use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Shadow, StandIn, WhenDown, Writes};
 
 /// How long values may live that memcached is given a length of time for.
@@ -28,7 +28,7 @@ settings! {
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
         /// libmemcached), "consistent" (unweighted libmemcached), "rendezvous", "jump", "modulo" or
         /// "ch3" (as mcrouter).
-        distribution: Spread = Spread::All, SPREAD;
+        distribution: KeySpread = KeySpread::All, SPREAD;
         /// By which function a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3,
         /// one_at_a_time, ...
         hash: KeyHash = KeyHash::Fnv1a64, HASH;
@@ -100,35 +100,35 @@ settings! {
 
 /// Who holds a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spread {
+pub enum KeySpread {
     /// Every server of the pool: `all`.
     All,
     /// Some of them.
-    By(Distribution),
+    By(KeyDistribution),
 }
 
-const SPREAD: Text<Spread> = Text {
+const SPREAD: CustomText<KeySpread> = CustomText {
     read: |text| match text {
-        "all" => Ok(Spread::All),
+        "all" => Ok(KeySpread::All),
         // libmemcached's and twemproxy's own names.
-        "modula" => Ok(Spread::By(Distribution::Modulo)),
-        "ketama_libmemcached" => Ok(Spread::By(Distribution::KetamaLibmemcached)),
-        _ => match Distribution::ALL.iter().find(|(_, name)| *name == text) {
-            Some((distribution, _)) => Ok(Spread::By(*distribution)),
+        "modula" => Ok(KeySpread::By(KeyDistribution::Modulo)),
+        "ketama_libmemcached" => Ok(KeySpread::By(KeyDistribution::KetamaLibmemcached)),
+        _ => match KeyDistribution::ALL.iter().find(|(_, name)| *name == text) {
+            Some((distribution, _)) => Ok(KeySpread::By(*distribution)),
             None => {
-                let names: Vec<_> = Distribution::ALL.iter().map(|(_, name)| *name).collect();
+                let names: Vec<_> = KeyDistribution::ALL.iter().map(|(_, name)| *name).collect();
                 let hint = format!("there are all, {}", names.join(", "));
                 Err(Mistake::new(format!("`{text}` is no distribution"), &hint))
             }
         },
     },
     write: |spread| match spread {
-        Spread::All => "all".to_owned(),
-        Spread::By(distribution) => distribution.name().to_owned(),
+        KeySpread::All => "all".to_owned(),
+        KeySpread::By(distribution) => distribution.name().to_owned(),
     },
 };
 
-const HASH: Text<KeyHash> = Text {
+const HASH: CustomText<KeyHash> = CustomText {
     read: |text| {
         // twemproxy's own name.
         let text = if text == "default" { KeyHash::OneAtATime.name() } else { text };
@@ -158,7 +158,7 @@ impl Replicas {
     }
 }
 
-const REPLICAS: Text<Replicas> = Text {
+const REPLICAS: CustomText<Replicas> = CustomText {
     read: |text| match (text, text.parse()) {
         ("half", _) => Ok(Replicas::Half),
         ("all", _) => Ok(Replicas::All),
@@ -203,7 +203,7 @@ settings! {
 struct Server;
 
 impl Kind<ServerConfig> for Server {
-    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<ServerConfig> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<ServerConfig> {
         if item.get_ref().is_table() {
             return Inline.read(name, item, mistakes);
         }
@@ -264,8 +264,8 @@ impl PoolConfig {
             return Err(wrong("servers", format!("gives all addresses of {} one name", one.address)));
         }
         let placement = match self.distribution {
-            Spread::All => None,
-            Spread::By(distribution) => {
+            KeySpread::All => None,
+            KeySpread::By(distribution) => {
                 let tag = self.hash_tag.as_deref().map(|tag| self.tag(tag, name)).transpose()?;
                 let members: Vec<Member> = self.servers.iter().map(ServerConfig::member).collect();
                 let made = Placement::new(distribution, self.hash, tag, &members);

@@ -1,7 +1,7 @@
 //! What servers say: each answer goes to the request it belongs to, or the connection is trusted no
 //! more.
 
-use krarup_memcache::{Class, Parsed, Reply, response};
+use krarup_memcache::{Parsed, ReplyClass, Response, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_service::ProtocolError;
 use krarup_units::Stamp;
@@ -11,18 +11,18 @@ use super::expected::Expected;
 use crate::dispatch::Waiting;
 use crate::exchange::{Copies, Stage, outcome_of};
 use crate::ids::{ConnectionId, RequestId, ServerId};
-use crate::large::{Memory, Source};
+use crate::large::{BufferMemory, RequestBytes};
 use crate::meta;
-use crate::upstreams::{Lost, Pending, Recipient};
+use crate::upstreams::{LostConnection, Pending, Recipient};
 
 impl Core {
     pub(super) fn read_server(
         &mut self,
         server: ConnectionId,
-        source: Source<'_>,
+        source: RequestBytes<'_>,
         now: Stamp,
     ) -> Result<usize, ProtocolError> {
-        let Source { bytes, memory } = source;
+        let RequestBytes { bytes, memory } = source;
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
@@ -42,7 +42,7 @@ impl Core {
             let mut expected = self.expected_of(&pending);
             match response::parse_asked(rest, pending.expect, &mut expected) {
                 Parsed::Complete { message, used: length } => {
-                    if pending.recipient == Recipient::Greeting && message.class == Class::ClientError {
+                    if pending.recipient == Recipient::Greeting && message.class == ReplyClass::ClientError {
                         return untrusted("it wants a login, which `edge.server_login` names");
                     }
                     if !expected.is_answered_by(&message) {
@@ -83,7 +83,7 @@ impl Core {
     /// Everything asked on a connection that is lost is answered with an error that says `why`.
     pub(super) fn lost(&mut self, connection: ConnectionId, why: &str, outcome: Outcome, now: Stamp) {
         self.books.count(|events| &mut events.server_losses);
-        let Lost { server, by_lane, ejected, text } = self.upstreams.lost(connection, why);
+        let LostConnection { server, by_lane, ejected, text } = self.upstreams.lost(connection, why);
         self.books.count_if(ejected, |events| &mut events.ejections);
         if !by_lane {
             self.routing.went_down(server);
@@ -114,7 +114,7 @@ impl Core {
                 continue;
             }
             exchange.failure = Some(outcome);
-            exchange.rest.merge.fail(pending.part, Class::ServerError, text.as_bytes());
+            exchange.rest.merge.fail(pending.part, ReplyClass::ServerError, text.as_bytes());
             exchange.waiting -= 1;
             exchange.copies = Copies::None;
             self.complete_if_answered(number, now);
@@ -134,8 +134,8 @@ impl Core {
         &mut self,
         connection: ConnectionId,
         pending: &Pending,
-        reply: &Reply<'_>,
-        memory: Memory<'_>,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
         now: Stamp,
     ) {
         if pending.recipient == Recipient::Greeting {
@@ -153,7 +153,7 @@ impl Core {
         exchange.owed -= 1;
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));
-        let reply = &renamed.as_ref().map_or(*reply, |bytes| Reply { bytes, ..*reply });
+        let reply = &renamed.as_ref().map_or(*reply, |bytes| Response { bytes, ..*reply });
         if exchange.stage != Stage::Sent {
             // Enough others had answered: nobody waits for this one.
             self.books.late(&visit);
@@ -193,7 +193,7 @@ impl Core {
         let exchange = &mut self.requests[number];
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.
-        let gone = exchange.visit.operation == Operation::Delete && reply.class == Class::NotFound;
+        let gone = exchange.visit.operation == Operation::Delete && reply.class == ReplyClass::NotFound;
         if copies != Copies::None && (reply.class.severity() == 0 || gone) {
             self.copy_to_others(number, copies, now);
         }
@@ -221,7 +221,7 @@ impl Core {
         let exchange = &mut self.requests[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.failure = Some(outcome);
-        exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
+        exchange.rest.merge.fail(part, ReplyClass::ServerError, text.as_bytes());
         exchange.waiting -= 1;
         self.complete_if_answered(number, now);
     }
@@ -232,8 +232,8 @@ impl Core {
         server: ServerId,
         number: RequestId,
         part: u16,
-        reply: &Reply<'_>,
-        memory: Memory<'_>,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
         now: Stamp,
     ) {
         let exchange = &mut self.requests[number];
@@ -259,7 +259,7 @@ impl Core {
         }
         self.routing[pool].took(time);
         let as_meta = self.requests[number].as_meta;
-        if reply.class == Class::Values || as_meta {
+        if reply.class == ReplyClass::Values || as_meta {
             self.refill(number, part, reply);
             let looks = self.fall_back_on_miss(number, part, reply, now);
             if looks && as_meta {

@@ -11,7 +11,7 @@ use super::{Arrival, Core, class_of};
 use crate::dispatch::Workers;
 use crate::exchange::Stage;
 use crate::ids::{ClientId, Identifier, PoolId};
-use crate::large::{LARGE, LARGE_REQUEST, Source};
+use crate::large::{LARGE, LARGE_REQUEST, RequestBytes};
 
 /// What a client is sent that is turned away, in memcached's words.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
@@ -30,7 +30,7 @@ impl Service for Core {
     /// meanwhile.
     #[inline]
     fn read(&mut self, client: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
-        self.read_client(ClientId::new(client), Source { bytes, memory: None }, received, now)
+        self.read_client(ClientId::new(client), RequestBytes { bytes, memory: None }, received, now)
     }
 
     fn needed(&self, client: u32) -> usize {
@@ -152,7 +152,7 @@ impl Service for Core {
         received: Stamp,
         now: Stamp,
     ) -> usize {
-        let source = Source { bytes: &memory[unread], memory: Some(memory) };
+        let source = RequestBytes { bytes: &memory[unread], memory: Some(memory) };
         self.read_client(ClientId::new(client), source, received, now)
     }
 

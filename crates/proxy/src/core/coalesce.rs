@@ -1,6 +1,6 @@
 //! Gets for one key that are under way together share one answer.
 
-use krarup_memcache::{Class, Reply};
+use krarup_memcache::{ReplyClass, Response};
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
@@ -51,7 +51,7 @@ impl Core {
         }
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
         exchange.rest.merge.known(class, hits, &bytes);
-        if exchange.as_meta && meta::is_stale(&Reply { class, hits, bytes: &bytes }) {
+        if exchange.as_meta && meta::is_stale(&Response { class, hits, bytes: &bytes }) {
             // One of those who ask is told that it has won, and the others that it is somebody
             // else.
             for follower in followers.drain(..) {
@@ -63,7 +63,7 @@ impl Core {
         for follower in followers.drain(..) {
             let exchange = &mut self.requests[follower];
             exchange.rest.merge.known(class, hits, &bytes);
-            exchange.failure = if class == Class::ServerError { failure } else { None };
+            exchange.failure = if class == ReplyClass::ServerError { failure } else { None };
             exchange.waiting = 0;
             self.complete(follower, now);
         }

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use krarup_record::Outcome;
-use krarup_service::{Loss, ProtocolError, Upstreams};
+use krarup_service::{ConnectionLoss, ProtocolError, Upstreams};
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use super::Core;
 use crate::ids::{ConnectionId, ServerId};
-use crate::large::Source;
+use crate::large::RequestBytes;
 
 /// The number of a server's first connection is the server's.
 impl Upstreams for Core {
@@ -20,7 +20,7 @@ impl Upstreams for Core {
 
     #[inline]
     fn server_read(&mut self, connection: usize, bytes: &[u8], now: Stamp) -> Result<usize, ProtocolError> {
-        self.read_server(ConnectionId::new(connection), Source { bytes, memory: None }, now)
+        self.read_server(ConnectionId::new(connection), RequestBytes { bytes, memory: None }, now)
     }
 
     fn server_begins_large(&self, connection: usize, bytes: &[u8]) -> bool {
@@ -34,7 +34,7 @@ impl Upstreams for Core {
         unread: Range<usize>,
         now: Stamp,
     ) -> Result<usize, ProtocolError> {
-        let source = Source { bytes: &memory[unread], memory: Some(memory) };
+        let source = RequestBytes { bytes: &memory[unread], memory: Some(memory) };
         self.read_server(ConnectionId::new(connection), source, now)
     }
 
@@ -48,11 +48,11 @@ impl Upstreams for Core {
         self.upstreams.written(ConnectionId::new(connection), count, before);
     }
 
-    fn server_lost(&mut self, connection: usize, why: &str, loss: Loss, now: Stamp) {
+    fn server_lost(&mut self, connection: usize, why: &str, loss: ConnectionLoss, now: Stamp) {
         let outcome = match loss {
-            Loss::Broken => Outcome::ServerLost,
-            Loss::TimedOut => Outcome::Timeout,
-            Loss::Untrusted => Outcome::ServerError,
+            ConnectionLoss::Broken => Outcome::ServerLost,
+            ConnectionLoss::TimedOut => Outcome::Timeout,
+            ConnectionLoss::Untrusted => Outcome::ServerError,
         };
         self.lost(ConnectionId::new(connection), why, outcome, now);
     }

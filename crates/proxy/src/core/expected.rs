@@ -5,7 +5,7 @@
 //! they speak of other keys is what tells them apart, before anybody is given what belongs to
 //! somebody else.
 
-use krarup_memcache::{Class, Expect, Reply, response};
+use krarup_memcache::{Expect, ReplyClass, Response, response};
 
 use crate::exchange::{Exchange, Stage};
 use crate::keys::KeysOfPart;
@@ -47,9 +47,9 @@ impl<'a> Expected<'a> {
     }
 
     /// Whether what a meta answer repeats is what was said.
-    pub(super) fn is_answered_by(&self, reply: &Reply<'_>) -> bool {
+    pub(super) fn is_answered_by(&self, reply: &Response<'_>) -> bool {
         let Self::Meta(key, opaque) = *self else { return true };
-        if matches!(reply.class, Class::MetaDebug) {
+        if matches!(reply.class, ReplyClass::MetaDebug) {
             return true;
         }
         let encoded = || reply.meta_flags().any(|(letter, _)| letter == b'b');
@@ -61,7 +61,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-impl response::Asked for Expected<'_> {
+impl response::RequestedKeys for Expected<'_> {
     #[inline]
     fn is_next(&mut self, key: &[u8]) -> bool {
         match self {

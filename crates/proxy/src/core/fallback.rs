@@ -1,12 +1,12 @@
 //! Reads that are tried again: at the next holder after an error or a miss, then in the pool that
 //! is warm; what is found there is stored where it was missed.
 
-use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
+use krarup_memcache::{Expect, ReplyClass, Response, Retrieval, Storage, write};
 use krarup_units::Stamp;
 use smallvec::SmallVec;
 
 use super::Core;
-use crate::exchange::Part;
+use crate::exchange::RetrievalPart;
 use crate::ids::{PoolId, RequestId, ServerId};
 
 /// A key, by its place in its request, goes on to that server of that pool.
@@ -59,7 +59,7 @@ impl Core {
         &mut self,
         number: RequestId,
         part: u16,
-        reply: &Reply<'_>,
+        reply: &Response<'_>,
         now: Stamp,
     ) -> bool {
         let exchange = &self.requests[number];
@@ -68,7 +68,7 @@ impl Core {
         if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
             return false;
         }
-        if exchange.as_meta && reply.class != Class::MetaMiss {
+        if exchange.as_meta && reply.class != ReplyClass::MetaMiss {
             return false;
         }
         let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
@@ -123,11 +123,11 @@ impl Core {
         let old = exchange.rest.parts.len();
         for &Move { place, pool, server } in moves {
             let parts = &mut exchange.rest.parts;
-            let same = |part: &Part| part.server == server && part.pool == pool;
+            let same = |part: &RetrievalPart| part.server == server && part.pool == pool;
             let part = match parts[old..].iter().position(same) {
                 Some(found) => old + found,
                 None => {
-                    parts.push(Part::of(server, pool, Some(from)));
+                    parts.push(RetrievalPart::of(server, pool, Some(from)));
                     parts.len() - 1
                 }
             };
@@ -139,7 +139,7 @@ impl Core {
     }
 
     /// What a part found is stored where it had been missed before.
-    pub(super) fn refill(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
+    pub(super) fn refill(&mut self, number: RequestId, part: u16, reply: &Response<'_>) {
         if self.requests[number].rest.parts[usize::from(part)].before.is_none() {
             return;
         }

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
-    Class, Expect, MetaCommand, Request, Retrieval, Retrieve, Storage, Store, request, write,
+    Expect, MetaCommand, ReplyClass, Request, Retrieval, Retrieve, Storage, StorageRequest, request, write,
 };
 use krarup_record::Outcome;
 use krarup_units::{Lent, Outbox, Stamp};
 
 use super::Core;
 use crate::dispatch::{Taken, Waiting};
-use crate::exchange::{Copies, Needs, Part, Stage};
+use crate::exchange::{Copies, Needs, RetrievalPart, Stage};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
-use crate::large::{self, LARGE_REQUEST, Source};
+use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
-use crate::meta::{self, Role};
+use crate::meta::{self, MetaRole};
 use crate::placement::KeyHash;
 use crate::pool::Lifetimes;
 use crate::topology::{MultiGet, Writes};
@@ -52,7 +52,7 @@ impl Core {
         &mut self,
         number: RequestId,
         request: &Request<'_>,
-        source: Source<'_>,
+        source: RequestBytes<'_>,
         taken: Taken,
         now: Stamp,
     ) {
@@ -131,14 +131,14 @@ impl Core {
 
     fn admit_hashed(&mut self, number: RequestId, pool: PoolId, hash: Option<u64>, now: Stamp) -> bool {
         let Some(hash) = hash else {
-            self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
+            self.requests[number].rest.merge.local(ReplyClass::ClientError, DOES_NOT_FIT);
             return false;
         };
         if let Err(why) = self.routing[pool].admits(now) {
             self.requests[number]
                 .rest
                 .merge
-                .local(Class::ServerError, format!("SERVER_ERROR {why}\r\n").as_bytes());
+                .local(ReplyClass::ServerError, format!("SERVER_ERROR {why}\r\n").as_bytes());
             return false;
         }
         let exchange = &mut self.requests[number];
@@ -149,14 +149,14 @@ impl Core {
         true
     }
 
-    fn store(&mut self, number: RequestId, store: &Store<'_>, source: Source<'_>, now: Stamp) {
+    fn store(&mut self, number: RequestId, store: &StorageRequest<'_>, source: RequestBytes<'_>, now: Stamp) {
         let value = large::value(source.memory, store.data);
         self.write_key(number, store.key, Expect::Stored, source, now, &mut |out, key, lifetimes| {
             let exptime = lifetimes.of(store.exptime);
             if value.is_none() && exptime == store.exptime && key == store.key {
                 return write::store(out.tail(), store);
             }
-            let Store { command, flags, unique, data, .. } = *store;
+            let StorageRequest { command, flags, unique, data, .. } = *store;
             write::storage_line(out.tail(), command, key, flags, exptime, unique, data.len());
             write_value(out, data, value.as_ref());
         });
@@ -169,7 +169,7 @@ impl Core {
         number: RequestId,
         key: &[u8],
         expect: Expect,
-        source: Source<'_>,
+        source: RequestBytes<'_>,
         now: Stamp,
         request: Writer<'_>,
     ) {
@@ -278,9 +278,9 @@ impl Core {
             }
             Request::Touch { exptime, .. } => write::touch(out.tail(), sent, lifetimes.of(*exptime)),
             Request::Meta(meta) => match &value {
-                None => meta::write(out.tail(), meta, sent, Role::Follows, lifetimes),
+                None => meta::write(out.tail(), meta, sent, MetaRole::Follows, lifetimes),
                 Some(value) => {
-                    meta::write_line(out.tail(), meta, sent, Role::Follows, lifetimes);
+                    meta::write_line(out.tail(), meta, sent, MetaRole::Follows, lifetimes);
                     out.lend(value.clone());
                 }
             },
@@ -352,7 +352,7 @@ impl Core {
         let text = self.upstreams.down_text(server);
         let exchange = &mut self.requests[number];
         exchange.failure = Some(Outcome::ServerLost);
-        exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
+        exchange.rest.merge.fail(part, ReplyClass::ServerError, text.as_bytes());
     }
 
     /// A part of so many bytes was put on its way.
@@ -378,7 +378,7 @@ impl Core {
             [only] => format!("SERVER_ERROR {only} is down\r\n"),
             _ => format!("SERVER_ERROR no server is up ({})\r\n", names.join(", ")),
         };
-        exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
+        exchange.rest.merge.fail(part, ReplyClass::ServerError, text.as_bytes());
     }
 
     // ---- retrievals -----------------------------------------------------------------------------
@@ -522,7 +522,7 @@ impl Core {
             };
             let part = parts.iter().position(|part| part.server == server && part.pool == pool);
             let part = part.unwrap_or_else(|| {
-                parts.push(Part::of(server, pool, None));
+                parts.push(RetrievalPart::of(server, pool, None));
                 parts.len() - 1
             });
             keys.assign(place, part as u16);

@@ -4,7 +4,7 @@
 use krarup_service::Service as _;
 use std::sync::Arc;
 
-use krarup_memcache::Class;
+use krarup_memcache::ReplyClass;
 use krarup_record::Operation;
 use krarup_units::Stamp;
 
@@ -34,7 +34,7 @@ impl Core {
         }
         if argument == b"reset" {
             self.reset(arrival.now);
-            return self.answer_here(id, b"RESET\r\n", Class::Ok, false, arrival);
+            return self.answer_here(id, b"RESET\r\n", ReplyClass::Ok, false, arrival);
         }
         self.settle_books();
         let (class, text) = stats::answer(self, argument, arrival.now);
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Answers an inquiry.
-    pub fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
+    pub fn inform(&mut self, number: u32, class: ReplyClass, text: &[u8], now: Stamp) {
         let number = RequestId::new(number);
         self.requests[number].rest.merge.local(class, text);
         self.complete(number, now);

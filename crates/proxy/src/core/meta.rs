@@ -1,29 +1,37 @@
 //! Meta commands on their way to the holders of their key: [`crate::meta`] says to whom.
 
 use krarup_memcache::request::LONGEST_NAME;
-use krarup_memcache::{Class, Expect, Meta, MetaCommand, Reply, Request, Retrieval, Storage, request, write};
+use krarup_memcache::{
+    Expect, Meta, MetaCommand, ReplyClass, Request, Response, Retrieval, Storage, request, write,
+};
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
 use super::expected::trace;
 use super::forward::DOES_NOT_FIT;
 use super::{detached::send_detached_to, fallback::Move};
-use crate::exchange::{Copies, Part};
+use crate::exchange::{Copies, RetrievalPart};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
-use crate::large::{self, Memory, Source};
-use crate::meta::{self, Role, Rule};
+use crate::large::{self, BufferMemory, RequestBytes};
+use crate::meta::{self, MetaRole, Rule};
 use crate::pool::Lifetimes;
 use crate::upstreams::Pending;
 
 impl Core {
     /// A worker has taken a meta command.
-    pub(super) fn meta(&mut self, number: RequestId, request: &Meta<'_>, source: Source<'_>, now: Stamp) {
+    pub(super) fn meta(
+        &mut self,
+        number: RequestId,
+        request: &Meta<'_>,
+        source: RequestBytes<'_>,
+        now: Stamp,
+    ) {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
         let route = self.routing.routes().find(key);
         if let Some(route) = route.filter(|route| route.rewrites()) {
             if request.base64 && !meta::fits_encoded(key.len() - route.stripped() + route.add.len()) {
-                return self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
+                return self.requests[number].rest.merge.local(ReplyClass::ClientError, DOES_NOT_FIT);
             }
             let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
             self.requests[number].rest.shown = tells.then(|| key.to_vec());
@@ -33,7 +41,7 @@ impl Core {
         let home = route.map_or(self.requests[number].entry, |route| PoolId::new(route.pool));
         let known = || self.routing[home].servers().iter().all(|&server| self.upstreams.knows_meta(server));
         if request.command == MetaCommand::Set && !known() {
-            return self.requests[number].rest.merge.local(Class::Error, b"ERROR\r\n");
+            return self.requests[number].rest.merge.local(ReplyClass::Error, b"ERROR\r\n");
         }
         let opaque = request.flag(b'O').map(trace);
         self.requests[number].rest.opaque = opaque;
@@ -47,9 +55,9 @@ impl Core {
                 source,
                 now,
                 &mut |out, sent, lifetimes| match &value {
-                    None => meta::write(out.tail(), request, sent, Role::Answers, lifetimes),
+                    None => meta::write(out.tail(), request, sent, MetaRole::Answers, lifetimes),
                     Some(value) => {
-                        meta::write_line(out.tail(), request, sent, Role::Answers, lifetimes);
+                        meta::write_line(out.tail(), request, sent, MetaRole::Answers, lifetimes);
                         out.lend(value.clone());
                     }
                 },
@@ -84,17 +92,17 @@ impl Core {
         }
         let asked =
             |role| move |out: &mut Outbox| meta::write(out.tail(), request, sent, role, place.lifetimes);
-        self.send_to(server, number, 0, false, request.expect(), &mut asked(Role::Answers));
+        self.send_to(server, number, 0, false, request.expect(), &mut asked(MetaRole::Answers));
         if rule == Rule::FirstThenOthers {
             for (part, &other) in place.holders.iter().enumerate().skip(1) {
-                self.send_to(other, number, part as u16, true, request.expect(), &mut asked(Role::Other));
+                self.send_to(other, number, part as u16, true, request.expect(), &mut asked(MetaRole::Other));
             }
         }
     }
 
     /// A holder that is not the first has answered a read. If it says that the client has won, the
     /// first one is asked, who gives that out once; whether it is.
-    pub(super) fn asks_primary(&mut self, number: RequestId, reply: &Reply<'_>, now: Stamp) -> bool {
+    pub(super) fn asks_primary(&mut self, number: RequestId, reply: &Response<'_>, now: Stamp) -> bool {
         let first = self.requests[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
         if !won || !self.upstreams.is_up(first) {
@@ -109,7 +117,7 @@ impl Core {
         let sent = place.key(asked.name(&mut buffer));
         let pending = Pending::of(number, 0, false, asked.expect());
         let length = self.upstreams.send(connection, pending, |out| {
-            meta::write(out.tail(), &asked, sent, Role::Answers, place.lifetimes);
+            meta::write(out.tail(), &asked, sent, MetaRole::Answers, place.lifetimes);
         });
         self.part_sent(first, connection, number, length);
         true
@@ -170,7 +178,7 @@ impl Core {
         };
         match server {
             Some(server) => {
-                rest.parts.push(Part::of(server, pool, None));
+                rest.parts.push(RetrievalPart::of(server, pool, None));
                 self.send_part(number, 0, now);
             }
             None => self.fail_without_server(number, 0, asked),
@@ -183,7 +191,7 @@ impl Core {
                 let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
                 let pending = Pending::of(number, part as u16, true, asked.expect());
                 let length = self.upstreams.send(connection, pending, |out| {
-                    meta::write(out.tail(), &asked, sent, Role::Other, lifetimes);
+                    meta::write(out.tail(), &asked, sent, MetaRole::Other, lifetimes);
                 });
                 self.part_sent(other, connection, number, length);
             }
@@ -205,7 +213,7 @@ impl Core {
         let more = refills && meta::lacks_flags(&asked);
         let sent = exchange.rest.keys.get(0).sent;
         self.upstreams.send(connection, Pending::of(number, part, false, asked.expect()), |out| {
-            meta::write(out.tail(), &asked, sent, Role::Answers, lifetimes);
+            meta::write(out.tail(), &asked, sent, MetaRole::Answers, lifetimes);
             if more {
                 meta::ask_for_flags(out.tail());
             }
@@ -214,11 +222,17 @@ impl Core {
     }
 
     /// A part's answer becomes the reply, without what the client did not ask for.
-    pub(super) fn add_part(&mut self, number: RequestId, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+    pub(super) fn add_part(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
+    ) {
         let exchange = &mut self.requests[number];
-        if exchange.rest.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
+        if exchange.rest.parts[usize::from(part)].asks_for_flags && reply.class == ReplyClass::MetaValue {
             let bytes = meta::without_flags(reply);
-            return self.requests.add(number, part, &Reply { bytes: &bytes, ..*reply }, None);
+            return self.requests.add(number, part, &Response { bytes: &bytes, ..*reply }, None);
         }
         self.requests.add(number, part, reply, memory);
     }
@@ -253,7 +267,7 @@ impl Core {
 
     /// The value that a part has found goes to those that did not have it, unless it is one that is
     /// to be fetched anew.
-    pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
+    pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Response<'_>) {
         let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_of(reply)) else { return };
         if meta::is_stale(reply) {
             return;
@@ -283,7 +297,7 @@ impl Core {
         let holders = self.routing[shadow].holders(sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
         send_detached_to(&mut self.upstreams, &mut self.routing[pool], holders[0], asked.expect(), |out| {
-            meta::write(out.tail(), &asked, sent, Role::Answers, lifetimes);
+            meta::write(out.tail(), &asked, sent, MetaRole::Answers, lifetimes);
         });
     }
 }

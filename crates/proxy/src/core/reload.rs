@@ -6,7 +6,7 @@
 
 use krarup_units::Stamp;
 
-use super::{Core, Settings};
+use super::{Core, CoreSettings};
 use crate::dispatch::Waiting;
 use crate::ids::{PoolId, ServerId};
 use crate::topology::Topology;
@@ -25,12 +25,12 @@ impl Core {
     /// Goes on with other settings and another topology. Pools and servers with the same names go
     /// on as they are; clients of a pool that is no more belong to the first pool of the new
     /// topology.
-    pub fn reconfigure(&mut self, settings: Settings, topology: Topology, now: Stamp) -> Reconfigured {
+    pub fn reconfigure(&mut self, settings: CoreSettings, topology: Topology, now: Stamp) -> Reconfigured {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         self.dispatch.resize(settings.workers, settings.queue);
         self.books.keep_slowest(settings.slow_requests);
         // The clock goes on.
-        self.settings = Settings { unix: self.settings.unix, ..settings };
+        self.settings = CoreSettings { unix: self.settings.unix, ..settings };
         let servers = self.upstreams.reconfigure(topology.servers, self.settings.upstreams());
         let up: Vec<ServerId> = self.upstreams.ids().filter(|&server| self.upstreams.is_up(server)).collect();
         let ramp = self.settings.return_over;

@@ -8,7 +8,7 @@ use krarup_units::Stamp;
 use super::Core;
 use crate::exchange::Stage;
 use crate::ids::{ClientId, RequestId};
-use crate::large::Source;
+use crate::large::RequestBytes;
 
 impl Core {
     pub(super) fn complete_if_answered(&mut self, number: RequestId, now: Stamp) {
@@ -70,7 +70,7 @@ impl Core {
             let raw = std::mem::take(&mut self.requests[number].rest.request);
             let large = self.requests[number].rest.lent.take();
             let words = large.as_ref().map_or(&raw[..], Lent::bytes);
-            let source = Source { bytes: words, memory: large.as_ref().map(Lent::whole) };
+            let source = RequestBytes { bytes: words, memory: large.as_ref().map(Lent::whole) };
             self.carry_out(number, &request::accepted(words), source, taken, now);
             let exchange = &mut self.requests[number];
             if exchange.rest.request.is_empty() {

@@ -4,15 +4,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use krarup_memcache::{Meta, MetaCommand, Request as Asked, Store, response};
-use krarup_record::{Outcome, Parts, ServerVisit, Settings as RecordSettings, Visit};
-use krarup_service::{Loss, Service as _, Upstreams as _};
+use krarup_memcache::{Meta, MetaCommand, Request as Asked, StorageRequest, response};
+use krarup_record::{Outcome, Parts, RecorderSettings as RecordSettings, ServerVisit, Visit};
+use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 use krarup_units::Nanos;
 use proptest::prelude::*;
 
 use super::*;
 use crate::dispatch::Workers;
-use crate::placement::{Distribution, KeyHash, Member, Placement};
+use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
@@ -46,8 +46,8 @@ struct World {
     rows: Rows,
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> CoreSettings {
+    CoreSettings {
         limits: Limits { value: 100, ..Limits::default() },
         workers: Workers::Unlimited,
         queue: 100,
@@ -70,23 +70,23 @@ fn settings() -> Settings {
 
 impl World {
     /// Before servers that all hold everything.
-    fn new(servers: usize, settings: Settings) -> Self {
+    fn new(servers: usize, settings: CoreSettings) -> Self {
         Self::replicated(servers, MultiGet::Whole, settings)
     }
 
-    fn replicated(servers: usize, multi_get: MultiGet, settings: Settings) -> Self {
+    fn replicated(servers: usize, multi_get: MultiGet, settings: CoreSettings) -> Self {
         let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
         Self::before(Topology::replicated(names, multi_get), settings)
     }
 
-    fn before(topology: Topology, settings: Settings) -> Self {
+    fn before(topology: Topology, settings: CoreSettings) -> Self {
         let mut world = Self::unconnected(topology, settings);
         (0..world.received.len()).for_each(|server| world.bring_up(server));
         world
     }
 
     /// Before servers none of which has a connection.
-    fn unconnected(topology: Topology, settings: Settings) -> Self {
+    fn unconnected(topology: Topology, settings: CoreSettings) -> Self {
         let recorder = Recorder::new(RecordSettings::default()).unwrap();
         let servers = topology.servers.len();
         let mut core = Core::new(settings, topology, recorder, Stamp(0));
@@ -211,7 +211,7 @@ fn the_stamps_are_the_instants_at_which_the_bytes_moved() {
 
 #[test]
 fn with_one_worker_the_second_request_waits_exactly_until_the_first_has_been_replied_to() {
-    let mut world = World::new(1, Settings { workers: Workers::Limited(1), ..settings() });
+    let mut world = World::new(1, CoreSettings { workers: Workers::Limited(1), ..settings() });
     let (first, second) = (world.client(), world.client());
     world.at(100).send(first, "get a\r\n");
     world.at(150).send(second, "get b\r\n");
@@ -232,7 +232,7 @@ fn with_one_worker_the_second_request_waits_exactly_until_the_first_has_been_rep
 
 #[test]
 fn a_full_queue_is_not_fed_and_nobody_in_it_is_forgotten() {
-    let mut world = World::new(1, Settings { workers: Workers::Limited(1), queue: 2, ..settings() });
+    let mut world = World::new(1, CoreSettings { workers: Workers::Limited(1), queue: 2, ..settings() });
     let clients: Vec<_> = (0..6).map(|_| world.client()).collect();
     for &client in &clients {
         world.send(client, "get a\r\n");
@@ -266,7 +266,7 @@ fn pipelined_requests_are_answered_in_order_whatever_order_the_servers_have() {
 /// behind all.
 #[test]
 fn a_long_pipeline_is_accepted_a_turn_at_a_time() {
-    let mut world = World::new(1, Settings { pipeline: 1_000, queue: 1_000, ..settings() });
+    let mut world = World::new(1, CoreSettings { pipeline: 1_000, queue: 1_000, ..settings() });
     let (patient, brief) = (world.client(), world.client());
     world.send(patient, "get a\r\n".repeat(300));
     let asked = world.send(brief, "get b\r\n").asked(0);
@@ -395,7 +395,7 @@ fn a_lost_server_answers_everything_it_owes_with_its_name() {
     }
     assert_eq!((world.asked(0), world.asked(1)), ("get a\r\nget a\r\n".into(), "get a\r\nget a\r\n".into()));
     world.answer(0, "END\r\n");
-    world.core.server_lost(1, "the server closed\r\nthe connection", Loss::Broken, world.now);
+    world.core.server_lost(1, "the server closed\r\nthe connection", ConnectionLoss::Broken, world.now);
     let replies: Vec<_> = clients.iter().map(|&client| world.replied(client)).collect();
     let lost = "SERVER_ERROR server-1:1: the server closed  the connection\r\n";
     assert_eq!(replies, ["END\r\n", lost, "", lost]);
@@ -406,7 +406,7 @@ fn a_lost_server_answers_everything_it_owes_with_its_name() {
     assert_eq!(world.asked(0), "get b\r\nset b 0 0 1\r\nx\r\n");
     world.answer(0, "END\r\nSTORED\r\n");
     assert_eq!(world.replied(clients[0]), "END\r\nSERVER_ERROR server-1:1 is down\r\n");
-    world.core.server_lost(0, "gone", Loss::Broken, world.now);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     world.send(clients[0], "get b\r\n");
     assert_eq!(world.replied(clients[0]), "SERVER_ERROR no server is up (server-0:1, server-1:1)\r\n");
     world.bring_up(1);
@@ -456,7 +456,7 @@ fn an_answer_about_something_else_ends_the_trust_in_the_connection() {
         let error = world.core.server_read(0, answer.as_bytes(), world.now).unwrap_err();
         assert!(error.why.contains("that was not asked for"), "{asked}: {error}");
         assert_eq!((world.core.events().desynchronised, world.replied(client).as_str()), (1, ""), "{asked}");
-        world.core.server_lost(0, error.why, Loss::Untrusted, world.now);
+        world.core.server_lost(0, error.why, ConnectionLoss::Untrusted, world.now);
         world.write_clients();
         assert_eq!(world.replied(client), format!("SERVER_ERROR server-0:1: {}\r\n", error.why), "{asked}");
     }
@@ -503,7 +503,7 @@ fn a_server_that_wants_a_login_is_not_up_before_it_has_one() {
 
 #[test]
 fn the_places_of_a_client_that_is_gone_come_back() {
-    let mut world = World::new(1, Settings { workers: Workers::Limited(2), ..settings() });
+    let mut world = World::new(1, CoreSettings { workers: Workers::Limited(2), ..settings() });
     let (leaves, stays) = (world.client(), world.client());
     world.send(leaves, "get a\r\nget b\r\nget c\r\n").send(stays, "get d\r\n");
     assert_eq!(world.asked(0), "get a\r\nget b\r\n");
@@ -540,15 +540,15 @@ struct Memory {
 
 impl Memory {
     /// `mg` with the flags v k f O.
-    fn look(&self, meta: &Meta<'_>, out: &mut Vec<u8>) -> Class {
+    fn look(&self, meta: &Meta<'_>, out: &mut Vec<u8>) -> ReplyClass {
         let value = self.values.get(meta.key);
         let (class, code) = match value {
-            None => (Class::MetaMiss, "EN".to_owned()),
-            Some(value) if meta.has_any(b"v") => (Class::MetaValue, format!("VA {}", value.len())),
-            Some(_) => (Class::MetaDone, "HD".to_owned()),
+            None => (ReplyClass::MetaMiss, "EN".to_owned()),
+            Some(value) if meta.has_any(b"v") => (ReplyClass::MetaValue, format!("VA {}", value.len())),
+            Some(_) => (ReplyClass::MetaDone, "HD".to_owned()),
         };
         out.extend_from_slice(code.as_bytes());
-        for (letter, token) in meta.flags.iter().filter(|_| class != Class::MetaMiss) {
+        for (letter, token) in meta.flags.iter().filter(|_| class != ReplyClass::MetaMiss) {
             match letter {
                 b'k' => out.extend([b" k", meta.key].concat()),
                 b'f' => out.extend_from_slice(b" f0"),
@@ -557,7 +557,7 @@ impl Memory {
             }
         }
         out.extend_from_slice(b"\r\n");
-        if class == Class::MetaValue {
+        if class == ReplyClass::MetaValue {
             out.extend_from_slice(value.expect("a hit"));
             out.extend_from_slice(b"\r\n");
         }
@@ -579,7 +579,9 @@ impl Memory {
                 }
                 out.extend_from_slice(b"END\r\n");
             }
-            Asked::Store(Store { command: Storage::Add, key, .. }) if self.values.contains_key(key) => {
+            Asked::Store(StorageRequest { command: Storage::Add, key, .. })
+                if self.values.contains_key(key) =>
+            {
                 out.extend_from_slice(b"NOT_STORED\r\n");
             }
             Asked::Version => out.extend_from_slice(b"VERSION 1.6.18\r\n"),
@@ -587,7 +589,7 @@ impl Memory {
                 let known = self.values.contains_key(key);
                 out.extend_from_slice(if known { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
             }
-            Asked::Store(Store { key, data, .. }) => {
+            Asked::Store(StorageRequest { key, data, .. }) => {
                 self.values.insert(key.to_vec(), data.to_vec());
                 out.extend_from_slice(b"STORED\r\n");
             }
@@ -640,7 +642,7 @@ proptest! {
         let reads = [Reads::LeastWork, Reads::LeastOutstanding, Reads::TwoChoices, Reads::RoundRobin, Reads::Primary][reads];
         let members: Vec<_> = (0..servers).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
         let placement = spread.map(|(distribution, _)| {
-            Placement::new(Distribution::ALL[distribution].0, KeyHash::Md5, None, &members).unwrap()
+            Placement::new(KeyDistribution::ALL[distribution].0, KeyHash::Md5, None, &members).unwrap()
         });
         let spec = PoolSpec {
             copies: spread.map_or(servers, |(_, copies)| copies.min(servers)),
@@ -660,7 +662,7 @@ proptest! {
         // Keys of the first client go through a route that renames them.
         let routes = if besides.3 { vec![Route { prefix: b"0-".to_vec(), pool: 0, strip: true, add: b"z".to_vec() }] } else { vec![] };
         let topology = Topology { servers: names, pools: vec![spec.clone()], routes };
-        let mut world = World::before(topology, Settings { workers, queue, pipeline, ..settings() });
+        let mut world = World::before(topology, CoreSettings { workers, queue, pipeline, ..settings() });
         let mut stores: Vec<Memory> = (0..servers).map(|_| Memory::default()).collect();
         let mut answers: Vec<Vec<u8>> = vec![Vec::new(); servers];
         let mut requests = 0;
@@ -761,7 +763,7 @@ proptest! {
         let workers = workers.map_or(Workers::Unlimited, Workers::Limited);
         let members: Vec<_> = (0..3).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
         let placement =
-            copies.map(|_| Placement::new(Distribution::Ketama, KeyHash::Md5, None, &members).unwrap());
+            copies.map(|_| Placement::new(KeyDistribution::Ketama, KeyHash::Md5, None, &members).unwrap());
         let spec = PoolSpec {
             copies: copies.unwrap_or(3),
             placement,
@@ -779,7 +781,7 @@ proptest! {
         };
         let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
         let topology = Topology { servers, pools: vec![spec], routes: Vec::new() };
-        let mut world = World::before(topology, Settings { workers, ..settings() });
+        let mut world = World::before(topology, CoreSettings { workers, ..settings() });
         let client = world.client();
         let mut sent = 0;
         let mut owed: [VecDeque<&str>; 3] = Default::default();
@@ -825,7 +827,7 @@ proptest! {
                 4 if world.core.server_is_up(server) => {
                     world.received[server].clear();
                     owed[server].clear();
-                    world.core.server_lost(server, "lost", Loss::Broken, world.now);
+                    world.core.server_lost(server, "lost", ConnectionLoss::Broken, world.now);
                     world.bring_up(server);
                 }
                 _ => {}
@@ -858,7 +860,7 @@ fn clients_on_a_connection_that_is_lost_are_told_why_and_nothing_of_each_other()
     world.send(one, "get a\r\n").send(other, "get secret\r\n").write_servers();
     let error = world.core.server_read(0, b"VALUE secret 0 1\r\nx\r\nEND\r\n", world.now).unwrap_err();
     assert!(error.to_string().contains("secret"), "the log has the line: {error}");
-    world.core.server_lost(0, error.why, Loss::Untrusted, world.now);
+    world.core.server_lost(0, error.why, ConnectionLoss::Untrusted, world.now);
     world.write_clients();
     for client in [one, other] {
         let told = world.replied(client);
@@ -882,7 +884,7 @@ fn stats_and_version_tell_the_same_version() {
 /// A client may begin its statistics anew; a counter of monitoring never goes back.
 #[test]
 fn what_monitoring_counts_outlives_a_reset() {
-    use crate::metrics::Snapshot;
+    use crate::metrics::ProxySnapshot;
     let mut world = World::new(1, settings());
     let client = world.client();
     let mut counted = Vec::new();
@@ -893,7 +895,7 @@ fn what_monitoring_counts_outlives_a_reset() {
             world.send(client, "stats reset\r\n").write_clients();
         }
         world.core.settle_books();
-        counted.push(Snapshot::of(&world.core, world.now, false).gets_and_requests());
+        counted.push(ProxySnapshot::of(&world.core, world.now, false).gets_and_requests());
     }
     // Requests count the resets as well.
     assert_eq!(counted, [(1, 2), (2, 4), (3, 5)]);

@@ -6,7 +6,7 @@ use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use super::{Core, Events};
-use crate::dispatch::Seen;
+use crate::dispatch::QueueState;
 use crate::ids::{PoolId, ServerId};
 
 /// What a request wants of the server that is its key's first.
@@ -29,7 +29,7 @@ impl Core {
     }
 
     /// The next request offered was taken out of a queue that this core does not see.
-    pub fn taken_elsewhere(&mut self, seen: Seen) {
+    pub fn taken_elsewhere(&mut self, seen: QueueState) {
         self.dispatch.taken_elsewhere(seen);
     }
 

@@ -9,7 +9,7 @@ use super::Core;
 use crate::ids::{ClientId, ConnectionId, RequestId};
 use crate::large::LARGE_REQUEST;
 use crate::route;
-use crate::upstreams::{Length, WindowWait};
+use crate::upstreams::{RequestLength, WindowWait};
 
 impl Core {
     /// Whether the client's next request, of `length` bytes, waits for room on the connection that
@@ -38,7 +38,7 @@ impl Core {
             _ => return false,
         };
         let reads = route::retrieves(request);
-        let length = if reads { self.length_of_replies(Some(id)) } else { Length::Known };
+        let length = if reads { self.length_of_replies(Some(id)) } else { RequestLength::Known };
         let mut full = None;
         for &server in &*self.routing.holders_at_home(self.clients.entry(id), key) {
             match self.upstreams.full(server, id, length, long, now) {
@@ -57,9 +57,9 @@ impl Core {
         true
     }
 
-    fn length_of_replies(&self, client: Option<ClientId>) -> Length {
+    fn length_of_replies(&self, client: Option<ClientId>) -> RequestLength {
         let unknown = client.is_some_and(|id| !self.clients.is_known(id));
-        if unknown { Length::Unknown } else { Length::Known }
+        if unknown { RequestLength::Unknown } else { RequestLength::Known }
     }
 
     /// A retrieval was sent on a connection: its reply counts there, where it is likely to be long.
@@ -76,15 +76,16 @@ impl Core {
     /// A connection has got on: clients whose turn it is are listened to again.
     #[inline]
     pub(super) fn admit_waiting(&mut self, connection: ConnectionId) {
-        for length in [Length::Unknown, Length::Known] {
+        for length in [RequestLength::Unknown, RequestLength::Known] {
             while let Some(id) = self.upstreams.next_waiting(connection, length) {
                 // Of one that came when nothing was known of its replies the first may have come
                 // meanwhile.
-                let known = length == Length::Unknown && self.clients.is_known(id);
+                let known = length == RequestLength::Unknown && self.clients.is_known(id);
                 let known = known.then(|| self.clients.typical_reply(id));
                 if let Some(bytes) = known.filter(|&bytes| bytes >= LARGE_REQUEST) {
                     self.upstreams.next_is_known(connection, bytes);
-                    let wait = WindowWait { connection, length: Length::Known, bytes, admitted: false };
+                    let wait =
+                        WindowWait { connection, length: RequestLength::Known, bytes, admitted: false };
                     self.clients.wait_for_window(id, wait);
                     continue;
                 }

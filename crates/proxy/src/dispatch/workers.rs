@@ -24,7 +24,7 @@ pub(crate) struct Taken {
 
 /// What a thread saw when it took a request out of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct QueueState {
     /// When the request was put into the queue.
     pub queued: Stamp,
     /// Threads busy now, this one included.
@@ -35,7 +35,7 @@ pub struct Seen {
     pub was_idle: bool,
 }
 
-impl Seen {
+impl QueueState {
     pub(crate) fn taken(self) -> Taken {
         Taken { busy: self.busy, waiting: self.waiting, was_idle: self.was_idle }
     }

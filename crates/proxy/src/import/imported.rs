@@ -14,26 +14,26 @@ pub struct Imported {
     pub notes: Vec<String>,
     /// The pool of clients that come by the address of the whole proxy.
     pub(super) first: String,
-    pub(super) settings: Settings,
+    pub(super) settings: ImportedSettings,
     /// The settings under `[edge]`.
-    pub(super) edge: Settings,
-    pub(super) pools: Vec<Pool>,
-    pub(super) routes: Vec<Route>,
+    pub(super) edge: ImportedSettings,
+    pub(super) pools: Vec<ImportedPool>,
+    pub(super) routes: Vec<ImportedRoute>,
 }
 
 /// Keys with their values as they are written in TOML; only a value that names a pool is the bare
 /// name.
-pub(super) type Settings = Vec<(&'static str, String)>;
+pub(super) type ImportedSettings = Vec<(&'static str, String)>;
 
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
+pub(super) struct ImportedPool {
     pub(super) name: String,
-    pub(super) settings: Settings,
-    pub(super) servers: Vec<Server>,
+    pub(super) settings: ImportedSettings,
+    pub(super) servers: Vec<ImportedServer>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(super) struct ImportedServer {
     pub(super) address: String,
     pub(super) weight: u32,
     pub(super) name: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Server {
 
 /// Keys with a prefix that belong to another pool than the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct ImportedRoute {
     pub(super) prefix: String,
     pub(super) pool: String,
     pub(super) strip: bool,
@@ -109,7 +109,7 @@ impl Imported {
     }
 }
 
-impl Server {
+impl ImportedServer {
     fn toml(&self) -> String {
         let address = quoted(&self.address);
         let weight = if self.weight == 1 { String::new() } else { format!(", weight = {}", self.weight) };
@@ -152,7 +152,7 @@ pub(super) fn milliseconds(number: u64) -> String {
 }
 
 /// Sets a key, or sets it anew.
-pub(super) fn set(settings: &mut Settings, key: &'static str, value: impl Into<String>) {
+pub(super) fn set(settings: &mut ImportedSettings, key: &'static str, value: impl Into<String>) {
     let value = value.into();
     match settings.iter_mut().find(|(there, _)| *there == key) {
         Some(there) => there.1 = value,

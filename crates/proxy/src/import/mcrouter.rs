@@ -8,7 +8,10 @@
 use serde_json::{Map, Value};
 
 use super::comments;
-use super::imported::{Imported, OTHER_POOLS, Pool, Route, Server, Settings, milliseconds, quoted, set};
+use super::imported::{
+    Imported, ImportedPool, ImportedRoute, ImportedServer, ImportedSettings, OTHER_POOLS, milliseconds,
+    quoted, set,
+};
 
 /// The longest lifetime that memcached takes as a length, where mcrouter's would not end.
 const LONGEST: &str = "720h";
@@ -99,7 +102,7 @@ fn rename(imported: &mut Imported, from: &str, to: &str) {
 /// Where a tree of handles sends requests: to a pool, and for some prefixes to others.
 struct Whole {
     pool: String,
-    routes: Vec<Route>,
+    routes: Vec<ImportedRoute>,
 }
 
 /// How several equal hosts are used.
@@ -140,7 +143,7 @@ impl Translation<'_> {
         let policies = route.get("policies").and_then(Value::as_object);
         for (prefix, policy) in policies.into_iter().flatten() {
             let pool = self.pool(policy).map_err(|why| format!("PrefixSelectorRoute, {prefix}: {why}"))?;
-            routes.push(Route { prefix: prefix.clone(), pool, strip: false });
+            routes.push(ImportedRoute { prefix: prefix.clone(), pool, strip: false });
         }
         Ok(Whole { pool, routes })
     }
@@ -154,7 +157,7 @@ impl Translation<'_> {
             for alias in entry.get("aliases").and_then(Value::as_array).into_iter().flatten() {
                 let alias = alias.as_str().ok_or("an alias must be a text")?;
                 let mut named =
-                    vec![Route { prefix: alias.to_owned(), pool: tree.pool.clone(), strip: true }];
+                    vec![ImportedRoute { prefix: alias.to_owned(), pool: tree.pool.clone(), strip: true }];
                 if !tree.routes.is_empty() {
                     self.note(format!("{alias}: the choice by prefix holds for keys without {alias} only"));
                 }
@@ -349,7 +352,7 @@ impl Translation<'_> {
     /// A pool of hosts that all hold everything, from all handles that use them.
     fn equals(&mut self, handles: &[&Value]) -> Result<String, String> {
         let mut settings = vec![("distribution", quoted("all"))];
-        let mut hosts: Option<(String, Vec<Server>)> = None;
+        let mut hosts: Option<(String, Vec<ImportedServer>)> = None;
         let (mut written, mut read) = (false, false);
         for handle in handles {
             let (kind, argument) = kind(handle)?;
@@ -399,7 +402,7 @@ impl Translation<'_> {
         kind: &str,
         argument: Option<&str>,
         route: &Value,
-    ) -> Result<(String, Vec<Server>), String> {
+    ) -> Result<(String, Vec<ImportedServer>), String> {
         let children = route.get("children");
         let whole =
             argument.or_else(|| children.and_then(Value::as_str)).and_then(|text| text.strip_prefix("Pool|"));
@@ -430,7 +433,7 @@ impl Translation<'_> {
     }
 
     /// The servers of a pool as the file describes it.
-    fn servers(&mut self, name: &str) -> Result<Vec<Server>, String> {
+    fn servers(&mut self, name: &str) -> Result<Vec<ImportedServer>, String> {
         let described = self.described;
         let pool = described.get(name).ok_or_else(|| format!("there is no pool {name}"))?;
         for (key, value) in pool.as_object().into_iter().flatten() {
@@ -467,7 +470,7 @@ impl Translation<'_> {
     }
 
     /// A pool under this name, or another if that stands for something else already.
-    fn add(&mut self, name: &str, settings: Settings, servers: Vec<Server>) -> String {
+    fn add(&mut self, name: &str, settings: ImportedSettings, servers: Vec<ImportedServer>) -> String {
         let pools = &self.imported.pools;
         if let Some(same) = pools.iter().find(|pool| pool.settings == settings && pool.servers == servers) {
             return same.name.clone();
@@ -478,7 +481,7 @@ impl Translation<'_> {
             number += 1;
             free = format!("{name}-{number}");
         }
-        self.imported.pools.push(Pool { name: free.clone(), settings, servers });
+        self.imported.pools.push(ImportedPool { name: free.clone(), settings, servers });
         free
     }
 
@@ -528,11 +531,11 @@ fn child<'route>(route: &'route Value, key: &str, kind: &str) -> Result<&'route 
 }
 
 /// `host:port`, and perhaps `:ascii:plain`.
-fn host(text: &str) -> Option<Server> {
+fn host(text: &str) -> Option<ImportedServer> {
     let plain = text.strip_suffix(":plain").unwrap_or(text);
     let plain = plain.strip_suffix(":ascii").unwrap_or(plain);
     let (host, port) = plain.rsplit_once(':')?;
     port.parse::<u16>().ok()?;
     let good = !host.is_empty() && (host.starts_with('[') || !host.contains(':'));
-    good.then(|| Server { address: plain.to_owned(), weight: 1, name: None })
+    good.then(|| ImportedServer { address: plain.to_owned(), weight: 1, name: None })
 }

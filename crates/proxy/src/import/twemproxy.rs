@@ -2,8 +2,8 @@
 
 use crate::placement::KeyHash;
 
-use super::imported::{Imported, Pool, Server, Settings, milliseconds, quoted, set};
-use super::yaml::{self, Entry, Section, Value};
+use super::imported::{Imported, ImportedPool, ImportedServer, ImportedSettings, milliseconds, quoted, set};
+use super::yaml::{self, YamlEntry, YamlSection, YamlValue};
 
 /// What twemproxy takes where the file says nothing.
 const FAILURE_LIMIT: u64 = 2;
@@ -108,7 +108,7 @@ fn one_ejection(imported: &mut Imported, ejections: &[(String, Option<(u64, u64)
 }
 
 struct Read {
-    pool: Pool,
+    pool: ImportedPool,
     /// In TOML.
     listen: String,
     /// Milliseconds.
@@ -118,14 +118,14 @@ struct Read {
     /// To each server.
     connections: u64,
     /// What is said of all listening sockets and connections here.
-    edge: Settings,
+    edge: ImportedSettings,
 }
 
 impl Read {
     /// One pool; none where it speaks Redis.
-    fn of(section: &Section, notes: &mut Vec<String>) -> Result<Option<Self>, String> {
+    fn of(section: &YamlSection, notes: &mut Vec<String>) -> Result<Option<Self>, String> {
         let name = &section.name;
-        let mut note = |entry: &Entry, why: &str| {
+        let mut note = |entry: &YamlEntry, why: &str| {
             notes.push(format!("{name}, line {}: {} {why}", entry.line, entry.key));
         };
         if let Some(entry) = section.entries.iter().find(|entry| entry.key == "redis")
@@ -139,7 +139,7 @@ impl Read {
         let (mut timeout, mut connections) = (None, 1);
         let (mut eject, mut failures, mut retry) = (false, FAILURE_LIMIT, RETRY_TIMEOUT);
         let mut servers = Vec::new();
-        let mut edge = Settings::new();
+        let mut edge = ImportedSettings::new();
         for (place, entry) in section.entries.iter().enumerate() {
             if section.entries[..place].iter().any(|other| other.key == entry.key) {
                 return Err(format!("line {}: {name} has two of `{}`", entry.line, entry.key));
@@ -224,7 +224,7 @@ impl Read {
             settings.push(("when_down", quoted("next")));
         }
         servers.sort_by_key(twemproxys_order);
-        let pool = Pool { name: name.clone(), settings, servers };
+        let pool = ImportedPool { name: name.clone(), settings, servers };
         Ok(Some(Self {
             pool,
             listen,
@@ -236,19 +236,19 @@ impl Read {
     }
 }
 
-impl Entry {
+impl YamlEntry {
     fn error(&self, why: &str) -> String {
         let said = match &self.value {
-            Value::Text(text) => format!(" = {text}"),
-            Value::List(_) => String::new(),
+            YamlValue::Text(text) => format!(" = {text}"),
+            YamlValue::List(_) => String::new(),
         };
         format!("line {}: {}{said} {why}", self.line, self.key)
     }
 
     fn text(&self) -> Result<&str, String> {
         match &self.value {
-            Value::Text(text) => Ok(text),
-            Value::List(_) => Err(self.error("must be one text, and is a list")),
+            YamlValue::Text(text) => Ok(text),
+            YamlValue::List(_) => Err(self.error("must be one text, and is a list")),
         }
     }
 
@@ -264,8 +264,8 @@ impl Entry {
         }
     }
 
-    fn servers(&self) -> Result<Vec<Server>, String> {
-        let Value::List(texts) = &self.value else {
+    fn servers(&self) -> Result<Vec<ImportedServer>, String> {
+        let YamlValue::List(texts) = &self.value else {
             return Err(self.error("must be a list"));
         };
         texts
@@ -277,14 +277,14 @@ impl Entry {
 
 /// twemproxy sorts a pool's servers by name, the shorter first: by modula that decides where keys
 /// lie.
-fn twemproxys_order(server: &Server) -> (usize, String) {
+fn twemproxys_order(server: &ImportedServer) -> (usize, String) {
     let own = || server.address.strip_suffix(":11211").unwrap_or(&server.address).replace(['[', ']'], "");
     let name = server.name.clone().unwrap_or_else(own);
     (name.len(), name)
 }
 
 /// `host:port:weight` or `/path:weight`, and perhaps a name after a blank.
-fn server(text: &str) -> Result<Server, String> {
+fn server(text: &str) -> Result<ImportedServer, String> {
     const FORM: &str =
         "is not of the form host:port:weight or /path:weight, with a name after a blank if there is one";
     let (address, name) = match text.rsplit_once(' ') {
@@ -296,11 +296,11 @@ fn server(text: &str) -> Result<Server, String> {
     if address.starts_with('/') {
         // twemproxy takes the name up to where a port would end, and so the colon too.
         let name = name.unwrap_or_else(|| format!("{address}:"));
-        return Ok(Server { address: format!("unix:{address}"), weight, name: Some(name) });
+        return Ok(ImportedServer { address: format!("unix:{address}"), weight, name: Some(name) });
     }
     let (host, port) = address.rsplit_once(':').ok_or(FORM)?;
     let port: u16 = port.parse().map_err(|_| FORM)?;
     let bare = host.contains(':') && !host.starts_with('[');
     let address = if bare { format!("[{host}]:{port}") } else { address.to_owned() };
-    Ok(Server { address, weight, name })
+    Ok(ImportedServer { address, weight, name })
 }

@@ -5,23 +5,23 @@ use saphyr_parser::{Event, Parser, Span};
 
 /// One pool of the file.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct YamlSection {
     pub(super) name: String,
     pub(super) line: usize,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<YamlEntry>,
 }
 
 /// One key of a pool.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct YamlEntry {
     pub(super) key: String,
     pub(super) line: usize,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
 /// What a key says. Numbers and truths stay the text they were, as twemproxy has it.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Text(String),
     List(Vec<(usize, String)>),
 }
@@ -30,7 +30,7 @@ pub(super) enum Value {
 ///
 /// # Errors
 /// Names the line and what stands there instead.
-pub(super) fn sections(text: &str) -> Result<Vec<Section>, String> {
+pub(super) fn sections(text: &str) -> Result<Vec<YamlSection>, String> {
     let mut events = Events(Parser::new_from_str(text));
     loop {
         match events.next()? {
@@ -48,17 +48,17 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, String> {
         let mut entries = Vec::new();
         while let Some((key, line)) = events.key()? {
             let value = match events.next()? {
-                (Event::Scalar(text, ..), _) => Value::Text(text.into_owned()),
-                (Event::SequenceStart(..), _) => Value::List(events.texts(&key)?),
+                (Event::Scalar(text, ..), _) => YamlValue::Text(text.into_owned()),
+                (Event::SequenceStart(..), _) => YamlValue::List(events.texts(&key)?),
                 _ => {
                     return Err(format!(
                         "line {line}: `{key}` must be a text or a list of texts; quote it if it is one"
                     ));
                 }
             };
-            entries.push(Entry { key, line, value });
+            entries.push(YamlEntry { key, line, value });
         }
-        sections.push(Section { name, line, entries });
+        sections.push(YamlSection { name, line, entries });
     }
     Ok(sections)
 }

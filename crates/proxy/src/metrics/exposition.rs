@@ -1,54 +1,54 @@
 //! The numbers of one moment as Prometheus reads them.
 
-use krarup_record::exposition::{Process, Text};
+use krarup_record::exposition::{ExpositionText, ProcessMetrics};
 
-use super::snapshot::Snapshot;
-use super::table::{Metric, Source, TABLE};
+use super::snapshot::ProxySnapshot;
+use super::table::{MetricSource, ProxyMetric, TABLE};
 
 /// Every metric of the table, with help and kind before its values.
-pub fn exposition(now: &Snapshot, process: &Process) -> String {
-    let mut out = Text(String::with_capacity(32 << 10));
+pub fn exposition(now: &ProxySnapshot, process: &ProcessMetrics) -> String {
+    let mut out = ExpositionText(String::with_capacity(32 << 10));
     for metric in TABLE {
         tell(&mut out, metric, now, process);
     }
     out.0
 }
 
-fn tell(out: &mut Text, metric: &Metric, now: &Snapshot, process: &Process) {
+fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot, process: &ProcessMetrics) {
     let name = metric.name;
     out.head(name, metric.kind(), metric.help);
     let label = metric.label().unwrap_or_default();
     match metric.value {
-        Source::Gauge(value) => {
+        MetricSource::Gauge(value) => {
             if let Some(value) = value(now) {
                 out.value(name, value);
             }
         }
-        Source::Counter(value) => out.value(name, value(now)),
-        Source::ProcessGauge(value) => {
+        MetricSource::Counter(value) => out.value(name, value(now)),
+        MetricSource::ProcessGauge(value) => {
             if let Some(value) = value(process) {
                 out.value(name, value);
             }
         }
-        Source::ProcessCounter(value) => out.value(name, value(process)),
-        Source::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),
-        Source::Operation(value) => {
+        MetricSource::ProcessCounter(value) => out.value(name, value(process)),
+        MetricSource::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),
+        MetricSource::Operation(value) => {
             out.operations(name, &now.operations, value);
         }
-        Source::OperationTimes(quantity) => out.operation_times(name, &now.operations, quantity),
-        Source::ServerGauge(value) => {
+        MetricSource::OperationTimes(quantity) => out.operation_times(name, &now.operations, quantity),
+        MetricSource::ServerGauge(value) => {
             now.servers.iter().for_each(|one| out.one(name, label, &one.name, value(one)));
         }
-        Source::Server(value) => {
+        MetricSource::Server(value) => {
             now.servers.iter().for_each(|one| out.one(name, label, &one.name, value(one)));
         }
-        Source::ServerTimes(times) => {
+        MetricSource::ServerTimes(times) => {
             now.servers.iter().for_each(|one| out.histogram(name, Some((label, &one.name)), times(one)));
         }
-        Source::PoolGauge(value) => {
+        MetricSource::PoolGauge(value) => {
             now.pools.iter().for_each(|one| out.one(name, label, &one.name, value(one)));
         }
-        Source::Pool(value) => {
+        MetricSource::Pool(value) => {
             now.pools.iter().for_each(|one| out.one(name, label, &one.name, value(one)));
         }
     }

@@ -1,13 +1,13 @@
 //! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
 
-use krarup_record::exposition::{OfOperation, Times};
+use krarup_record::exposition::{OfOperation, TimeBuckets};
 use krarup_service::Service as _;
 use krarup_units::{Nanos, Stamp};
 
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
 use crate::ids::ServerId;
-use crate::pool::{Counts, Pool};
+use crate::pool::{Pool, PoolCounts};
 
 /// Servers up to which each has its buckets: counting them takes the loop some microseconds a
 /// server.
@@ -15,7 +15,7 @@ const SERVERS_WITH_BUCKETS: usize = 64;
 
 /// The numbers of one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot {
+pub struct ProxySnapshot {
     /// Whether a stop was asked for.
     pub stopping: bool,
     pub(super) uptime: Nanos,
@@ -47,7 +47,7 @@ pub(super) struct OfServer {
     pub(super) losses: u64,
     /// Readers busy, and parts of reads that wait for one.
     pub(super) readers: (u64, u64),
-    pub(super) times: Times,
+    pub(super) times: TimeBuckets,
 }
 
 /// How one pool is, and what it did.
@@ -56,10 +56,10 @@ pub(super) struct OfPool {
     pub(super) name: String,
     pub(super) servers_up: usize,
     pub(super) in_progress: u32,
-    pub(super) counts: Counts,
+    pub(super) counts: PoolCounts,
 }
 
-impl Snapshot {
+impl ProxySnapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
         let recorder = core.counted().recorder_since_start();
@@ -100,7 +100,7 @@ impl Snapshot {
             outstanding: core.upstreams().outstanding(ServerId::new(number)),
             losses: server.losses(),
             readers: readers(number),
-            times: totals.map_or_else(Times::default, |totals| Times::of(&totals.time, buckets)),
+            times: totals.map_or_else(TimeBuckets::default, |totals| TimeBuckets::of(&totals.time, buckets)),
         });
         Self {
             stopping,

@@ -1,86 +1,94 @@
 //! Every metric, in one table: its name, its kind, what it means and where its value comes from.
 //! The reference page and what Prometheus reads are both made from it.
 
-use krarup_record::exposition::{self, Described, Process, Times};
-use krarup_record::{Quantity, Tally};
+use krarup_record::exposition::{self, Described, ProcessMetrics, TimeBuckets};
+use krarup_record::{Quantity, VisitTally};
 
-use super::snapshot::{OfPool, OfServer, Snapshot};
+use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 
 /// One metric.
-pub struct Metric {
+pub struct ProxyMetric {
     /// Its name, after the conventions of Prometheus: the unit last, `_total` where it only grows.
     pub name: &'static str,
     /// What it means.
     pub help: &'static str,
-    pub(super) value: Source,
+    pub(super) value: MetricSource,
 }
 
 /// Where values come from, which also says of what kind a metric is and what labels it has.
-pub(super) enum Source {
+pub(super) enum MetricSource {
     /// One number; none where it does not apply.
-    Gauge(fn(&Snapshot) -> Option<f64>),
-    Counter(fn(&Snapshot) -> f64),
+    Gauge(fn(&ProxySnapshot) -> Option<f64>),
+    Counter(fn(&ProxySnapshot) -> f64),
     /// What the system says of the process; none where it says nothing.
-    ProcessGauge(fn(&Process) -> Option<f64>),
-    ProcessCounter(fn(&Process) -> f64),
+    ProcessGauge(fn(&ProcessMetrics) -> Option<f64>),
+    ProcessCounter(fn(&ProcessMetrics) -> f64),
     /// 1, with the version as a label.
     Version,
     /// One number for each operation that was seen.
-    Operation(fn(&Tally) -> u64),
+    Operation(fn(&VisitTally) -> u64),
     /// A histogram for each operation that was seen.
     OperationTimes(Quantity),
     ServerGauge(fn(&OfServer) -> f64),
     Server(fn(&OfServer) -> u64),
-    ServerTimes(fn(&OfServer) -> &Times),
+    ServerTimes(fn(&OfServer) -> &TimeBuckets),
     PoolGauge(fn(&OfPool) -> f64),
     Pool(fn(&OfPool) -> u64),
 }
 
-const fn gauge(name: &'static str, value: fn(&Snapshot) -> Option<f64>, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Gauge(value) }
+const fn gauge(
+    name: &'static str,
+    value: fn(&ProxySnapshot) -> Option<f64>,
+    help: &'static str,
+) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Gauge(value) }
 }
 
-const fn counter(name: &'static str, value: fn(&Snapshot) -> f64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Counter(value) }
+const fn counter(name: &'static str, value: fn(&ProxySnapshot) -> f64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Counter(value) }
 }
 
-const fn operation(name: &'static str, value: fn(&Tally) -> u64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Operation(value) }
+const fn operation(name: &'static str, value: fn(&VisitTally) -> u64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Operation(value) }
 }
 
-const fn times(name: &'static str, quantity: Quantity, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::OperationTimes(quantity) }
+const fn times(name: &'static str, quantity: Quantity, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::OperationTimes(quantity) }
 }
 
-const fn server(name: &'static str, value: fn(&OfServer) -> u64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Server(value) }
+const fn server(name: &'static str, value: fn(&OfServer) -> u64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Server(value) }
 }
 
-const fn server_gauge(name: &'static str, value: fn(&OfServer) -> f64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::ServerGauge(value) }
+const fn server_gauge(name: &'static str, value: fn(&OfServer) -> f64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::ServerGauge(value) }
 }
 
-const fn pool(name: &'static str, value: fn(&OfPool) -> u64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::Pool(value) }
+const fn pool(name: &'static str, value: fn(&OfPool) -> u64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Pool(value) }
 }
 
-const fn pool_gauge(name: &'static str, value: fn(&OfPool) -> f64, help: &'static str) -> Metric {
-    Metric { name, help, value: Source::PoolGauge(value) }
+const fn pool_gauge(name: &'static str, value: fn(&OfPool) -> f64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::PoolGauge(value) }
 }
 
 /// Every metric, in the order in which they are told.
-pub const TABLE: &[Metric] = &[
-    Metric { name: "krarup_build_info", help: "1, with the version as a label.", value: Source::Version },
+pub const TABLE: &[ProxyMetric] = &[
+    ProxyMetric {
+        name: "krarup_build_info",
+        help: "1, with the version as a label.",
+        value: MetricSource::Version,
+    },
     gauge("krarup_uptime_seconds", |now| Some(now.uptime.as_seconds()), "Time since the proxy began."),
-    Metric {
+    ProxyMetric {
         name: "process_cpu_seconds_total",
         help: "Processor time used by the process, user and system.",
-        value: Source::ProcessCounter(|process| process.processor_time.as_seconds()),
+        value: MetricSource::ProcessCounter(|process| process.processor_time.as_seconds()),
     },
-    Metric {
+    ProxyMetric {
         name: "process_resident_memory_bytes",
         help: "Memory of the process that is not paged out.",
-        value: Source::ProcessGauge(|process| process.resident.map(|bytes| bytes as f64)),
+        value: MetricSource::ProcessGauge(|process| process.resident.map(|bytes| bytes as f64)),
     },
     gauge("krarup_client_connections", |now| Some(now.clients as f64), "Clients connected."),
     counter(
@@ -166,10 +174,10 @@ pub const TABLE: &[Metric] = &[
         |one| one.losses,
         "Connections to the server lost, and attempts that failed.",
     ),
-    Metric {
+    ProxyMetric {
         name: "krarup_server_answer_time_seconds",
         help: "Time from the first byte sent to the server to the last of its answer. Without buckets where there are more than 64 servers.",
-        value: Source::ServerTimes(|one| &one.times),
+        value: MetricSource::ServerTimes(|one| &one.times),
     },
     pool_gauge(
         "krarup_pool_servers_up",
@@ -290,34 +298,37 @@ pub const TABLE: &[Metric] = &[
     ),
 ];
 
-impl Metric {
+impl ProxyMetric {
     /// `counter`, `gauge` or `histogram`.
     pub fn kind(&self) -> &'static str {
         match self.value {
-            Source::Gauge(_)
-            | Source::ProcessGauge(_)
-            | Source::ServerGauge(_)
-            | Source::PoolGauge(_)
-            | Source::Version => "gauge",
-            Source::Counter(_)
-            | Source::ProcessCounter(_)
-            | Source::Operation(_)
-            | Source::Server(_)
-            | Source::Pool(_) => "counter",
-            Source::OperationTimes(_) | Source::ServerTimes(_) => "histogram",
+            MetricSource::Gauge(_)
+            | MetricSource::ProcessGauge(_)
+            | MetricSource::ServerGauge(_)
+            | MetricSource::PoolGauge(_)
+            | MetricSource::Version => "gauge",
+            MetricSource::Counter(_)
+            | MetricSource::ProcessCounter(_)
+            | MetricSource::Operation(_)
+            | MetricSource::Server(_)
+            | MetricSource::Pool(_) => "counter",
+            MetricSource::OperationTimes(_) | MetricSource::ServerTimes(_) => "histogram",
         }
     }
 
     /// The label that tells its values apart, if it has one.
     pub fn label(&self) -> Option<&'static str> {
         match self.value {
-            Source::Gauge(_) | Source::Counter(_) | Source::ProcessGauge(_) | Source::ProcessCounter(_) => {
-                None
+            MetricSource::Gauge(_)
+            | MetricSource::Counter(_)
+            | MetricSource::ProcessGauge(_)
+            | MetricSource::ProcessCounter(_) => None,
+            MetricSource::Version => Some("version"),
+            MetricSource::Operation(_) | MetricSource::OperationTimes(_) => Some("operation"),
+            MetricSource::ServerGauge(_) | MetricSource::Server(_) | MetricSource::ServerTimes(_) => {
+                Some("server")
             }
-            Source::Version => Some("version"),
-            Source::Operation(_) | Source::OperationTimes(_) => Some("operation"),
-            Source::ServerGauge(_) | Source::Server(_) | Source::ServerTimes(_) => Some("server"),
-            Source::PoolGauge(_) | Source::Pool(_) => Some("pool"),
+            MetricSource::PoolGauge(_) | MetricSource::Pool(_) => Some("pool"),
         }
     }
 }
@@ -330,7 +341,7 @@ pub fn page() -> String {
          Operations are told once they have been seen. The buckets of histograms end at ",
     );
     page += &format!("{} seconds.\n\n", exposition::bounds());
-    let described = |metric: &Metric| Described {
+    let described = |metric: &ProxyMetric| Described {
         name: metric.name,
         kind: metric.kind(),
         label: metric.label(),

@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use krarup_record::exposition::{BOUNDS, OfOperation, Process, Times};
-use krarup_record::{Distribution, Operation, Quantity, Tally};
+use krarup_record::exposition::{BOUNDS, OfOperation, ProcessMetrics, TimeBuckets};
+use krarup_record::{MeasuredDistribution, Operation, Quantity, VisitTally};
 
 use krarup_units::Nanos;
 
-use super::snapshot::{OfPool, OfServer, Snapshot};
+use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 use super::*;
-use crate::pool::Counts;
+use crate::pool::PoolCounts;
 
 /// A moment with something in every list, and a name that needs escapes.
-fn moment() -> Snapshot {
-    let mut distribution = Distribution::new();
+fn moment() -> ProxySnapshot {
+    let mut distribution = MeasuredDistribution::new();
     for micros in [1, 25, 26, 999, 1_000, 70_000_000] {
         distribution.record(Nanos::from_micros(micros));
     }
-    let times = Times::of(&distribution, true);
+    let times = TimeBuckets::of(&distribution, true);
     let server = |name: &str, up| OfServer {
         name: name.into(),
         up,
@@ -31,23 +31,27 @@ fn moment() -> Snapshot {
     };
     let operation = |operation| OfOperation {
         operation,
-        tally: Tally { count: 6, errors: 1, ..Tally::EMPTY },
+        tally: VisitTally { count: 6, errors: 1, ..VisitTally::EMPTY },
         times: std::array::from_fn(|_| times.clone()),
     };
-    let pool =
-        |name: &str| OfPool { name: name.into(), servers_up: 1, in_progress: 4, counts: Counts::default() };
-    Snapshot {
+    let pool = |name: &str| OfPool {
+        name: name.into(),
+        servers_up: 1,
+        in_progress: 4,
+        counts: PoolCounts::default(),
+    };
+    ProxySnapshot {
         pools: vec![pool("main"), pool("users")],
         uptime: Nanos::from_millis(1_500),
         workers: Some(8),
         operations: vec![operation(Operation::Get), operation(Operation::Set)],
         servers: vec![server("10.0.0.1:11211", true), server("a \"quoted\" \\ name", false)],
-        ..Snapshot::default()
+        ..ProxySnapshot::default()
     }
 }
 
-fn process() -> Process {
-    Process { processor_time: Nanos::from_millis(20), resident: Some(1 << 20) }
+fn process() -> ProcessMetrics {
+    ProcessMetrics { processor_time: Nanos::from_millis(20), resident: Some(1 << 20) }
 }
 
 /// Metrics as a strict reader finds them: name, then labels with value.
@@ -145,7 +149,7 @@ fn names_follow_the_conventions() {
 
 #[test]
 fn everything_that_a_pool_counts_is_told() {
-    for (name, _) in Counts::default().named() {
+    for (name, _) in PoolCounts::default().named() {
         assert!(TABLE.iter().any(|metric| metric.name == format!("krarup_pool_{name}_total")), "{name}");
     }
 }
@@ -153,7 +157,7 @@ fn everything_that_a_pool_counts_is_told() {
 #[test]
 fn ready_is_what_has_a_server_and_is_not_stopping() {
     assert_eq!(moment().not_ready(), None);
-    assert_eq!(Snapshot { stopping: true, ..moment() }.not_ready(), Some("stopping".into()));
+    assert_eq!(ProxySnapshot { stopping: true, ..moment() }.not_ready(), Some("stopping".into()));
     let mut down = moment();
     down.pools[1].servers_up = 0;
     assert_eq!(down.not_ready(), Some("no server of the pool users is up".into()));

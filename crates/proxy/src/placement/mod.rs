@@ -35,13 +35,13 @@ const SLOTS: u64 = 1 << 20;
 /// How servers share the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Distribution {
+pub enum KeyDistribution {
     /// A ring with 160 points for a server of mean weight: twemproxy's `ketama`, libmemcached's
     /// `KETAMA_WEIGHTED`.
     #[default]
     Ketama,
     /// libmemcached's `consistent` (its `KETAMA` behaviour): 100 points a server, hashed as keys
-    /// are. As in libmemcached, a weight above 1 turns it into [`Distribution::Ketama`].
+    /// are. As in libmemcached, a weight above 1 turns it into [`KeyDistribution::Ketama`].
     #[serde(rename = "consistent", alias = "ketama_libmemcached")]
     KetamaLibmemcached,
     /// Highest score wins: the evenest of those that move only a new server's share.
@@ -57,7 +57,7 @@ pub enum Distribution {
     Ch3,
 }
 
-impl Distribution {
+impl KeyDistribution {
     /// Every distribution with the name it has in a configuration.
     pub const ALL: [(Self, &str); 6] = [
         (Self::Ketama, "ketama"),
@@ -108,7 +108,7 @@ impl Placement {
     /// No member, more than 65,535, a weight of 0, two members of one name where the name decides;
     /// for jump and modulo weights that add up to more than 1,048,576, for ch3 any but 1.
     pub fn new(
-        distribution: Distribution,
+        distribution: KeyDistribution,
         hash: KeyHash,
         tag: Option<(u8, u8)>,
         members: &[Member],
@@ -122,7 +122,8 @@ impl Placement {
         if let Some(member) = members.iter().find(|member| member.weight == 0) {
             return Err(format!("{} has weight 0, and must have at least 1", member.name));
         }
-        let by_name = !matches!(distribution, Distribution::Jump | Distribution::Modulo | Distribution::Ch3);
+        let by_name =
+            !matches!(distribution, KeyDistribution::Jump | KeyDistribution::Modulo | KeyDistribution::Ch3);
         let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| by_name && pair[0] == pair[1]) {
@@ -134,15 +135,17 @@ impl Placement {
         }
         let weighted = members.iter().any(|member| member.weight > 1);
         let table = match distribution {
-            Distribution::KetamaLibmemcached if !weighted => Table::Ring(Ring::unweighted(members, hash)),
-            Distribution::Ketama | Distribution::KetamaLibmemcached => Table::Ring(Ring::weighted(members)),
-            Distribution::Rendezvous => Table::Rendezvous(Rendezvous::new(members)),
-            Distribution::Jump => Table::Slots { slot: jump::slot, owners: slots(members)? },
-            Distribution::Modulo => Table::Slots { slot: modulo::slot, owners: slots(members)? },
-            Distribution::Ch3 if weighted => {
+            KeyDistribution::KetamaLibmemcached if !weighted => Table::Ring(Ring::unweighted(members, hash)),
+            KeyDistribution::Ketama | KeyDistribution::KetamaLibmemcached => {
+                Table::Ring(Ring::weighted(members))
+            }
+            KeyDistribution::Rendezvous => Table::Rendezvous(Rendezvous::new(members)),
+            KeyDistribution::Jump => Table::Slots { slot: jump::slot, owners: slots(members)? },
+            KeyDistribution::Modulo => Table::Slots { slot: modulo::slot, owners: slots(members)? },
+            KeyDistribution::Ch3 if weighted => {
                 return Err("ch3 knows no weights; leave them out, or choose rendezvous".into());
             }
-            Distribution::Ch3 => Table::Tree,
+            KeyDistribution::Ch3 => Table::Tree,
         };
         let weights = members.iter().map(|member| member.weight).collect();
         Ok(Self { hash, tag, members: members.len(), table, weights })

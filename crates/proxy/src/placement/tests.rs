@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::{Distribution, KeyHash, Member, Placement};
+use super::{KeyDistribution, KeyHash, Member, Placement};
 
 /// What a program answered, written down by `scripts/golden-placement.py`.
 #[derive(Deserialize)]
@@ -14,7 +14,7 @@ struct Golden {
 
 #[derive(Deserialize)]
 struct Answer {
-    distribution: Distribution,
+    distribution: KeyDistribution,
     hash: KeyHash,
     tag: Option<String>,
     servers: Vec<String>,
@@ -86,7 +86,7 @@ fn every_key_lies_where_mcrouter_puts_it() {
     assert!(golden.len() >= 8, "the vectors are whole");
     for (count, placed) in golden {
         let placement =
-            Placement::new(Distribution::Ch3, KeyHash::Md5, None, &servers(&vec![1; count])).unwrap();
+            Placement::new(KeyDistribution::Ch3, KeyHash::Md5, None, &servers(&vec![1; count])).unwrap();
         for (key, place) in golden_keys().iter().zip(&placed) {
             assert_eq!(placement.primary(key), *place, "{count} servers: key {}", key.escape_ascii());
         }
@@ -96,11 +96,11 @@ fn every_key_lies_where_mcrouter_puts_it() {
 
 #[test]
 fn every_distribution_is_called_what_a_configuration_calls_it() {
-    for (distribution, name) in Distribution::ALL {
+    for (distribution, name) in KeyDistribution::ALL {
         assert_eq!(serde_json::to_string(&distribution).unwrap(), format!("\"{name}\""));
         assert_eq!(distribution.name(), name);
     }
-    assert_eq!(serde_json::from_str::<Distribution>("\"modula\"").unwrap(), Distribution::Modulo);
+    assert_eq!(serde_json::from_str::<KeyDistribution>("\"modula\"").unwrap(), KeyDistribution::Modulo);
 }
 
 #[test]
@@ -110,17 +110,18 @@ fn a_list_that_cannot_be_placed_on_is_refused_by_name() {
             members.iter().map(|(name, weight)| Member { name: (*name).into(), weight: *weight }).collect();
         Placement::new(distribution, KeyHash::Md5, None, &members).err().unwrap()
     };
-    assert!(refused(Distribution::Ketama, &[]).contains("no server"));
-    assert!(refused(Distribution::Jump, &[("a", 1), ("b", 0)]).contains("b has weight 0"));
-    assert!(refused(Distribution::Rendezvous, &[("a", 1), ("b", 1), ("a", 1)]).contains("called a"));
-    assert!(refused(Distribution::Modulo, &[("a", 1), ("b", 1 << 20)]).contains("1048577"));
+    assert!(refused(KeyDistribution::Ketama, &[]).contains("no server"));
+    assert!(refused(KeyDistribution::Jump, &[("a", 1), ("b", 0)]).contains("b has weight 0"));
+    assert!(refused(KeyDistribution::Rendezvous, &[("a", 1), ("b", 1), ("a", 1)]).contains("called a"));
+    assert!(refused(KeyDistribution::Modulo, &[("a", 1), ("b", 1 << 20)]).contains("1048577"));
 }
 
 #[test]
 fn a_tag_is_what_stands_between_the_first_pair_and_only_if_it_is_something() {
     let members: Vec<Member> =
         (0..7).map(|number| Member { name: format!("s{number}"), weight: 1 }).collect();
-    let placement = Placement::new(Distribution::Ketama, KeyHash::Md5, Some((b'{', b'}')), &members).unwrap();
+    let placement =
+        Placement::new(KeyDistribution::Ketama, KeyHash::Md5, Some((b'{', b'}')), &members).unwrap();
     for (key, hashed) in [
         ("{user7}:name", "user7"),
         ("a{user7}{b}", "user7"),
@@ -133,8 +134,8 @@ fn a_tag_is_what_stands_between_the_first_pair_and_only_if_it_is_something() {
     }
 }
 
-fn any_distribution() -> impl Strategy<Value = Distribution> {
-    prop::sample::select(Distribution::ALL.map(|(distribution, _)| distribution).to_vec())
+fn any_distribution() -> impl Strategy<Value = KeyDistribution> {
+    prop::sample::select(KeyDistribution::ALL.map(|(distribution, _)| distribution).to_vec())
 }
 
 fn any_hash() -> impl Strategy<Value = KeyHash> {
@@ -160,7 +161,7 @@ proptest! {
         distribution in any_distribution(), hash in any_hash(), weights in prop::collection::vec(1u32..50, 1..40),
         key in prop::collection::vec(0x21u8..=0xff, 1..60), count in 0usize..50,
     ) {
-        let weights = if distribution == Distribution::Ch3 { vec![1; weights.len()] } else { weights };
+        let weights = if distribution == KeyDistribution::Ch3 { vec![1; weights.len()] } else { weights };
         let placement = Placement::new(distribution, hash, Some((b'{', b'}')), &servers(&weights)).unwrap();
         let mut copies = vec![99];
         placement.replicas(&key, count, &mut copies);
@@ -178,7 +179,7 @@ proptest! {
     fn one_copy_more_is_one_server_more(
         distribution in any_distribution(), weights in prop::collection::vec(1u32..50, 2..30), key in "[a-z]{1,20}",
     ) {
-        let weights = if distribution == Distribution::Ch3 { vec![1; weights.len()] } else { weights };
+        let weights = if distribution == KeyDistribution::Ch3 { vec![1; weights.len()] } else { weights };
         let placement = Placement::new(distribution, KeyHash::Xxh3, None, &servers(&weights)).unwrap();
         let (mut all, mut some) = (Vec::new(), Vec::new());
         placement.replicas(key.as_bytes(), weights.len(), &mut all);
@@ -194,8 +195,8 @@ proptest! {
     #[test]
     fn a_new_server_takes_keys_and_no_other_key_moves(
         distribution in prop::sample::select(vec![
-            Distribution::Ketama, Distribution::KetamaLibmemcached, Distribution::Rendezvous, Distribution::Jump,
-            Distribution::Ch3,
+            KeyDistribution::Ketama, KeyDistribution::KetamaLibmemcached, KeyDistribution::Rendezvous, KeyDistribution::Jump,
+            KeyDistribution::Ch3,
         ]),
         hash in any_hash(), before in 1usize..24, keys in prop::collection::vec("[!-~]{1,30}", 50),
     ) {
@@ -216,8 +217,8 @@ proptest! {
         let changed = changed % weights.len();
         let mut changed_weights = weights.clone();
         changed_weights[changed] = weight;
-        let old = Placement::new(Distribution::Rendezvous, KeyHash::Xxh3, None, &servers(&weights)).unwrap();
-        let new = Placement::new(Distribution::Rendezvous, KeyHash::Xxh3, None, &servers(&changed_weights)).unwrap();
+        let old = Placement::new(KeyDistribution::Rendezvous, KeyHash::Xxh3, None, &servers(&weights)).unwrap();
+        let new = Placement::new(KeyDistribution::Rendezvous, KeyHash::Xxh3, None, &servers(&changed_weights)).unwrap();
         for key in &keys {
             let (was, is) = (old.primary(key.as_bytes()), new.primary(key.as_bytes()));
             let heavier = weight > weights[changed];
@@ -227,7 +228,7 @@ proptest! {
 
     #[test]
     fn shares_add_up_to_one(distribution in any_distribution(), weights in prop::collection::vec(1u32..500, 1..40)) {
-        let weights = if distribution == Distribution::Ch3 { vec![1; weights.len()] } else { weights };
+        let weights = if distribution == KeyDistribution::Ch3 { vec![1; weights.len()] } else { weights };
         let shares = Placement::new(distribution, KeyHash::Md5, None, &servers(&weights)).unwrap().shares();
         prop_assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }
@@ -249,7 +250,7 @@ fn spread(keys: f64, share: f64) -> f64 {
 
 #[test]
 fn a_hash_of_few_bits_leaves_a_ring_to_one_server_and_the_shares_say_so() {
-    let placement = Placement::new(Distribution::Ketama, KeyHash::Crc32, None, &servers(&[1; 4])).unwrap();
+    let placement = Placement::new(KeyDistribution::Ketama, KeyHash::Crc32, None, &servers(&[1; 4])).unwrap();
     let (counted, shares) = (counts(&placement, 4), placement.shares());
     for (count, share) in counted.into_iter().zip(&shares) {
         assert!((count - 20_000.0 * share).abs() <= spread(20_000.0, *share), "{count} keys for {share}");
@@ -262,7 +263,7 @@ fn every_server_gets_its_share_by_weight() {
     let weights = [1, 2, 3, 4, 10, 5, 5];
     let total: u32 = weights.iter().sum();
     for distribution in
-        [Distribution::Rendezvous, Distribution::Jump, Distribution::Modulo, Distribution::Ketama]
+        [KeyDistribution::Rendezvous, KeyDistribution::Jump, KeyDistribution::Modulo, KeyDistribution::Ketama]
     {
         let placement = Placement::new(distribution, KeyHash::Xxh3, None, &servers(&weights)).unwrap();
         let counted = counts(&placement, weights.len());
@@ -277,7 +278,8 @@ fn every_server_gets_its_share_by_weight() {
             // itself: a server of weight 1 in 30 has 36 points here, so 17 %; four times that is
             // allowed.
             let due = f64::from(weight) / f64::from(total);
-            let points = if distribution == Distribution::Ketama { due * 160.0 * 7.0 } else { f64::INFINITY };
+            let points =
+                if distribution == KeyDistribution::Ketama { due * 160.0 * 7.0 } else { f64::INFINITY };
             assert!(
                 (share - due).abs() <= 4.0 * due / points.sqrt() + 1e-12,
                 "{}: {share} for {due}",
@@ -293,11 +295,11 @@ fn every_server_gets_its_share_by_weight() {
 fn a_new_server_takes_its_share_and_not_more() {
     let members = servers(&[1; 11]);
     for (distribution, tolerance) in [
-        (Distribution::Ketama, 4.0 / 160f64.sqrt()),
-        (Distribution::KetamaLibmemcached, 4.0 / 100f64.sqrt()),
-        (Distribution::Rendezvous, 0.0),
-        (Distribution::Jump, 0.0),
-        (Distribution::Ch3, 0.0),
+        (KeyDistribution::Ketama, 4.0 / 160f64.sqrt()),
+        (KeyDistribution::KetamaLibmemcached, 4.0 / 100f64.sqrt()),
+        (KeyDistribution::Rendezvous, 0.0),
+        (KeyDistribution::Jump, 0.0),
+        (KeyDistribution::Ch3, 0.0),
     ] {
         let old = Placement::new(distribution, KeyHash::Murmur3, None, &members[..10]).unwrap();
         let new = Placement::new(distribution, KeyHash::Murmur3, None, &members).unwrap();
@@ -317,8 +319,8 @@ fn a_new_server_takes_its_share_and_not_more() {
 fn twenty_five_equal_servers_have_four_points_less_than_twenty_four() {
     let moved = |before: usize| {
         let members = servers(&vec![1; before + 1]);
-        let old = Placement::new(Distribution::Ketama, KeyHash::Xxh3, None, &members[..before]).unwrap();
-        let new = Placement::new(Distribution::Ketama, KeyHash::Xxh3, None, &members).unwrap();
+        let old = Placement::new(KeyDistribution::Ketama, KeyHash::Xxh3, None, &members[..before]).unwrap();
+        let new = Placement::new(KeyDistribution::Ketama, KeyHash::Xxh3, None, &members).unwrap();
         (0..20_000).map(key).filter(|key| ![old.primary(key), before].contains(&new.primary(key))).count()
     };
     assert_eq!(moved(23), 0);
@@ -329,7 +331,8 @@ fn twenty_five_equal_servers_have_four_points_less_than_twenty_four() {
 #[test]
 fn a_server_too_light_for_a_point_still_holds_copies() {
     let placement =
-        Placement::new(Distribution::Ketama, KeyHash::Fnv1a64, None, &servers(&[1, 1_000, 1_000])).unwrap();
+        Placement::new(KeyDistribution::Ketama, KeyHash::Fnv1a64, None, &servers(&[1, 1_000, 1_000]))
+            .unwrap();
     assert_eq!(placement.shares()[0], 0.0);
     let mut copies = Vec::new();
     placement.replicas(b"key", 3, &mut copies);

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use krarup_memcache::Expect;
 use krarup_units::{Outbox, Stamp};
 
-use super::window::{Length, Window};
+use super::window::{RequestLength, SendWindow};
 use crate::ids::{ClientId, RequestId, ServerId};
 
 /// Where the connection stands.
@@ -90,7 +90,7 @@ pub(super) struct Connection {
     /// Whether it is one client's own, and whose.
     pub(super) dedicated: bool,
     pub(super) owner: Option<ClientId>,
-    pub(super) window: Window,
+    pub(super) window: SendWindow,
 }
 
 impl Connection {
@@ -105,7 +105,7 @@ impl Connection {
             dirty: false,
             dedicated: false,
             owner: None,
-            window: Window::default(),
+            window: SendWindow::default(),
         }
     }
 
@@ -122,17 +122,17 @@ impl Connection {
     }
 
     /// What was expected last is likely to be a reply of so many bytes, which is long.
-    pub(super) fn expect_long(&mut self, length: Length, bytes: usize) {
+    pub(super) fn expect_long(&mut self, length: RequestLength, bytes: usize) {
         let start = self.pending.back().expect("something was expected").start;
         self.window.expect(start, length, bytes);
     }
 
     /// Bytes under way on this connection: of requests without an answer, and of long replies that
     /// are likely to come; or of replies that may be long.
-    pub(super) fn under_way(&self, length: Length) -> usize {
+    pub(super) fn under_way(&self, length: RequestLength) -> usize {
         let asked = match length {
-            Length::Known => self.pending.front().map_or(0, |front| self.out.end() - front.start),
-            Length::Unknown => 0,
+            RequestLength::Known => self.pending.front().map_or(0, |front| self.out.end() - front.start),
+            RequestLength::Unknown => 0,
         };
         asked as usize + self.window.bytes(length)
     }

@@ -26,7 +26,7 @@ const LEAST: usize = 2 << 20;
 
 /// What is known of how long a request or its reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
+pub(crate) enum RequestLength {
     /// It is long.
     Known,
     /// The client has been given no value yet.
@@ -37,18 +37,18 @@ pub(crate) enum Length {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowWait {
     pub(crate) connection: ConnectionId,
-    pub(crate) length: Length,
+    pub(crate) length: RequestLength,
     pub(crate) bytes: usize,
     /// Whether there is room for it by now.
     pub(crate) admitted: bool,
 }
 
-/// What is long, under way on one connection or waiting for that; each list and sum by [`Length`].
+/// What is long, under way on one connection or waiting for that; each list and sum by [`RequestLength`].
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct SendWindow {
     /// Replies that are likely to be long, or may be: the positions of their requests, which of
     /// both, and how long.
-    long: VecDeque<(u64, Length, usize)>,
+    long: VecDeque<(u64, RequestLength, usize)>,
     /// All of these together.
     long_bytes: [usize; 2],
     /// Clients whose next request waits for room, and how much that takes.
@@ -69,7 +69,7 @@ pub(super) fn fits(window: usize, under_way: usize, bytes: usize) -> bool {
     under_way + bytes.min(window / 2) <= window
 }
 
-impl Window {
+impl SendWindow {
     /// The same without what was under way; those who have room keep it.
     pub(super) fn reopened(&self) -> Self {
         Self { admitted: self.admitted, ..Self::default() }
@@ -100,12 +100,12 @@ impl Window {
     }
 
     /// Bytes of long replies that are likely to come, and of what has room.
-    pub(super) fn bytes(&self, length: Length) -> usize {
+    pub(super) fn bytes(&self, length: RequestLength) -> usize {
         self.long_bytes[length as usize] + self.admitted[length as usize]
     }
 
     /// The reply to the request at `start` is likely to have so many bytes, which is long.
-    pub(super) fn expect(&mut self, start: u64, length: Length, bytes: usize) {
+    pub(super) fn expect(&mut self, start: u64, length: RequestLength, bytes: usize) {
         self.long.push_back((start, length, bytes));
         self.long_bytes[length as usize] += bytes;
     }
@@ -122,31 +122,31 @@ impl Window {
     }
 
     /// Whether clients wait for room.
-    pub(super) fn has_waiting(&self, length: Length) -> bool {
+    pub(super) fn has_waiting(&self, length: RequestLength) -> bool {
         !self.waiting[length as usize].is_empty()
     }
 
     /// A client's next request waits for room for so many bytes.
-    pub(super) fn wait(&mut self, length: Length, client: ClientId, bytes: usize) {
+    pub(super) fn wait(&mut self, length: RequestLength, client: ClientId, bytes: usize) {
         self.waiting[length as usize].push_back((client, bytes));
     }
 
     /// The client whose turn it is, and how many bytes its request was thought to take when it
     /// came.
-    pub(super) fn next(&self, length: Length) -> Option<(ClientId, usize)> {
+    pub(super) fn next(&self, length: RequestLength) -> Option<(ClientId, usize)> {
         self.waiting[length as usize].front().copied()
     }
 
     /// The client whose turn it was is known to be given long replies by now, of so many bytes: it
     /// waits among those.
     pub(super) fn next_is_known(&mut self, bytes: usize) {
-        if let Some((client, _)) = self.waiting[Length::Unknown as usize].pop_front() {
-            self.wait(Length::Known, client, bytes);
+        if let Some((client, _)) = self.waiting[RequestLength::Unknown as usize].pop_front() {
+            self.wait(RequestLength::Known, client, bytes);
         }
     }
 
     /// The client whose turn it is has room for so many bytes.
-    pub(super) fn admit_next(&mut self, length: Length, bytes: usize) {
+    pub(super) fn admit_next(&mut self, length: RequestLength, bytes: usize) {
         self.waiting[length as usize].pop_front();
         self.admitted[length as usize] += bytes;
     }

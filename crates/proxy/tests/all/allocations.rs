@@ -18,7 +18,7 @@ impl World {
     fn new(config: &str, servers: usize) -> Self {
         let names: Vec<String> = (1..=servers).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
         let config = Config::parse(&format!("servers = [{}]\n{config}", names.join(", ")), "test").unwrap();
-        let recorder = Recorder::new(recorder::Settings::default()).unwrap();
+        let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
         let mut core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
         for server in 0..servers {
             core.server_connected(server);

@@ -29,7 +29,7 @@ impl World {
         );
         let config = Config::parse(&text, "test").unwrap();
         config.check().unwrap();
-        let recorder = Recorder::new(recorder::Settings::default()).unwrap();
+        let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
         let mut core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
         for server in 0..3 {
             core.server_connected(server);

@@ -2,7 +2,7 @@
 
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::{Config, Edge};
-use krarup_settings::Table;
+use krarup_settings::SettingsTable;
 use proptest::prelude::*;
 
 fn holds(config: &Config, golden: &str) {

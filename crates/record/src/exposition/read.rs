@@ -10,7 +10,7 @@ pub struct Samples(BTreeMap<String, f64>);
 
 /// Times that were counted in buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Buckets {
+pub struct BucketedTimes {
     /// Upper bounds, in seconds, and how many times were up to each.
     up_to: Vec<(Seconds, f64)>,
     count: f64,
@@ -45,7 +45,7 @@ impl Samples {
     }
 
     /// A histogram of times that is told apart from others by a label, or is alone.
-    pub fn buckets(&self, name: &str, label: Option<(&str, &str)>) -> Buckets {
+    pub fn buckets(&self, name: &str, label: Option<(&str, &str)>) -> BucketedTimes {
         let (labels, comma) =
             label.map_or((String::new(), ""), |(label, of)| (format!("{label}=\"{of}\""), ","));
         let front = format!("{name}_bucket{{{labels}{comma}le=\"");
@@ -57,11 +57,11 @@ impl Samples {
         up_to.sort_by(|a, b| a.0.total_cmp(&b.0));
         let braced = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
         let whole = |what: &str| self.value(&format!("{name}_{what}{braced}")).unwrap_or(0.0);
-        Buckets { up_to, count: whole("count"), sum: whole("sum") }
+        BucketedTimes { up_to, count: whole("count"), sum: whole("sum") }
     }
 }
 
-impl Buckets {
+impl BucketedTimes {
     /// What was counted since an earlier look. Where the process began anew meanwhile, that is all
     /// there is.
     pub fn since(&self, before: &Self) -> Self {
@@ -105,18 +105,18 @@ impl Buckets {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Text, Times};
+    use super::super::{ExpositionText, TimeBuckets};
     use super::*;
-    use crate::Distribution;
+    use crate::MeasuredDistribution;
     use krarup_units::Nanos;
 
     fn exposed(times: &[u64]) -> Samples {
-        let mut distribution = Distribution::new();
+        let mut distribution = MeasuredDistribution::new();
         times.iter().for_each(|time| distribution.record(Nanos(*time)));
-        let mut text = Text::default();
+        let mut text = ExpositionText::default();
         text.head("t_seconds", "histogram", "Times.");
-        text.histogram("t_seconds", Some(("operation", "put")), &Times::of(&distribution, true));
-        text.histogram("all_seconds", None, &Times::of(&distribution, true));
+        text.histogram("t_seconds", Some(("operation", "put")), &TimeBuckets::of(&distribution, true));
+        text.histogram("all_seconds", None, &TimeBuckets::of(&distribution, true));
         text.one("n_total", "operation", "put", times.len());
         text.one("n_total", "operation", "get", 0);
         text.value("up", 1);

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use krarup_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::problem::Problem;
+use super::problem::FileProblem;
 use super::table;
 use crate::histogram::{BUCKET, Bucket};
 use crate::{Histograms, Operation, Quantity, schema};
@@ -33,7 +33,7 @@ pub fn rows(histograms: &Histograms) -> impl Iterator<Item = BucketRow> {
 ///
 /// # Errors
 /// As `out` says.
-pub fn write(out: impl Write, histograms: &Histograms) -> Result<(), Problem> {
+pub fn write(out: impl Write, histograms: &Histograms) -> Result<(), FileProblem> {
     table::write(out, &schema::HISTOGRAM, rows(histograms).map(Line::from))
 }
 
@@ -42,7 +42,7 @@ pub fn write(out: impl Write, histograms: &Histograms) -> Result<(), Problem> {
 /// # Errors
 /// A missing column, a line that is not what its columns say, with its number, or an edge beyond
 /// all time.
-pub fn read(input: impl Read) -> Result<Vec<BucketRow>, Problem> {
+pub fn read(input: impl Read) -> Result<Vec<BucketRow>, FileProblem> {
     table::read::<Line>(input)?.into_iter().map(BucketRow::try_from).collect()
 }
 
@@ -70,12 +70,12 @@ impl From<BucketRow> for Line {
 }
 
 impl TryFrom<Line> for BucketRow {
-    type Error = Problem;
+    type Error = FileProblem;
 
-    fn try_from(line: Line) -> Result<Self, Problem> {
+    fn try_from(line: Line) -> Result<Self, FileProblem> {
         let edge = |column, micros: u64| match micros.checked_mul(1_000) {
             Some(nanos) => Ok(Nanos(nanos)),
-            None => Err(Problem::Value { column, found: micros.to_string() }),
+            None => Err(FileProblem::Value { column, found: micros.to_string() }),
         };
         Ok(Self {
             operation: line.operation,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use krarup_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::problem::Problem;
+use super::problem::FileProblem;
 use super::table;
 use crate::holds::{HIGHEST_LEVEL, Hold, HoldRow, Seen};
 use crate::{Operation, schema};
@@ -14,7 +14,7 @@ use crate::{Operation, schema};
 ///
 /// # Errors
 /// As `out` says.
-pub fn write(out: impl Write, rows: impl IntoIterator<Item = HoldRow>) -> Result<(), Problem> {
+pub fn write(out: impl Write, rows: impl IntoIterator<Item = HoldRow>) -> Result<(), FileProblem> {
     table::write(out, &schema::HOLDS, rows.into_iter().map(Line::from))
 }
 
@@ -23,7 +23,7 @@ pub fn write(out: impl Write, rows: impl IntoIterator<Item = HoldRow>) -> Result
 /// # Errors
 /// A missing column, a line that is not what its columns say, with its number, or a level above the
 /// highest.
-pub fn read(input: impl Read) -> Result<Vec<HoldRow>, Problem> {
+pub fn read(input: impl Read) -> Result<Vec<HoldRow>, FileProblem> {
     table::read::<Line>(input)?.into_iter().map(HoldRow::try_from).collect()
 }
 
@@ -61,11 +61,11 @@ impl From<HoldRow> for Line {
 }
 
 impl TryFrom<Line> for HoldRow {
-    type Error = Problem;
+    type Error = FileProblem;
 
-    fn try_from(line: Line) -> Result<Self, Problem> {
+    fn try_from(line: Line) -> Result<Self, FileProblem> {
         if line.level > HIGHEST_LEVEL as u64 {
-            return Err(Problem::Value { column: "level", found: line.level.to_string() });
+            return Err(FileProblem::Value { column: "level", found: line.level.to_string() });
         }
         Ok(Self {
             operation: line.operation,

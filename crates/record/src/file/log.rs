@@ -17,9 +17,9 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use krarup_units::{Nanos, Stamp};
 
-use super::problem::{Problem, Run};
+use super::problem::{FileProblem, RunMetadata};
 use crate::histogram::{DIGITS, Exact, LONGEST};
-use crate::{Distribution, Histograms, Operation, Quantity};
+use crate::{Histograms, MeasuredDistribution, Operation, Quantity};
 
 /// Largest values stand in the log in milliseconds: only people read them there.
 const MAX_VALUE_DIVISOR: f64 = 1e6;
@@ -42,7 +42,7 @@ impl<W: Write> LogWriter<W> {
     ///
     /// # Errors
     /// As `out` says.
-    pub fn begin(mut out: W, run: Run) -> Result<Self, Problem> {
+    pub fn begin(mut out: W, run: RunMetadata) -> Result<Self, FileProblem> {
         let seconds = run.epoch_unix.as_seconds();
         writeln!(out, "#[Histogram log format version 1.3]")?;
         writeln!(out, "#[StartTime: {seconds:.3} (seconds since epoch)]")?;
@@ -60,7 +60,12 @@ impl<W: Write> LogWriter<W> {
     ///
     /// # Errors
     /// As `out` says.
-    pub fn interval(&mut self, start: Stamp, length: Nanos, histograms: &Histograms) -> Result<(), Problem> {
+    pub fn interval(
+        &mut self,
+        start: Stamp,
+        length: Nanos,
+        histograms: &Histograms,
+    ) -> Result<(), FileProblem> {
         for (operation, quantity, distribution) in histograms.iter() {
             let exact = distribution.exact();
             writeln!(
@@ -101,7 +106,7 @@ pub struct Packed {
 
 impl Packed {
     /// Of a distribution.
-    pub fn of(distribution: &Distribution) -> Self {
+    pub fn of(distribution: &MeasuredDistribution) -> Self {
         let exact = distribution.exact();
         Self {
             hdr: encode(&distribution.histogram()),
@@ -116,14 +121,14 @@ impl Packed {
     ///
     /// # Errors
     /// Why the text is no histogram of our range.
-    pub fn unpack(&self) -> Result<Distribution, String> {
+    pub fn unpack(&self) -> Result<MeasuredDistribution, String> {
         let exact = Exact {
             sum: Nanos(self.sum_ns),
             least: Nanos(self.least_ns),
             greatest: Nanos(self.greatest_ns),
             clamped: self.clamped,
         };
-        Ok(Distribution::from_parts(&decode(&self.hdr)?, exact))
+        Ok(MeasuredDistribution::from_parts(&decode(&self.hdr)?, exact))
     }
 }
 
@@ -139,14 +144,14 @@ fn encode(histogram: &Histogram<u64>) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
     /// When and where.
-    pub run: Run,
+    pub run: RunMetadata,
     /// Its lines, in the order of the file.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HistogramEntry>,
 }
 
 /// One histogram of a log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct HistogramEntry {
     /// When the interval began.
     pub start: Stamp,
     /// How long it was.
@@ -156,26 +161,26 @@ pub struct Entry {
     /// Which time.
     pub quantity: Quantity,
     /// The histogram, with its exact figures.
-    pub distribution: Distribution,
+    pub distribution: MeasuredDistribution,
 }
 
 /// Reads a log that [`LogWriter`] wrote.
 ///
 /// # Errors
 /// The first line that is not what it should be.
-pub fn read(mut input: impl Read) -> Result<Log, Problem> {
+pub fn read(mut input: impl Read) -> Result<Log, FileProblem> {
     let mut text = Vec::new();
     input.read_to_end(&mut text)?;
     let mut run = None;
     let mut noted: Option<Noted> = None;
     let mut entries = Vec::new();
     for (place, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
-        let wrong = |why: &str| Problem::Log { line: place + 1, why: why.to_owned() };
+        let wrong = |why: &str| FileProblem::Log { line: place + 1, why: why.to_owned() };
         if let Some(note) = note(line) {
             if let Some(epoch) = note.strip_prefix("epoch_unix_ns=") {
                 let epoch =
                     epoch.parse().map_err(|_| wrong("the wall clock at stamp zero is not a number"))?;
-                run = Some(Run { epoch_unix: Nanos(epoch) });
+                run = Some(RunMetadata { epoch_unix: Nanos(epoch) });
             } else {
                 let why = "not `operation.quantity` and the six exact figures of a histogram";
                 noted = Some(Noted::parse(note).ok_or_else(|| wrong(why))?);
@@ -197,8 +202,8 @@ pub fn read(mut input: impl Read) -> Result<Log, Problem> {
         }
     }
     let lines = text.split(|&byte| byte == b'\n').count();
-    let run =
-        run.ok_or(Problem::Log { line: lines, why: "nowhere is the wall clock at stamp zero".to_owned() })?;
+    let run = run
+        .ok_or(FileProblem::Log { line: lines, why: "nowhere is the wall clock at stamp zero".to_owned() })?;
     Ok(Log { run, entries })
 }
 
@@ -242,13 +247,13 @@ impl Noted {
         format!("{}.{}", self.operation, self.quantity)
     }
 
-    fn entry(self, histogram: &Histogram<u64>) -> Entry {
-        Entry {
+    fn entry(self, histogram: &Histogram<u64>) -> HistogramEntry {
+        HistogramEntry {
             start: self.start,
             length: self.length,
             operation: self.operation,
             quantity: self.quantity,
-            distribution: Distribution::from_parts(histogram, self.exact),
+            distribution: MeasuredDistribution::from_parts(histogram, self.exact),
         }
     }
 }
@@ -283,14 +288,14 @@ mod tests {
     use super::*;
     use crate::visit::tests::any_visit;
 
-    const RUN: Run = Run { epoch_unix: Nanos(1_795_000_000_123_456_789) };
+    const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_000_000_123_456_789) };
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
         fn what_is_packed_is_unpacked(values in prop::collection::vec(any::<u64>(), 0..20)) {
-            let mut distribution = Distribution::new();
+            let mut distribution = MeasuredDistribution::new();
             values.iter().for_each(|&value| distribution.record(Nanos(value)));
             let packed = Packed::of(&distribution);
             prop_assert_eq!(packed.unpack().unwrap(), distribution);
@@ -318,7 +323,7 @@ mod tests {
         text
     }
 
-    fn rebuilt(log: &Log) -> Vec<(Operation, Quantity, &Distribution)> {
+    fn rebuilt(log: &Log) -> Vec<(Operation, Quantity, &MeasuredDistribution)> {
         log.entries.iter().map(|entry| (entry.operation, entry.quantity, &entry.distribution)).collect()
     }
 
@@ -346,7 +351,7 @@ mod tests {
     }
 
     fn histograms_of_every_bucket() -> Histograms {
-        let all = Distribution::new();
+        let all = MeasuredDistribution::new();
         histograms(&all.histogram().iter_all().map(|step| step.value_iterated_to()).collect::<Vec<_>>())
     }
 

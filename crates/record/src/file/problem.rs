@@ -7,7 +7,7 @@ use krarup_units::Nanos;
 
 /// What stands in the metadata of files whose stamps are to be placed in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RunMetadata {
     /// The wall clock at stamp zero, since 1970-01-01 UTC.
     pub epoch_unix: Nanos,
 }
@@ -15,7 +15,7 @@ pub struct Run {
 /// What is wrong with a file's content, or kept it from being written.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum FileProblem {
     /// The operating system said no.
     Io(io::Error),
     /// A line of a table is not what its columns say.
@@ -47,7 +47,7 @@ pub enum Problem {
     Damaged,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {
+impl std::error::Error for FileProblem {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
@@ -77,19 +77,19 @@ impl std::error::Error for Problem {
     }
 }
 
-impl From<io::Error> for Problem {
+impl From<io::Error> for FileProblem {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<csv::Error> for Problem {
+impl From<csv::Error> for FileProblem {
     fn from(error: csv::Error) -> Self {
         Self::Table(error)
     }
 }
 
-impl From<parquet::errors::ParquetError> for Problem {
+impl From<parquet::errors::ParquetError> for FileProblem {
     fn from(error: parquet::errors::ParquetError) -> Self {
         Self::Rows(error)
     }

@@ -5,9 +5,9 @@
 //! event loop    plain rows, bounded   thread of RowWriter, column by column
 //! ```
 //! A batch is bounded, so an event loop fills one without allocating and hands it over when it is
-//! full; a [`RowSink`] writes each batch as one row group and keeps nothing but the group's place.
-//! Rows that had to be dropped are counted with [`RowSink::lost`]: the file says so. [`Rows`] reads
-//! batches back. A program with one thread uses a [`RowSink`] alone; event loops have each a
+//! full; a [`RowFileWriter`] writes each batch as one row group and keeps nothing but the group's place.
+//! Rows that had to be dropped are counted with [`RowFileWriter::lost`]: the file says so. [`RowFile`] reads
+//! batches back. A program with one thread uses a [`RowFileWriter`] alone; event loops have each a
 //! [`Lane`] of one [`RowWriter`].
 
 use std::io::Write;
@@ -22,16 +22,16 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::problem::{Problem, Run};
-use crate::schema::{Kind, ROWS, VERSION};
+use super::problem::{FileProblem, RunMetadata};
+use crate::schema::{ColumnKind, ROWS, VERSION};
 use crate::{ServerVisit, Visit};
 
 pub mod flat;
 mod read;
 mod writer;
 
-pub use read::Rows;
-pub use writer::{Lane, RowWriter, Written};
+pub use read::RowFile;
+pub use writer::{Lane, RowWriter, RowsWritten};
 
 /// Rows in a row group, unless their servers fill it before.
 pub const BATCH_ROWS: usize = 65_536;
@@ -103,19 +103,19 @@ impl RowBatch {
 }
 
 /// Writes rows to a file as they come.
-pub struct RowSink<W: Write + Send> {
+pub struct RowFileWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     batch: RowBatch,
     rows: u64,
     lost: u64,
 }
 
-impl<W: Write + Send> RowSink<W> {
+impl<W: Write + Send> RowFileWriter<W> {
     /// Begins a file.
     ///
     /// # Errors
     /// As `out` says.
-    pub fn new(out: W, run: Run) -> Result<Self, Problem> {
+    pub fn new(out: W, run: RunMetadata) -> Result<Self, FileProblem> {
         let writer = SerializedFileWriter::new(out, Arc::new(columns()?), Arc::new(properties(run)))?;
         Ok(Self { writer, batch: RowBatch::new(BATCH_ROWS), rows: 0, lost: 0 })
     }
@@ -124,7 +124,7 @@ impl<W: Write + Send> RowSink<W> {
     ///
     /// # Errors
     /// As the file says.
-    pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), Problem> {
+    pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), FileProblem> {
         if !self.batch.push(visit, servers) {
             self.flush()?;
             // An empty batch takes any row.
@@ -138,13 +138,13 @@ impl<W: Write + Send> RowSink<W> {
     ///
     /// # Errors
     /// As the file says.
-    pub fn write(&mut self, batch: &RowBatch) -> Result<(), Problem> {
+    pub fn write(&mut self, batch: &RowBatch) -> Result<(), FileProblem> {
         self.flush()?;
         self.rows += write_group(&mut self.writer, batch)?;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Problem> {
+    fn flush(&mut self) -> Result<(), FileProblem> {
         self.rows += write_group(&mut self.writer, &self.batch)?;
         self.batch.clear();
         Ok(())
@@ -165,7 +165,7 @@ impl<W: Write + Send> RowSink<W> {
     ///
     /// # Errors
     /// As the file says.
-    pub fn finish(mut self) -> Result<(W, u64), Problem> {
+    pub fn finish(mut self) -> Result<(W, u64), FileProblem> {
         self.flush()?;
         self.writer.append_key_value_metadata(pair("krarup.rows_lost", self.lost.to_string()));
         Ok((self.writer.into_inner()?, self.rows))
@@ -181,7 +181,7 @@ fn pair(key: &str, value: String) -> KeyValue {
 
 /// The columns of [`ROWS`], as Parquet has them. Whole numbers are unsigned, lists in the standard
 /// three levels.
-fn columns() -> Result<Type, Problem> {
+fn columns() -> Result<Type, FileProblem> {
     let mut flat = String::new();
     let mut nested = String::new();
     for column in ROWS.columns {
@@ -190,12 +190,12 @@ fn columns() -> Result<Type, Problem> {
             None => (&mut flat, column.name),
         };
         let line = match column.kind {
-            Kind::U16 => format!("required int32 {name} (INTEGER(16,false)); "),
-            Kind::U32 => format!("required int32 {name} (INTEGER(32,false)); "),
-            Kind::U64 => format!("required int64 {name} (INTEGER(64,false)); "),
-            Kind::Bool => format!("required boolean {name}; "),
-            Kind::Name => format!("required binary {name} (STRING); "),
-            Kind::U128 | Kind::F64 => unreachable!("rows have no such column"),
+            ColumnKind::U16 => format!("required int32 {name} (INTEGER(16,false)); "),
+            ColumnKind::U32 => format!("required int32 {name} (INTEGER(32,false)); "),
+            ColumnKind::U64 => format!("required int64 {name} (INTEGER(64,false)); "),
+            ColumnKind::Bool => format!("required boolean {name}; "),
+            ColumnKind::Name => format!("required binary {name} (STRING); "),
+            ColumnKind::U128 | ColumnKind::F64 => unreachable!("rows have no such column"),
         };
         out.push_str(&line);
     }
@@ -205,8 +205,8 @@ fn columns() -> Result<Type, Problem> {
     Ok(parse_message_type(&format!("message visit {{ {flat} {list} }}"))?)
 }
 
-fn properties(run: Run) -> WriterProperties {
-    let describe = |column: &crate::schema::Column| {
+fn properties(run: RunMetadata) -> WriterProperties {
+    let describe = |column: &crate::schema::SchemaColumn| {
         format!("{}\t{}\t{}\t{}", column.name, column.kind.name(), column.unit, column.definition)
     };
     let described: Vec<_> = ROWS.columns.iter().map(describe).collect();
@@ -244,7 +244,7 @@ fn properties(run: Run) -> WriterProperties {
 fn write_group<W: Write + Send>(
     writer: &mut SerializedFileWriter<W>,
     batch: &RowBatch,
-) -> Result<u64, Problem> {
+) -> Result<u64, FileProblem> {
     if batch.is_empty() {
         return Ok(0);
     }
@@ -258,7 +258,7 @@ fn write_group<W: Write + Send>(
 fn write_columns<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     batch: &RowBatch,
-) -> Result<(), Problem> {
+) -> Result<(), FileProblem> {
     let visits = &batch.visits;
     let servers = &batch.servers;
     let flat = Levels::default();
@@ -320,7 +320,7 @@ fn put<T: DataType, R>(
     rows: &[R],
     levels: &Levels,
     value: impl Fn(&R) -> T::T,
-) -> Result<(), Problem> {
+) -> Result<(), FileProblem> {
     let values: Vec<T::T> = rows.iter().map(value).collect();
     let mut column = group.next_column()?.expect("the schema has as many columns as are written");
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use krarup_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::problem::Problem;
+use super::problem::FileProblem;
 use super::table;
 use crate::{ServerTotals, schema};
 
@@ -58,7 +58,7 @@ impl ServerRow {
 pub fn write<'a>(
     out: impl Write,
     servers: impl IntoIterator<Item = (usize, &'a ServerTotals)>,
-) -> Result<(), Problem> {
+) -> Result<(), FileProblem> {
     table::write(
         out,
         &schema::SERVERS,
@@ -70,7 +70,7 @@ pub fn write<'a>(
 ///
 /// # Errors
 /// A missing column, or a line that is not what its columns say, with its number.
-pub fn read(input: impl Read) -> Result<Vec<ServerRow>, Problem> {
+pub fn read(input: impl Read) -> Result<Vec<ServerRow>, FileProblem> {
     table::read(input)
 }
 

@@ -5,15 +5,15 @@ use std::io::{Read, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::problem::Problem;
-use crate::schema::Table;
+use super::problem::FileProblem;
+use crate::schema::TableSchema;
 
 /// Writes the header of `table` and then the lines, which have its columns in its order.
 pub(super) fn write<L: Serialize>(
     out: impl Write,
-    table: &Table,
+    table: &TableSchema,
     lines: impl IntoIterator<Item = L>,
-) -> Result<(), Problem> {
+) -> Result<(), FileProblem> {
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
     writer.write_record(table.columns.iter().map(|column| column.name))?;
     for line in lines {
@@ -25,7 +25,7 @@ pub(super) fn write<L: Serialize>(
 
 /// Reads the lines. Columns are found by name, so a file may have them in another order, and more
 /// of them.
-pub(super) fn read<L: DeserializeOwned>(input: impl Read) -> Result<Vec<L>, Problem> {
+pub(super) fn read<L: DeserializeOwned>(input: impl Read) -> Result<Vec<L>, FileProblem> {
     let mut reader = csv::Reader::from_reader(input);
     Ok(reader.deserialize().collect::<Result<_, _>>()?)
 }
@@ -38,7 +38,7 @@ pub(super) fn micros(seconds: Option<f64>) -> Option<f64> {
 /// Asserts that the columns of a line are those of its table: the one thing that serde and the
 /// schema both say.
 #[cfg(test)]
-pub(super) fn assert_columns(table: &Table, line: impl Serialize) {
+pub(super) fn assert_columns(table: &TableSchema, line: impl Serialize) {
     let mut writer = csv::Writer::from_writer(vec![]);
     writer.serialize(line).unwrap();
     let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();

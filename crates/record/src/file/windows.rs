@@ -5,15 +5,15 @@ use std::io::{Read, Write};
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
-use super::problem::Problem;
+use super::problem::FileProblem;
 use super::table;
-use crate::{Operation, Tally, WindowRow, schema};
+use crate::{Operation, VisitTally, WindowRow, schema};
 
 /// Writes the rows of [`crate::Windows::rows`].
 ///
 /// # Errors
 /// As `out` says.
-pub fn write(out: impl Write, rows: impl IntoIterator<Item = WindowRow>) -> Result<(), Problem> {
+pub fn write(out: impl Write, rows: impl IntoIterator<Item = WindowRow>) -> Result<(), FileProblem> {
     table::write(out, &schema::WINDOWS, rows.into_iter().map(|row| Line::from(&row)))
 }
 
@@ -21,7 +21,7 @@ pub fn write(out: impl Write, rows: impl IntoIterator<Item = WindowRow>) -> Resu
 ///
 /// # Errors
 /// A missing column, or a line that is not what its columns say, with its number.
-pub fn read(input: impl Read) -> Result<Vec<WindowRow>, Problem> {
+pub fn read(input: impl Read) -> Result<Vec<WindowRow>, FileProblem> {
     Ok(table::read::<Line>(input)?.into_iter().map(WindowRow::from).collect())
 }
 
@@ -108,7 +108,7 @@ impl From<Line> for WindowRow {
             length: Nanos(line.length_ns),
             folded: line.folded,
             operation: line.operation,
-            tally: Tally {
+            tally: VisitTally {
                 count: line.count,
                 errors: line.errors,
                 keys: line.keys,
@@ -120,7 +120,7 @@ impl From<Line> for WindowRow {
                 server_time: Nanos(line.server_time_ns),
                 own_time: Nanos(line.own_time_ns),
                 response_time: Nanos(line.response_time_ns),
-                response_min: Nanos(line.response_min_ns.unwrap_or(Tally::EMPTY.response_min.0)),
+                response_min: Nanos(line.response_min_ns.unwrap_or(VisitTally::EMPTY.response_min.0)),
                 response_max: Nanos(line.response_max_ns),
                 taken: line.taken,
                 queue_length: line.queue_length_sum,

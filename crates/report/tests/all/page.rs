@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use krarup_analysis::Trial;
 use krarup_analysis::trial::{
-    ClientSide, ClientWindow, Histogram, Levels, MiddlewareSide, ProcessCpu, Station, Times,
+    CellLevels, ClientSide, ClientWindow, MiddlewareSide, ProcessCpu, SystemPart, TrialHistogram, TrialTimes,
 };
 use krarup_report::document::{Block, Table};
 use krarup_report::{Page, csv, definitions, html, markdown, sweep, text};
@@ -150,10 +150,10 @@ fn the_vendored_files_are_what_their_readme_says() {
 
 fn any_trial() -> impl Strategy<Value = Trial> {
     let times =
-        || (0.0..2.0_f64).prop_map(|mean| Times { mean, p50: mean, p90: mean * 2.0, p99: mean * 3.0 });
+        || (0.0..2.0_f64).prop_map(|mean| TrialTimes { mean, p50: mean, p90: mean * 2.0, p99: mean * 3.0 });
     let histogram = || {
         prop::collection::btree_map(0..3_000_000_u64, 0..9_u64, 0..20)
-            .prop_map(|counts| Histogram { width: 1e-4, counts: counts.into_iter().collect() })
+            .prop_map(|counts| TrialHistogram { width: 1e-4, counts: counts.into_iter().collect() })
     };
     let client = (0..2_000_u64, 0..3_u64, 0..9_u64, times(), histogram()).prop_map(
         |(completed, errors, hits, response, histogram)| ClientSide {
@@ -180,9 +180,10 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             ..MiddlewareSide::default()
         },
     );
-    let levels = ("[a-z<&\"|]{0,3}", 0..5_u32).prop_map(|(workload, clients)| Levels { workload, clients });
+    let levels =
+        ("[a-z<&\"|]{0,3}", 0..5_u32).prop_map(|(workload, clients)| CellLevels { workload, clients });
     let process = (0..3_u32).prop_map(|cores| ProcessCpu {
-        station: Station::Server,
+        station: SystemPart::Server,
         name: "a<b".into(),
         busy: 1.0,
         cores: f64::from(cores),

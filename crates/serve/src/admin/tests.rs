@@ -20,7 +20,7 @@ impl Monitored for Numbers {
         self.stopping.then(|| "stopping".to_owned())
     }
 
-    fn metrics(&self, _: &Process) -> String {
+    fn metrics(&self, _: &ProcessMetrics) -> String {
         format!("requests_total {}\n", self.requests)
     }
 }
@@ -52,7 +52,7 @@ fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
     let (slot, woken) = slot();
     slot.publish(|| panic!("nobody asked"));
     let monitoring = monitoring(&slot);
-    let asked = thread::spawn(move || monitoring.answer(Method::Get, "/metrics"));
+    let asked = thread::spawn(move || monitoring.answer(HttpMethod::Get, "/metrics"));
     woken.recv().unwrap();
     slot.publish(|| MOMENT);
     slot.publish(|| panic!("one asked, and has been answered"));
@@ -66,13 +66,13 @@ fn a_loop_that_is_stuck_is_not_healthy() {
     let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
     let monitoring = monitoring(&slot);
     for path in ["/health", "/ready", "/metrics"] {
-        assert_eq!(monitoring.answer(Method::Get, path).status, 503, "{path}");
-        assert_eq!(monitoring.answer(Method::Post, path).status, 405, "{path}");
+        assert_eq!(monitoring.answer(HttpMethod::Get, path).status, 503, "{path}");
+        assert_eq!(monitoring.answer(HttpMethod::Post, path).status, 405, "{path}");
     }
-    assert_eq!(monitoring.answer(Method::Get, "/").status, 200);
-    assert_eq!(monitoring.answer(Method::Get, "/etc/passwd").status, 404);
-    assert_eq!(monitoring.answer(Method::Get, "/reload").status, 405);
-    let refused = monitoring.answer(Method::Post, "/reload");
+    assert_eq!(monitoring.answer(HttpMethod::Get, "/").status, 200);
+    assert_eq!(monitoring.answer(HttpMethod::Get, "/etc/passwd").status, 404);
+    assert_eq!(monitoring.answer(HttpMethod::Get, "/reload").status, 405);
+    let refused = monitoring.answer(HttpMethod::Post, "/reload");
     assert_eq!(refused.status, 409);
     assert!(refused.body.starts_with("line 1: nothing is good"), "{}", refused.body);
 }
@@ -83,7 +83,7 @@ fn ready_is_what_says_nothing_against_it() {
         let (slot, woken) = slot();
         let monitoring = monitoring(&slot);
         let asked = thread::spawn(move || {
-            (monitoring.answer(Method::Get, "/ready"), monitoring.answer(Method::Get, "/health"))
+            (monitoring.answer(HttpMethod::Get, "/ready"), monitoring.answer(HttpMethod::Get, "/health"))
         });
         for _ in 0..2 {
             woken.recv().unwrap();
@@ -102,16 +102,16 @@ fn one_reload_at_a_time_waits_for_the_loop() {
     let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
     let monitoring = monitoring(&slot);
     let under_way = monitoring.reload.as_ref().unwrap().alone.lock().unwrap();
-    let refused = monitoring.answer(Method::Post, "/reload");
+    let refused = monitoring.answer(HttpMethod::Post, "/reload");
     assert!(refused.status == 409 && refused.body.contains("under way"), "{}", refused.body);
     drop(under_way);
-    assert!(monitoring.answer(Method::Post, "/reload").body.contains("nothing is good"));
+    assert!(monitoring.answer(HttpMethod::Post, "/reload").body.contains("nothing is good"));
 }
 
 #[test]
 fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
     let (slot, _woken) = slot();
     let monitoring = Monitoring { reload: None, program: "krarup broker", ..monitoring(&slot) };
-    assert_eq!(monitoring.answer(Method::Post, "/reload").status, 404);
-    assert!(!monitoring.answer(Method::Get, "/").body.contains("reload"));
+    assert_eq!(monitoring.answer(HttpMethod::Post, "/reload").status, 404);
+    assert!(!monitoring.answer(HttpMethod::Get, "/").body.contains("reload"));
 }

@@ -25,9 +25,9 @@ use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
-use krarup_broker::metrics::Snapshot;
-use krarup_store::journal::{Journal, News};
-use krarup_store::pool::{self, Pool};
+use krarup_broker::metrics::BrokerSnapshot;
+use krarup_store::journal::{Journal, JournalEvent};
+use krarup_store::pool::{self, ConnectionPool};
 use krarup_store::postgres::{self, Laid, Owned, Sharing};
 
 const WOKEN: Token = Token(4);
@@ -45,16 +45,16 @@ const FORGIVEN: Nanos = Nanos::from_secs(10);
 
 /// Where messages are kept that are not in memory alone.
 #[derive(Debug)]
-pub enum Store {
+pub enum MessageStore {
     /// In a database whose queues this process owns.
     Owned(Owned),
     /// In a database that decides for itself.
-    Shared(Sharing, pool::Settings),
+    Shared(Sharing, pool::ConnectionPoolSettings),
 }
 
 /// How to serve.
 #[derive(Debug)]
-pub struct Settings {
+pub struct BrokerEngineSettings {
     /// Where clients of beanstalkd's protocol connect.
     pub listen: Address,
     /// Where brokers that wait for their turn reach this one; none: where it listens.
@@ -79,12 +79,12 @@ pub struct Settings {
     /// How it is told to end, and to accept no more messages.
     pub ending: Arc<Ending>,
     /// It serves one shard of several, to other brokers alone.
-    pub part: Option<Part>,
+    pub part: Option<ServedShard>,
 }
 
 /// An engine that serves one shard: it tells its clients that the shard has moved.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ServedShard {
     /// The machine's name for other brokers; none: the address it listens on.
     pub host: Option<String>,
 }
@@ -150,7 +150,7 @@ pub enum Protocol {
 
 /// Something the operator should know, told as it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum BrokerNotice {
     /// Clients can connect here, and speak this.
     Listening(Address, Protocol),
     /// Anybody can connect here from other machines.
@@ -179,7 +179,7 @@ pub enum Notice {
 
 /// How the loop ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct BrokerEnd {
     /// The broker, with everything recorded.
     pub broker: Broker,
     /// When it began.
@@ -196,12 +196,12 @@ pub struct Ended {
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, the system refuses.
 pub fn run(
-    settings: Settings,
+    settings: BrokerEngineSettings,
     broker: Broker,
-    store: Option<Store>,
+    store: Option<MessageStore>,
     clock: Clock,
-    notice: impl FnMut(Notice),
-) -> Result<Ended, String> {
+    notice: impl FnMut(BrokerNotice),
+) -> Result<BrokerEnd, String> {
     let started = clock.now();
     let mut engine = Engine::start(settings, broker, store, clock, notice)?;
     engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
@@ -212,7 +212,7 @@ pub fn run(
     if let Some(pool) = engine.pool.take() {
         pool.end(!engine.deposed && engine.broker.has_no_query());
     }
-    Ok(Ended { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
+    Ok(BrokerEnd { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
 }
 
 /// Whether the journal takes what the broker has gathered.
@@ -228,7 +228,7 @@ fn wants_to_read(broker: &Broker, has_read: bool) -> bool {
 }
 
 struct Engine<N> {
-    settings: Settings,
+    settings: BrokerEngineSettings,
     broker: Broker,
     clock: Clock,
     notice: N,
@@ -237,7 +237,7 @@ struct Engine<N> {
     _waker: Arc<Waker>,
     drains: bool,
     journal: Option<Journal>,
-    pool: Option<Pool>,
+    pool: Option<ConnectionPool>,
     /// The batch with what applications had laid down, until it is committed.
     taking_in: Option<u64>,
     sweep_at: Stamp,
@@ -250,7 +250,7 @@ struct Engine<N> {
     /// Whether the store cannot be reached.
     store_lost: bool,
     /// Where numbers are laid down for monitoring, and who answers it from them.
-    admin: Option<(Arc<SnapshotSlot<Snapshot>>, http::Server)>,
+    admin: Option<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer)>,
     stop_by: Option<Stamp>,
 }
 
@@ -276,7 +276,7 @@ fn monitor(
     address: &Address,
     waker: &Arc<Waker>,
     tls: Option<&Acceptor>,
-) -> Result<(Arc<SnapshotSlot<Snapshot>>, http::Server), String> {
+) -> Result<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer), String> {
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
@@ -291,7 +291,7 @@ fn monitor(
 
 /// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it
 /// is spoken.
-fn addresses(settings: &Settings, driver: &Driver) -> io::Result<(String, Option<String>)> {
+fn addresses(settings: &BrokerEngineSettings, driver: &Driver) -> io::Result<(String, Option<String>)> {
     let seen = |listener: &Listener| -> io::Result<String> {
         let address = listener.address()?.to_string();
         let host = settings.part.as_ref().and_then(|part| part.host.as_ref());
@@ -308,11 +308,11 @@ fn addresses(settings: &Settings, driver: &Driver) -> io::Result<(String, Option
     Ok((advertised, memcached))
 }
 
-impl<N: FnMut(Notice)> Engine<N> {
+impl<N: FnMut(BrokerNotice)> Engine<N> {
     fn start(
-        mut settings: Settings,
+        mut settings: BrokerEngineSettings,
         broker: Broker,
-        store: Option<Store>,
+        store: Option<MessageStore>,
         clock: Clock,
         mut notice: N,
     ) -> Result<Self, String> {
@@ -326,11 +326,11 @@ impl<N: FnMut(Notice)> Engine<N> {
             .map(|address| monitor(address, &waker, settings.tls.as_ref()))
             .transpose()?;
         if let Some((_, server)) = &admin {
-            notice(Notice::Admin(server.address.clone()));
+            notice(BrokerNotice::Admin(server.address.clone()));
         }
         let options = listen::Options { mode: settings.socket_mode, share: false };
         let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
-        let clients = driver::Settings {
+        let clients = driver::DriverSettings {
             connections: settings.connections,
             tls: settings.tls.take(),
             keep_alive: KEEP_ALIVE,
@@ -352,7 +352,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let wake = move || _ = woken.wake();
         let (journal, pool) = match store {
             None => (None, None),
-            Some(Store::Owned(mut owned)) => {
+            Some(MessageStore::Owned(mut owned)) => {
                 owned.listens_at(advertised, memcached);
                 if settings.part.is_some() {
                     // Those who are to send requests here shall know at once.
@@ -360,15 +360,17 @@ impl<N: FnMut(Notice)> Engine<N> {
                 }
                 (Some(Journal::begin(owned, next_id, clock, wake)?), None)
             }
-            Some(Store::Shared(sharing, how)) => (None, Some(Pool::begin(sharing, how, clock, wake)?)),
+            Some(MessageStore::Shared(sharing, how)) => {
+                (None, Some(ConnectionPool::begin(sharing, how, clock, wake)?))
+            }
         };
         driver.open();
         for (place, entrance) in driver.entrances().iter().enumerate() {
             let address = entrance.listener.address().map_err(system)?;
             let protocol = if place == MEMCACHED { Protocol::Memcached } else { Protocol::Beanstalkd };
-            notice(Notice::Listening(address.clone(), protocol));
+            notice(BrokerNotice::Listening(address.clone(), protocol));
             if !address.is_local() {
-                notice(Notice::Open(address));
+                notice(BrokerNotice::Open(address));
             }
         }
         Ok(Self {
@@ -412,8 +414,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.driver.serve(&mut self.broker, &events);
             for notice in self.driver.notices.drain(..) {
                 // Where it listens was told, and memory is told of by its metrics.
-                if let driver::Notice::NotAccepting(why) = notice {
-                    (self.notice)(Notice::NotAccepting(why));
+                if let driver::DriverNotice::NotAccepting(why) = notice {
+                    (self.notice)(BrokerNotice::NotAccepting(why));
                 }
             }
         }
@@ -425,47 +427,47 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn hear(&mut self) {
         while let Some(news) = self.journal.as_mut().and_then(Journal::news) {
             match news {
-                News::Committed { number, sent, answered } => {
+                JournalEvent::Committed { number, sent, answered } => {
                     self.broker.committed(number, sent, answered);
                     self.taking_in.take_if(|batch| *batch <= number);
                     self.takes();
                 }
-                News::Refused { number, batch, why } => {
+                JournalEvent::Refused { number, batch, why } => {
                     let now = self.clock.now();
                     self.broker.refused(number, Arc::unwrap_or_clone(batch), now);
                     self.taking_in.take_if(|batch| *batch <= number);
                     self.write_at = now + RELUCTANT;
                     self.is_refused(why);
                 }
-                News::Swept(laid) => self.take_in(&laid),
-                News::Fetched(Ok(fetched)) => self.broker.fetched(fetched, self.clock.now()),
-                News::Fetched(Err(why)) => {
+                JournalEvent::Swept(laid) => self.take_in(&laid),
+                JournalEvent::Fetched(Ok(fetched)) => self.broker.fetched(fetched, self.clock.now()),
+                JournalEvent::Fetched(Err(why)) => {
                     self.broker.not_fetched();
                     self.write_at = self.clock.now() + RELUCTANT;
                     self.is_refused(why);
                 }
-                News::Lost(why) => self.is_lost(why),
-                News::Back => self.is_back(),
-                News::Deposed => self.is_deposed(),
+                JournalEvent::Lost(why) => self.is_lost(why),
+                JournalEvent::Back => self.is_back(),
+                JournalEvent::Deposed => self.is_deposed(),
             }
         }
-        while let Some(news) = self.pool.as_ref().and_then(Pool::news) {
+        while let Some(news) = self.pool.as_ref().and_then(ConnectionPool::news) {
             match news {
-                pool::News::Answered(answers, way) => {
+                pool::PoolEvent::Answered(answers, way) => {
                     self.broker.database_replied(answers, &way, self.clock.now());
                 }
-                pool::News::Refused(why) => self.is_refused(why),
-                pool::News::Takes => self.takes(),
-                pool::News::Lost(why) => self.is_lost(why),
-                pool::News::Back => self.is_back(),
-                pool::News::Deposed => self.is_deposed(),
+                pool::PoolEvent::Refused(why) => self.is_refused(why),
+                pool::PoolEvent::Takes => self.takes(),
+                pool::PoolEvent::Lost(why) => self.is_lost(why),
+                pool::PoolEvent::Back => self.is_back(),
+                pool::PoolEvent::Deposed => self.is_deposed(),
             }
         }
     }
 
     fn is_refused(&mut self, why: String) {
         if self.reluctant.is_none() {
-            (self.notice)(Notice::Refused(why));
+            (self.notice)(BrokerNotice::Refused(why));
         }
         self.reluctant = Some(Refusal { last: self.clock.now(), takes: false });
     }
@@ -478,16 +480,16 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     fn is_lost(&mut self, why: String) {
         self.store_lost = true;
-        (self.notice)(Notice::Lost(why));
+        (self.notice)(BrokerNotice::Lost(why));
     }
 
     fn is_back(&mut self) {
         self.store_lost = false;
-        (self.notice)(Notice::Back);
+        (self.notice)(BrokerNotice::Back);
     }
 
     fn is_deposed(&mut self) {
-        (self.notice)(Notice::Deposed);
+        (self.notice)(BrokerNotice::Deposed);
         self.deposed = true;
     }
 
@@ -549,7 +551,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let now = self.clock.now();
         self.broker.tick(now);
         if self.reluctant.take_if(|refusal| refusal.end() <= now).is_some() {
-            (self.notice)(Notice::Takes);
+            (self.notice)(BrokerNotice::Takes);
         }
         self.feed();
         self.driver.flush_clients(&mut self.broker);
@@ -557,7 +559,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.feed();
         if let Some((slot, _)) = &self.admin {
             let takes = !self.store_lost && self.reluctant.is_none();
-            slot.publish(|| Snapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some()));
+            slot.publish(|| {
+                BrokerSnapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some())
+            });
         }
     }
 
@@ -580,7 +584,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         if !self.drains && ending.drains.load(Ordering::SeqCst) {
             self.drains = true;
             self.broker.drain();
-            (self.notice)(Notice::Draining);
+            (self.notice)(BrokerNotice::Draining);
         }
         if !ending.is_asked() {
             return;
@@ -597,7 +601,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn begin_to_stop(&mut self) {
         let now = self.clock.now();
         self.stop_by = Some(now + self.settings.patience);
-        (self.notice)(Notice::Stopping);
+        (self.notice)(BrokerNotice::Stopping);
         self.driver.stop(&mut self.broker);
     }
 
@@ -613,7 +617,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             return false;
         }
         if self.broker.unanswered() > 0 {
-            (self.notice)(Notice::Unfinished(self.broker.unanswered()));
+            (self.notice)(BrokerNotice::Unfinished(self.broker.unanswered()));
         }
         true
     }

@@ -43,7 +43,7 @@ use krarup_units::{Address, Nanos};
 use crate::broker::door;
 use crate::broker::engine::Protocol;
 use krarup_store::owners::Owners;
-pub use serving::Settings;
+pub use serving::FrontSettings;
 use serving::{ABANDONED, ENDS, Inner};
 
 /// Memory for the stack of a client's thread.
@@ -71,7 +71,7 @@ impl Front {
     pub fn begin(
         listener: Listener,
         protocol: Protocol,
-        settings: Settings,
+        settings: FrontSettings,
         owners: Arc<Owners>,
     ) -> Result<Self, String> {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
@@ -127,8 +127,8 @@ fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
     let its = Arc::clone(inner);
     let spawned = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
         match its.protocol {
-            Protocol::Beanstalkd => session::Session::new(client, &its).run(),
-            Protocol::Memcached => memcached::Session::new(client, &its).run(),
+            Protocol::Beanstalkd => session::BeanstalkSession::new(client, &its).run(),
+            Protocol::Memcached => memcached::MemcachedSession::new(client, &its).run(),
         }
         its.clients().remove(&number);
         its.gone.notify_all();

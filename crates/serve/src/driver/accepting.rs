@@ -8,8 +8,8 @@ use krarup_net::{Conn, Listener, Moved, Stream, listen};
 use krarup_service::{ClientId, Service};
 use krarup_units::{Address, Inbox, Nanos, Stamp};
 
-use super::clients::{Accepting, CLIENTS, Driver, Entrance, LISTENERS, Notice, UPSTREAMS};
-use super::connection::{Connection, Progress};
+use super::clients::{Accepting, CLIENTS, Driver, DriverNotice, Entrance, LISTENERS, UPSTREAMS};
+use super::connection::{AdmissionProgress, ClientConnection};
 use super::reading::READS_A_PASS;
 
 /// How long a connection that was closed on our side may take to be closed on the other.
@@ -81,8 +81,8 @@ impl Driver {
             listener.register(&registry, *token)
         });
         self.notices.push(match registered.and_then(|()| listener.address()) {
-            Ok(address) => Notice::Listening(address, !asks),
-            Err(error) => Notice::NotAccepting(error.to_string()),
+            Ok(address) => DriverNotice::Listening(address, !asks),
+            Err(error) => DriverNotice::NotAccepting(error.to_string()),
         });
     }
 
@@ -124,7 +124,7 @@ impl Driver {
                 Err(error) => {
                     // Out of descriptors, most likely: others must close first.
                     service.out_of_sockets();
-                    self.notices.push(Notice::NotAccepting(error.to_string()));
+                    self.notices.push(DriverNotice::NotAccepting(error.to_string()));
                     self.accepting = Accepting::Retry(self.clock.now() + BACK_OFF);
                     self.changed = true;
                     return;
@@ -165,13 +165,13 @@ impl Driver {
         }
         let admitted = self.settings.users.is_none();
         let complete = admitted && conn.is_greeted();
-        self.clients[place] = Some(Connection {
+        self.clients[place] = Some(ClientConnection {
             conn,
             inbox: Inbox::default(),
             received: now,
             begun: None,
             admitted,
-            login: Progress::begun(now, complete),
+            login: AdmissionProgress::begun(now, complete),
             readable: true,
             writable: true,
             end_near: false,

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use krarup_service::{ClientId, Disconnect, Service};
 use krarup_units::{Nanos, Stamp};
 
-use super::clients::{Driver, Notice, Outbound, READ};
-use super::connection::Connection;
-use super::memory::{CAREFUL, Change, SMALL};
+use super::clients::{Driver, DriverNotice, Outbound, READ};
+use super::connection::ClientConnection;
+use super::memory::{CAREFUL, MemoryEvent, SMALL};
 use super::time_limits::Waited;
 
 /// A client that has been quiet for this long gives back the memory of its replies, when clients
@@ -83,7 +83,7 @@ impl Driver {
     }
 
     /// Nobody will send the rest of what this link holds.
-    pub(super) fn free_memory_of(&mut self, link: &mut Connection) {
+    pub(super) fn free_memory_of(&mut self, link: &mut ClientConnection) {
         link.inbox.clear();
         link.inbox.shrink(0);
         if std::mem::take(&mut link.reserved) > 0 {
@@ -182,7 +182,7 @@ impl Driver {
     fn holders_of_replies(
         &self,
         service: &impl Service,
-        which: impl Fn(&Connection) -> bool,
+        which: impl Fn(&ClientConnection) -> bool,
     ) -> Vec<(bool, usize, ClientId)> {
         let links = self.clients.iter().enumerate();
         let links =
@@ -203,7 +203,7 @@ impl Driver {
         service.disconnected(Disconnect::Memory);
         self.drop_client(service, id);
         if self.memory.cut_one() {
-            self.notices.push(Notice::Cut(id, bytes));
+            self.notices.push(DriverNotice::Cut(id, bytes));
         }
     }
 
@@ -227,8 +227,8 @@ impl Driver {
             self.grant_memory(service);
         }
         match change {
-            Some(Change::Short) => self.notices.push(Notice::MemoryShort),
-            Some(Change::Enough { cut }) => self.notices.push(Notice::MemoryEnough(cut)),
+            Some(MemoryEvent::Short) => self.notices.push(DriverNotice::MemoryShort),
+            Some(MemoryEvent::Enough { cut }) => self.notices.push(DriverNotice::MemoryEnough(cut)),
             None => {}
         }
         self.note_memory(service);
@@ -301,7 +301,7 @@ impl Driver {
             if half {
                 service.disconnected(Disconnect::Memory);
                 if self.memory.cut_one() {
-                    self.notices.push(Notice::Cut(id, bytes));
+                    self.notices.push(DriverNotice::Cut(id, bytes));
                 }
                 self.end_of_requests(service, id, NO_MEMORY);
                 self.write_client(service, id);

@@ -15,9 +15,9 @@ use krarup_units::{Address, Nanos, Stamp};
 
 use super::alarm::{ALARM, Alarm, uninterrupted};
 use super::authentication::Users;
-use super::connection::{Connection, Logins, Read, Written};
+use super::connection::{ClientConnection, Logins, Read, WrittenBytes};
 use super::event_loops::EventLoops;
-use super::memory::Memory;
+use super::memory::MemoryAccount;
 use super::time_limits::TimeLimits;
 use crate::slice::Slice;
 
@@ -34,7 +34,7 @@ pub(super) const READ: usize = 256 << 10;
 
 /// How clients connect, and what they may take.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct DriverSettings {
     /// How many may be connected at once.
     pub(crate) connections: usize,
     /// Accepts clients that speak TLS; none: they speak plain text.
@@ -76,7 +76,7 @@ impl Default for ClientLimits {
     }
 }
 
-impl From<ClientLimits> for Settings {
+impl From<ClientLimits> for DriverSettings {
     /// Those of a service that leaves out what it does not set.
     fn from(limits: ClientLimits) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl From<ClientLimits> for Settings {
 
 /// Something the operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum DriverNotice {
     /// Clients can connect here, and whether they need show nothing.
     Listening(Address, bool),
     /// Clients cannot be accepted, and why.
@@ -162,7 +162,7 @@ pub(crate) enum Accepting {
 
 /// See the module.
 pub(crate) struct Driver {
-    pub(super) settings: Settings,
+    pub(super) settings: DriverSettings,
     pub(super) clock: Clock,
     poll: Poll,
     /// Rings in `poll` when something is due.
@@ -175,13 +175,13 @@ pub(crate) struct Driver {
     pub(crate) loops: Option<Box<dyn EventLoops + Send>>,
     pub(super) time_limits: TimeLimits,
     pub(super) logins: Logins,
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryAccount,
     /// Clients that are still to be disconnected, the largest last: whether for a half request or
     /// for replies, and how many bytes that holds.
     pub(super) to_cut: Vec<(bool, usize, ClientId)>,
-    pub(super) clients: Vec<Option<Connection>>,
+    pub(super) clients: Vec<Option<ClientConnection>>,
     /// Closed on our side, waiting for the other, so that it can read its last reply.
-    pub(super) lingering: Vec<(Connection, Stamp)>,
+    pub(super) lingering: Vec<(ClientConnection, Stamp)>,
     /// Clients that may have more to read than one pass took.
     pub(super) ready: Vec<ClientId>,
     /// Clients with long replies, in the order in which they are written.
@@ -206,9 +206,9 @@ pub(crate) struct Driver {
     /// Clients that are read one by one, after these.
     pub(super) apart: Vec<ClientId>,
     /// What was written to clients and the service was not told yet.
-    pub(super) unentered: Vec<Written>,
+    pub(super) unentered: Vec<WrittenBytes>,
     /// For the operator, until they are taken.
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) notices: Vec<DriverNotice>,
 }
 
 impl std::fmt::Debug for Driver {
@@ -220,7 +220,7 @@ impl std::fmt::Debug for Driver {
 impl Driver {
     /// One that listens nowhere yet. Its owner may have registered something with `poll` under
     /// tokens below sixteen.
-    pub(crate) fn new(settings: Settings, poll: Poll, clock: Clock) -> io::Result<Self> {
+    pub(crate) fn new(settings: DriverSettings, poll: Poll, clock: Clock) -> io::Result<Self> {
         let now = clock.now();
         Ok(Self {
             alarm: Alarm::register(&poll)?,
@@ -231,7 +231,7 @@ impl Driver {
             loops: None,
             time_limits: TimeLimits::new(settings.idle, settings.request, now),
             logins: Logins::default(),
-            memory: Memory::new(settings.memory),
+            memory: MemoryAccount::new(settings.memory),
             to_cut: Vec::new(),
             clients: Vec::new(),
             lingering: Vec::new(),
@@ -256,7 +256,7 @@ impl Driver {
     }
 
     /// Other settings hold from now on; who is connected stays.
-    pub(crate) fn configure(&mut self, settings: Settings) {
+    pub(crate) fn configure(&mut self, settings: DriverSettings) {
         self.time_limits = TimeLimits::new(settings.idle, settings.request, self.clock.now());
         self.memory.resize(settings.memory);
         self.settings = settings;

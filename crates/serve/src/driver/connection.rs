@@ -9,7 +9,7 @@ use krarup_units::{Inbox, Stamp};
 
 /// A client's connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     pub(super) conn: Conn,
     pub(super) inbox: Inbox,
     /// When the last read brought something; before that, when it connected.
@@ -18,7 +18,7 @@ pub(super) struct Connection {
     pub(super) begun: Option<Stamp>,
     /// Whether its requests are carried out: it has authenticated, or need not.
     pub(super) admitted: bool,
-    pub(super) login: Progress,
+    pub(super) login: AdmissionProgress,
     pub(super) readable: bool,
     pub(super) writable: bool,
     /// The system has announced the end: reads go on until they find it.
@@ -45,7 +45,7 @@ pub(super) struct Connection {
 
 /// How far a client is with its TLS handshake and its authentication.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
+pub(super) struct AdmissionProgress {
     /// When it connected.
     pub(super) since: Stamp,
     /// Whether both are complete, where they are asked for.
@@ -56,7 +56,7 @@ pub(super) struct Progress {
     pub(super) answer_due: bool,
 }
 
-impl Progress {
+impl AdmissionProgress {
     pub(super) fn begun(since: Stamp, complete: bool) -> Self {
         Self { since, complete, failures: 0, answer_due: false }
     }
@@ -83,7 +83,7 @@ pub(super) struct Read {
 
 /// One write to a client: how many bytes of its output have left, and when.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenBytes {
     pub(super) id: ClientId,
     pub(super) count: usize,
     pub(super) after: Stamp,

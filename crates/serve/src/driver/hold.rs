@@ -28,7 +28,7 @@ const DOUBLINGS: u32 = 8;
 
 /// Whether to hold, from how long it took before.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hold {
+pub(crate) struct HoldPolicy {
     /// Answers that come within this time are worth waiting for.
     longest: Nanos,
     /// None begins before.
@@ -37,7 +37,7 @@ pub(crate) struct Hold {
     too_long: u32,
 }
 
-impl Hold {
+impl HoldPolicy {
     /// Zero: never.
     pub(crate) fn new(longest: Nanos) -> Self {
         Self { longest, not_before: Stamp(0), too_long: 0 }
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn nothing_is_held_where_little_is_under_way_or_it_was_turned_off() {
-        let hold = Hold::new(LONGEST);
+        let hold = HoldPolicy::new(LONGEST);
         assert_eq!((hold.begins(0, Stamp(1_000)), hold.begins(FEW - 1, Stamp(1_000))), (None, None));
         assert_eq!(hold.begins(FEW, Stamp(1_000)), Some(LIMIT));
-        assert_eq!(Hold::new(Nanos::ZERO).begins(100, Stamp(1_000)), None);
+        assert_eq!(HoldPolicy::new(Nanos::ZERO).begins(100, Stamp(1_000)), None);
     }
 
     #[test]
     fn servers_that_answer_at_once_are_always_waited_for() {
-        let mut hold = Hold::new(LONGEST);
+        let mut hold = HoldPolicy::new(LONGEST);
         for pass in 1..1_000 {
             let now = Stamp(pass * 200_000);
             hold.ended(LONGEST, now);
@@ -87,7 +87,7 @@ mod tests {
     /// The share of its time that a loop spends in holds of `each`, where it begins one whenever it
     /// may.
     fn share(each: Nanos) -> f64 {
-        let mut hold = Hold::new(LONGEST);
+        let mut hold = HoldPolicy::new(LONGEST);
         let (mut now, mut held) = (Stamp(1), Nanos::ZERO);
         while now < Stamp(10_000_000_000) {
             if hold.begins(FEW, now).is_some() {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn one_long_hold_is_soon_forgotten() {
-        let mut hold = Hold::new(LONGEST);
+        let mut hold = HoldPolicy::new(LONGEST);
         hold.ended(Nanos::from_millis(1), Stamp(5_000_000));
         assert_eq!(hold.begins(FEW, Stamp(6_999_999)), None);
         assert!(hold.begins(FEW, Stamp(7_000_000)).is_some());
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn silent_servers_are_waited_for_once_and_not_again_for_a_second() {
-        let mut hold = Hold::new(LONGEST);
+        let mut hold = HoldPolicy::new(LONGEST);
         hold.ended(LIMIT, Stamp(5_000_000));
         assert_eq!(hold.begins(FEW, Stamp(1_000_000_000)), None);
         assert!(hold.begins(FEW, Stamp(1_300_000_000)).is_some());

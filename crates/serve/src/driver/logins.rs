@@ -6,7 +6,7 @@ use krarup_units::{Nanos, Stamp};
 
 use super::authentication::Login;
 use super::clients::Driver;
-use super::connection::Progress;
+use super::connection::AdmissionProgress;
 
 /// A wrong password is answered so late.
 const WRONG_PASSWORD: Nanos = Nanos::from_secs(1);
@@ -43,7 +43,7 @@ impl Driver {
     }
 
     /// How far the client `id` is, if it is still the one that connected at `since`.
-    fn login_of(&mut self, id: ClientId, since: Stamp) -> Option<&mut Progress> {
+    fn login_of(&mut self, id: ClientId, since: Stamp) -> Option<&mut AdmissionProgress> {
         let link = self.clients.get_mut(id as usize)?.as_mut()?;
         Some(&mut link.login).filter(|login| login.since == since)
     }
@@ -58,7 +58,7 @@ impl Driver {
     }
 
     /// A client has gone.
-    pub(super) fn forget_login(&mut self, login: Progress) {
+    pub(super) fn forget_login(&mut self, login: AdmissionProgress) {
         self.logins.count -= usize::from(!login.complete);
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn of_one_loop(memory: usize, loops: usize) -> usize {
 
 /// What changed for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum MemoryEvent {
     /// Clients wait for memory from now on.
     Short,
     /// They do not any more; so many were disconnected meanwhile.
@@ -50,7 +50,7 @@ pub(crate) enum Change {
 
 /// The account.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryAccount {
     bound: usize,
     /// What waited in all buffers when it was last added up, reservations included.
     counted: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Memory {
     cut: u64,
 }
 
-impl Memory {
+impl MemoryAccount {
     pub(crate) fn new(bound: usize) -> Self {
         Self {
             bound,
@@ -209,16 +209,16 @@ impl Memory {
 
     /// Looks at the progress. Whether there was none for a second while clients waited, and what
     /// changed for the operator.
-    pub(crate) fn look(&mut self, now: Stamp) -> (bool, Option<Change>) {
+    pub(crate) fn look(&mut self, now: Stamp) -> (bool, Option<MemoryEvent>) {
         let mut change = None;
         if !self.waiting.is_empty() || self.excess() > 0 {
             if self.short.replace(now).is_none() {
-                change = Some(Change::Short);
+                change = Some(MemoryEvent::Short);
                 (self.looks, self.brought, self.next_look) = (0, 0, now + LOOK);
             }
         } else if self.short.is_some_and(|last| now.0.saturating_sub(last.0) >= SHORT_FOR.0) {
             self.short = None;
-            change = Some(Change::Enough { cut: std::mem::take(&mut self.cut) });
+            change = Some(MemoryEvent::Enough { cut: std::mem::take(&mut self.cut) });
         }
         if !self.is_short() || now < self.next_look {
             return (false, change);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_reserved_never_exceeds_its_share_and_one_always_fits() {
-        let mut memory = Memory::new(8 * MIB);
+        let mut memory = MemoryAccount::new(8 * MIB);
         assert!(memory.reserve(1, 100 * MIB, true), "nobody else has any");
         assert!(memory.reserve(1, MIB, false), "it may grow while it is alone");
         assert!(!memory.reserve(2, 1, true), "a second one does not fit");
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_long_request_is_not_passed_over_for_ever_by_shorter_ones() {
-        let mut memory = Memory::new(8 * MIB);
+        let mut memory = MemoryAccount::new(8 * MIB);
         assert!(memory.reserve(1, MIB, true));
         assert!(!memory.reserve(2, 4 * MIB, true));
         memory.offered(Some(2));
@@ -293,11 +293,11 @@ mod tests {
 
     #[test]
     fn memory_is_taken_back_after_a_second_of_looks_without_progress_while_a_client_waits() {
-        let mut memory = Memory::new(8 * MIB);
+        let mut memory = MemoryAccount::new(8 * MIB);
         memory.waiting.push_back(7);
-        assert_eq!(memory.look(at(0)), (false, Some(Change::Short)));
+        assert_eq!(memory.look(at(0)), (false, Some(MemoryEvent::Short)));
         let mut now = 0;
-        let mut looks = |memory: &mut Memory, count: usize| {
+        let mut looks = |memory: &mut MemoryAccount, count: usize| {
             let looked = (0..count).map(|_| {
                 now += 100;
                 memory.look(at(now)).0
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_process_that_was_stopped_takes_nothing_back_when_it_goes_on() {
-        let mut memory = Memory::new(8 * MIB);
+        let mut memory = MemoryAccount::new(8 * MIB);
         memory.waiting.push_back(7);
         memory.look(at(0));
         assert!(!memory.look(at(60_000)).0 && !memory.look(at(60_001)).0);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_operator_hears_of_it_once_however_often_clients_wait() {
-        let mut memory = Memory::new(8 * MIB);
+        let mut memory = MemoryAccount::new(8 * MIB);
         let mut changes = Vec::new();
         for millis in 0..5_000 {
             memory.waiting.clear();
@@ -333,7 +333,7 @@ mod tests {
             }
             changes.extend(memory.look(at(millis)).1);
         }
-        assert_eq!(changes, [Change::Short, Change::Enough { cut: 0 }]);
+        assert_eq!(changes, [MemoryEvent::Short, MemoryEvent::Enough { cut: 0 }]);
         assert!(!memory.is_short() && memory.due().is_none());
     }
 }

@@ -1,5 +1,5 @@
 //! Which connections the loop has found ready: any, or the servers' alone while they work (see
-//! [`Hold`](super::hold::Hold)).
+//! [`HoldPolicy`](super::hold::Hold)).
 //!
 //! Servers are registered twice: in the loop's poll as everybody is, and for reading in a poll of
 //! their own. What came was told by both, so one of them tells of a server that has nothing more to

@@ -7,7 +7,7 @@ use krarup_service::{ClientId, Service};
 use krarup_units::Stamp;
 
 use super::clients::{Driver, Outbound, READ};
-use super::connection::{Connection, Read};
+use super::connection::{ClientConnection, Read};
 
 /// Bytes from clients after which upstreams are written to in the middle of a pass: large values go
 /// on while they are in the processor's cache, and the server begins with the first while the last
@@ -299,7 +299,7 @@ impl Driver {
     }
 
     /// Whether a paused client is read all the same, because its end would matter.
-    fn looks_for_end(service: &impl Service, id: ClientId, link: &Connection, stopping: bool) -> bool {
+    fn looks_for_end(service: &impl Service, id: ClientId, link: &ClientConnection, stopping: bool) -> bool {
         (link.end_near || stopping) && link.inbox.is_empty() && service.heeds_end(id)
     }
 }

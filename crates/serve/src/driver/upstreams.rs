@@ -7,10 +7,10 @@ use krarup_net::mio::event::Event;
 use krarup_net::mio::{Registry, Token};
 use krarup_net::tls::Connector;
 use krarup_net::{Clock, Conn, Moved};
-use krarup_service::{LANES, Loss, ProtocolError, Upstreams};
+use krarup_service::{ConnectionLoss, LANES, ProtocolError, Upstreams};
 use krarup_units::{Address, Inbox, Nanos, Stamp};
 
-use super::clients::{Notice, Outbound, UPSTREAMS};
+use super::clients::{DriverNotice, Outbound, UPSTREAMS};
 use super::readiness::ServerPoll;
 use crate::slice::Slice;
 
@@ -119,7 +119,7 @@ impl ServerConnection {
 }
 
 /// How servers are connected to.
-pub(crate) struct UpstreamSettings {
+pub(crate) struct ConnectSettings {
     pub(crate) connect_timeout: Nanos,
     pub(crate) keep_alive: Nanos,
     /// What speaks TLS to them, and the name in their certificates; none: the host's.
@@ -128,7 +128,7 @@ pub(crate) struct UpstreamSettings {
 
 /// All of them.
 pub(crate) struct ServerConnections {
-    pub(crate) settings: UpstreamSettings,
+    pub(crate) settings: ConnectSettings,
     pub(crate) links: Connections,
     clock: Clock,
     registry: Registry,
@@ -146,13 +146,13 @@ pub(crate) struct ServerConnections {
     /// Whether something may be due that was not when deadlines were last looked at.
     pub(crate) changed: bool,
     /// For the operator, until they are taken.
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) notices: Vec<DriverNotice>,
 }
 
 impl ServerConnections {
     /// None is connected to yet.
     pub(crate) fn new(
-        settings: UpstreamSettings,
+        settings: ConnectSettings,
         first: Vec<ServerConnection>,
         clock: Clock,
         registry: Registry,
@@ -218,7 +218,7 @@ impl ServerConnections {
         let begun = match address.file() {
             Some(path) => Conn::connect_file(path, &self.registry, token),
             None if link.addresses.is_empty() => {
-                return self.lose(service, server, "its name has no address", Loss::Broken);
+                return self.lose(service, server, "its name has no address", ConnectionLoss::Broken);
             }
             None => {
                 let number = link.addresses[link.turn % link.addresses.len()];
@@ -241,20 +241,26 @@ impl ServerConnections {
                 link.conn = Some(conn);
                 link.state = ConnectionState::Connecting(now + self.settings.connect_timeout);
             }
-            Err(error) => self.lose(service, server, &plain(&error), Loss::Broken),
+            Err(error) => self.lose(service, server, &plain(&error), ConnectionLoss::Broken),
         }
     }
 
     /// The connection to a server is no good: everything asked on it is answered with an error, and
     /// another is made later.
-    pub(crate) fn lose(&mut self, service: &mut impl Upstreams, server: usize, why: &str, loss: Loss) {
+    pub(crate) fn lose(
+        &mut self,
+        service: &mut impl Upstreams,
+        server: usize,
+        why: &str,
+        loss: ConnectionLoss,
+    ) {
         self.lose_and_log(service, server, why, loss, why);
     }
 
     /// The same for what a server has said: the log has the line, and clients have the reason
     /// alone.
     pub(crate) fn distrust(&mut self, service: &mut impl Upstreams, server: usize, distrust: &ProtocolError) {
-        self.lose_and_log(service, server, distrust.why, Loss::Untrusted, &distrust.to_string());
+        self.lose_and_log(service, server, distrust.why, ConnectionLoss::Untrusted, &distrust.to_string());
     }
 
     fn lose_and_log(
@@ -262,7 +268,7 @@ impl ServerConnections {
         service: &mut impl Upstreams,
         server: usize,
         why: &str,
-        loss: Loss,
+        loss: ConnectionLoss,
         log: &str,
     ) {
         let now = self.clock.now();
@@ -279,7 +285,7 @@ impl ServerConnections {
         service.server_lost(server, why, loss, now);
         self.links[server].state = ConnectionState::Waiting(now + service.reconnect_delay(server));
         if tell {
-            self.notices.push(Notice::ServerDown(self.links[server].address.clone(), log.to_owned()));
+            self.notices.push(DriverNotice::ServerDown(self.links[server].address.clone(), log.to_owned()));
         }
     }
 
@@ -327,7 +333,7 @@ impl ServerConnections {
                 }
                 Ok(false) => return,
                 Err(error) => {
-                    self.lose(service, server, &plain(&error), Loss::Broken);
+                    self.lose(service, server, &plain(&error), ConnectionLoss::Broken);
                     return;
                 }
             }
@@ -366,7 +372,7 @@ impl ServerConnections {
                         link.tried = true;
                         link.reported_down = false;
                         if !std::mem::replace(&mut link.reported_up, true) && server < LANES {
-                            self.notices.push(Notice::ServerUp(link.address.clone()));
+                            self.notices.push(DriverNotice::ServerUp(link.address.clone()));
                         }
                     }
                     // A read that did not fill the room has emptied the socket; it will say when
@@ -382,11 +388,11 @@ impl ServerConnections {
                 }
                 Moved::None => return,
                 Moved::Closed => {
-                    self.lose(service, server, "the server closed the connection", Loss::Broken);
+                    self.lose(service, server, "the server closed the connection", ConnectionLoss::Broken);
                     return;
                 }
                 Moved::Failed(error) => {
-                    self.lose(service, server, &plain(&error), Loss::Broken);
+                    self.lose(service, server, &plain(&error), ConnectionLoss::Broken);
                     return;
                 }
             }
@@ -409,10 +415,10 @@ impl ServerConnections {
         match self.links[server].state {
             ConnectionState::Waiting(until) if until <= now => self.connect(service, server, now),
             ConnectionState::Connecting(until) if until <= now => {
-                self.lose(service, server, "no connection within the time allowed", Loss::TimedOut);
+                self.lose(service, server, "no connection within the time allowed", ConnectionLoss::TimedOut);
             }
             ConnectionState::Connected if service.server_overdue(server, now) => {
-                self.lose(service, server, "no answer within the time allowed", Loss::TimedOut);
+                self.lose(service, server, "no answer within the time allowed", ConnectionLoss::TimedOut);
             }
             _ => {}
         }
@@ -460,7 +466,7 @@ impl ServerConnections {
         match link.state {
             ConnectionState::Connected if !service.server_can_go(server) => {
                 if service.server_overdue(server, self.clock.now()) {
-                    self.lose(service, server, "no answer within the time allowed", Loss::TimedOut);
+                    self.lose(service, server, "no answer within the time allowed", ConnectionLoss::TimedOut);
                 }
                 return;
             }
@@ -514,7 +520,7 @@ impl ServerConnections {
                 Err(why) => return self.distrust(service, server, &why),
             }
         }
-        self.lose(service, server, why, Loss::Broken);
+        self.lose(service, server, why, ConnectionLoss::Broken);
     }
 }
 

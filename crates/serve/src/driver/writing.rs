@@ -4,7 +4,7 @@ use krarup_net::Moved;
 use krarup_service::{ClientId, Service};
 
 use super::clients::{Driver, Outbound};
-use super::connection::Written;
+use super::connection::WrittenBytes;
 
 /// Replies of so many bytes do not wait for those that follow: one write costs little beside them.
 const TOGETHER: usize = 16 << 10;
@@ -122,14 +122,14 @@ impl Driver {
         self.slice.passes(after);
         if let Some(Some(link)) = self.clients.get_mut(id as usize) {
             (link.unentered, link.wrote) = (true, after);
-            self.unentered.push(Written { id, count, after });
+            self.unentered.push(WrittenBytes { id, count, after });
         }
     }
 
     /// Tells the service what has left, and writes what could not leave at once.
     fn enter_what_left(&mut self, service: &mut impl Service) {
         let mut unentered = std::mem::take(&mut self.unentered);
-        for Written { id, count, after } in unentered.drain(..) {
+        for WrittenBytes { id, count, after } in unentered.drain(..) {
             let Some(Some(link)) = self.clients.get_mut(id as usize) else { continue };
             link.unentered = false;
             service.written(id, count, after);

@@ -153,7 +153,7 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What has changed.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum ConfigurationChange {
     /// The configuration was read again, or names that stand for many servers stand for others.
     Configuration(Box<Result<Resolved, String>>, Option<ReloadReply>),
     /// Servers have other numbers.
@@ -163,7 +163,7 @@ pub(crate) enum Change {
 /// The thread that reads and resolves; it ends when this is dropped.
 pub(crate) struct ConfigurationWatcher {
     requests: mpsc::Sender<Option<ReloadReply>>,
-    changes: mpsc::Receiver<Change>,
+    changes: mpsc::Receiver<ConfigurationChange>,
 }
 
 impl ConfigurationWatcher {
@@ -198,7 +198,7 @@ impl ConfigurationWatcher {
     }
 
     /// The next change, if there is any.
-    pub(crate) fn next(&self) -> Option<Change> {
+    pub(crate) fn next(&self) -> Option<ConfigurationChange> {
         self.changes.try_recv().ok()
     }
 }
@@ -206,7 +206,7 @@ impl ConfigurationWatcher {
 fn watch(
     source: ConfigurationSource,
     requested: &mpsc::Receiver<Option<ReloadReply>>,
-    tell: &mpsc::Sender<Change>,
+    tell: &mpsc::Sender<ConfigurationChange>,
     wake: &(impl Fn() + Send + 'static),
 ) {
     let ConfigurationSource { mut written, mut resolved, mut reread } = source;
@@ -220,7 +220,7 @@ fn watch(
                     resolved = found.clone();
                     found
                 });
-                Change::Configuration(Box::new(read), reply)
+                ConfigurationChange::Configuration(Box::new(read), reply)
             }
             Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut krarup_net::resolve)
             {
@@ -251,7 +251,7 @@ fn pause(written: &Config) -> Duration {
 
 /// What is different from `resolved` when all names are looked up again. A name that is not found
 /// now stays what it was.
-fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<Change> {
+fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<ConfigurationChange> {
     let before = resolved.clone();
     let found = Resolved::of(written, &mut |address| {
         resolve(address).or_else(|why| before.numbers.get(address).cloned().ok_or(why))
@@ -260,7 +260,7 @@ fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Op
     let found = found.ok()?;
     *resolved = found.clone();
     if found.config.addresses() != before.config.addresses() {
-        return Some(Change::Configuration(Box::new(Ok(found)), None));
+        return Some(ConfigurationChange::Configuration(Box::new(Ok(found)), None));
     }
     let sorted = |numbers: &Numbers| {
         let mut all: Vec<_> = numbers
@@ -274,7 +274,7 @@ fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Op
         all.sort_unstable();
         all
     };
-    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(Change::Numbers(found.numbers))
+    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(ConfigurationChange::Numbers(found.numbers))
 }
 
 #[cfg(test)]
@@ -312,13 +312,13 @@ mod tests {
         assert!(change(&written, &mut resolved, &mut |address| answer(&many, &one, address)).is_none());
         one = numbers(&["10.0.9.8:2"]);
         let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(Change::Numbers(found)) = changes else { panic!("{changes:?}") };
+        let Some(ConfigurationChange::Numbers(found)) = changes else { panic!("{changes:?}") };
         assert_eq!(found[&"one:2".parse().unwrap()], one);
         // What is not found now stays what it was.
         assert!(change(&written, &mut resolved, &mut |address| answer(&many, &[], address)).is_none());
         many.push("10.0.0.3:1".parse().unwrap());
         let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(Change::Configuration(found, None)) = changes else { panic!("{changes:?}") };
+        let Some(ConfigurationChange::Configuration(found, None)) = changes else { panic!("{changes:?}") };
         assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
     }
 
@@ -351,7 +351,7 @@ mod tests {
         assert!(change(&written, &mut resolved, &mut found(&[], &["10.0.0.9:2"])).is_none());
         let changes =
             change(&written, &mut resolved, &mut found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]));
-        let Some(Change::Configuration(taken, None)) = changes else { panic!("{changes:?}") };
+        let Some(ConfigurationChange::Configuration(taken, None)) = changes else { panic!("{changes:?}") };
         assert_eq!(taken.unwrap().config.addresses().len(), 3);
         // With nobody known there is nothing to do.
         let nobody = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});

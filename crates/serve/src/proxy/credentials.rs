@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use krarup_net::tls::{Acceptor, Connector, Identity, outdated};
+use krarup_net::tls::{Acceptor, Connector, TlsIdentity, outdated};
 use krarup_proxy::Edge;
 
 use crate::driver::Users;
@@ -41,14 +41,14 @@ pub(crate) fn credentials(edge: &Edge) -> Result<Credentials, String> {
         found.login = Some(users(file)?.login().map_err(|why| format!("{}: {why}", file.display()))?);
     }
     if let Some(tls) = &edge.tls {
-        let identity = Identity { certificate: tls.certificate.clone(), key: tls.key.clone() };
+        let identity = TlsIdentity { certificate: tls.certificate.clone(), key: tls.key.clone() };
         found.acceptor = Some(Acceptor::new(&identity, tls.client_authorities.as_deref())?);
         found.warnings.extend(outdated(&identity.certificate));
     }
     if let Some(tls) = &edge.server_tls {
         let identity = match (&tls.certificate, &tls.key) {
             (Some(certificate), Some(key)) => {
-                Some(Identity { certificate: certificate.clone(), key: key.clone() })
+                Some(TlsIdentity { certificate: certificate.clone(), key: key.clone() })
             }
             _ => None,
         };

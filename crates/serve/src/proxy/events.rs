@@ -23,8 +23,8 @@ use krarup_units::{Address, Nanos, Stamp};
 
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{
-    self, ALARM, CLIENTS, ConnectionState, Driver, FEW_LANES, Hold, Readiness, ServerConnection,
-    ServerConnections, ServerPoll, UPSTREAMS, UpstreamSettings, of_one_loop, uninterrupted,
+    self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
+    ServerConnection, ServerConnections, ServerPoll, UPSTREAMS, of_one_loop, uninterrupted,
 };
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
@@ -32,16 +32,16 @@ use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Common;
-use krarup_proxy::metrics::Snapshot;
+use krarup_proxy::metrics::ProxySnapshot;
 use krarup_proxy::topology::Topology;
 
 mod event_loops;
 mod notice;
 mod reload;
 
-pub use notice::Notice;
+pub use notice::ProxyNotice;
 
-use event_loops::{Books, LoopGroup, Member, Message};
+use event_loops::{LoopCounts, LoopGroup, LoopHandle, Message};
 use notice::MemoryNotices;
 
 const STOP: Token = Token(1);
@@ -56,7 +56,7 @@ const SETTLED: Nanos = Nanos::from_millis(100);
 
 /// How the loop ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProxyEnd {
     /// The core, with everything recorded.
     pub core: Core,
     /// When it began.
@@ -66,7 +66,7 @@ pub struct Ended {
 }
 
 /// Tells the operator.
-type Tell = Box<dyn FnMut(Notice) + Send>;
+type Tell = Box<dyn FnMut(ProxyNotice) + Send>;
 
 /// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. There is an
 /// event loop for each of `cores`, which are for the configuration as it was resolved; what they
@@ -79,8 +79,8 @@ pub fn run(
     source: ConfigurationSource,
     cores: Vec<Core>,
     clock: Clock,
-    mut notice: impl FnMut(Notice) + Send + 'static,
-) -> Result<Ended, String> {
+    mut notice: impl FnMut(ProxyNotice) + Send + 'static,
+) -> Result<ProxyEnd, String> {
     let started = clock.now();
     let system = |error: io::Error| format!("cannot start an event loop: {error}");
     let polls: Vec<Poll> = cores.iter().map(|_| Poll::new()).collect::<Result<_, _>>().map_err(system)?;
@@ -89,7 +89,7 @@ pub fn run(
     let resolved = source.resolved.clone();
     let credentials = Arc::new(credentials(&resolved.config.edge)?);
     for warning in &credentials.warnings {
-        notice(Notice::Warning(warning.clone()));
+        notice(ProxyNotice::Warning(warning.clone()));
     }
     let mut members = Vec::new();
     let mut cores = cores;
@@ -137,7 +137,7 @@ pub fn run(
     }
     let stopped = clock.now();
     core.advance(stopped);
-    Ok(Ended { core, started, stopped })
+    Ok(ProxyEnd { core, started, stopped })
 }
 
 struct Engine<N> {
@@ -153,16 +153,16 @@ struct Engine<N> {
     servers: ServerConnections,
     signals: Option<Signals>,
     /// What it is among several.
-    group: Option<Member>,
+    group: Option<LoopHandle>,
     next: Option<NextConfiguration>,
     credentials: Arc<Credentials>,
     /// Clients may not connect before the servers have been tried, until this instant at most.
     open_by: Stamp,
-    hold: Hold,
+    hold: HoldPolicy,
     /// Where numbers are laid down for monitoring, if this is the only loop.
-    slot: Option<Arc<SnapshotSlot<Snapshot>>>,
+    slot: Option<Arc<SnapshotSlot<ProxySnapshot>>>,
     /// What answers monitoring, and where that was said to be.
-    admin: Option<(Address, http::Server)>,
+    admin: Option<(Address, http::HttpServer)>,
     waker: Option<Arc<Waker>>,
     /// When what is in flight must be done, once a stop was asked for.
     stop_by: Option<Stamp>,
@@ -181,7 +181,7 @@ struct NextConfiguration {
     /// Listening sockets that are new.
     opened: Vec<(Address, Listener)>,
     /// What answers monitoring, where it is new.
-    admin: Option<(Address, http::Server)>,
+    admin: Option<(Address, http::HttpServer)>,
     credentials: Arc<Credentials>,
     servers: Vec<usize>,
     /// Where the outcome is sent.
@@ -190,7 +190,7 @@ struct NextConfiguration {
     until: Stamp,
 }
 
-impl<N: FnMut(Notice)> Engine<N> {
+impl<N: FnMut(ProxyNotice)> Engine<N> {
     /// A loop before the servers of a configuration. Nobody can come in yet.
     fn before(
         resolved: &Resolved,
@@ -199,7 +199,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         notice: N,
         poll: Poll,
         credentials: Arc<Credentials>,
-        group: Option<Member>,
+        group: Option<LoopHandle>,
     ) -> io::Result<Self> {
         let Resolved { config, numbers } = resolved.clone();
         let now = clock.now();
@@ -211,7 +211,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let settings = server_settings(&config, &credentials);
         let servers = ServerConnections::new(settings, first, clock, registry, ServerPoll::new()?);
         let mut driver = Driver::new(client_settings(&config, &credentials), poll, clock)?;
-        driver.loops = group.as_ref().map(Member::distribution);
+        driver.loops = group.as_ref().map(LoopHandle::distribution);
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
         Ok(Self {
@@ -226,7 +226,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             next: None,
             credentials,
             open_by: now + config.connect_timeout,
-            hold: Hold::new(config.hold),
+            hold: HoldPolicy::new(config.hold),
             slot: None,
             admin: None,
             waker: None,
@@ -262,13 +262,13 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     /// Answers monitoring at `address`.
-    fn monitor(&mut self, address: &Address) -> Result<http::Server, String> {
-        let ask: Box<dyn Fn() -> Option<Arc<Snapshot>> + Send + Sync> = match &self.group {
+    fn monitor(&mut self, address: &Address) -> Result<http::HttpServer, String> {
+        let ask: Box<dyn Fn() -> Option<Arc<ProxySnapshot>> + Send + Sync> = match &self.group {
             Some(member) => {
                 let group = Arc::clone(&member.group);
                 Box::new(move || {
                     let books = group.books()?;
-                    Some(Arc::new(Snapshot::of(&books.core, books.now, books.stopping)))
+                    Some(Arc::new(ProxySnapshot::of(&books.core, books.now, books.stopping)))
                 })
             }
             None => {
@@ -285,7 +285,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     fn tell_admin(&mut self) {
         if let Some((_, server)) = &self.admin {
-            (self.notice)(Notice::Admin(server.address.clone()));
+            (self.notice)(ProxyNotice::Admin(server.address.clone()));
         }
     }
 
@@ -363,7 +363,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 slot.publish(|| {
                     self.driver.note_memory(&mut self.core);
                     self.core.settle_books();
-                    Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some())
+                    ProxySnapshot::of(&self.core, self.clock.now(), self.stop_by.is_some())
                 });
             }
         }
@@ -386,19 +386,21 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn tell(&mut self) {
         for notice in self.servers.notices.drain(..).chain(self.driver.notices.drain(..)) {
             let notice = match notice {
-                driver::Notice::Listening(address, open) => {
-                    (self.notice)(Notice::Listening(address.clone()));
+                driver::DriverNotice::Listening(address, open) => {
+                    (self.notice)(ProxyNotice::Listening(address.clone()));
                     if address.is_local() || !open {
                         continue;
                     }
-                    Notice::Open(address)
+                    ProxyNotice::Open(address)
                 }
-                driver::Notice::NotAccepting(why) => Notice::NotAccepting(why),
-                driver::Notice::Cut(client, bytes) => Notice::Cut(client, bytes),
-                driver::Notice::MemoryShort => Notice::MemoryShort(self.config.edge.memory),
-                driver::Notice::MemoryEnough(cut) => Notice::MemoryEnough(cut),
-                driver::Notice::ServerUp(server) => Notice::ServerUp(server.to_string()),
-                driver::Notice::ServerDown(server, why) => Notice::ServerDown(server.to_string(), why),
+                driver::DriverNotice::NotAccepting(why) => ProxyNotice::NotAccepting(why),
+                driver::DriverNotice::Cut(client, bytes) => ProxyNotice::Cut(client, bytes),
+                driver::DriverNotice::MemoryShort => ProxyNotice::MemoryShort(self.config.edge.memory),
+                driver::DriverNotice::MemoryEnough(cut) => ProxyNotice::MemoryEnough(cut),
+                driver::DriverNotice::ServerUp(server) => ProxyNotice::ServerUp(server.to_string()),
+                driver::DriverNotice::ServerDown(server, why) => {
+                    ProxyNotice::ServerDown(server.to_string(), why)
+                }
             };
             (self.notice)(notice);
         }
@@ -535,7 +537,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(member) = &self.group else { return };
         inquiries.into_iter().for_each(|inquiry| member.inquire(inquiry));
         self.driver.note_memory(&mut self.core);
-        member.slot.publish(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
+        member.slot.publish(|| LoopCounts { core: self.core.books(), now, stopping: self.stop_by.is_some() });
     }
 
     /// Until when there is nothing to do unless something happens; none: for ever.
@@ -607,7 +609,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.stop_by = Some(now + self.config.shutdown_limit);
         self.driver.stop(&mut self.core);
         self.pass_on_stop();
-        (self.notice)(Notice::Stopping);
+        (self.notice)(ProxyNotice::Stopping);
     }
 
     /// The first loop tells the others, who have heard of every client by then.
@@ -622,7 +624,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(stop_by) = self.stop_by else { return false };
         if self.driver.is_over(&self.core) && self.core.unfinished() == 0 {
             // Others may want to know until the end what was counted here.
-            if self.group.as_mut().is_none_or(Member::rest) {
+            if self.group.as_mut().is_none_or(LoopHandle::rest) {
                 return true;
             }
         }
@@ -633,17 +635,17 @@ impl<N: FnMut(Notice)> Engine<N> {
             member.rest();
         }
         if self.core.unfinished() > 0 {
-            (self.notice)(Notice::Unfinished(self.core.unfinished()));
+            (self.notice)(ProxyNotice::Unfinished(self.core.unfinished()));
         }
         true
     }
 }
 
 /// What the configuration says of clients' connections, for one of its loops.
-fn client_settings(config: &Config, credentials: &Credentials) -> driver::Settings {
+fn client_settings(config: &Config, credentials: &Credentials) -> driver::DriverSettings {
     let edge = &config.edge;
     let certified = edge.tls.as_ref().is_some_and(|tls| tls.client_authorities.is_some());
-    driver::Settings {
+    driver::DriverSettings {
         connections: config.max_connections,
         tls: credentials.acceptor.clone(),
         users: credentials.users.clone(),
@@ -659,9 +661,9 @@ fn client_settings(config: &Config, credentials: &Credentials) -> driver::Settin
 }
 
 /// The same for the connections to servers.
-fn server_settings(config: &Config, credentials: &Credentials) -> UpstreamSettings {
+fn server_settings(config: &Config, credentials: &Credentials) -> ConnectSettings {
     let name = config.edge.server_tls.as_ref().and_then(|tls| tls.name.clone());
-    UpstreamSettings {
+    ConnectSettings {
         connect_timeout: config.connect_timeout,
         keep_alive: config.edge.keep_alive,
         tls: credentials.connector.clone().map(|connector| (connector, name)),

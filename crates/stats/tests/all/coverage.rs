@@ -2,12 +2,12 @@
 //! says. Seeds are fixed, so the counts are, too; the bounds are three standard errors of the share
 //! of 1000 samples (± 2 % at 95 %), wider where a method is known to be approximate.
 
-use krarup_stats::anova::{Group, contrast};
+use krarup_stats::anova::{AnovaGroup, contrast};
 use krarup_stats::compare::{Direction, paired, welch};
 use krarup_stats::factorial::TwoLevel;
 use krarup_stats::fit::Fit;
 use krarup_stats::interval::{proportion, proportion_exact};
-use krarup_stats::law::{Family, Law};
+use krarup_stats::law::{Law, LawFamily};
 use krarup_stats::nonlinear::NonlinearFit;
 use krarup_stats::{Bootstrap, Interval, Ordered, Regression, Summary};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -155,7 +155,7 @@ fn effects_and_contrasts() {
     };
     near(covered(SAMPLES, 2.0, effect), 0.9, 0.03);
     let difference = |source: &mut Source| {
-        let groups = ["a", "b", "c"].map(|name| Group { name: name.into(), values: source.normals(4) });
+        let groups = ["a", "b", "c"].map(|name| AnovaGroup { name: name.into(), values: source.normals(4) });
         contrast(&groups, "a", "c", 0.9).unwrap().interval
     };
     near(covered(SAMPLES, 0.0, difference), 0.9, 0.03);
@@ -170,7 +170,7 @@ fn parameters_of_fitted_laws() {
         Law::Gamma { shape: 3.0, scale: 1.0 },
     ] {
         // The gamma law's quantiles are slow; fewer samples, wider bounds.
-        let samples = if law.family() == Family::Gamma { 200 } else { 500 };
+        let samples = if law.family() == LawFamily::Gamma { 200 } else { 500 };
         for (parameter, truth) in law.values().into_iter().enumerate() {
             let share = covered(samples, truth, |source| {
                 let values: Vec<f64> = (0..40).map(|_| source.draw(law)).collect();

@@ -2,20 +2,20 @@
 //! how it was computed) and of R (data sets that come with R, whose printed results are well
 //! known).
 
-use krarup_stats::anova::{Group, contrast, one_way};
+use krarup_stats::anova::{AnovaGroup, contrast, one_way};
 use krarup_stats::autocorrelation::{autocorrelation, effective_size};
 use krarup_stats::batch::fixed_batch_means;
-use krarup_stats::compare::{Comparison, paired, welch};
+use krarup_stats::compare::{MeanDifference, paired, welch};
 use krarup_stats::factorial::TwoLevel;
 use krarup_stats::fit::Fit;
-use krarup_stats::full_factorial::{Factor, full_factorial};
+use krarup_stats::full_factorial::{DesignFactor, full_factorial};
 use krarup_stats::interval::{proportion, proportion_exact};
 use krarup_stats::kolmogorov::{ks_test, ks_two_samples};
-use krarup_stats::law::{Family, Law};
+use krarup_stats::law::{Law, LawFamily};
 use krarup_stats::steady::{WarmUp, mser, mser5, trend};
 use krarup_stats::transform::choose_form;
-use krarup_stats::usl::{Coefficient, Peak, Usl};
-use krarup_stats::{Bootstrap, Column, Estimate, Intercept, Interval, Ordered, Regression, Summary};
+use krarup_stats::usl::{Peak, Usl, UslCoefficient};
+use krarup_stats::{Bootstrap, Estimate, Intercept, Interval, Ordered, Predictor, Regression, Summary};
 use serde_json::Value;
 
 /// One case of the golden file.
@@ -80,7 +80,7 @@ fn means_and_spreads() {
 
 #[test]
 fn comparisons_of_two() {
-    let check = |name: &str, compare: fn(&[f64], &[f64], f64) -> Result<Comparison, _>| {
+    let check = |name: &str, compare: fn(&[f64], &[f64], f64) -> Result<MeanDifference, _>| {
         let case = Case::named(name);
         let result = compare(&case.numbers("base"), &case.numbers("other"), case.number("level")).unwrap();
         estimate_close(
@@ -178,7 +178,7 @@ fn bootstrap_intervals() {
 #[test]
 fn multiple_regression_with_and_without_intercept() {
     let case = Case::named("regression");
-    let columns = ["x1", "x2"].map(|name| Column::new(name, &case.numbers(name)));
+    let columns = ["x1", "x2"].map(|name| Predictor::new(name, &case.numbers(name)));
     for (intercept, name) in [(Intercept::Fitted, "constant"), (Intercept::Zero, "origin")] {
         let ours = Regression::fit(&columns, intercept, &case.numbers("y"), 0.95).unwrap();
         let theirs = case.inside(name);
@@ -240,11 +240,11 @@ fn the_power_of_a_transformation() {
 #[test]
 fn one_factor() {
     let case = Case::named("one-way");
-    let groups: Vec<Group> = case
+    let groups: Vec<AnovaGroup> = case
         .rows("groups")
         .into_iter()
         .zip(["a", "b", "c"])
-        .map(|(values, name)| Group { name: name.into(), values })
+        .map(|(values, name)| AnovaGroup { name: name.into(), values })
         .collect();
     let ours = one_way("factor", &groups, 0.95).unwrap();
     let f = ours.sources[0].f_test.unwrap();
@@ -259,9 +259,9 @@ fn one_factor() {
 fn three_factors_with_repetitions() {
     let case = Case::named("full factorial");
     let factors = [
-        Factor::new("a", &["0", "1", "2"]),
-        Factor::new("b", &["0", "1"]),
-        Factor::new("c", &["0", "1", "2"]),
+        DesignFactor::new("a", &["0", "1", "2"]),
+        DesignFactor::new("b", &["0", "1"]),
+        DesignFactor::new("c", &["0", "1", "2"]),
     ];
     let ours = full_factorial(&factors, &case.rows("cells"), 0.95).unwrap();
     assert_eq!(ours.sources.len(), 7);
@@ -285,7 +285,7 @@ fn three_factors_with_repetitions() {
 #[test]
 fn laws_fitted_by_maximum_likelihood() {
     let case = Case::named("fits");
-    for family in Family::ALL {
+    for family in LawFamily::ALL {
         let theirs = case.inside(&family.to_string());
         let ours = Fit::of(family, &case.numbers("values"), 0.95).unwrap();
         for (j, (_, estimate)) in ours.parameters.iter().enumerate() {
@@ -323,7 +323,9 @@ fn kolmogorov_and_smirnov() {
 fn the_scalability_law() {
     let case = Case::named("usl");
     let ours = Usl::fit(&case.numbers("loads"), &case.numbers("throughputs"), 0.95).unwrap();
-    let (Coefficient::Fitted(sigma), Coefficient::Fitted(kappa)) = (ours.sigma, ours.kappa) else { panic!() };
+    let (UslCoefficient::Fitted(sigma), UslCoefficient::Fitted(kappa)) = (ours.sigma, ours.kappa) else {
+        panic!()
+    };
     for (j, estimate) in [ours.lambda, sigma, kappa].iter().enumerate() {
         for (value, name) in
             [(estimate.value, "params"), (estimate.interval.low, "low"), (estimate.interval.high, "high")]
@@ -376,7 +378,7 @@ fn r_on_cars() {
 /// R: `summary(aov(weight ~ group, data = PlantGrowth))`.
 #[test]
 fn r_on_plant_growth() {
-    let group = |name: &str, values: [f64; 10]| Group { name: name.into(), values: values.to_vec() };
+    let group = |name: &str, values: [f64; 10]| AnovaGroup { name: name.into(), values: values.to_vec() };
     let groups = [
         group("ctrl", [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14]),
         group("trt1", [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69]),

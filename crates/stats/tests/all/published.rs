@@ -4,7 +4,7 @@
 use krarup_stats::compare::{Direction, paired, welch};
 use krarup_stats::effects::{Effects, KnownError, means_from_effects, recover};
 use krarup_stats::factorial::{Term, TwoLevel};
-use krarup_stats::usl::{Coefficient, Peak, Usl};
+use krarup_stats::usl::{Peak, Usl, UslCoefficient};
 
 const FACTORS: [&str; 3] = ["A", "B", "C"];
 
@@ -170,7 +170,7 @@ fn the_2018_throughput_has_a_limit_and_no_peak() {
         Usl::fit(&column(0), &column(3), 0.95).unwrap()
     };
     let many = fit("64");
-    assert_eq!(many.kappa, Coefficient::HeldAtZero);
+    assert_eq!(many.kappa, UslCoefficient::HeldAtZero);
     assert!((many.sigma.value() - 0.0436).abs() < 5e-5);
     let Peak::Limit(limit) = many.peak else { panic!("{:?}", many.peak) };
     assert_eq!(format!("{limit:.0}"), "12298 [11591, 13047] at 95 %, n = 7");

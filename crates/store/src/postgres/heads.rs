@@ -14,8 +14,8 @@ use std::time::SystemTime;
 use postgres::types::ToSql;
 use postgres::{Client, Error, Row};
 
-use super::place::{LEASE, Place, Problem, Session, is_fatal};
-use super::rows::{Names, read, wall};
+use super::place::{Database, LEASE, Reconnecting, StoreError, is_fatal};
+use super::rows::{NameTable, read, wall};
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched, OVERHEAD, StoredQueue};
 use krarup_broker::shards::Shard;
@@ -49,7 +49,7 @@ const BYTES_AT_ONCE: i64 = 1 << 20;
 
 /// What an owner finds that does not read everything.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct QueueCounts {
     /// How many messages each line has, and how many of them are urgent.
     pub lines: Vec<(StoredQueue, u64, u64)>,
     /// The first place behind all that were set aside.
@@ -61,10 +61,10 @@ pub struct Counts {
 /// What there is of each line at this time on the wall, and the bytes that all messages would take
 /// in memory: what a takeover waits for. All queues are counted in one pass over the table, and a
 /// shard by its own messages. What was held, or was delayed until before then, is ready.
-fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, Vec<Arc<str>>), Error> {
+fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(QueueCounts, u64, Vec<Arc<str>>), Error> {
     let mut tubes: BTreeSet<Arc<str>> = BTreeSet::new();
-    let (mut counts, mut bytes, mut late) = (Counts::default(), 0, false);
-    let mut names = Names::default();
+    let (mut counts, mut bytes, mut late) = (QueueCounts::default(), 0, false);
+    let mut names = NameTable::default();
     let mut lines: BTreeMap<StoredQueue, (u64, u64)> = BTreeMap::new();
     let urgent = i64::from(krarup_broker::tube::URGENT);
     let mut counting = client.transaction()?;
@@ -118,7 +118,7 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, 
 /// A session in which an owner reads: an index that takes long to make keeps nobody from saying
 /// that the owner is there.
 pub(crate) struct Reader {
-    place: Place,
+    place: Database,
     epoch: i64,
     shard: Shard,
     client: Client,
@@ -130,8 +130,8 @@ impl Reader {
     /// A session of this owner.
     ///
     /// # Errors
-    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    pub(crate) fn begin(place: Place, epoch: i64, shard: Shard, heads: usize) -> Result<Self, Problem> {
+    /// [`StoreError::Deposed`] is the last word; after others it can be tried again.
+    pub(crate) fn begin(place: Database, epoch: i64, shard: Shard, heads: usize) -> Result<Self, StoreError> {
         let client = open(&place, epoch, shard)?;
         Ok(Self { place, epoch, shard, client, heads })
     }
@@ -145,12 +145,12 @@ impl Reader {
     }
 }
 
-impl Session for Reader {
+impl Reconnecting for Reader {
     fn is_over(&self, error: &Error) -> bool {
         self.client.is_closed() || is_fatal(error)
     }
 
-    fn mend(&mut self) -> Result<(), Problem> {
+    fn mend(&mut self) -> Result<(), StoreError> {
         self.client = open(&self.place, self.epoch, self.shard)?;
         Ok(())
     }
@@ -159,19 +159,19 @@ impl Session for Reader {
 /// A session of this owner.
 ///
 /// # Errors
-/// [`Problem::Deposed`] is the last word.
-pub(super) fn open(place: &Place, epoch: i64, shard: Shard) -> Result<Client, Problem> {
+/// [`StoreError::Deposed`] is the last word.
+pub(super) fn open(place: &Database, epoch: i64, shard: Shard) -> Result<Client, StoreError> {
     let mut client = place.connect()?;
     let statement = "SELECT epoch FROM krarup.owner WHERE shard = $1";
     let now: i64 = client.query_one(statement, &[&(shard.number as i32)])?.get(0);
-    if now == epoch { Ok(client) } else { Err(Problem::Deposed) }
+    if now == epoch { Ok(client) } else { Err(StoreError::Deposed) }
 }
 
 /// Says that an owner is there that is still reading what there is, until it is dropped.
 pub(super) struct Alive(Sender<()>);
 
 impl Alive {
-    pub(super) fn begin(place: Place, epoch: i64, shard: Shard) -> Self {
+    pub(super) fn begin(place: Database, epoch: i64, shard: Shard) -> Self {
         let (over, is_over) = mpsc::channel();
         thread::spawn(move || -> Result<(), Error> {
             let mut client = None;
@@ -228,7 +228,7 @@ fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Err
 }
 
 fn rows(lines: &[Row]) -> Vec<krarup_broker::changes::MessageRow> {
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     lines.iter().map(|line| read(line, &mut names)).collect()
 }
 
@@ -263,7 +263,7 @@ pub(super) fn look(
     shard: Shard,
     bytes: u64,
     now: Nanos,
-) -> Result<(Option<Counts>, Vec<Arc<str>>), Problem> {
+) -> Result<(Option<QueueCounts>, Vec<Arc<str>>), StoreError> {
     // What would take long to count takes more than may be read.
     let (counts, all, tubes) = count(client, shard, now)?;
     if all <= bytes {

@@ -9,8 +9,8 @@ use std::thread;
 use postgres::{Client, Error};
 
 use super::heads::INDEXES;
-use super::place::{END_HOLDER, LEASE, LIGHT, LOOK, OWN, Place, Problem, lock_of, migrate};
-use crate::owners::Owner;
+use super::place::{Database, END_HOLDER, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate};
+use crate::owners::ShardOwner;
 use krarup_broker::shards::Shard;
 
 /// A shard, as the table of owners has it.
@@ -21,18 +21,18 @@ pub struct Standing {
     /// Which member owns it; none: nobody does, or its owner is silent.
     pub member: Option<i64>,
     /// Where its owner is, once it serves.
-    pub owner: Option<Owner>,
+    pub owner: Option<ShardOwner>,
 }
 
 /// One of those that share the shards.
-pub struct Member {
-    place: Place,
+pub struct ShardMember {
+    place: Database,
     client: Client,
     shards: u32,
     number: i64,
 }
 
-impl std::fmt::Debug for Member {
+impl std::fmt::Debug for ShardMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Member").field("number", &self.number).finish_non_exhaustive()
     }
@@ -40,20 +40,20 @@ impl std::fmt::Debug for Member {
 
 /// Who is there, and who owns what.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct MembersView {
     /// The numbers of those that are there, in their order.
     pub members: Vec<i64>,
     /// All shards.
     pub shards: Vec<Standing>,
 }
 
-impl Member {
+impl ShardMember {
     /// Makes the tables if they are not there, and waits until the queues may be divided so;
     /// `waits` is told once.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
-    pub fn begin(place: Place, shards: u32, mut waits: impl FnMut()) -> Result<Self, Problem> {
+    pub fn begin(place: Database, shards: u32, mut waits: impl FnMut()) -> Result<Self, StoreError> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
         let mut told = false;
@@ -85,20 +85,20 @@ impl Member {
     /// Says that this member is there, and looks who else is.
     ///
     /// # Errors
-    /// [`Problem::Deposed`]: the queues are no longer divided so. After others it can be tried
+    /// [`StoreError::Deposed`]: the queues are no longer divided so. After others it can be tried
     /// again.
-    pub fn look(&mut self) -> Result<Seen, Problem> {
+    pub fn look(&mut self) -> Result<MembersView, StoreError> {
         if self.client.is_closed() {
             let mut client = self.place.connect()?;
             if !join(&mut client, self.shards)? {
-                return Err(Problem::Deposed);
+                return Err(StoreError::Deposed);
             }
             if !say_so(&mut client, self.number)? {
-                return Err(Problem::Database("the lock of the session before is still held".into()));
+                return Err(StoreError::Database("the lock of the session before is still held".into()));
             }
             self.client = client;
         }
-        let mut seen = Seen::default();
+        let mut seen = MembersView::default();
         let lease = LEASE.as_secs_f64();
         self.client.execute(
             "INSERT INTO krarup.member OVERRIDING SYSTEM VALUE VALUES ($1) ON CONFLICT (number) DO UPDATE SET renewed = clock_timestamp()",
@@ -122,7 +122,7 @@ impl Member {
             let (member, address): (Option<i64>, &str) = (row.get(4), row.get(2));
             let address = address.parse().ok().filter(|_| member.is_some());
             let memcached: Option<&str> = row.get(3);
-            let owner = address.map(|address| Owner {
+            let owner = address.map(|address| ShardOwner {
                 epoch: row.get(1),
                 address,
                 memcached: memcached.and_then(|address| address.parse().ok()),
@@ -147,18 +147,18 @@ fn say_so(client: &mut Client, number: i64) -> Result<bool, Error> {
 
 /// What a member does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MemberStep {
     /// It tries to take this shard.
     Take(u32),
     /// It hands this one over.
     Give(u32),
 }
 
-impl Seen {
+impl MembersView {
     /// What the member of this number does next, who has these shards, or is about to have them.
     /// All members see the same and come to the same: nobody has more than one shard more than
     /// another, and no shard moves that need not.
-    pub fn step(&self, me: i64, mine: &[u32]) -> Option<Step> {
+    pub fn step(&self, me: i64, mine: &[u32]) -> Option<MemberStep> {
         let all = self.shards.len();
         let members = self.members.len().max(1);
         let (few, many) = (all / members, all.div_ceil(members));
@@ -170,14 +170,14 @@ impl Seen {
             let begin = self.members.iter().position(|member| *member == me).unwrap_or(0) * all / members;
             let free = |shard: &&Standing| shard.member.is_none() && !mine.contains(&shard.shard);
             let (before, behind) = self.shards.split_at(begin);
-            return behind.iter().chain(before).find(free).map(|shard| Step::Take(shard.shard));
+            return behind.iter().chain(before).find(free).map(|shard| MemberStep::Take(shard.shard));
         }
         // Of several that could give one, the first does; while some are free, those are taken
         // first.
         let first = !others().any(|member| member < me && has(member) >= mine.len());
         let none_free = self.shards.iter().all(|shard| shard.member.is_some());
         let gives = mine.len() > many || (mine.len() > few && wanting && first && none_free);
-        gives.then(|| mine.last().copied().map(Step::Give)).flatten()
+        gives.then(|| mine.last().copied().map(MemberStep::Give)).flatten()
     }
 }
 
@@ -239,13 +239,13 @@ pub(super) fn end_silent(client: &mut Client, shard: Shard) -> Result<bool, Erro
 mod tests {
     use super::*;
 
-    fn seen(members: &[i64], owners: &[Option<i64>]) -> Seen {
+    fn seen(members: &[i64], owners: &[Option<i64>]) -> MembersView {
         let standing = |(shard, member): (usize, &Option<i64>)| Standing {
             shard: shard as u32,
             member: *member,
             owner: None,
         };
-        Seen { members: members.to_vec(), shards: owners.iter().enumerate().map(standing).collect() }
+        MembersView { members: members.to_vec(), shards: owners.iter().enumerate().map(standing).collect() }
     }
 
     /// What comes of all members doing what they shall, one step each, as often as any has
@@ -259,12 +259,12 @@ mod tests {
                 let mine: Vec<u32> =
                     (0..owners.len() as u32).filter(|shard| owners[*shard as usize] == Some(me)).collect();
                 match before.step(me, &mine) {
-                    Some(Step::Take(shard)) if owners[shard as usize].is_none() => {
+                    Some(MemberStep::Take(shard)) if owners[shard as usize].is_none() => {
                         owners[shard as usize] = Some(me);
                         stood = false;
                     }
-                    Some(Step::Take(_)) => stood = false,
-                    Some(Step::Give(shard)) => {
+                    Some(MemberStep::Take(_)) => stood = false,
+                    Some(MemberStep::Give(shard)) => {
                         owners[shard as usize] = None;
                         moves += 1;
                         stood = false;

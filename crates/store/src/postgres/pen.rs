@@ -17,7 +17,7 @@ use postgres::{Client, Error, Statement};
 
 use super::SETTINGS;
 use super::heads::open;
-use super::place::{END_HOLDER, Place, Problem, Session, fence_of, is_fatal};
+use super::place::{Database, END_HOLDER, Reconnecting, StoreError, fence_of, is_fatal};
 use super::rows::wall;
 use krarup_broker::changes::{CommitBatch, KeyRow, MessageChange, MessageRow, StoredState};
 use krarup_broker::job::JobCounts;
@@ -30,7 +30,7 @@ const PENS: i64 = 8;
 
 /// One of the sessions in which an owner writes.
 pub(crate) struct Pen {
-    place: Place,
+    place: Database,
     epoch: i64,
     shard: Shard,
     /// The second number of its lock: no other pen of any owner has it.
@@ -49,20 +49,20 @@ impl Pen {
     /// The session of one of this owner's pens, once the one before of the same pen is over.
     ///
     /// # Errors
-    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    pub(crate) fn begin(place: Place, epoch: i64, shard: Shard, pen: u32) -> Result<Self, Problem> {
+    /// [`StoreError::Deposed`] is the last word; after others it can be tried again.
+    pub(crate) fn begin(place: Database, epoch: i64, shard: Shard, pen: u32) -> Result<Self, StoreError> {
         // Thirty-one bits are enough for as many owners as there will be.
         let owner = epoch * i64::from(shards::MOST) + i64::from(shard.number);
         let lock = (owner * PENS + i64::from(pen)) as i32 & i32::MAX;
         Self::with_lock(place, epoch, shard, lock)
     }
 
-    fn with_lock(place: Place, epoch: i64, shard: Shard, lock: i32) -> Result<Self, Problem> {
+    fn with_lock(place: Database, epoch: i64, shard: Shard, lock: i32) -> Result<Self, StoreError> {
         let mut client = open(&place, epoch, shard)?;
         if !client.query_one("SELECT pg_try_advisory_lock(1802658163, $1)", &[&lock])?.get::<_, bool>(0) {
             // The session before has not noticed its end yet: it shall not do anything any more.
             client.execute(END_HOLDER, &[&1_802_658_163_i32, &lock])?;
-            return Err(Problem::Database("the session before is not over yet".into()));
+            return Err(StoreError::Database("the session before is not over yet".into()));
         }
         // Planning a batch anew each time took as long as writing it.
         client.batch_execute(SETTINGS)?;
@@ -73,8 +73,8 @@ impl Pen {
     /// Writes a batch and commits it.
     ///
     /// # Errors
-    /// If the session still stands ([`Session::is_over`]), nothing of it was written; otherwise
-    /// nobody knows, and it is to be written again after [`Session::mend`].
+    /// If the session still stands ([`Reconnecting::is_over`]), nothing of it was written; otherwise
+    /// nobody knows, and it is to be written again after [`Reconnecting::mend`].
     pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
         if batch.is_of_messages() {
@@ -145,12 +145,12 @@ impl Pen {
     }
 }
 
-impl Session for Pen {
+impl Reconnecting for Pen {
     fn is_over(&self, error: &Error) -> bool {
         self.client.is_closed() || is_fatal(error)
     }
 
-    fn mend(&mut self) -> Result<(), Problem> {
+    fn mend(&mut self) -> Result<(), StoreError> {
         *self = Self::with_lock(self.place.clone(), self.epoch, self.shard, self.lock)?;
         Ok(())
     }

@@ -34,7 +34,7 @@ pub(super) const END_HOLDER: &str = include_str!("end_holder.sql");
 
 /// What stops a broker before a database. Addresses are told, passwords are not.
 #[derive(Debug)]
-pub enum Problem {
+pub enum StoreError {
     /// The text after `--store` is no address of a database.
     Address(String),
     /// The database cannot be reached, or refuses.
@@ -46,7 +46,7 @@ pub enum Problem {
     Deposed,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for StoreError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Address(why) => write!(f, "the address of the database is not understood: {why}"),
@@ -60,9 +60,9 @@ impl std::fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for StoreError {}
 
-impl From<Error> for Problem {
+impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         Self::Database(words(&error))
     }
@@ -79,19 +79,19 @@ pub fn words(error: &Error) -> String {
 
 /// Where the queues are, and how to get there.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Database {
     config: tokio_postgres::Config,
     largest: Option<u32>,
 }
 
-impl Place {
+impl Database {
     /// Reads `postgres://user:password@host:port/database?option=…`.
     ///
     /// # Errors
     /// Without the password.
-    pub fn parse(url: &str) -> Result<Self, Problem> {
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
         let mut config: tokio_postgres::Config =
-            url.parse().map_err(|error: Error| Problem::Address(words(&error)))?;
+            url.parse().map_err(|error: Error| StoreError::Address(words(&error)))?;
         config.application_name("krarup broker");
         config.connect_timeout(Duration::from_secs(5));
         // A database that vanished without a word is noticed.
@@ -117,11 +117,11 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be reached, or refuses.
-    pub fn reach(&self) -> Result<(), Problem> {
+    pub fn reach(&self) -> Result<(), StoreError> {
         if self.is_pooled()? {
-            return Err(Problem::Pooled);
+            return Err(StoreError::Pooled);
         }
-        migrate(&mut self.connect()?).map_err(Problem::from)
+        migrate(&mut self.connect()?).map_err(StoreError::from)
     }
 
     /// Whether a connection does not keep its session: a pooler gives another one to each
@@ -173,7 +173,7 @@ impl Place {
 }
 
 /// A connection that can be had again after it broke.
-pub(crate) trait Session {
+pub(crate) trait Reconnecting {
     /// Whether this error is the session's last: whatever it had begun has been committed, or will
     /// be, or is undone. Only an error that the server tells, and goes on, means that nothing was
     /// written.
@@ -182,8 +182,8 @@ pub(crate) trait Session {
     /// Tries once to have the session back.
     ///
     /// # Errors
-    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    fn mend(&mut self) -> Result<(), Problem>;
+    /// [`StoreError::Deposed`] is the last word; after others it can be tried again.
+    fn mend(&mut self) -> Result<(), StoreError>;
 }
 
 /// The second number of the lock of a shard's owner.

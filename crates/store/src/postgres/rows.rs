@@ -9,9 +9,9 @@ use krarup_units::Nanos;
 
 /// Names that occur again and again are kept once.
 #[derive(Default)]
-pub(super) struct Names(std::collections::HashSet<Arc<str>>);
+pub(super) struct NameTable(std::collections::HashSet<Arc<str>>);
 
-impl Names {
+impl NameTable {
     pub(super) fn one(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return Arc::clone(known);
@@ -23,7 +23,7 @@ impl Names {
 }
 
 /// A message out of a row.
-pub(super) fn read(row: &postgres::Row, names: &mut Names) -> MessageRow {
+pub(super) fn read(row: &postgres::Row, names: &mut NameTable) -> MessageRow {
     let due: Option<SystemTime> = row.get(4);
     let standing = match (row.get::<_, i16>(2), due) {
         (1, Some(due)) => StoredState::Delayed(since_1970(due)),

@@ -23,7 +23,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
 use super::SETTINGS;
-use super::place::{Problem, is_fatal, words};
+use super::place::{StoreError, is_fatal, words};
 use krarup_broker::database::{
     DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
     ResultRow, StateChange, StatementKind, TubeFacts,
@@ -80,12 +80,12 @@ pub(crate) enum Trouble {
     /// are the answers, or those that its row tells.
     Unknown(Option<Vec<DatabaseReply>>),
     /// The database refuses, and until when.
-    Refused { why: String, until: Until },
+    Refused { why: String, until: RefusedUntil },
 }
 
 /// Until when a database refuses what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum RefusedUntil {
     /// It will not do it at any time.
     Never,
     /// Perhaps until it is asked again: something stood in the way of this statement.
@@ -111,7 +111,7 @@ pub(crate) struct Clearing {
     pub(crate) to: i64,
 }
 
-pub(crate) struct Session {
+pub(crate) struct DatabaseSession {
     client: Client,
     known: Known,
     since: Instant,
@@ -129,12 +129,12 @@ pub(crate) struct Session {
     sweep: Statement,
 }
 
-impl Session {
+impl DatabaseSession {
     /// Connects and prepares everything, for the broker of this number.
     ///
     /// # Errors
-    /// [`Problem::Deposed`] where somebody owns the queues.
-    pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, Problem> {
+    /// [`StoreError::Deposed`] where somebody owns the queues.
+    pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, StoreError> {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::task::spawn_local(async move {
             // Whoever waits for an answer is told the same.
@@ -148,7 +148,7 @@ impl Session {
         client.batch_execute(COUNTS).await?;
         let shares = client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?;
         if !shares.get::<_, bool>(0) || !shares.get::<_, bool>(2) {
-            return Err(Problem::Deposed);
+            return Err(StoreError::Deposed);
         }
         Ok(Self {
             since: Instant::now(),
@@ -314,10 +314,10 @@ impl Session {
         // Resources and failures of the system; deadlocks, locks and timeouts; a database that is
         // read-only for now.
         let until = match code.get(..2).unwrap_or_default() {
-            "53" | "58" => Until::Room,
-            "40" | "55" | "57" => Until::Again,
-            _ if code == "25006" => Until::Writes,
-            _ => Until::Never,
+            "53" | "58" => RefusedUntil::Room,
+            "40" | "55" | "57" => RefusedUntil::Again,
+            _ if code == "25006" => RefusedUntil::Writes,
+            _ => RefusedUntil::Never,
         };
         Trouble::Refused { why: words(error), until }
     }

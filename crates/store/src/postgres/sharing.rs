@@ -8,13 +8,13 @@ use std::thread;
 
 use postgres::Client;
 
-use super::place::{LOOK, OWN, Place, Problem, migrate};
+use super::place::{Database, LOOK, OWN, StoreError, migrate};
 
 const BEGIN: &str = include_str!("shared/begin.sql");
 
 /// A share in the queues.
 pub struct Sharing {
-    pub(crate) place: Place,
+    pub(crate) place: Database,
     /// Our number among all brokers that ever shared them.
     pub(crate) number: i64,
     /// Holds the lock until the pool's connections do.
@@ -33,7 +33,7 @@ impl Sharing {
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
-    pub fn begin(place: Place, mut waits: impl FnMut(&str)) -> Result<Self, Problem> {
+    pub fn begin(place: Database, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
         let mut told = false;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::super::error::StationError;
-use super::super::process::{Drain, Ended, Feed, Process};
+use super::super::process::{ChildProcess, Drain, Feed, StationEnd};
 use crate::spec::{Machine, Ssh};
 use crate::stop::Stop;
 
@@ -58,7 +58,7 @@ impl Drop for Sockets {
 
 /// Who holds the connection that all share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ConnectionRole {
     /// This one.
     Master,
     /// Another: this one goes through it.
@@ -118,9 +118,9 @@ impl Destination {
     }
 
     /// The command that has these words carried out there.
-    pub fn command(&self, role: Role, words: &[String]) -> Command {
+    pub fn command(&self, role: ConnectionRole, words: &[String]) -> Command {
         let mut command = Command::new("ssh");
-        let master = if role == Role::Master { "yes" } else { "no" };
+        let master = if role == ConnectionRole::Master { "yes" } else { "no" };
         // Nobody is asked for a password. A connection that is dead is found to be.
         for option in [
             "BatchMode=yes",
@@ -149,9 +149,13 @@ impl Destination {
         (feed, drain): (Feed, Drain),
         within: Duration,
         stop: &Stop,
-    ) -> Result<Ended, StationError> {
-        let mut process =
-            Process::start_with(&self.name, &mut self.command(Role::Session, words), feed, drain)?;
+    ) -> Result<StationEnd, StationError> {
+        let mut process = ChildProcess::start_with(
+            &self.name,
+            &mut self.command(ConnectionRole::Session, words),
+            feed,
+            drain,
+        )?;
         let ended = process.finish(within, stop, || Ok(()))?;
         if ended.status.success() {
             return Ok(ended);
@@ -199,7 +203,7 @@ mod tests {
         let destination =
             Destination::new("s1", &machine, &ssh, Path::new("/specs"), PathBuf::from("/tmp/x/1"));
         assert_eq!(destination.name, "s1 (me@a:22)");
-        let command = destination.command(Role::Session, &["it's".to_owned()]);
+        let command = destination.command(ConnectionRole::Session, &["it's".to_owned()]);
         let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         let end = ["-F", "/specs/here.conf", "-p", "22", "-l", "me", "--", "a", "'it'\\''s'"];
         assert_eq!(words[words.len() - end.len()..], end);

@@ -8,10 +8,10 @@ use krarup_units::Nanos;
 
 use super::super::clock::{Offset, wall};
 use super::super::error::StationError;
-use super::super::host::{Host, Kind, Location};
+use super::super::host::{Host, HostGroup, Location};
 use super::destination::{Destination, Sockets};
 use super::inventory::Inventory;
-use super::remote::{Binary, Remote, Run};
+use super::remote::{Binary, Remote, RemoteRun};
 use crate::ledger::Ledger;
 use crate::spec::{Machine, Spec};
 use crate::stop::Stop;
@@ -91,7 +91,7 @@ impl Fleet {
     /// used.
     pub fn reach_all(
         spec: &Spec,
-        kinds: &[Kind],
+        kinds: &[HostGroup],
         (base, folder): (&Path, &Path),
         krarup: &Path,
         ledger: &Ledger,
@@ -110,7 +110,7 @@ impl Fleet {
         let binary = Binary::read(krarup)
             .map_err(|error| wrong("krarup", format!("{}: {error}", krarup.display())))?;
         let number = number();
-        let run = Run { number: &number, folder, ledger, stop };
+        let run = RemoteRun { number: &number, folder, ledger, stop };
         let mut fleet = Self { hosts: Vec::new(), machines: Vec::new(), _sockets: sockets };
         let mut known: BTreeMap<(String, Option<String>, Option<u16>), Arc<Remote>> = BTreeMap::new();
         for ((station, said), kind) in

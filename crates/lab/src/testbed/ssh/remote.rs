@@ -13,11 +13,11 @@ use std::time::Duration;
 use krarup_units::Address;
 use krarup_units::{Nanos, Seconds};
 
-use super::super::calibrate::Calibration;
-use super::super::clock::{Exchange, Offset, wall};
+use super::super::calibrate::LimitCalibration;
+use super::super::clock::{ClockExchange, Offset, wall};
 use super::super::error::StationError;
-use super::super::process::{Drain, Feed, PATIENCE, Process};
-use super::destination::{Destination, Role};
+use super::super::process::{ChildProcess, Drain, Feed, PATIENCE};
+use super::destination::{ConnectionRole, Destination};
 use crate::agent::facts::Facts;
 use crate::agent::protocol::{FOLDER, RUN, STARTED, WATCHES};
 use crate::ledger::Ledger;
@@ -66,7 +66,7 @@ impl Binary {
 
 /// What all machines of a run have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct RemoteRun<'a> {
     /// Tells this run from others.
     pub number: &'a str,
     /// Our folder that stands for the run's folder there: the trial that is being run.
@@ -104,9 +104,9 @@ pub struct Remote {
 #[derive(Debug)]
 struct Sessions {
     /// The agent that leaves nothing behind. It ends first.
-    hold: Process,
+    hold: ChildProcess,
     /// The connection that all share.
-    master: Process,
+    master: ChildProcess,
 }
 
 fn wrong(destination: &Destination, why: String) -> StationError {
@@ -210,9 +210,9 @@ impl Remote {
         destination: Destination,
         address: Option<&str>,
         (ssh, binary): (&Ssh, &Binary),
-        run: Run<'_>,
+        run: RemoteRun<'_>,
     ) -> Result<Self, StationError> {
-        let Run { stop, ledger, .. } = run;
+        let RemoteRun { stop, ledger, .. } = run;
         let master = connect(&destination, run)?;
         let cache = ssh.cache.as_deref().unwrap_or_default();
         let script = |script: &str, more: [&str; 2]| words(["sh", "-c", script, "krarup", more[0], more[1]]);
@@ -289,7 +289,7 @@ impl Remote {
         let whole = sessions.as_mut().is_some_and(|both| !both.master.has_ended() && !both.hold.has_ended());
         if !whole {
             *sessions = None;
-            let run = Run { number: "", folder: &self.here, ledger: &self.ledger, stop };
+            let run = RemoteRun { number: "", folder: &self.here, ledger: &self.ledger, stop };
             let master = connect(&self.destination, run)?;
             self.connected.fetch_add(1, Ordering::Relaxed);
             let (hold, _) = hold(&self.destination, &self.krarup, (&self.mark(), &self.folder()), run)?;
@@ -373,7 +373,7 @@ impl Remote {
     ///
     /// # Errors
     /// Where control groups cannot be written there.
-    pub fn calibrate(&self, cpu: f64) -> Result<Calibration, StationError> {
+    pub fn calibrate(&self, cpu: f64) -> Result<LimitCalibration, StationError> {
         self.answer(&["calibrate", &self.name, &cpu.to_string(), "--run", &self.folder()])
     }
 
@@ -396,7 +396,7 @@ impl Remote {
         program: &[String],
         (quota, folder): (Option<f64>, Option<&Path>),
         accepts: Option<SocketAddr>,
-    ) -> Result<Process, StationError> {
+    ) -> Result<ChildProcess, StationError> {
         let options = [
             ("--cpu", quota.map(|cpu| cpu.to_string())),
             ("--folder", folder.map(|folder| self.path(folder))),
@@ -415,7 +415,7 @@ impl Remote {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn started(process: &mut Process, stop: &Stop) -> Result<(), StationError> {
+    pub fn started(process: &mut ChildProcess, stop: &Stop) -> Result<(), StationError> {
         let number = process.ready(STARTED, PATIENCE, stop)?;
         process.set_remote_id(number.parse().ok());
         Ok(())
@@ -430,7 +430,7 @@ impl Remote {
         into: &Path,
         subjects: &[crate::monitor::Subject],
         stop: &Stop,
-    ) -> Result<Process, StationError> {
+    ) -> Result<ChildProcess, StationError> {
         let mut line = self.agent(&["watch", &self.path(into)]);
         for subject in subjects {
             line.extend(["--subject".to_owned(), format!("{}={}", subject.process, subject.name)]);
@@ -440,9 +440,10 @@ impl Remote {
         Ok(watch)
     }
 
-    fn governed(&self, name: &str, line: &[String]) -> Result<Process, StationError> {
+    fn governed(&self, name: &str, line: &[String]) -> Result<ChildProcess, StationError> {
         let name = format!("{name} on {}", self.name);
-        let process = Process::start_agent(&name, &mut self.destination.command(Role::Session, line))?;
+        let process =
+            ChildProcess::start_agent(&name, &mut self.destination.command(ConnectionRole::Session, line))?;
         self.ledger.note(process.id());
         Ok(process)
     }
@@ -510,9 +511,9 @@ impl Remote {
         }
     }
 
-    fn exchanges(&self) -> io::Result<Vec<Exchange>> {
+    fn exchanges(&self) -> io::Result<Vec<ClockExchange>> {
         use std::os::unix::process::CommandExt;
-        let mut command = self.destination.command(Role::Session, &self.agent(&["clock"]));
+        let mut command = self.destination.command(ConnectionRole::Session, &self.agent(&["clock"]));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut child = command.spawn()?;
         let (mut ask, answers) = (child.stdin.take(), child.stdout.take());
@@ -523,7 +524,7 @@ impl Remote {
             let told = ask.as_mut().map_or(Ok(()), |ask| ask.write_all(b"\n").and_then(|()| ask.flush()));
             let Some(Ok(answer)) = answers.next().filter(|_| told.is_ok()) else { break };
             let Ok(theirs) = answer.trim().parse() else { break };
-            exchanges.push(Exchange { asked, theirs: Nanos(theirs), answered: wall() });
+            exchanges.push(ClockExchange { asked, theirs: Nanos(theirs), answered: wall() });
         }
         drop(ask);
         child.wait()?;
@@ -545,10 +546,13 @@ fn agent((mark, folder): (&str, &str), krarup: &str) -> Vec<String> {
 }
 
 /// Opens the connection that all share.
-fn connect(destination: &Destination, Run { ledger, stop, .. }: Run<'_>) -> Result<Process, StationError> {
-    let mut master = Process::start_agent(
+fn connect(
+    destination: &Destination,
+    RemoteRun { ledger, stop, .. }: RemoteRun<'_>,
+) -> Result<ChildProcess, StationError> {
+    let mut master = ChildProcess::start_agent(
         &destination.name,
-        &mut destination.command(Role::Master, &words(["sh", "-c", KEEP])),
+        &mut destination.command(ConnectionRole::Master, &words(["sh", "-c", KEEP])),
     )?;
     ledger.note(master.id());
     match master.ready("krarup: connected", 2 * PATIENCE, stop) {
@@ -563,8 +567,8 @@ fn hold(
     destination: &Destination,
     krarup: &str,
     (mark, folder): (&str, &str),
-    Run { stop, ledger, .. }: Run<'_>,
-) -> Result<(Process, Facts), StationError> {
+    RemoteRun { stop, ledger, .. }: RemoteRun<'_>,
+) -> Result<(ChildProcess, Facts), StationError> {
     let words = [agent((mark, folder), krarup), words(["hold", folder])].concat();
     let (tell, said) = channel();
     let drain: Drain = Box::new(move |stdout| {
@@ -573,9 +577,9 @@ fn hold(
         let _ = tell.send(line);
         Vec::new()
     });
-    let mut hold = Process::start_with(
+    let mut hold = ChildProcess::start_with(
         &destination.name,
-        &mut destination.command(Role::Session, &words),
+        &mut destination.command(ConnectionRole::Session, &words),
         Feed::Beats,
         drain,
     )?;

@@ -6,7 +6,7 @@ use super::*;
 use crate::Expect;
 use crate::{request, write};
 
-fn read(bytes: &[u8]) -> Outcome<'_> {
+fn read(bytes: &[u8]) -> LineOutcome<'_> {
     request::parse(bytes, &Limits::default())
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{request, write};
 
-fn read(bytes: &[u8]) -> Outcome<'_> {
+fn read(bytes: &[u8]) -> LineOutcome<'_> {
     request::parse(bytes, &Limits::default())
 }
 

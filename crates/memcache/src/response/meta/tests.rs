@@ -8,7 +8,7 @@ use crate::{Expect, response};
 const ALL: [MetaCommand; 5] =
     [MetaCommand::Get, MetaCommand::Set, MetaCommand::Delete, MetaCommand::Arithmetic, MetaCommand::Debug];
 
-fn read(text: &str, command: MetaCommand, value: bool) -> Option<Class> {
+fn read(text: &str, command: MetaCommand, value: bool) -> Option<ReplyClass> {
     match response::parse(text.as_bytes(), Expect::Meta { command, value }) {
         Parsed::Complete { message, used } => {
             assert_eq!((used, message.bytes), (text.len(), text.as_bytes()));
@@ -23,18 +23,18 @@ fn read(text: &str, command: MetaCommand, value: bool) -> Option<Class> {
 fn each_answer_belongs_to_some_commands_and_to_no_other() {
     use MetaCommand::{Arithmetic, Debug, Delete, Get, Set};
     for (text, class, commands) in [
-        ("HD\r\n", Class::MetaDone, &[Get, Set, Delete, Arithmetic][..]),
-        ("HD s3 t-1 W\r\n", Class::MetaDone, &[Get, Set, Delete, Arithmetic]),
-        ("VA 2 c9\r\n\r\n\r\n", Class::MetaValue, &[Get, Arithmetic]),
-        ("EN\r\n", Class::MetaMiss, &[Get, Debug]),
-        ("EN O77 kfoo\r\n", Class::MetaMiss, &[Get, Debug]),
-        ("NF\r\n", Class::NotFound, &[Set, Delete, Arithmetic]),
-        ("NS O7\r\n", Class::NotStored, &[Set, Delete, Arithmetic]),
-        ("EX\r\n", Class::Exists, &[Set, Delete, Arithmetic]),
-        ("ME foo exp=-1 la=3 cas=2\r\n", Class::MetaDebug, &[Debug]),
-        ("CLIENT_ERROR invalid flag\r\n", Class::ClientError, &ALL),
-        ("SERVER_ERROR out of memory\r\n", Class::ServerError, &ALL),
-        ("ERROR\r\n", Class::Error, &ALL),
+        ("HD\r\n", ReplyClass::MetaDone, &[Get, Set, Delete, Arithmetic][..]),
+        ("HD s3 t-1 W\r\n", ReplyClass::MetaDone, &[Get, Set, Delete, Arithmetic]),
+        ("VA 2 c9\r\n\r\n\r\n", ReplyClass::MetaValue, &[Get, Arithmetic]),
+        ("EN\r\n", ReplyClass::MetaMiss, &[Get, Debug]),
+        ("EN O77 kfoo\r\n", ReplyClass::MetaMiss, &[Get, Debug]),
+        ("NF\r\n", ReplyClass::NotFound, &[Set, Delete, Arithmetic]),
+        ("NS O7\r\n", ReplyClass::NotStored, &[Set, Delete, Arithmetic]),
+        ("EX\r\n", ReplyClass::Exists, &[Set, Delete, Arithmetic]),
+        ("ME foo exp=-1 la=3 cas=2\r\n", ReplyClass::MetaDebug, &[Debug]),
+        ("CLIENT_ERROR invalid flag\r\n", ReplyClass::ClientError, &ALL),
+        ("SERVER_ERROR out of memory\r\n", ReplyClass::ServerError, &ALL),
+        ("ERROR\r\n", ReplyClass::Error, &ALL),
     ] {
         for command in ALL {
             let wanted = commands.contains(&command).then_some(class);
@@ -66,23 +66,23 @@ fn an_answer_of_another_kind_is_refused() {
 #[test]
 fn a_quiet_request_gets_no_reply_of_the_usual_kind() {
     for (command, classes) in [
-        (MetaCommand::Get, &[Class::MetaMiss][..]),
-        (MetaCommand::Set, &[Class::MetaDone]),
-        (MetaCommand::Delete, &[Class::MetaDone]),
-        (MetaCommand::Arithmetic, &[Class::MetaDone, Class::MetaValue]),
+        (MetaCommand::Get, &[ReplyClass::MetaMiss][..]),
+        (MetaCommand::Set, &[ReplyClass::MetaDone]),
+        (MetaCommand::Delete, &[ReplyClass::MetaDone]),
+        (MetaCommand::Arithmetic, &[ReplyClass::MetaDone, ReplyClass::MetaValue]),
         (MetaCommand::Debug, &[]),
     ] {
         for class in [
-            Class::MetaDone,
-            Class::MetaValue,
-            Class::MetaMiss,
-            Class::MetaDebug,
-            Class::NotFound,
-            Class::NotStored,
-            Class::Exists,
-            Class::Error,
-            Class::ClientError,
-            Class::ServerError,
+            ReplyClass::MetaDone,
+            ReplyClass::MetaValue,
+            ReplyClass::MetaMiss,
+            ReplyClass::MetaDebug,
+            ReplyClass::NotFound,
+            ReplyClass::NotStored,
+            ReplyClass::Exists,
+            ReplyClass::Error,
+            ReplyClass::ClientError,
+            ReplyClass::ServerError,
         ] {
             assert_eq!(suppressed(command, class), classes.contains(&class), "{command:?} {class:?}");
         }

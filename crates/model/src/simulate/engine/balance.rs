@@ -1,10 +1,10 @@
 //! Whether all requests are where the counts say, and what is wrong when nothing can move.
 
-use super::super::request::{NONE, Request};
-use super::Engine;
+use super::super::request::{NONE, SimulatedRequest};
+use super::SimulationEngine;
 use crate::Error;
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     /// Counts everybody again, one by one: nobody was lost or made on the way.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Engine<'_> {
         }
         for (number, slots) in self.pools.iter().enumerate() {
             let name = &self.network.pools[number].name;
-            let holds = |request: &&Request| {
+            let holds = |request: &&SimulatedRequest| {
                 request.gather == NONE && self.program.held[request.op as usize].contains(&(number as u32))
             };
             let held = u64::from(slots.size - slots.free);

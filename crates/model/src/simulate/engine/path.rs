@@ -5,10 +5,10 @@ use krarup_record::Outcome;
 use super::super::calendar::Event;
 use super::super::program::Op;
 use super::super::request::NONE;
-use super::super::rows::Seen;
-use super::{Engine, Flow, Gather, Roomy};
+use super::super::rows::SystemState;
+use super::{Flow, Gather, Roomy, SimulationEngine};
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     pub(super) fn done(&mut self, id: u32) {
         let request = &mut self.requests[id as usize];
         if request.gather != NONE {
@@ -146,7 +146,7 @@ impl Engine<'_> {
         }
         if let Some(rows) = &mut self.rows {
             let (busy, queue) = (place.serving - place.stuck, place.line.len());
-            rows.taken(id, Seen { busy, queue: queue as u32, was_idle: request.entered == now });
+            rows.taken(id, SystemState { busy, queue: queue as u32, was_idle: request.entered == now });
         }
     }
 

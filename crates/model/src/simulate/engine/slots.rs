@@ -2,10 +2,10 @@
 
 use krarup_record::Outcome;
 
-use super::super::rows::Seen;
-use super::{Engine, Roomy};
+use super::super::rows::SystemState;
+use super::{Roomy, SimulationEngine};
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     /// Whether a slot was free. Otherwise the request waits, or is lost.
     pub(super) fn take(&mut self, id: u32, pool: u32) -> bool {
         let now = self.now;
@@ -77,7 +77,8 @@ impl Engine<'_> {
     pub(super) fn granted_row(&mut self, id: u32, pool: u32, asked: f64, was_idle: bool) {
         if let Some(rows) = &mut self.rows {
             let slots = &self.pools[pool as usize];
-            let seen = Seen { busy: slots.size - slots.free, queue: slots.line.len() as u32, was_idle };
+            let seen =
+                SystemState { busy: slots.size - slots.free, queue: slots.line.len() as u32, was_idle };
             let class = self.requests[id as usize].class;
             rows.granted(id, class, self.network.stations.len() + pool as usize, asked, self.now, seen);
         }

@@ -2,7 +2,7 @@
 
 use krarup_model::calibrate::Wire;
 use krarup_model::laws;
-use krarup_model::single::{self, Resource};
+use krarup_model::single::{self, ClassStation};
 use krarup_model::station;
 use krarup_units::Bytes;
 
@@ -277,9 +277,9 @@ fn e11() -> Slip {
     let service = |device: &str| line(&csv, &[("device", device)]).value("service_ms") / 1e3;
     let sweep = single::solve(
         &[
-            Resource::delay("client", service("client+network")),
-            Resource::servers("middleware", service("middleware"), 95),
-            Resource::servers("database", service("database"), 30),
+            ClassStation::delay("client", service("client+network")),
+            ClassStation::servers("middleware", service("middleware"), 95),
+            ClassStation::servers("database", service("database"), 30),
         ],
         service("think"),
         30,

@@ -1,7 +1,7 @@
 //! The tables, cell by cell.
 
 use krarup_model::laws;
-use krarup_model::single::{self, Resource};
+use krarup_model::single::{self, ClassStation};
 use krarup_model::station;
 
 /// Rows of a CSV file by column name.
@@ -213,7 +213,7 @@ pub(crate) fn t13_of_2018() -> Table {
 
 /// The networks of table 14: two delays, net thread, workers, memcached; `net` is 1/S_net of all
 /// middlewares.
-pub(crate) fn network_of_2018(middlewares: u32, set: bool, net: f64) -> Vec<Resource> {
+pub(crate) fn network_of_2018(middlewares: u32, set: bool, net: f64) -> Vec<ClassStation> {
     let worker = match (middlewares, set) {
         (1, false) => 1.094_205e-3,
         (1, true) => 0.172_963e-3,
@@ -221,13 +221,13 @@ pub(crate) fn network_of_2018(middlewares: u32, set: bool, net: f64) -> Vec<Reso
         (_, true) => 0.109_886e-3,
     };
     let server = if set { 1.0 / 16_335.0 } else { 1.0 / 2_940.0 };
-    let mut stations = vec![Resource::delay("delay", 0.3e-3), Resource::delay("delay", 0.3e-3)];
+    let mut stations = vec![ClassStation::delay("delay", 0.3e-3), ClassStation::delay("delay", 0.3e-3)];
     for _ in 0..middlewares {
         let visits = 1.0 / f64::from(middlewares);
-        stations.push(Resource::fixed("netthread", visits * f64::from(middlewares) / net));
-        stations.push(Resource::servers("worker", visits * worker, 64));
+        stations.push(ClassStation::fixed("netthread", visits * f64::from(middlewares) / net));
+        stations.push(ClassStation::servers("worker", visits * worker, 64));
     }
-    stations.push(Resource::fixed("memcached", server));
+    stations.push(ClassStation::fixed("memcached", server));
     stations
 }
 
@@ -354,7 +354,7 @@ pub(crate) fn solve_2016() -> single::Sweep {
     for line in Csv::read(include_str!("../../data/002_t03_devices.csv")).rows() {
         let service = line.value("ES_us") / 1e6;
         for _ in 0..line.value("count") as usize {
-            stations.push(Resource::fixed(line.text("device"), line.value("visit") * service));
+            stations.push(ClassStation::fixed(line.text("device"), line.value("visit") * service));
         }
     }
     single::solve(&stations, 8_976.756e-6, 240).expect("solvable")

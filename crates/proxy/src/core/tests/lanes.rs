@@ -2,7 +2,7 @@
 //! the server's.
 
 use super::*;
-use krarup_service::Loss;
+use krarup_service::ConnectionLoss;
 
 /// The first connection to the only server, and its lanes.
 struct Lanes {
@@ -11,7 +11,7 @@ struct Lanes {
 }
 
 fn world(server_connections: u32, dedicated: bool) -> Lanes {
-    let mut world = World::new(1, Settings { server_connections, dedicated, ..settings() });
+    let mut world = World::new(1, CoreSettings { server_connections, dedicated, ..settings() });
     let lanes = world.core.take_new_lanes().into_iter().map(|(lane, server)| {
         assert_eq!(server, 0);
         lane
@@ -48,7 +48,7 @@ fn clients_share_the_connections_in_turn() {
         "what lanes owe the server owes"
     );
     // One that is lost takes only its own clients' requests along.
-    world.core.server_lost(lanes[1], "gone", Loss::Broken, world.now);
+    world.core.server_lost(lanes[1], "gone", ConnectionLoss::Broken, world.now);
     assert_eq!(world.replied(clients[2]), "SERVER_ERROR server-0:1: gone\r\n".repeat(2));
     world.core.server_read(lanes[0], b"END\r\nSTORED\r\n", world.now).unwrap();
     assert_eq!(world.replied(clients[1]), "END\r\nSTORED\r\n");
@@ -89,7 +89,7 @@ fn a_client_of_its_own_connection_waits_for_nobody() {
     assert!(world.core.server_can_go(lanes[0]));
     world.core.server_closed(lanes[0]);
     // One that is lost is made again when it is needed, and its number serves again.
-    world.core.server_lost(lanes[1], "gone", Loss::Broken, world.now);
+    world.core.server_lost(lanes[1], "gone", ConnectionLoss::Broken, world.now);
     assert!(world.core.server_can_go(lanes[1]) && !world.core.server_is_wanted(lanes[1]));
     world.send(other, "get d\r\n");
     assert_eq!(world.core.take_new_lanes(), [(lanes[0], 0)]);

@@ -1,7 +1,7 @@
 //! Meta commands before several servers: to a client they are one.
 
 use super::*;
-use krarup_service::Loss;
+use krarup_service::ConnectionLoss;
 
 #[test]
 fn reads_are_balanced_and_quiet_ones_are_told_only_what_is_there() {
@@ -83,7 +83,7 @@ fn the_first_server_decides_about_a_unique_and_the_others_follow() {
 #[test]
 fn a_server_that_knows_no_meta_commands_is_sent_no_value_with_one() {
     let mut world = World::new(1, settings());
-    world.core.server_lost(0, "down", Loss::Broken, world.now);
+    world.core.server_lost(0, "down", ConnectionLoss::Broken, world.now);
     world.core.server_connected(0);
     world.write_servers();
     world.asked(0);
@@ -111,7 +111,7 @@ fn a_set_at_fault_costs_nobody_a_connection() {
 #[test]
 fn a_key_in_base64_is_kept_where_its_name_is() {
     let members: Vec<_> = (0..3).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
-    let placement = Placement::new(Distribution::Modulo, KeyHash::Md5, None, &members).unwrap();
+    let placement = Placement::new(KeyDistribution::Modulo, KeyHash::Md5, None, &members).unwrap();
     let spec = PoolSpec { placement: Some(placement), copies: 1, ..PoolSpec::of("main", vec![0, 1, 2]) };
     let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
     let mut world = World::before(Topology { servers, pools: vec![spec], routes: Vec::new() }, settings());
@@ -149,7 +149,7 @@ fn an_answer_of_another_kind_closes_the_connection_and_reaches_nobody() {
     world.write_servers();
     let said = world.core.server_read(0, b"VA 6\r\nsecret\r\n", world.now);
     assert!(said.unwrap_err().why.starts_with("a value that was not asked for"));
-    world.core.server_lost(0, "out of step", Loss::Broken, world.now);
+    world.core.server_lost(0, "out of step", ConnectionLoss::Broken, world.now);
     assert_eq!(world.replied(client), "SERVER_ERROR server-0:1: out of step\r\n".repeat(2));
 }
 
@@ -253,7 +253,7 @@ fn what_the_gutter_touches_it_keeps_no_longer_than_it_should() {
     assert_eq!(world.asked(0), "gat 60 a\r\nmg a T60 v\r\n");
     assert_eq!(world.asked(1), "touch a 60\r\nmg a T60\r\n");
     for server in 0..2 {
-        world.core.server_lost(server, "gone", Loss::Broken, world.now);
+        world.core.server_lost(server, "gone", ConnectionLoss::Broken, world.now);
     }
     world.replied(client);
     world.send(client, "gat 3600 a\r\nmg a T3600 v\r\nmg a T5\r\n");

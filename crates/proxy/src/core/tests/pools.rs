@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::ids::{PoolId, ServerId};
-use crate::placement::{Distribution, KeyHash, Member, Placement};
+use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
-use krarup_service::Loss;
+use krarup_service::ConnectionLoss;
 
 /// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only
 /// the placement knows.
 fn placed(name: &str, servers: Vec<usize>, copies: usize) -> PoolSpec {
     let members: Vec<_> =
         (0..servers.len()).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
-    let placement = Placement::new(Distribution::Modulo, KeyHash::Md5, None, &members).unwrap();
+    let placement = Placement::new(KeyDistribution::Modulo, KeyHash::Md5, None, &members).unwrap();
     PoolSpec { placement: Some(placement), copies, ..PoolSpec::of(name, servers) }
 }
 
@@ -100,7 +100,7 @@ fn a_quorum_is_enough_and_the_late_answer_belongs_to_nobody() {
     // Two that cannot make it impossible: the third need not be waited for.
     world.answer(0, "SERVER_ERROR busy\r\n").answer(1, "SERVER_ERROR full\r\n");
     assert_eq!(world.replied(client), "SERVER_ERROR busy\r\n");
-    world.core.server_lost(2, "gone", Loss::Broken, world.now);
+    world.core.server_lost(2, "gone", ConnectionLoss::Broken, world.now);
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
     let asked: Vec<_> = world.core.recorder().servers().map(|(_, totals)| totals.requests).collect();
     assert_eq!(asked, [2, 2, 2], "late answers are counted with their servers");
@@ -149,7 +149,7 @@ fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
     world.send(client, "get a b\r\nget c\r\nset d 0 0 1\r\nx\r\n").write_servers();
     world.answer(0, "SERVER_ERROR busy\r\n");
     assert!(world.asked(1).ends_with("get a b\r\n"));
-    world.core.server_lost(0, "no answer within the time allowed", Loss::TimedOut, world.now);
+    world.core.server_lost(0, "no answer within the time allowed", ConnectionLoss::TimedOut, world.now);
     assert_eq!(world.asked(1), "get c\r\n");
     world.answer(1, format!("STORED\r\n{}END\r\n{}END\r\n", value("b", "2"), value("c", "3")));
     let lost = "SERVER_ERROR server-0:1: no answer within the time allowed\r\n";
@@ -215,7 +215,7 @@ fn the_gutter_stands_in_where_all_holders_are_down() {
     let mut world = two_pools(main, PoolSpec::of("gutter", vec![2]));
     let client = world.client();
     let (there, away) = (key_at(&mut world, &[0]), key_at(&mut world, &[1]));
-    world.core.server_lost(1, "gone", Loss::Broken, world.now);
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
     world.send(client, format!("set {away} 0 3600 1\r\nx\r\nget {there} {away}\r\n"));
     assert_eq!(world.asked(2), format!("set {away} 0 10 1\r\nx\r\nget {away}\r\n"));
     assert_eq!(world.asked(0), format!("get {there}\r\n"));
@@ -229,7 +229,7 @@ fn the_next_server_takes_the_place_of_one_that_is_down() {
     let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, ..placed("main", vec![0, 1, 2], 1) });
     let client = world.client();
     let key = key_at(&mut world, &[1]);
-    world.core.server_lost(1, "gone", Loss::Broken, world.now);
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
     world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     assert_eq!(world.asked(2), format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     world.bring_up(1);
@@ -238,7 +238,7 @@ fn the_next_server_takes_the_place_of_one_that_is_down() {
     // Without it the key is not served at all.
     let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
     let client = world.client();
-    world.core.server_lost(1, "gone", Loss::Broken, world.now);
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
     world.send(client, format!("get {key}\r\nset {key} 0 0 1\r\nx\r\n"));
     assert_eq!(world.replied(client), "SERVER_ERROR server-1:1 is down\r\n".repeat(2));
 }
@@ -255,7 +255,7 @@ fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
     world.answer(1, "SERVER_ERROR whatever\r\nEND\r\n");
     assert_eq!(world.replied(client), "");
     // A shadow that is down costs nothing.
-    world.core.server_lost(1, "gone", Loss::Broken, world.now);
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
     world.send(client, "get a\r\nget b\r\n");
     assert_eq!(world.core.pools()[0].counts().dropped, 1);
 }
@@ -279,7 +279,7 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
     assert_eq!(world.core.pools()[0].counts().coalesced, 2);
     assert!(!world.core.pools()[0].has_leaders());
     world.send(clients[1], "get b\r\n").send(clients[3], "get b\r\n").write_servers();
-    world.core.server_lost(0, "gone", Loss::Broken, world.now);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     assert_eq!(world.replied(clients[3]), "SERVER_ERROR server-0:1: gone\r\n");
     assert_eq!(world.row(5).0.outcome, Outcome::ServerLost);
 }
@@ -314,7 +314,7 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     world.now = due;
     world.core.tick(due);
     assert_eq!(world.asked(1), "get b\r\n");
-    world.core.server_lost(0, "gone", Loss::Broken, world.now);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     assert_eq!(world.replied(client), "", "the second may still answer");
     world.answer(1, "END\r\n");
     assert_eq!((world.replied(client), world.core.unfinished()), ("END\r\n".into(), 0));
@@ -402,7 +402,7 @@ fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
     let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
     let mut delays = Vec::new();
     for _ in 0..6 {
-        world.core.server_lost(0, "reset", Loss::Broken, world.now);
+        world.core.server_lost(0, "reset", ConnectionLoss::Broken, world.now);
         delays.push(world.core.reconnect_delay(0).0 / 1_000_000);
         world.bring_up(0);
     }
@@ -419,7 +419,7 @@ fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
         world.replied(client);
     }
     assert!((1..20).contains(&first), "its share grows from nothing: {first} of 100 in the first second");
-    world.core.server_lost(0, "reset", Loss::Broken, world.now);
+    world.core.server_lost(0, "reset", ConnectionLoss::Broken, world.now);
     assert_eq!(world.core.reconnect_delay(0).0, 20_000_000, "an answer makes up for everything before");
 }
 
@@ -445,7 +445,7 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
     assert_eq!((world.core.unfinished(), world.core.dispatch.readers().waiting()), (0, 0));
     // What waits for a server that is lost is answered, or asked for at the next holder.
     world.send(client, format!("get {at_first}\r\nget {at_first} {at_second}\r\n")).write_servers();
-    world.core.server_lost(0, "gone", Loss::Broken, world.now);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     world.answer(1, "END\r\n");
     let gone = "SERVER_ERROR server-0:1: gone\r\n";
     assert_eq!(world.replied(client), gone.repeat(2));
@@ -459,7 +459,7 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
 fn a_full_queue_before_a_server_makes_clients_wait() {
     let spec = PoolSpec { readers: Some(1), ..PoolSpec::of("main", vec![0]) };
     let topology = Topology { servers: names(1), pools: vec![spec], routes: Vec::new() };
-    let mut world = World::before(topology, Settings { queue: 2, ..settings() });
+    let mut world = World::before(topology, CoreSettings { queue: 2, ..settings() });
     let clients: Vec<_> = (0..6).map(|_| world.client()).collect();
     for &client in &clients {
         world.send(client, "get a\r\n");
@@ -557,7 +557,7 @@ fn a_living_holder_is_read_before_one_that_stands_in() {
             "get" => (format!("get {key}\r\n"), "END\r\n"),
             _ => (format!("mg {key} v\r\n"), "EN\r\n"),
         };
-        world.core.server_lost(0, "gone", Loss::Broken, world.now);
+        world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
         for _ in 0..10 {
             world.send(client, &asked);
             assert_eq!((world.asked(1), world.asked(2)), (asked.clone(), String::new()), "{get}");
@@ -572,7 +572,7 @@ fn a_living_holder_is_read_before_one_that_stands_in() {
             }
             assert_eq!(world.replied(client), miss);
         }
-        world.core.server_lost(1, "gone", Loss::Broken, world.now);
+        world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
         world.send(client, &asked);
         assert_eq!(world.asked(2), asked, "with no holder up it stands in alone");
         world.answer(2, miss);

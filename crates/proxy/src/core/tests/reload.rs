@@ -6,7 +6,7 @@ use krarup_service::Service as _;
 use super::*;
 
 /// Before two servers that both hold everything.
-fn copied(writes: Writes, settings: Settings) -> World {
+fn copied(writes: Writes, settings: CoreSettings) -> World {
     let servers = vec!["server-0:1".into(), "server-1:1".into()];
     let pools = vec![PoolSpec { writes, ..PoolSpec::of("main", vec![0, 1]) }];
     World::before(Topology { servers, pools, routes: Vec::new() }, settings)
@@ -18,7 +18,7 @@ fn lower(world: &mut World, writes: Writes, workers: Workers) {
     let pools = vec![PoolSpec { writes, ..PoolSpec::of("main", vec![0, 1]) }];
     let topology =
         Topology { servers: vec!["server-0:1".into(), "server-1:1".into()], pools, routes: Vec::new() };
-    world.core.reconfigure(Settings { limits, workers, ..settings() }, topology, world.now);
+    world.core.reconfigure(CoreSettings { limits, workers, ..settings() }, topology, world.now);
 }
 
 const VALUE: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -26,7 +26,7 @@ const VALUE: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 #[test]
 fn a_request_in_the_queue_is_carried_out_under_a_lower_limit_too() {
     let one = Workers::Limited(1);
-    let mut world = copied(Writes::All, Settings { workers: one, ..settings() });
+    let mut world = copied(Writes::All, CoreSettings { workers: one, ..settings() });
     let (first, second) = (world.client(), world.client());
     world.send(first, "get a\r\n").send(second, format!("set b 0 0 36\r\n{VALUE}\r\n"));
     lower(&mut world, Writes::All, one);
@@ -87,7 +87,7 @@ fn a_value_that_has_begun_is_taken_under_a_lower_limit_too() {
 #[test]
 fn a_value_that_has_begun_and_was_held_back_is_taken_under_a_lower_limit_too() {
     let one = Workers::Limited(1);
-    let mut world = copied(Writes::All, Settings { workers: one, queue: 1, ..settings() });
+    let mut world = copied(Writes::All, CoreSettings { workers: one, queue: 1, ..settings() });
     let clients: Vec<_> = (0..3).map(|_| world.client()).collect();
     let half = clients[2];
     world.send(half, format!("set a 0 0 36\r\n{}", &VALUE[..20]));
@@ -133,7 +133,7 @@ fn a_value_over_the_limit_is_refused_wherever_its_line_is_cut() {
     let request = "set a 0 0 8\r\n12345678\r\n";
     for cut in 0..request.len() {
         let limits = Limits { value: 7, ..Limits::default() };
-        let mut world = World::new(1, Settings { limits, ..settings() });
+        let mut world = World::new(1, CoreSettings { limits, ..settings() });
         let client = world.client();
         world.send(client, &request[..cut]).send(client, &request[cut..]);
         assert_eq!(world.asked(0), "delete a\r\n", "cut after {cut} bytes");

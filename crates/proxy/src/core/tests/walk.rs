@@ -5,7 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use krarup_service::{Loss, Service as _, Upstreams as _};
+use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 
 use super::*;
 
@@ -14,12 +14,12 @@ fn draw(numbers: &mut impl Iterator<Item = u32>, most: u32) -> u32 {
     numbers.next().unwrap_or(0) % most
 }
 
-fn draw_settings(numbers: &mut impl Iterator<Item = u32>) -> Settings {
+fn draw_settings(numbers: &mut impl Iterator<Item = u32>) -> CoreSettings {
     let mut draw = |most| draw(numbers, most);
     // No configuration changes what the protocol bounds.
     let Limits { key, value: _, line, retrieval_line } = Limits::default();
     // No `..`: a setting that is added is drawn, or this does not compile.
-    Settings {
+    CoreSettings {
         limits: Limits { value: 1 + draw(100) as usize, key, line, retrieval_line },
         workers: if draw(2) == 0 { Workers::Unlimited } else { Workers::Limited(1 + draw(3)) },
         queue: 1 + draw(4) as usize,
@@ -244,10 +244,10 @@ fn draw_topology(numbers: &mut impl Iterator<Item = u32>) -> Topology {
         let gutter = other(2).map(|pool| StandIn { pool, ttl: 10 });
         let warm = other(2).map(|pool| StandIn { pool, ttl: 60 });
         let shadow = other(2).map(|pool| Shadow { pool, share: 0.5 });
-        let place = draw(numbers, 1 + Distribution::ALL.len() as u32) as usize;
+        let place = draw(numbers, 1 + KeyDistribution::ALL.len() as u32) as usize;
         let members: Vec<_> =
             own.iter().map(|&server| Member { name: servers[server].clone(), weight: 1 }).collect();
-        let placement = Distribution::ALL
+        let placement = KeyDistribution::ALL
             .get(place)
             .map(|&(distribution, _)| Placement::new(distribution, KeyHash::Md5, None, &members).unwrap());
         let copies =
@@ -299,7 +299,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(topology: Topology, settings: Settings) -> Self {
+    fn new(topology: Topology, settings: CoreSettings) -> Self {
         let mut world = World::unconnected(topology, settings);
         let speakers = (0..3).map(|_| Speaker { client: world.client(), awaits: VecDeque::new() }).collect();
         let mut stage = Self {
@@ -326,7 +326,7 @@ impl Stage {
         self.connected.resize(count, false);
     }
 
-    fn reconfigure(&mut self, settings: Settings, topology: Topology, announce: bool) {
+    fn reconfigure(&mut self, settings: CoreSettings, topology: Topology, announce: bool) {
         if announce {
             let coming = self.world.core.announce(topology.servers.clone());
             self.grow();
@@ -344,7 +344,7 @@ impl Stage {
         }
     }
 
-    fn lose(&mut self, server: usize, loss: Loss) {
+    fn lose(&mut self, server: usize, loss: ConnectionLoss) {
         self.disconnected(server);
         self.world.core.server_lost(server, "gone", loss, self.world.now);
     }
@@ -360,7 +360,7 @@ impl Stage {
         self.world.core.tick(self.world.now);
         for server in 0..self.connected.len() {
             if self.connected[server] && self.world.core.server_overdue(server, self.world.now) {
-                self.lose(server, Loss::TimedOut);
+                self.lose(server, ConnectionLoss::TimedOut);
             }
         }
     }
@@ -491,7 +491,7 @@ proptest! {
                     let announce = draw(numbers, 2) == 0;
                     stage.reconfigure(draw_settings(numbers), draw_topology(numbers), announce);
                 }
-                1 => stage.lose(draw(numbers, servers) as usize, Loss::Broken),
+                1 => stage.lose(draw(numbers, servers) as usize, ConnectionLoss::Broken),
                 2 => stage.stores[draw(numbers, servers) as usize].values.clear(),
                 3 | 4 => stage.connect(draw(numbers, servers) as usize),
                 5 => stage.pass(Nanos::from_millis(u64::from(draw(numbers, 700)))),
@@ -524,7 +524,7 @@ proptest! {
         }
         stage.settle()?;
         let all: Vec<String> = (0..SERVERS).map(|server| format!("server-{server}:1")).collect();
-        stage.reconfigure(Settings { eject_after: None, ..settings() }, Topology::replicated(all, MultiGet::Whole), true);
+        stage.reconfigure(CoreSettings { eject_after: None, ..settings() }, Topology::replicated(all, MultiGet::Whole), true);
         stage.pass(Nanos::from_secs(3_600));
         stage.settle()?;
         for who in 0..3 {

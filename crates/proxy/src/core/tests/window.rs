@@ -1,13 +1,13 @@
 //! What is long waits for its turn at a connection; what is short does not wait for all of it.
 
 use super::*;
-use krarup_service::Loss;
+use krarup_service::ConnectionLoss;
 
 const LONG: usize = 1_000_000;
 
 fn world() -> World {
     let limits = Limits { value: 2 << 20, ..Limits::default() };
-    World::new(1, Settings { limits, queue: 10_000, ..settings() })
+    World::new(1, CoreSettings { limits, queue: 10_000, ..settings() })
 }
 
 fn set(name: usize) -> Vec<u8> {
@@ -116,7 +116,7 @@ fn where_the_server_is_lost_nobody_goes_on_waiting() {
         world.send(client, set(number));
     }
     world.asked(0);
-    world.core.server_lost(0, "gone", Loss::Broken, world.now);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     for &client in &clients {
         assert!(world.replied(client).starts_with("SERVER_ERROR"));
     }
@@ -196,7 +196,7 @@ fn new_clients_of_a_server_with_short_values_ask_some_at_a_time() {
 #[test]
 fn the_longest_do_not_wait_until_nobody_asks_for_anything() {
     let limits = Limits { value: 16 << 20, ..Limits::default() };
-    let mut world = World::new(1, Settings { limits, queue: 10_000, ..settings() });
+    let mut world = World::new(1, CoreSettings { limits, queue: 10_000, ..settings() });
     let (small, large) = (world.client(), world.client());
     world.send(small, "get a\r\n");
     let long = vec![b'v'; 8 << 20];

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use krarup_units::Stamp;
 use serde::de::DeserializeOwned;
 
-use crate::file::Problem;
+use crate::file::FileProblem;
 use crate::schema::ROWS;
 use crate::{Outcome, ServerVisit, Visit};
 
@@ -29,7 +29,7 @@ impl<W: Write> FlatRows<W> {
     ///
     /// # Errors
     /// As `out` says.
-    pub fn new(out: W) -> Result<Self, Problem> {
+    pub fn new(out: W) -> Result<Self, FileProblem> {
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(columns().chain(["servers"]))?;
         Ok(Self { writer, rows: 0 })
@@ -39,7 +39,7 @@ impl<W: Write> FlatRows<W> {
     ///
     /// # Errors
     /// As the file says.
-    pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), Problem> {
+    pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), FileProblem> {
         let part = |one: &ServerVisit| {
             format!("{}:{}:{}:{}", one.server, one.outcome.name(), one.sent.0, one.answered.0)
         };
@@ -57,8 +57,8 @@ impl<W: Write> FlatRows<W> {
     ///
     /// # Errors
     /// As the file says.
-    pub fn finish(self) -> Result<(W, u64), Problem> {
-        let out = self.writer.into_inner().map_err(|error| Problem::Io(error.into_error()))?;
+    pub fn finish(self) -> Result<(W, u64), FileProblem> {
+        let out = self.writer.into_inner().map_err(|error| FileProblem::Io(error.into_error()))?;
         Ok((out, self.rows))
     }
 }
@@ -68,12 +68,12 @@ impl<W: Write> FlatRows<W> {
 ///
 /// # Errors
 /// A missing column, or one that holds what it must not.
-pub fn read(input: impl Read, mut each: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), Problem> {
+pub fn read(input: impl Read, mut each: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), FileProblem> {
     let mut reader = csv::Reader::from_reader(input);
     let head = reader.headers()?.clone();
     let place = |name: &str| {
         let found = head.iter().position(|head| head == name);
-        found.ok_or_else(|| Problem::Schema(format!("there is no column `{name}`")))
+        found.ok_or_else(|| FileProblem::Schema(format!("there is no column `{name}`")))
     };
     let places = columns().chain(["servers"]).map(place).collect::<Result<Vec<_>, _>>()?;
     for record in reader.records() {
@@ -104,9 +104,9 @@ impl Cells<'_> {
         self.record.get(self.places[column]).unwrap_or("")
     }
 
-    fn get<T: DeserializeOwned>(&self, column: usize) -> Result<T, Problem> {
+    fn get<T: DeserializeOwned>(&self, column: usize) -> Result<T, FileProblem> {
         let text = self.text(column);
-        let wrong = || Problem::Value {
+        let wrong = || FileProblem::Value {
             column: columns().nth(column).expect("the column is one of the table"),
             found: text.to_owned(),
         };
@@ -115,8 +115,8 @@ impl Cells<'_> {
     }
 }
 
-fn server(text: &str) -> Result<ServerVisit, Problem> {
-    let wrong = || Problem::Value { column: "servers", found: text.to_owned() };
+fn server(text: &str) -> Result<ServerVisit, FileProblem> {
+    let wrong = || FileProblem::Value { column: "servers", found: text.to_owned() };
     let mut parts = text.split(':');
     let mut next = || parts.next().ok_or_else(wrong);
     let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());

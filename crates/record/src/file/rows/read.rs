@@ -13,7 +13,7 @@ use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::{Statistics, ValueStatistics};
 
 use super::{CLIENTS, RowBatch, columns};
-use crate::file::{FileError, Problem, Run};
+use crate::file::{FileError, FileProblem, RunMetadata};
 use crate::schema::{ROWS, VERSION};
 use crate::{Operation, Outcome, ServerVisit, Visit};
 
@@ -21,19 +21,19 @@ use crate::{Operation, Outcome, ServerVisit, Visit};
 const READ_ROWS: usize = 8_192;
 
 /// The rows of a file, in its order. Keeps one batch in memory, however large the file.
-pub struct Rows {
+pub struct RowFile {
     reader: Box<dyn FileReader>,
     /// The next row group to open.
     next_group: usize,
     /// The columns of the open row group, in the order of [`ROWS`]; empty where none is open.
     open: Vec<ColumnReader>,
     batch: RowBatch,
-    run: Run,
+    run: RunMetadata,
     lost: u64,
     of_clients: bool,
 }
 
-impl Rows {
+impl RowFile {
     /// Opens a file.
     ///
     /// # Errors
@@ -46,12 +46,12 @@ impl Rows {
     /// Reads a file that is in memory.
     ///
     /// # Errors
-    /// As [`Rows::open`].
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Problem> {
+    /// As [`RowFile::open`].
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FileProblem> {
         Self::new(Bytes::from(bytes))
     }
 
-    fn new(file: impl ChunkReader + 'static) -> Result<Self, Problem> {
+    fn new(file: impl ChunkReader + 'static) -> Result<Self, FileProblem> {
         let reader = guarded(|| Ok(SerializedFileReader::new(file)?))?;
         let metadata = reader.metadata().file_metadata();
         let value = |key: &str| {
@@ -60,19 +60,21 @@ impl Rows {
         };
         let number = |column, key| {
             let found = value(key).unwrap_or_default();
-            found.parse().map_err(|_| Problem::Value { column, found })
+            found.parse().map_err(|_| FileProblem::Value { column, found })
         };
         match value("krarup.schema_version") {
             Some(found) if found == VERSION.to_string() => {}
-            Some(found) => return Err(Problem::Version { found }),
-            None => return Err(Problem::Schema("the file does not say which version they have".to_owned())),
+            Some(found) => return Err(FileProblem::Version { found }),
+            None => {
+                return Err(FileProblem::Schema("the file does not say which version they have".to_owned()));
+            }
         }
         let expected = columns()?;
         if *metadata.schema() != expected {
             let found = metadata.schema().get_fields().iter().map(|field| field.name()).collect::<Vec<_>>();
-            return Err(Problem::Schema(format!("the file has {}", found.join(", "))));
+            return Err(FileProblem::Schema(format!("the file has {}", found.join(", "))));
         }
-        let run = Run { epoch_unix: Nanos(number("krarup.epoch_unix_ns", "krarup.epoch_unix_ns")?) };
+        let run = RunMetadata { epoch_unix: Nanos(number("krarup.epoch_unix_ns", "krarup.epoch_unix_ns")?) };
         let lost = number("krarup.rows_lost", "krarup.rows_lost")?;
         let of_clients = value(CLIENTS).is_some();
         let batch = RowBatch::new(READ_ROWS);
@@ -80,7 +82,7 @@ impl Rows {
     }
 
     /// When and where the rows were measured.
-    pub fn run(&self) -> Run {
+    pub fn run(&self) -> RunMetadata {
         self.run
     }
 
@@ -116,7 +118,7 @@ impl Rows {
     ///
     /// # Errors
     /// Damage, or a value that a column must not hold. What comes after is not to be trusted.
-    pub fn next_batch(&mut self) -> Result<Option<&RowBatch>, Problem> {
+    pub fn next_batch(&mut self) -> Result<Option<&RowBatch>, FileProblem> {
         let more = guarded(|| self.fill())?;
         Ok(more.then_some(&self.batch))
     }
@@ -124,8 +126,8 @@ impl Rows {
     /// Hands every row that is left to `see`.
     ///
     /// # Errors
-    /// As [`Rows::next_batch`]; the rows before the damage have been seen then.
-    pub fn for_each(&mut self, mut see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), Problem> {
+    /// As [`RowFile::next_batch`]; the rows before the damage have been seen then.
+    pub fn for_each(&mut self, mut see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), FileProblem> {
         while let Some(batch) = self.next_batch()? {
             batch.iter().for_each(|(visit, servers)| see(visit, servers));
         }
@@ -133,7 +135,7 @@ impl Rows {
     }
 
     /// Fills the batch; whether there were rows.
-    fn fill(&mut self) -> Result<bool, Problem> {
+    fn fill(&mut self) -> Result<bool, FileProblem> {
         loop {
             if self.open.is_empty() {
                 if self.next_group >= self.reader.num_row_groups() {
@@ -142,7 +144,7 @@ impl Rows {
                 let group = self.reader.get_row_group(self.next_group)?;
                 self.open = (0..ROWS.columns.len())
                     .map(|place| Ok(group.get_column_reader(place)?))
-                    .collect::<Result<_, Problem>>()?;
+                    .collect::<Result<_, FileProblem>>()?;
                 self.next_group += 1;
             }
             if read_columns(&mut self.open, &mut self.batch)? {
@@ -155,16 +157,16 @@ impl Rows {
 
 /// The format's library checks what it reads, but not against everything that bytes can be: where
 /// it would panic on a damaged file, that is an error like any other.
-fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(Problem::Damaged))
+fn guarded<T>(read: impl FnOnce() -> Result<T, FileProblem>) -> Result<T, FileProblem> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(FileProblem::Damaged))
 }
 
 /// Reads the next rows of a row group into `batch`: the columns in the order of [`ROWS`]. Whether
 /// there were any.
-fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool, Problem> {
+fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool, FileProblem> {
     batch.clear();
     let mut open = open.iter_mut();
-    let mut next = || open.next().ok_or(Problem::Damaged);
+    let mut next = || open.next().ok_or(FileProblem::Damaged);
 
     let station = int32(next()?, None)?.narrow("station")?;
     let rows = station.values.len();
@@ -214,13 +216,13 @@ struct Values<T> {
 
 impl<T> Values<T> {
     /// The same values as something else, or the first that cannot be.
-    fn each<U>(self, with: impl Fn(T) -> Result<U, Problem>) -> Result<Values<U>, Problem> {
+    fn each<U>(self, with: impl Fn(T) -> Result<U, FileProblem>) -> Result<Values<U>, FileProblem> {
         let values = self.values.into_iter().map(with).collect::<Result<_, _>>()?;
         Ok(Values { values, definition: self.definition, repetition: self.repetition })
     }
 
     /// Where each row's elements end.
-    fn ends(&self, rows: usize) -> Result<Vec<usize>, Problem> {
+    fn ends(&self, rows: usize) -> Result<Vec<usize>, FileProblem> {
         let mut ends = Vec::with_capacity(rows);
         let mut end = 0;
         for (place, (&definition, &repetition)) in self.definition.iter().zip(&self.repetition).enumerate() {
@@ -230,25 +232,29 @@ impl<T> Values<T> {
             end += usize::from(definition == 1);
         }
         ends.push(end);
-        if ends.len() == rows && end == self.values.len() { Ok(ends) } else { Err(Problem::Damaged) }
+        if ends.len() == rows && end == self.values.len() { Ok(ends) } else { Err(FileProblem::Damaged) }
     }
 }
 
 impl Values<i32> {
     /// As the smaller numbers that the column holds.
-    fn narrow(self, column: &'static str) -> Result<Values<u16>, Problem> {
+    fn narrow(self, column: &'static str) -> Result<Values<u16>, FileProblem> {
         self.each(|value| {
-            u16::try_from(value).map_err(|_| Problem::Value { column, found: value.to_string() })
+            u16::try_from(value).map_err(|_| FileProblem::Value { column, found: value.to_string() })
         })
     }
 }
 
 impl Values<ByteArray> {
     /// As what the names stand for.
-    fn named<T>(self, column: &'static str, from: impl Fn(&str) -> Option<T>) -> Result<Values<T>, Problem> {
+    fn named<T>(
+        self,
+        column: &'static str,
+        from: impl Fn(&str) -> Option<T>,
+    ) -> Result<Values<T>, FileProblem> {
         self.each(|name| {
             let value = std::str::from_utf8(name.data()).ok().and_then(&from);
-            value.ok_or_else(|| Problem::Value {
+            value.ok_or_else(|| FileProblem::Value {
                 column,
                 found: String::from_utf8_lossy(name.data()).into_owned(),
             })
@@ -257,9 +263,9 @@ impl Values<ByteArray> {
 }
 
 /// Gives each row its value; there must be as many of the ones as of the others.
-fn set<R, T>(rows: &mut [R], values: Values<T>, set: impl Fn(&mut R, T)) -> Result<(), Problem> {
+fn set<R, T>(rows: &mut [R], values: Values<T>, set: impl Fn(&mut R, T)) -> Result<(), FileProblem> {
     if rows.len() != values.values.len() {
-        return Err(Problem::Damaged);
+        return Err(FileProblem::Damaged);
     }
     rows.iter_mut().zip(values.values).for_each(|(row, value)| set(row, value));
     Ok(())
@@ -269,7 +275,7 @@ fn set<R, T>(rows: &mut [R], values: Values<T>, set: impl Fn(&mut R, T)) -> Resu
 fn values<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     rows: Option<usize>,
-) -> Result<Values<T::T>, Problem> {
+) -> Result<Values<T::T>, FileProblem> {
     let mut read = Values { values: Vec::new(), definition: Vec::new(), repetition: Vec::new() };
     let (records, _, _) = reader.read_records(
         rows.unwrap_or(READ_ROWS),
@@ -278,28 +284,28 @@ fn values<T: DataType>(
         &mut read.values,
     )?;
     if rows.is_some_and(|rows| rows != records) {
-        return Err(Problem::Damaged);
+        return Err(FileProblem::Damaged);
     }
     Ok(read)
 }
 
-fn int32(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i32>, Problem> {
-    let ColumnReader::Int32ColumnReader(reader) = column else { return Err(Problem::Damaged) };
+fn int32(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i32>, FileProblem> {
+    let ColumnReader::Int32ColumnReader(reader) = column else { return Err(FileProblem::Damaged) };
     values(reader, rows)
 }
 
-fn int64(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i64>, Problem> {
-    let ColumnReader::Int64ColumnReader(reader) = column else { return Err(Problem::Damaged) };
+fn int64(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i64>, FileProblem> {
+    let ColumnReader::Int64ColumnReader(reader) = column else { return Err(FileProblem::Damaged) };
     values(reader, rows)
 }
 
-fn flags(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<bool>, Problem> {
-    let ColumnReader::BoolColumnReader(reader) = column else { return Err(Problem::Damaged) };
+fn flags(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<bool>, FileProblem> {
+    let ColumnReader::BoolColumnReader(reader) = column else { return Err(FileProblem::Damaged) };
     values(reader, rows)
 }
 
-fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArray>, Problem> {
-    let ColumnReader::ByteArrayColumnReader(reader) = column else { return Err(Problem::Damaged) };
+fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArray>, FileProblem> {
+    let ColumnReader::ByteArrayColumnReader(reader) = column else { return Err(FileProblem::Damaged) };
     values(reader, rows)
 }
 
@@ -307,16 +313,16 @@ fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArr
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::RowSink;
+    use super::super::RowFileWriter;
     use super::*;
     use crate::visit::tests::{any_visit, near_visit};
 
-    const RUN: Run = Run { epoch_unix: Nanos(1_795_000_000_123_456_789) };
+    const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_000_000_123_456_789) };
 
     type Visits = Vec<(Visit, Vec<ServerVisit>)>;
 
     fn written(visits: &[(Visit, Vec<ServerVisit>)]) -> Vec<u8> {
-        let mut sink = RowSink::new(vec![], RUN).unwrap();
+        let mut sink = RowFileWriter::new(vec![], RUN).unwrap();
         visits.iter().for_each(|(visit, servers)| sink.push(visit, servers).unwrap());
         sink.lost(3);
         let (bytes, rows) = sink.finish().unwrap();
@@ -324,9 +330,9 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: Vec<u8>) -> Result<Visits, Problem> {
+    fn read(bytes: Vec<u8>) -> Result<Visits, FileProblem> {
         let mut visits = Vec::new();
-        Rows::from_bytes(bytes)?.for_each(|visit, servers| visits.push((*visit, servers.to_vec())))?;
+        RowFile::from_bytes(bytes)?.for_each(|visit, servers| visits.push((*visit, servers.to_vec())))?;
         Ok(visits)
     }
 
@@ -342,7 +348,7 @@ mod tests {
     #[test]
     fn row_groups_are_bounded_and_read_back_in_order() {
         let visits: Visits = (0..70_000).map(|nanos| replied_at(nanos, (nanos % 3) as usize)).collect();
-        let mut sink = RowSink::new(vec![], RUN).unwrap();
+        let mut sink = RowFileWriter::new(vec![], RUN).unwrap();
         let (pushed, batched) = visits.split_at(66_000);
         pushed.iter().for_each(|(visit, servers)| sink.push(visit, servers).unwrap());
         let mut batch = RowBatch::new(10_000);
@@ -350,14 +356,14 @@ mod tests {
         sink.write(&batch).unwrap();
         let (bytes, rows) = sink.finish().unwrap();
         assert_eq!(rows, 70_000);
-        let reader = Rows::from_bytes(bytes.clone()).unwrap();
+        let reader = RowFile::from_bytes(bytes.clone()).unwrap();
         let groups: Vec<_> =
             reader.reader.metadata().row_groups().iter().map(RowGroupMetaData::num_rows).collect();
         assert_eq!(groups, [65_536, 464, 4_000]);
         assert_eq!((reader.run(), reader.lost()), (RUN, 0));
         assert_eq!(reader.span(), Some((Stamp(0), Stamp(69_999))));
         assert!(read(bytes).unwrap() == visits);
-        assert_eq!(Rows::from_bytes(written(&[])).unwrap().span(), None);
+        assert_eq!(RowFile::from_bytes(written(&[])).unwrap().span(), None);
     }
 
     #[test]
@@ -377,13 +383,13 @@ mod tests {
     #[test]
     fn a_file_without_rows_is_a_file() {
         assert_eq!(read(written(&[])).unwrap(), []);
-        assert_eq!(Rows::from_bytes(written(&[])).unwrap().lost(), 3);
+        assert_eq!(RowFile::from_bytes(written(&[])).unwrap().lost(), 3);
     }
 
     #[test]
     fn what_is_no_file_of_rows_is_distinguished() {
         let problem = |bytes: &[u8]| read(bytes.to_vec()).unwrap_err();
-        assert!(matches!(problem(b"PAR1 not at all"), Problem::Rows(_)));
+        assert!(matches!(problem(b"PAR1 not at all"), FileProblem::Rows(_)));
         let bytes = written(&[replied_at(1, 1)]);
         let replace = |find: &str, with: &str| {
             assert_eq!(find.len(), with.len());
@@ -400,7 +406,7 @@ mod tests {
             replace("krarup.epoch_unix_ns", "krarup.epoch_unix_nx").contains("`krarup.epoch_unix_ns` holds")
         );
         assert!(replace("worker_was_idle", "worker_was_lazy").contains("worker_was_lazy"));
-        let missing = Rows::open(Path::new("no/such.parquet")).err().unwrap().to_string();
+        let missing = RowFile::open(Path::new("no/such.parquet")).err().unwrap().to_string();
         assert!(missing.starts_with("no/such.parquet: No such file"), "{missing}");
     }
 

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use super::{RowBatch, RowSink};
-use crate::file::{FileError, Partial, Problem, Run};
+use super::{RowBatch, RowFileWriter};
+use crate::file::{FileError, FileProblem, Partial, RunMetadata};
 use crate::{ServerVisit, Visit};
 
 /// Rows in a batch of a lane: 3 MB, and large enough a row group to compress well.
@@ -34,12 +34,12 @@ pub struct RowWriter {
     path: PathBuf,
     full: Sender<Full>,
     lost: Arc<AtomicU64>,
-    thread: JoinHandle<Result<u64, Problem>>,
+    thread: JoinHandle<Result<u64, FileProblem>>,
 }
 
 /// What became of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct RowsWritten {
     /// Rows in the file.
     pub rows: u64,
     /// Rows that were dropped because the disk was too slow, or had failed.
@@ -51,7 +51,7 @@ impl RowWriter {
     ///
     /// # Errors
     /// As the operating system says, with the path.
-    pub fn create(path: &Path, run: Run) -> Result<Self, FileError> {
+    pub fn create(path: &Path, run: RunMetadata) -> Result<Self, FileError> {
         Self::begin(path, run, |_| {})
     }
 
@@ -59,16 +59,20 @@ impl RowWriter {
     ///
     /// # Errors
     /// As [`RowWriter::create`].
-    pub fn of_clients(path: &Path, run: Run) -> Result<Self, FileError> {
-        Self::begin(path, run, RowSink::of_clients)
+    pub fn of_clients(path: &Path, run: RunMetadata) -> Result<Self, FileError> {
+        Self::begin(path, run, RowFileWriter::of_clients)
     }
 
-    fn begin(path: &Path, run: Run, mark: fn(&mut RowSink<Partial>)) -> Result<Self, FileError> {
+    fn begin(
+        path: &Path,
+        run: RunMetadata,
+        mark: fn(&mut RowFileWriter<Partial>),
+    ) -> Result<Self, FileError> {
         let (full, batches) = channel::<Full>();
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
         let start = || {
-            let mut sink = RowSink::new(Partial::create(path)?, run)?;
+            let mut sink = RowFileWriter::new(Partial::create(path)?, run)?;
             mark(&mut sink);
             let thread = Builder::new().name("rows".to_owned());
             Ok(thread.spawn(move || write_all(sink, &batches, &counted))?)
@@ -97,17 +101,21 @@ impl RowWriter {
     ///
     /// # Errors
     /// What kept the rows from being written, with the path.
-    pub fn finish(self) -> Result<Written, FileError> {
+    pub fn finish(self) -> Result<RowsWritten, FileError> {
         drop(self.full);
-        let written = self.thread.join().unwrap_or(Err(Problem::Damaged));
+        let written = self.thread.join().unwrap_or(Err(FileProblem::Damaged));
         let rows = written.map_err(|problem| FileError { path: self.path, problem })?;
-        Ok(Written { rows, lost: self.lost.load(Ordering::Relaxed) })
+        Ok(RowsWritten { rows, lost: self.lost.load(Ordering::Relaxed) })
     }
 }
 
 /// Writes what comes until no lane is left. After an error the lanes notice that nobody takes their
 /// batches.
-fn write_all(mut sink: RowSink<Partial>, batches: &Receiver<Full>, lost: &AtomicU64) -> Result<u64, Problem> {
+fn write_all(
+    mut sink: RowFileWriter<Partial>,
+    batches: &Receiver<Full>,
+    lost: &AtomicU64,
+) -> Result<u64, FileProblem> {
     for (mut batch, back) in batches {
         sink.write(&batch)?;
         batch.clear();
@@ -171,11 +179,11 @@ impl Drop for Lane {
 mod tests {
     use krarup_units::{Nanos, Stamp};
 
-    use super::super::Rows;
+    use super::super::RowFile;
     use super::*;
     use crate::Operation;
 
-    const RUN: Run = Run { epoch_unix: Nanos(1_795_000_000_000_000_000) };
+    const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_000_000_000_000_000) };
 
     /// A path of this test's own, gone when it goes.
     struct Folder(PathBuf);
@@ -214,7 +222,7 @@ mod tests {
         let written = writer.finish().unwrap();
         assert_eq!(written.rows + written.lost, 2 * rows);
 
-        let mut file = Rows::open(&path).unwrap();
+        let mut file = RowFile::open(&path).unwrap();
         assert_eq!((file.lost(), file.run()), (written.lost, RUN));
         let mut count = 0;
         let mut next = [Stamp(0); 2];

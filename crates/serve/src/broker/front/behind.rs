@@ -14,7 +14,7 @@ use socket2::{SockRef, TcpKeepalive};
 use super::serving::Inner;
 use krarup_beanstalk::{DEFAULT_TUBE, Reply, ReplyWord, Request, reply, write};
 use krarup_broker::job::Id;
-use krarup_store::owners::{Owner, Owners};
+use krarup_store::owners::{Owners, ShardOwner};
 use krarup_units::Parsed;
 
 /// How long the owner may take to accept a connection.
@@ -35,7 +35,7 @@ pub(super) const MOVED: &[u8] = ReplyWord::Moved.line();
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum NoReply {
     /// The request was not carried out.
     Moved,
     /// Nobody knows.
@@ -51,7 +51,7 @@ pub(super) enum Spoken {
 
 pub(super) struct Behind {
     stream: TcpStream,
-    pub(super) owner: Arc<Owner>,
+    pub(super) owner: Arc<ShardOwner>,
     spoken: Spoken,
     unread: Vec<u8>,
     /// Whether the owner was told that no more will be asked by it.
@@ -67,7 +67,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    pub(super) fn connect(owner: Arc<Owner>, spoken: Spoken) -> io::Result<Self> {
+    pub(super) fn connect(owner: Arc<ShardOwner>, spoken: Spoken) -> io::Result<Self> {
         let address: Option<&Address> = match spoken {
             Spoken::Beanstalkd => Some(&owner.address),
             Spoken::Memcached => owner.memcached.as_ref(),
@@ -106,7 +106,7 @@ impl Behind {
     }
 
     /// Sends it all, unless the owner hangs, or another is known to be it.
-    pub(super) fn send(&mut self, front: &Inner, shard: u32, bytes: &[u8]) -> Result<(), Lost> {
+    pub(super) fn send(&mut self, front: &Inner, shard: u32, bytes: &[u8]) -> Result<(), NoReply> {
         self.send_within(front, shard, bytes, SEND)
     }
 
@@ -116,7 +116,7 @@ impl Behind {
         shard: u32,
         mut bytes: &[u8],
         most: Duration,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), NoReply> {
         let mut end = Instant::now() + most;
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -127,11 +127,11 @@ impl Behind {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() >= end || !self.is_of(&front.owners, shard) || front.is_abandoned() {
-                        return Err(Lost::Unknown);
+                        return Err(NoReply::Unknown);
                     }
                     wait_for(&mut [PollFd::new(&self.stream, PollFlags::OUT)], LOOK.min(most));
                 }
-                Err(_) => return Err(Lost::Unknown),
+                Err(_) => return Err(NoReply::Unknown),
             }
         }
         Ok(())
@@ -144,10 +144,10 @@ impl Behind {
         front: &Inner,
         shard: u32,
         mut client: Option<&BlockingClient>,
-    ) -> Result<Vec<u8>, Lost> {
+    ) -> Result<Vec<u8>, NoReply> {
         loop {
             if let Some(answer) = self.here()? {
-                return if answer == MOVED { Err(Lost::Moved) } else { Ok(answer) };
+                return if answer == MOVED { Err(NoReply::Moved) } else { Ok(answer) };
             }
             match wait(&[&self.stream], client, LOOK) {
                 Woken::Client => {
@@ -157,7 +157,7 @@ impl Behind {
                     client = None;
                 }
                 Woken::Nobody if !self.is_of(&front.owners, shard) || front.is_abandoned() => {
-                    return Err(Lost::Unknown);
+                    return Err(NoReply::Unknown);
                 }
                 Woken::Nobody => {}
                 Woken::Some => self.read()?,
@@ -167,7 +167,7 @@ impl Behind {
 
     /// Forgets messages that he may hold and does not, so that there are never many more than he
     /// does: which time has run out only the owner knows.
-    pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), Lost> {
+    pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), NoReply> {
         if self.held.len() < self.many || self.ended {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl Behind {
     }
 
     /// An answer that is there already.
-    pub(super) fn here(&mut self) -> Result<Option<Vec<u8>>, Lost> {
+    pub(super) fn here(&mut self) -> Result<Option<Vec<u8>>, NoReply> {
         let length = match self.spoken {
             Spoken::Beanstalkd => length(&self.unread)?,
             Spoken::Memcached => memcached_length(&self.unread),
@@ -198,10 +198,10 @@ impl Behind {
     }
 
     /// Reads what has come; to be called when something has.
-    pub(super) fn read(&mut self) -> Result<(), Lost> {
+    pub(super) fn read(&mut self) -> Result<(), NoReply> {
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
-            Ok(0) => Err(Lost::Unknown),
+            Ok(0) => Err(NoReply::Unknown),
             Ok(count) => {
                 self.unread.extend_from_slice(&buffer[..count]);
                 Ok(())
@@ -209,7 +209,7 @@ impl Behind {
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
                 Ok(())
             }
-            Err(_) => Err(Lost::Unknown),
+            Err(_) => Err(NoReply::Unknown),
         }
     }
 }
@@ -247,12 +247,12 @@ fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
 }
 
 /// The length of the answer at the front, if it is whole.
-fn length(bytes: &[u8]) -> Result<Option<usize>, Lost> {
+fn length(bytes: &[u8]) -> Result<Option<usize>, NoReply> {
     match reply::parse(bytes) {
         Parsed::Complete { used, .. } => Ok(Some(used)),
         Parsed::Incomplete { .. } => Ok(None),
         // Where the next one begins nobody knows.
-        Parsed::Invalid(_) => Err(Lost::Unknown),
+        Parsed::Invalid(_) => Err(NoReply::Unknown),
     }
 }
 

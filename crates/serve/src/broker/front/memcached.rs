@@ -18,7 +18,7 @@ use krarup_broker::shards::shard_of;
 const READ: usize = 64 << 10;
 const UNREACHED: &[u8] = b"SERVER_ERROR nobody owns this queue now\r\n";
 
-pub(super) struct Session<'a> {
+pub(super) struct MemcachedSession<'a> {
     client: BlockingClient,
     front: &'a Inner,
     shards: u32,
@@ -81,7 +81,7 @@ impl Waits {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> MemcachedSession<'a> {
     pub(super) fn new(client: BlockingClient, front: &'a Inner) -> Self {
         let shards = front.owners.shards();
         Self {

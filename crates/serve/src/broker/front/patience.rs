@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::behind::Lost;
+use super::behind::NoReply;
 use super::serving::{End, Inner};
 
 /// How long a request waits for its shard to have an owner.
@@ -70,11 +70,11 @@ impl Patience {
 
 /// What a lost owner means for a client: he goes on, unless he holds something there, which is his
 /// no more, or nobody knows whether what must not be carried out twice was.
-pub(super) fn lose<T>(lost: Lost, holds: bool, again: bool) -> Result<Tried<T>, End> {
+pub(super) fn lose<T>(lost: NoReply, holds: bool, again: bool) -> Result<Tried<T>, End> {
     match lost {
         _ if holds => Err(End),
-        Lost::Unknown if !again => Err(End),
-        Lost::Moved | Lost::Unknown => Ok(Tried::Again),
+        NoReply::Unknown if !again => Err(End),
+        NoReply::Moved | NoReply::Unknown => Ok(Tried::Again),
     }
 }
 

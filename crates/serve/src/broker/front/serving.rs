@@ -13,7 +13,7 @@ use krarup_store::owners::Owners;
 
 /// How clients are served.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FrontSettings {
     /// The largest body, in bytes.
     pub largest: u32,
     /// What a client must say with `login` before anything else.
@@ -31,7 +31,7 @@ pub(super) struct End;
 /// What the threads of all clients share.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) settings: Settings,
+    pub(super) settings: FrontSettings,
     pub(super) owners: Arc<Owners>,
     pub(super) protocol: Protocol,
     pub(super) phase: AtomicU8,
@@ -48,7 +48,7 @@ pub(super) const ENDS: u8 = 1;
 pub(super) const ABANDONED: u8 = 2;
 
 impl Inner {
-    pub(super) fn new(protocol: Protocol, settings: Settings, owners: Arc<Owners>) -> io::Result<Self> {
+    pub(super) fn new(protocol: Protocol, settings: FrontSettings, owners: Arc<Owners>) -> io::Result<Self> {
         Ok(Self {
             settings,
             owners,

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use krarup_beanstalk::{DEFAULT_TUBE, Ids, LineError, Refusal, Reply, ReplyWord, Request, request, write};
+use krarup_beanstalk::{
+    DEFAULT_TUBE, Ids, InvalidRequest, LineError, Reply, ReplyWord, Request, request, write,
+};
 use krarup_net::blocking::BlockingClient;
 use krarup_units::Parsed;
 
-use super::behind::{Behind, Lost, Spoken, read};
+use super::behind::{Behind, NoReply, Spoken, read};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use krarup_broker::job::Id;
@@ -20,7 +22,7 @@ const TOGETHER: usize = 256;
 const READ: usize = 64 << 10;
 const UNREACHED: &[u8] = ReplyWord::InternalError.line();
 
-pub(super) struct Session<'a> {
+pub(super) struct BeanstalkSession<'a> {
     pub(super) client: BlockingClient,
     pub(super) front: &'a Inner,
     pub(super) shards: u32,
@@ -44,7 +46,7 @@ enum Next {
     More,
 }
 
-impl<'a> Session<'a> {
+impl<'a> BeanstalkSession<'a> {
     pub(super) fn new(client: BlockingClient, front: &'a Inner) -> Self {
         let shards = front.owners.shards();
         let none = || (0..shards).map(|_| None).collect::<Vec<_>>();
@@ -102,12 +104,12 @@ impl<'a> Session<'a> {
         }
         match request::parse(bytes, self.front.settings.largest) {
             Parsed::Incomplete { .. } => Ok(Next::More),
-            Parsed::Invalid(Refusal::Endless) => {
+            Parsed::Invalid(InvalidRequest::Endless) => {
                 self.go_by(bytes, None)?;
                 write::line(&mut self.out, LineError::BadFormat.word());
                 Ok(Next::Done(bytes.len()))
             }
-            Parsed::Invalid(Refusal::Discard { why, discard }) => {
+            Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
                 let there = discard.min(bytes.len() as u64);
                 self.go_by(&[], Some(discard - there))?;
                 write::line(&mut self.out, why.word());
@@ -390,7 +392,7 @@ impl<'a> Session<'a> {
         lines: &[&[u8]],
         answers: &mut Vec<Vec<u8>>,
         watching: bool,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), NoReply> {
         let mut sent = Vec::new();
         let told = self.tell(behind, shard, &mut sent);
         lines[answers.len()..].iter().for_each(|line| sent.extend_from_slice(line));

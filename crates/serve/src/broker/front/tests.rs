@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use krarup_net::listen;
 
 use super::*;
-use krarup_store::owners::Owner;
+use krarup_store::owners::ShardOwner;
 
 const TOO_LONG: Duration = Duration::from_secs(60);
 
@@ -21,9 +21,9 @@ impl Played {
         Self(listener)
     }
 
-    fn at(&self, epoch: i64) -> Option<Owner> {
+    fn at(&self, epoch: i64) -> Option<ShardOwner> {
         let address: Address = self.0.local_addr().unwrap().into();
-        Some(Owner { epoch, address: address.clone(), memcached: Some(address) })
+        Some(ShardOwner { epoch, address: address.clone(), memcached: Some(address) })
     }
 
     fn accept(&self) -> Line {
@@ -70,7 +70,7 @@ impl Line {
 
 fn front(protocol: Protocol, shards: u32) -> (Front, Arc<Owners>) {
     let owners = Arc::new(Owners::unknown(shards));
-    let settings = Settings { largest: 1 << 30, secret: None, connections: 10, tls: None };
+    let settings = FrontSettings { largest: 1 << 30, secret: None, connections: 10, tls: None };
     let door = listen::listen_with(&"127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
     (Front::begin(door, protocol, settings, Arc::clone(&owners)).unwrap(), owners)
 }
@@ -113,13 +113,13 @@ fn who_waits_for_an_owner_that_hangs_is_let_go_when_another_takes_over() {
 #[test]
 fn an_owner_that_takes_nothing_for_too_long_counts_as_ended() {
     let owners = Arc::new(Owners::unknown(1));
-    let settings = Settings { largest: 1, secret: None, connections: 1, tls: None };
+    let settings = FrontSettings { largest: 1, secret: None, connections: 1, tls: None };
     let inner = Inner::new(Protocol::Beanstalkd, settings, Arc::clone(&owners)).unwrap();
     let hangs = Played::new();
     owners.set(0, hangs.at(1));
     let mut behind = behind::Behind::connect(owners.of(0).unwrap(), behind::Spoken::Beanstalkd).unwrap();
     let sent = behind.send_within(&inner, 0, &vec![0; LARGE], Duration::from_millis(1));
-    assert_eq!(sent, Err(behind::Lost::Unknown));
+    assert_eq!(sent, Err(behind::NoReply::Unknown));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use krarup_units::Nanos;
 use super::behind::{LOOK, MOVED, Woken, read, wait};
 use super::patience::Patience;
 use super::serving::End;
-use super::session::Session;
+use super::session::BeanstalkSession;
 use krarup_broker::job::Id;
 use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
@@ -20,7 +20,7 @@ const LONG: Nanos = Nanos::from_secs(3_600);
 /// The names in `stats` that are sums of the shards' own.
 const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
 
-impl Session<'_> {
+impl BeanstalkSession<'_> {
     // ---- waiting --------------------------------------------------------------------------------
 
     /// Messages out of the tubes that are watched, whatever shards they are of.

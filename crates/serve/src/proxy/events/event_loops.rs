@@ -18,7 +18,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use krarup_memcache::Class;
+use krarup_memcache::ReplyClass;
 use krarup_net::Stream;
 use krarup_net::mio::Waker;
 use krarup_units::Stamp;
@@ -41,7 +41,7 @@ pub(super) enum Message {
     /// A client has connected whose keys belong to this pool.
     Client(Stream, usize),
     /// What a client wanted to know.
-    Inform { number: u32, class: Class, text: Vec<u8> },
+    Inform { number: u32, class: ReplyClass, text: Vec<u8> },
     /// Everything counted is to be forgotten.
     Reset(mpsc::Sender<()>),
     /// Servers of this configuration are to be connected to. The number tells it from those before.
@@ -55,13 +55,13 @@ pub(super) enum Message {
 }
 
 /// What a loop has counted, and when.
-pub(super) struct Books {
+pub(super) struct LoopCounts {
     pub(super) core: Core,
     pub(super) now: Stamp,
     pub(super) stopping: bool,
 }
 
-impl Books {
+impl LoopCounts {
     /// The books of two loops as one.
     #[expect(clippy::needless_pass_by_value, reason = "the sum of two is one, and neither is left")]
     fn and(mut self, other: Self) -> Self {
@@ -75,7 +75,7 @@ impl Books {
 /// All loops of the process.
 pub(super) struct LoopGroup {
     loops: Vec<LoopState>,
-    slots: SnapshotSlots<Books>,
+    slots: SnapshotSlots<LoopCounts>,
     /// Loops that have something left to do.
     working: AtomicUsize,
 }
@@ -89,11 +89,11 @@ struct LoopState {
 }
 
 /// One loop among all.
-pub(super) struct Member {
+pub(super) struct LoopHandle {
     pub(super) group: Arc<LoopGroup>,
     pub(super) number: usize,
     pub(super) messages: mpsc::Receiver<Message>,
-    pub(super) slot: Arc<SnapshotSlot<Books>>,
+    pub(super) slot: Arc<SnapshotSlot<LoopCounts>>,
     inquiries: mpsc::Sender<(usize, Inquiry)>,
     /// The configuration that is there or comes.
     pub(super) generation: u64,
@@ -103,7 +103,7 @@ pub(super) struct Member {
 
 impl LoopGroup {
     /// As many loops as there are wakers, which share `common`.
-    pub(super) fn members(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<Member>, String> {
+    pub(super) fn members(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<LoopHandle>, String> {
         let (mut loops, mut slots) = (Vec::new(), Vec::new());
         let mut receivers = Vec::new();
         for (number, waker) in wakers.iter().enumerate() {
@@ -118,25 +118,27 @@ impl LoopGroup {
             loops.push(LoopState { messages, waker: Arc::clone(waker), clients, tried });
         }
         let working = AtomicUsize::new(loops.len());
-        let group = Arc::new(Self { loops, slots: SnapshotSlots::new(slots, Books::and), working });
+        let group = Arc::new(Self { loops, slots: SnapshotSlots::new(slots, LoopCounts::and), working });
         let (ask, inquiries) = mpsc::channel();
         let of_thread = Arc::clone(&group);
         thread::Builder::new()
             .name("inquiries".into())
             .spawn(move || of_thread.answer_inquiries(&inquiries))
             .map_err(|error| format!("cannot start a thread: {error}"))?;
-        let member =
-            |(number, (messages, slot)): (usize, (mpsc::Receiver<Message>, Arc<SnapshotSlot<Books>>))| {
-                Member {
-                    group: Arc::clone(&group),
-                    number,
-                    messages,
-                    slot,
-                    inquiries: ask.clone(),
-                    generation: 1,
-                    rests: false,
-                }
-            };
+        let member = |(number, (messages, slot)): (
+            usize,
+            (mpsc::Receiver<Message>, Arc<SnapshotSlot<LoopCounts>>),
+        )| {
+            LoopHandle {
+                group: Arc::clone(&group),
+                number,
+                messages,
+                slot,
+                inquiries: ask.clone(),
+                generation: 1,
+                rests: false,
+            }
+        };
         Ok(receivers.into_iter().enumerate().map(member).collect())
     }
 
@@ -166,7 +168,7 @@ impl LoopGroup {
     }
 
     /// The books of all loops added up; none if one does not lay them down in time.
-    pub(super) fn books(&self) -> Option<Arc<Books>> {
+    pub(super) fn books(&self) -> Option<Arc<LoopCounts>> {
         self.slots.ask()
     }
 
@@ -189,19 +191,19 @@ impl LoopGroup {
             for (member, Inquiry { number, argument }) in together {
                 let told = if argument == b"reset" {
                     books = None;
-                    self.reset().then(|| (Class::Ok, b"RESET\r\n".to_vec()))
+                    self.reset().then(|| (ReplyClass::Ok, b"RESET\r\n".to_vec()))
                 } else {
                     let books = books.get_or_insert_with(|| self.books()).as_ref();
                     books.map(|books| krarup_proxy::stats::answer(&books.core, &argument, books.now))
                 };
-                let (class, text) = told.unwrap_or_else(|| (Class::ServerError, STUCK.to_vec()));
+                let (class, text) = told.unwrap_or_else(|| (ReplyClass::ServerError, STUCK.to_vec()));
                 self.message(member, Message::Inform { number, class, text });
             }
         }
     }
 }
 
-impl Member {
+impl LoopHandle {
     /// Whether this is the loop that listens and speaks for all.
     pub(super) fn is_first(&self) -> bool {
         self.number == 0
@@ -292,7 +294,7 @@ mod tests {
         let count = Arc::clone(&looks);
         let slot = SnapshotSlot::waking(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed));
         let state = LoopState { messages, waker, clients: AtomicUsize::new(0), tried: AtomicU64::new(0) };
-        let slots = SnapshotSlots::new(vec![slot], Books::and);
+        let slots = SnapshotSlots::new(vec![slot], LoopCounts::and);
         let group = LoopGroup { loops: vec![state], slots, working: AtomicUsize::new(1) };
         let (ask, inquiries) = mpsc::channel();
         for number in 0..50 {

@@ -4,7 +4,7 @@ use krarup_units::Address;
 
 /// Something the operator should know, told as it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum ProxyNotice {
     /// Clients can connect here.
     Listening(Address),
     /// Monitoring can ask here.
@@ -37,7 +37,7 @@ pub enum Notice {
     MemoryEnough(u64),
 }
 
-impl Notice {
+impl ProxyNotice {
     /// Whether each of several loops tells it for itself.
     pub(super) fn is_of_one_loop(&self) -> bool {
         matches!(self, Self::Cut(..) | Self::Unfinished(_) | Self::MemoryShort(_) | Self::MemoryEnough(_))
@@ -54,16 +54,16 @@ pub(super) struct MemoryNotices {
 
 impl MemoryNotices {
     /// What is told; none while another loop is as this one was.
-    pub(super) fn summed(&mut self, told: Notice) -> Option<Notice> {
+    pub(super) fn summed(&mut self, told: ProxyNotice) -> Option<ProxyNotice> {
         match told {
-            Notice::MemoryShort(_) => {
+            ProxyNotice::MemoryShort(_) => {
                 self.short += 1;
                 (self.short == 1).then_some(told)
             }
-            Notice::MemoryEnough(cut) => {
+            ProxyNotice::MemoryEnough(cut) => {
                 self.short -= 1;
                 self.cut += cut;
-                (self.short == 0).then(|| Notice::MemoryEnough(std::mem::take(&mut self.cut)))
+                (self.short == 0).then(|| ProxyNotice::MemoryEnough(std::mem::take(&mut self.cut)))
             }
             told => Some(told),
         }

@@ -5,33 +5,35 @@ use std::sync::Arc;
 use krarup_units::Stamp;
 
 use super::event_loops::Message;
-use super::{Engine, NextConfiguration, Notice, client_settings, listen_at, server_settings};
-use crate::driver::{ConnectionState, Hold, ServerConnection};
-use crate::proxy::configuration::{Change, Numbers, Resolved};
+use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, server_settings};
+use crate::driver::{ConnectionState, HoldPolicy, ServerConnection};
+use crate::proxy::configuration::{ConfigurationChange, Numbers, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
 use krarup_proxy::topology::Topology;
 
-impl<N: FnMut(Notice)> Engine<N> {
-    pub(super) fn apply(&mut self, change: Change) {
+impl<N: FnMut(ProxyNotice)> Engine<N> {
+    pub(super) fn apply(&mut self, change: ConfigurationChange) {
         match change {
-            Change::Numbers(numbers) => {
+            ConfigurationChange::Numbers(numbers) => {
                 self.update_addresses(&numbers);
                 if let Some(member) = &self.group {
                     member.tell(|| Message::Numbers(numbers.clone()));
                 }
             }
-            Change::Configuration(..) if self.stop_by.is_some() => {}
+            ConfigurationChange::Configuration(..) if self.stop_by.is_some() => {}
             // Where it is no good, nothing has changed.
-            Change::Configuration(read, reply) => match read.and_then(|resolved| self.prepare(resolved)) {
-                Ok(next) => self.next = Some(NextConfiguration { reply, ..next }),
-                Err(why) => {
-                    if let Some(reply) = reply {
-                        // It may have given up waiting.
-                        let _ = reply.send(Err(why.clone()));
+            ConfigurationChange::Configuration(read, reply) => {
+                match read.and_then(|resolved| self.prepare(resolved)) {
+                    Ok(next) => self.next = Some(NextConfiguration { reply, ..next }),
+                    Err(why) => {
+                        if let Some(reply) = reply {
+                            // It may have given up waiting.
+                            let _ = reply.send(Err(why.clone()));
+                        }
+                        (self.notice)(ProxyNotice::NotReloaded(why));
                     }
-                    (self.notice)(Notice::NotReloaded(why));
                 }
-            },
+            }
         }
     }
 
@@ -136,17 +138,17 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.driver.listen_only(entrances, opened);
         self.tell();
         for warning in &credentials.warnings {
-            (self.notice)(Notice::Warning(warning.clone()));
+            (self.notice)(ProxyNotice::Warning(warning.clone()));
         }
         self.credentials = credentials;
-        self.hold = Hold::new(config.hold);
+        self.hold = HoldPolicy::new(config.hold);
         if admin.is_some() || config.admin.is_none() {
             // Where it was before nobody listens any more.
             self.admin = admin;
             self.tell_admin();
         }
         self.config = config;
-        (self.notice)(Notice::Reloaded);
+        (self.notice)(ProxyNotice::Reloaded);
         if let Some(reply) = reply {
             let _ = reply.send(Ok(()));
         }

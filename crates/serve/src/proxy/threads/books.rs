@@ -7,9 +7,9 @@ use krarup_record::{ServerVisit, Visit};
 
 /// The core that keeps the books, shared by all threads.
 #[derive(Clone)]
-pub(super) struct Books(Arc<Mutex<Core>>);
+pub(super) struct SharedBooks(Arc<Mutex<Core>>);
 
-impl Books {
+impl SharedBooks {
     pub(super) fn new(core: Core) -> Self {
         Self(Arc::new(Mutex::new(core)))
     }
@@ -21,7 +21,7 @@ impl Books {
     }
 }
 
-impl RowSink for Books {
+impl RowSink for SharedBooks {
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
         self.lock().enter(visit, servers);
     }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use krarup_net::Clock;
 use krarup_net::blocking::{BlockingConnection, wait};
-use krarup_service::{Loss, Service as _, Upstreams as _};
+use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
 
-use super::books::Books;
+use super::books::SharedBooks;
 use super::client::ClientHandle;
-use super::queue::{Job, Queue};
+use super::queue::{Queue, ReceivedRequest};
 use krarup_proxy::config::Config;
-use krarup_proxy::core::Seen;
+use krarup_proxy::core::QueueState;
 use krarup_proxy::core::{Core, Events};
 
 /// What one read from a server may bring at least.
@@ -26,7 +26,7 @@ pub(super) struct Executor {
     core: Core,
     config: Arc<Config>,
     clock: Clock,
-    books: Books,
+    books: SharedBooks,
     /// What has been entered into the books.
     entered: Events,
     servers: Vec<Server>,
@@ -42,7 +42,7 @@ struct Server {
 }
 
 impl Executor {
-    pub(super) fn new(core: Core, config: Arc<Config>, clock: Clock, books: Books) -> Self {
+    pub(super) fn new(core: Core, config: Arc<Config>, clock: Clock, books: SharedBooks) -> Self {
         let server = || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0) };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         Self { core, config, clock, books, entered: Events::default(), servers, clients: BTreeMap::new() }
@@ -102,7 +102,7 @@ impl Executor {
             let now = self.clock.now();
             for server in 0..self.servers.len() {
                 if self.core.server_overdue(server, now) {
-                    self.lose(server, "no answer within the time allowed", Loss::TimedOut);
+                    self.lose(server, "no answer within the time allowed", ConnectionLoss::TimedOut);
                 }
             }
             self.hand_on(queue);
@@ -123,7 +123,7 @@ impl Executor {
     }
 
     /// A request begins here.
-    fn begin(&mut self, job: Job, seen: Seen) {
+    fn begin(&mut self, job: ReceivedRequest, seen: QueueState) {
         let now = self.clock.now();
         self.core.tidy(now);
         let id = self.core.connected(0, now);
@@ -168,7 +168,7 @@ impl Executor {
             let (before, length) = (self.clock.now(), output.len());
             match connection.send(output) {
                 Ok(()) => self.core.server_written(server, length, before),
-                Err(error) => self.lose(server, &plain(&error), Loss::Broken),
+                Err(error) => self.lose(server, &plain(&error), ConnectionLoss::Broken),
             }
         }
     }
@@ -203,19 +203,19 @@ impl Executor {
         let link = &mut self.servers[server];
         let Some(connection) = &link.connection else { return };
         match connection.receive(link.inbox.room(SERVER_READ)) {
-            Ok(0) => self.lose(server, "the server closed the connection", Loss::Broken),
+            Ok(0) => self.lose(server, "the server closed the connection", ConnectionLoss::Broken),
             Ok(count) => {
                 link.inbox.filled(count);
                 match self.core.server_read(server, link.inbox.unread(), self.clock.now()) {
                     Ok(used) => self.servers[server].inbox.consume(used),
-                    Err(distrust) => self.lose(server, distrust.why, Loss::Untrusted),
+                    Err(distrust) => self.lose(server, distrust.why, ConnectionLoss::Untrusted),
                 }
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 self.core.server_overdue(server, self.clock.now());
-                self.lose(server, "no answer within the time allowed", Loss::TimedOut);
+                self.lose(server, "no answer within the time allowed", ConnectionLoss::TimedOut);
             }
-            Err(error) => self.lose(server, &plain(&error), Loss::Broken),
+            Err(error) => self.lose(server, &plain(&error), ConnectionLoss::Broken),
         }
     }
 
@@ -242,7 +242,7 @@ impl Executor {
                 }),
             };
             match made {
-                Err(why) => self.lose(server, &why, Loss::Broken),
+                Err(why) => self.lose(server, &why, ConnectionLoss::Broken),
                 Ok(connection) => {
                     self.servers[server].connection = Some(connection);
                     self.core.server_connected(server);
@@ -258,7 +258,7 @@ impl Executor {
         }
     }
 
-    fn lose(&mut self, server: usize, why: &str, loss: Loss) {
+    fn lose(&mut self, server: usize, why: &str, loss: ConnectionLoss) {
         let now = self.clock.now();
         let link = &mut self.servers[server];
         link.connection = None;

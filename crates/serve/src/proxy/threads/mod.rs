@@ -40,28 +40,28 @@ use krarup_net::{Clock, listen};
 use krarup_record::{Recorder, recorder};
 use krarup_service::Service as _;
 
-use self::books::Books;
+use self::books::SharedBooks;
 use self::client::Finished;
 use self::executor::Executor;
-use self::network::{FINISHED, LISTENER, Network, Queues, RELOAD, STOP};
+use self::network::{FINISHED, LISTENER, RELOAD, RequestQueues, STOP, ThreadSockets};
 use self::queue::Queue;
-use super::events::{Ended, Notice};
+use super::events::{ProxyEnd, ProxyNotice};
 use crate::proxy::credentials::credentials;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Workers;
-use krarup_proxy::engine::Form;
+use krarup_proxy::engine::ThreadDesign;
 
 /// Starts threads of this `form` before so many servers, each with an executor of its own; where
 /// requests are put for them, `bound` at most in one queue. All have ended when nobody holds `over`
 /// any more.
 fn start(
-    form: Form,
+    form: ThreadDesign,
     servers: usize,
     bound: usize,
     executor: impl Fn() -> Executor,
     over: &Sender<()>,
-) -> io::Result<Queues> {
+) -> io::Result<RequestQueues> {
     let spawn = |queue: &Arc<Queue>, writes: bool| {
         let (executor, queue, over) = (executor(), queue.clone(), over.clone());
         let work = move || {
@@ -74,14 +74,14 @@ fn start(
         };
         thread::Builder::new().name("krarup-worker".into()).spawn(work).map(drop)
     };
-    let mut queues = Queues { reads: Vec::new(), writes: Vec::new() };
+    let mut queues = RequestQueues { reads: Vec::new(), writes: Vec::new() };
     match form {
-        Form::Workers(workers) => {
+        ThreadDesign::Workers(workers) => {
             let queue = Arc::new(Queue::new(bound, None));
             (0..workers).try_for_each(|_| spawn(&queue, false))?;
             queues.reads.push(queue);
         }
-        Form::Readers(readers) => {
+        ThreadDesign::Readers(readers) => {
             for _ in 0..servers {
                 let reads = Arc::new(Queue::new(bound, None));
                 (0..readers).try_for_each(|_| spawn(&reads, false))?;
@@ -103,8 +103,8 @@ pub fn run(
     config: &Config,
     core: Core,
     clock: Clock,
-    mut notice: impl FnMut(Notice),
-) -> Result<Ended, String> {
+    mut notice: impl FnMut(ProxyNotice),
+) -> Result<ProxyEnd, String> {
     let system = |error: io::Error| format!("cannot start the threads: {error}");
     let started = clock.now();
     let poll = Poll::new().map_err(system)?;
@@ -113,11 +113,11 @@ pub fn run(
     let mut listener = listen::listen_with(&config.listen, options)?;
     let credentials = credentials(&config.edge)?;
     for warning in &credentials.warnings {
-        notice(Notice::Warning(warning.clone()));
+        notice(ProxyNotice::Warning(warning.clone()));
     }
     let waker = Waker::new(poll.registry(), FINISHED).map_err(system)?;
     let finished = Arc::new(Finished::new(waker));
-    let books = Books::new(core);
+    let books = SharedBooks::new(core);
     let shared = Arc::new(config.clone());
 
     // Each thread asks servers with a core of its own; how many requests it has is the threads' own
@@ -128,7 +128,8 @@ pub fn run(
     let mut topology = config.topology()?;
     topology.pools.iter_mut().for_each(|pool| pool.readers = None);
     let executor = || {
-        let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+        let recorder =
+            Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
         let mut core = Core::new(settings.clone(), topology.clone(), recorder, started);
         core.sign_in_with(credentials.login.clone());
         core.keep_rows(Box::new(books.clone()));
@@ -139,8 +140,8 @@ pub fn run(
         .map_err(system)?;
     drop(over);
     listener.register(poll.registry(), LISTENER).map_err(system)?;
-    notice(Notice::Listening(listener.address().map_err(system)?));
-    let mut network = Network {
+    notice(ProxyNotice::Listening(listener.address().map_err(system)?));
+    let mut network = ThreadSockets {
         config,
         clock,
         notice,
@@ -157,7 +158,7 @@ pub fn run(
     // Nobody ever sends: the channel ends when the last thread does.
     if ended.recv_timeout(config.shutdown_limit.as_duration()) == Err(RecvTimeoutError::Timeout) {
         let unfinished = network.queues.all().map(|queue| queue.unfinished()).sum();
-        (network.notice)(Notice::Unfinished(unfinished));
+        (network.notice)(ProxyNotice::Unfinished(unfinished));
     }
     let longest = network.queues.all().map(|queue| queue.longest()).max().unwrap_or(0);
     let now = clock.now();
@@ -170,7 +171,8 @@ pub fn run(
     core.enter_queue(longest);
     core.advance(now);
     // Threads that have not ended keep a place to enter what nobody will read.
-    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let recorder =
+        Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     let rest = Core::new(settings, topology, recorder, started);
-    Ok(Ended { core: std::mem::replace(&mut *core, rest), started, stopped: now })
+    Ok(ProxyEnd { core: std::mem::replace(&mut *core, rest), started, stopped: now })
 }

@@ -12,10 +12,10 @@ use krarup_service::Service as _;
 use krarup_units::Inbox;
 use krarup_units::Stamp;
 
-use super::books::Books;
+use super::books::SharedBooks;
 use super::client::{ClientHandle, Finished};
-use super::queue::{Job, Queue};
-use crate::proxy::events::Notice;
+use super::queue::{Queue, ReceivedRequest};
+use crate::proxy::events::ProxyNotice;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::QueueChoice;
 
@@ -29,14 +29,14 @@ const CLIENTS: usize = 16;
 const CLIENT_READ: usize = 16 << 10;
 
 /// Where requests go.
-pub(super) struct Queues {
+pub(super) struct RequestQueues {
     /// The one of all workers; or, one after the other, those of the servers' readers.
     pub(super) reads: Vec<Arc<Queue>>,
     /// Those of the servers' writers, where there are any.
     pub(super) writes: Vec<Arc<Queue>>,
 }
 
-impl Queues {
+impl RequestQueues {
     fn of(&self, choice: QueueChoice) -> &Queue {
         match choice {
             QueueChoice::Write(server) if !self.writes.is_empty() => &self.writes[server],
@@ -50,7 +50,7 @@ impl Queues {
     }
 }
 
-pub(super) struct Network<'a, N> {
+pub(super) struct ThreadSockets<'a, N> {
     pub(super) config: &'a Config,
     pub(super) clock: Clock,
     pub(super) notice: N,
@@ -58,12 +58,12 @@ pub(super) struct Network<'a, N> {
     pub(super) signals: Signals,
     pub(super) listener: Option<Listener>,
     pub(super) finished: Arc<Finished>,
-    pub(super) queues: Queues,
-    pub(super) books: Books,
-    pub(super) clients: Vec<Option<Client>>,
+    pub(super) queues: RequestQueues,
+    pub(super) books: SharedBooks,
+    pub(super) clients: Vec<Option<ClientSocket>>,
 }
 
-pub(super) struct Client {
+pub(super) struct ClientSocket {
     conn: Conn,
     client: Arc<ClientHandle>,
     inbox: Inbox,
@@ -74,7 +74,7 @@ pub(super) struct Client {
     ended: bool,
 }
 
-impl<N: FnMut(Notice)> Network<'_, N> {
+impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
     /// Until a stop is asked for, and every request that has come is in a queue.
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
@@ -89,12 +89,12 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                     RELOAD => {
                         if self.signals.reloads() > 0 {
                             let why = "threads keep the configuration they began with";
-                            (self.notice)(Notice::NotReloaded(why.to_owned()));
+                            (self.notice)(ProxyNotice::NotReloaded(why.to_owned()));
                         }
                     }
                     STOP => {
                         if self.signals.stops() > 0 {
-                            (self.notice)(Notice::Stopping);
+                            (self.notice)(ProxyNotice::Stopping);
                             self.listener = None;
                             for id in 0..self.clients.len() as u32 {
                                 self.read(id);
@@ -140,7 +140,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let inbox = Inbox::default();
             let received = self.clock.now();
             self.clients[id as usize] =
-                Some(Client { conn, client, inbox, received, discard: None, ended: false });
+                Some(ClientSocket { conn, client, inbox, received, discard: None, ended: false });
             self.read(id);
         }
     }
@@ -184,7 +184,13 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 client.client.take(client.ended || !client.inbox.is_empty());
                 let (client, received) = (client.client.clone(), client.received);
                 drop(books);
-                return self.queues.reads[0].put(Job { client, bytes, discarded, received, queued: now });
+                return self.queues.reads[0].put(ReceivedRequest {
+                    client,
+                    bytes,
+                    discarded,
+                    received,
+                    queued: now,
+                });
             }
             if client.inbox.is_empty() {
                 client.inbox.shrink(0);
@@ -213,7 +219,13 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let (client, received) = (client.client.clone(), client.received);
             // Waiting for room in the queue must not keep others from the books.
             drop(books);
-            return self.queues.of(choice).put(Job { client, bytes, discarded: 0, received, queued: now });
+            return self.queues.of(choice).put(ReceivedRequest {
+                client,
+                bytes,
+                discarded: 0,
+                received,
+                queued: now,
+            });
         }
         if client.ended {
             books.gone(id, now);

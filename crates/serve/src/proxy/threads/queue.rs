@@ -9,11 +9,11 @@ use krarup_net::blocking::Wakeup;
 use krarup_units::Stamp;
 
 use super::client::ClientHandle;
-use krarup_proxy::core::Seen;
+use krarup_proxy::core::QueueState;
 
 /// A whole request, and who wants it.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct ReceivedRequest {
     pub(super) client: Arc<ClientHandle>,
     pub(super) bytes: Vec<u8>,
     /// Bytes of a refused value that have gone by behind it.
@@ -37,7 +37,7 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<ReceivedRequest>,
     longest: usize,
     closed: bool,
 }
@@ -61,7 +61,7 @@ impl Queue {
     }
 
     /// Adds a request, as soon as there is room.
-    pub(super) fn put(&self, job: Job) {
+    pub(super) fn put(&self, job: ReceivedRequest) {
         let full = |waiting: &mut Waiting| waiting.jobs.len() >= self.bound && !waiting.closed;
         let mut waiting = self.emptied.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         waiting.jobs.push_back(job);
@@ -74,7 +74,7 @@ impl Queue {
     }
 
     /// The next request, as soon as there is one. None: there will be no more.
-    pub(super) fn take(&self) -> Option<(Job, Seen)> {
+    pub(super) fn take(&self) -> Option<(ReceivedRequest, QueueState)> {
         let mut waiting = self.lock();
         let was_idle = waiting.jobs.is_empty();
         if was_idle {
@@ -85,17 +85,21 @@ impl Queue {
     }
 
     /// The next request, if there is one.
-    pub(super) fn take_now(&self) -> Option<(Job, Seen)> {
+    pub(super) fn take_now(&self) -> Option<(ReceivedRequest, QueueState)> {
         self.next(self.lock(), false)
     }
 
-    fn next(&self, mut waiting: MutexGuard<'_, Waiting>, was_idle: bool) -> Option<(Job, Seen)> {
+    fn next(
+        &self,
+        mut waiting: MutexGuard<'_, Waiting>,
+        was_idle: bool,
+    ) -> Option<(ReceivedRequest, QueueState)> {
         let job = waiting.jobs.pop_front()?;
         let left = waiting.jobs.len() as u32;
         drop(waiting);
         self.emptied.notify_one();
         let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
-        let seen = Seen { queued: job.queued, busy, waiting: left, was_idle };
+        let seen = QueueState { queued: job.queued, busy, waiting: left, was_idle };
         Some((job, seen))
     }
 
