@@ -1,4 +1,4 @@
-//! Operational laws that every run must keep: who breaks them has measured something else than he
+//! Operational laws that every run must keep: a run that breaks them has measured something else than it
 //! thinks.
 
 use crate::cell::Cell;

@@ -812,7 +812,7 @@ impl Queues {
                 self.totals.buried -= 1;
             }
         }
-        self.no_guest(id);
+        self.is_needed(id);
     }
 
     /// A message is no more.

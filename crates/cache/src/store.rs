@@ -275,7 +275,7 @@ impl ItemStore {
     }
 
     /// Carries out a `flush_all` whose time has come. All that is here was stored before that time,
-    /// because whoever stores passes here first.
+    /// because every store passes here first.
     fn flush_when_due(&mut self, now: Nanos) {
         if self.flush.is_some_and(|time| time <= now) {
             self.flush = None;

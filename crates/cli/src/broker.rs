@@ -160,7 +160,7 @@ fn serve(
         admin: args.admin.clone(),
         connections: args.connections as usize,
         clients: limits(&args.edge.settings()),
-        patience: Nanos::from_seconds(args.patience),
+        shutdown_limit: Nanos::from_seconds(args.shutdown_limit),
         inherited: base.inherited()?,
         ending,
         part: None,
@@ -170,7 +170,7 @@ fn serve(
         match &notice {
             BrokerNotice::Listening(address, Protocol::Beanstalkd) => args.listen = address.clone(),
             BrokerNotice::Listening(address, Protocol::Memcached) => {
-                args.memcached_listen = Some(address.clone())
+                args.memcached_listen = Some(address.clone());
             }
             BrokerNotice::Admin(address) => args.admin = Some(address.clone()),
             _ => {}

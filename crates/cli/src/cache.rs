@@ -39,8 +39,8 @@ pub(crate) struct CacheArgs {
     #[arg(short, long, value_name = "COUNT", default_value_t = 1_024)]
     connections: u32,
     /// How long a stop waits for clients to take the answers they are owed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
-    patience: f64,
+    #[arg(long, alias = "patience", value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
+    shutdown_limit: f64,
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         memory,
         max_item_size,
         connections,
-        patience,
+        shutdown_limit,
         ref tls,
         ref edge,
     } = args;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
         clients: limits(&edge.settings()),
-        shutdown_limit: Nanos::from_seconds(patience),
+        shutdown_limit: Nanos::from_seconds(shutdown_limit),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     krarup_net::files::allow_many();

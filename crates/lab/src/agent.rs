@@ -279,7 +279,7 @@ pub fn run(order: &Order) -> io::Result<u8> {
     }
     let (status, asked) = outlast(&messages, process, &stop);
     if let Some(group) = pid(process) {
-        // Whoever it left behind in its group.
+        // What it left behind in its group.
         let _ = kill_process_group(group, Signal::KILL);
     }
     if let Some(told) = told {

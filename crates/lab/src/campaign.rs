@@ -52,7 +52,7 @@ pub struct TrialOutcome {
     pub disturbed: Option<String>,
 }
 
-/// Whoever can run a trial: the only one who touches the world.
+/// What runs a trial: nothing else touches the world.
 pub trait TrialRunner {
     /// Runs one trial and writes its records into `folder`.
     fn run(&mut self, due: &DueTrial<'_>, folder: &Path) -> TrialOutcome;
@@ -69,7 +69,7 @@ pub struct CampaignProgress {
     pub run: usize,
 }
 
-/// What happens, for whoever watches.
+/// What happens, for those that watch.
 #[derive(Debug)]
 pub enum CampaignEvent<'a> {
     /// A trial begins.

@@ -5,7 +5,7 @@
 //! the mark of the run. A thread of ours reads `/proc`, which takes some milliseconds of one
 //! processor per second. **Foreign** is what programs took that are no stations: the ticks of all
 //! processors in programs and in the kernel for them, without those of our own processes and of the
-//! kernel's threads, which work for whoever has work. All three are counted by the same clock's
+//! kernel's threads, which work for whatever has work. All three are counted by the same clock's
 //! ticks, so that what they miss they miss alike. **Steal** is what the machine's own host took
 //! away.
 

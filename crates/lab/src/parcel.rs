@@ -4,7 +4,7 @@
 //! ```text
 //! 12 clients/1.json⏎ twelve bytes   0 middleware/empty⏎   …   end⏎
 //! ```
-//! Whoever unpacks believes nobody: a path that leads out of the folder is refused, and a stream
+//! Unpacking trusts nothing: a path that leads out of the folder is refused, and a stream
 //! without its end is an error.
 
 use std::fs::{self, File};

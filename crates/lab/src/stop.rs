@@ -1,4 +1,4 @@
-//! Ctrl-C ends the work in order: whoever waits finds out, ends what it started, and reports.
+//! Ctrl-C ends the work in order: what waits finds out, ends what it started, and reports.
 
 use std::io;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //!
 //! A thread keeps its account in segments: one per second of the run, cut once more where the
 //! measured part begins and ends, so that no segment is partly measured. A segment that is over
-//! goes to whoever collects them; segments add up exactly, across seconds, threads and machines.
+//! goes to what collects them; segments add up exactly, across seconds, threads and machines.
 
 use std::borrow::Cow;
 

@@ -43,7 +43,7 @@ const NEVER: Stamp = Stamp(u64::MAX);
 /// Sleeps shorter than this are timed to the microsecond.
 const FINE: Nanos = Nanos::from_millis(50);
 
-/// When everybody is to stop, unless the run ends before.
+/// When all clients are to stop, unless the run ends before.
 #[derive(Debug)]
 pub struct StopTime(AtomicU64);
 

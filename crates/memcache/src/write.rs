@@ -1,7 +1,7 @@
 //! Requests and replies as bytes, appended to a buffer the caller keeps.
 //!
 //! Written requests always ask for an answer: a peer that answers everything can be counted, timed
-//! and kept in step. Who was asked not to answer drops the answer himself.
+//! and kept in step. Who was asked not to answer drops the answer itself.
 
 use crate::request::{Arithmetic, Meta, MetaCommand, Retrieval, Storage, StorageRequest};
 

@@ -48,7 +48,7 @@ impl Datagrams {
             match self.0.recv_from(&mut room) {
                 Ok((HEADER, sender)) => {
                     let answer = [&room[..2], &[0, 0, 0, 1, 0, 0], text].concat();
-                    // Whoever does not take it did not mean it.
+                    // A peer that does not take it did not mean it.
                     let _ = self.0.send_to(&answer, sender);
                 }
                 Ok(_) => {}

@@ -2,7 +2,7 @@
 //! bytes.
 //!
 //! Both sides speak TLS 1.2 and 1.3. A server's certificate is checked against the authorities of
-//! one file and nothing else: who runs caches has an authority of his own.
+//! one file and nothing else: an operator of caches has an authority of its own.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ struct Greeting {
 pub struct Connector(Arc<ClientConfig>);
 
 impl Acceptor {
-    /// Shows `identity`; where `clients` is a file of authorities, whoever connects must show a
+    /// Shows `identity`; where `clients` is a file of authorities, a client must show a
     /// certificate of one of them.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ impl<Id: Identifier, T: Default> Arena<Id, T> {
         Self { places: vec![T::default()], free: Vec::new() }
     }
 
-    /// A place to use; whoever takes it sets what matters.
+    /// A place to use; the caller sets what matters.
     pub(crate) fn take(&mut self) -> Id {
         if let Some(place) = self.free.pop() {
             return place;

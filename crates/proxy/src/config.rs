@@ -44,7 +44,7 @@ settings! {
         /// The pool of clients that connect to `listen`. Unless it is given: the one whose servers
         /// are named above, or else the first.
         default_pool: Option<String> = None, Optional(TEXT), example = "\"main\"";
-        /// Keys that begin with a prefix belong to its pool, whoever asks; the longest prefix
+        /// Keys that begin with a prefix belong to its pool, whichever client asks; the longest prefix
         /// decides. With `strip` servers see the key without the prefix, with `add` behind another
         /// one.
         routes: Vec<RouteConfig> = Vec::new(), Sections("routes"), section = true,
@@ -463,7 +463,7 @@ mod tests {
         assert!(main.fall_back_on_error && main.fall_back_on_miss && main.placement.is_some());
         assert_eq!(config.listeners().unwrap()[1], ("127.0.0.1:9".parse().unwrap(), 1));
         assert_eq!(topology.routes[0].pool, 1);
-        // Only pools with names: the first is everybody's unless another is said to be.
+        // Only pools with names: the first is all's unless another is said to be.
         let text = "[pools.a]\nservers = [\"h:1\"]\n[pools.b]\nservers = [\"h:2\"]\n";
         assert_eq!(Config::parse(text, "").unwrap().listeners().unwrap()[0].1, 0);
         let text = format!("default_pool = \"b\"\n{text}");

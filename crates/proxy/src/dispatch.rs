@@ -295,7 +295,7 @@ mod tests {
 
     proptest! {
         /// Never more than the limit are busy, all are served in the order in which they came over
-        /// all loops, and no free worker is forgotten: whoever has to be woken is.
+        /// all loops, and no free worker is forgotten: every one that has to be woken is.
         #[test]
         fn several_loops_have_one_queue(
             loops in 1_usize..4,

@@ -7,7 +7,7 @@
 //! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
 //! | [`relay`] | a broker that waits forwards its clients |
 
-mod door;
+mod accepting;
 pub mod engine;
 pub mod front;
 pub mod relay;

@@ -1,11 +1,11 @@
-//! Threads that write batches, and one that keeps the queues ours; what came of each batch is told
-//! in their order.
+//! Threads that write batches, and one that keeps the lease; what became of each batch is
+//! reported in their order.
 //!
 //! ```text
-//!  loop ──batch──▶ pen ───one statement, one commit──▶ PostgreSQL
-//!   ▲  └──batch──▶ pen ───────────────────────────────▶
+//!  loop ──batch──▶ writer ───one statement, one commit──▶ PostgreSQL
+//!   ▲  └──batch──▶ writer ───────────────────────────────▶
 //!   │       fetch▶ reader ─what is not in memory, while nothing is written──▶
-//!   │       sweep▶ keeper ──renews, reads what was laid down──▶
+//!   │       sweep▶ keeper ──renews, reads what is in the outbox──▶
 //!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
 //! ```
 //!
@@ -24,30 +24,30 @@ use std::time::{Duration, Instant};
 use krarup_net::Clock;
 use krarup_units::{Nanos, Stamp};
 
+use crate::postgres::batch_writer::BatchWriter;
 use crate::postgres::heads::Reader;
-use crate::postgres::pen::Pen;
-use crate::postgres::{IDS_AHEAD, Laid, Owned, Reconnecting, StoreError, is_deposed, words};
+use crate::postgres::{IDS_AHEAD, OutboxMessage, Owned, Reconnecting, StoreError, is_deposed, words};
 use krarup_broker::changes::CommitBatch;
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched};
 
-/// How often an owner says that he is there.
+/// How often an owner says that it is there.
 const RENEW: Duration = Duration::from_millis(300);
 /// How often expired keys are cleared away.
 const FORGET: Duration = Duration::from_secs(60);
 /// How soon to try again to have a session back.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How long the last word to the database may take at the end: it saves the next owner from
 /// waiting, and nothing more.
 const LAST: Duration = Duration::from_secs(1);
 /// Batches that may be under way at once.
-const PENS: usize = 3;
+const WRITERS: usize = 3;
 /// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than
 /// the disk: apart they would only be more statements for the same work.
 const SIDE_BY_SIDE: usize = 256;
 /// Work on a line of a batch, about.
 const LINE: Nanos = Nanos::from_micros(20);
-/// A batch whose time beside that was longer waited for the disk. While that is so the last pen is
+/// A batch whose time beside that was longer waited for the disk. While that is so the last writer is
 /// used, too; otherwise it would only take the processor from the others.
 const LONG: Nanos = Nanos::from_millis(1);
 
@@ -72,8 +72,8 @@ pub enum JournalEvent {
         /// The database's reason.
         why: String,
     },
-    /// What applications have laid down.
-    Swept(Vec<Laid>),
+    /// What applications have put into the outbox.
+    Swept(Vec<OutboxMessage>),
     /// What the queues wanted to read, or why it cannot be read now.
     Fetched(Result<Fetched, String>),
     /// The first session broke, and why.
@@ -92,21 +92,21 @@ pub struct Journal {
     keeping: Receiver<()>,
     /// Whether nothing more is to be done: sessions that are broken stay so.
     over: Arc<AtomicBool>,
-    /// Whether it is being looked what was laid down.
+    /// Whether it is being looked what is in the outbox.
     sweeping: bool,
     reader: Sender<Fetch>,
     /// Whether something is being read.
     reading: bool,
-    pens: Vec<Sender<Job>>,
+    writers: Vec<Sender<Job>>,
     free: Vec<usize>,
     /// Whether the last batch that came back had waited long.
     waits_for_disk: bool,
     /// Batches under way, in their order.
     under_way: VecDeque<UnderWay>,
-    heard: Receiver<Heard>,
+    events: Receiver<ThreadEvent>,
     /// Sessions that are broken, whether that was told, and when it last was.
     lost: usize,
-    is_told: bool,
+    is_reported: bool,
     lost_at: Option<Instant>,
     ids: Arc<Ids>,
 }
@@ -122,12 +122,12 @@ struct Ids {
 struct UnderWay {
     number: u64,
     batch: Arc<CommitBatch>,
-    came: Option<Came>,
+    outcome: Option<BatchOutcome>,
 }
 
 /// What came of a batch.
 #[derive(Debug)]
-struct Came {
+struct BatchOutcome {
     sent: Stamp,
     answered: Stamp,
     written: Result<(), String>,
@@ -145,17 +145,17 @@ struct Job {
 }
 
 #[derive(Debug)]
-enum Heard {
-    /// A pen has a session.
+enum ThreadEvent {
+    /// A writer has a session.
     Begun {
-        pen: usize,
+        writer: usize,
     },
     Wrote {
-        pen: usize,
+        writer: usize,
         number: u64,
-        came: Came,
+        outcome: BatchOutcome,
     },
-    Swept(Vec<Laid>),
+    Swept(Vec<OutboxMessage>),
     Fetched(Result<Fetched, String>),
     /// A session broke that stood since then.
     Lost(String, Instant),
@@ -172,26 +172,27 @@ impl Journal {
         clock: Clock,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<Self, String> {
-        let (tell, heard) = mpsc::channel();
+        let (tell, events) = mpsc::channel();
         let over = Arc::new(AtomicBool::new(false));
-        let told = Told { tell, wake: Arc::new(wake), over: Arc::clone(&over) };
+        let sender = EventSender { tell, wake: Arc::new(wake), over: Arc::clone(&over) };
         let next = AtomicU64::new(next_id);
         let ids = Arc::new(Ids { next, promised: AtomicU64::new(next_id + IDS_AHEAD) });
-        let mut pens = Vec::new();
-        for pen in 0..PENS {
+        let mut writers = Vec::new();
+        for writer in 0..WRITERS {
             let (jobs, received) = mpsc::channel();
-            let (place, epoch, shard, told) =
-                (owned.place().clone(), owned.epoch(), owned.shard(), told.clone());
-            let begin = move || Pen::begin(place.clone(), epoch, shard, pen as u32);
-            spawn("pen", move || write(pen, received, clock, told, begin))?;
-            pens.push(jobs);
+            let (place, epoch, shard, sender) =
+                (owned.place().clone(), owned.epoch(), owned.shard(), sender.clone());
+            let begin = move || BatchWriter::begin(place.clone(), epoch, shard, writer as u32);
+            spawn("pen", move || write(writer, received, clock, sender, begin))?;
+            writers.push(jobs);
         }
         let (reader, wanted) = mpsc::channel();
-        let (place, epoch, heads, its) = (owned.place().clone(), owned.epoch(), owned.heads(), told.clone());
+        let (place, epoch, heads, its) =
+            (owned.place().clone(), owned.epoch(), owned.heads(), sender.clone());
         let shard = owned.shard();
         spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, shard, heads)))?;
         let (keeper, orders) = mpsc::channel();
-        let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
+        let mut keeps = LeaseKeeper { session: Reconnector::new(owned, sender), ids: Arc::clone(&ids) };
         let (ends, keeping) = mpsc::channel();
         spawn("keeper", move || {
             keeps.run(&orders);
@@ -205,13 +206,13 @@ impl Journal {
             sweeping: false,
             reader,
             reading: false,
-            pens,
+            writers,
             free: Vec::new(),
             waits_for_disk: false,
             under_way: VecDeque::new(),
-            heard,
+            events,
             lost: 0,
-            is_told: false,
+            is_reported: false,
             lost_at: None,
             ids,
         })
@@ -221,14 +222,14 @@ impl Journal {
     /// `next_id` have been given.
     pub fn may_write(&self, gathered: &CommitBatch, next_id: Id) -> bool {
         let beside = |other: &CommitBatch| gathered.may_go_beside(other);
-        let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
+        let others = || self.under_way.iter().filter(|one| one.outcome.is_none()).map(|one| &*one.batch);
         let lines = gathered.lines() + others().map(CommitBatch::lines).sum::<usize>();
-        let pens = if self.waits_for_disk { PENS } else { PENS - 1 };
+        let writers = if self.waits_for_disk { WRITERS } else { WRITERS - 1 };
         let is_first = others().next().is_none();
         !self.free.is_empty()
             && !self.reading
             && next_id <= self.ids.promised.load(Ordering::Relaxed)
-            && (is_first || (others().count() < pens && lines <= SIDE_BY_SIDE && others().all(beside)))
+            && (is_first || (others().count() < writers && lines <= SIDE_BY_SIDE && others().all(beside)))
     }
 
     /// How many batches are under way.
@@ -238,17 +239,17 @@ impl Journal {
 
     /// Writes a batch that may be written now.
     pub fn write(&mut self, number: u64, batch: CommitBatch) {
-        let pen = self.free.pop().expect("a pen is free where a batch may be written");
+        let writer = self.free.pop().expect("a pen is free where a batch may be written");
         if let Some(highest) = batch.messages.keys().max() {
             self.ids.next.fetch_max(highest + 1, Ordering::Relaxed);
         }
         let batch = Arc::new(batch);
-        self.under_way.push_back(UnderWay { number, batch: Arc::clone(&batch), came: None });
+        self.under_way.push_back(UnderWay { number, batch: Arc::clone(&batch), outcome: None });
         // A thread that is no more has said why.
-        let _ = self.pens[pen].send(Job { number, batch });
+        let _ = self.writers[writer].send(Job { number, batch });
     }
 
-    /// Whether nobody is looking what was laid down.
+    /// Whether nobody is looking what is in the outbox.
     pub fn may_sweep(&self) -> bool {
         !self.sweeping
     }
@@ -271,53 +272,53 @@ impl Journal {
     }
 
     /// The next news, if there are any.
-    pub fn news(&mut self) -> Option<JournalEvent> {
+    pub fn next_event(&mut self) -> Option<JournalEvent> {
         loop {
-            if self.under_way.front().is_some_and(|first| first.came.is_some()) {
-                return self.first_came();
+            if self.under_way.front().is_some_and(|first| first.outcome.is_some()) {
+                return self.first_done();
             }
-            match self.heard.try_recv().ok()? {
-                Heard::Begun { pen } => self.free.push(pen),
-                Heard::Wrote { pen, number, came } => {
-                    self.free.push(pen);
+            match self.events.try_recv().ok()? {
+                ThreadEvent::Begun { writer } => self.free.push(writer),
+                ThreadEvent::Wrote { writer, number, outcome } => {
+                    self.free.push(writer);
                     let one = self.under_way.iter_mut().find(|one| one.number == number);
                     let one = one.expect("it is under way");
                     let work = LONG.0 + one.batch.lines() as u64 * LINE.0;
-                    self.waits_for_disk = came.answered.0.saturating_sub(came.sent.0) > work;
-                    one.came = Some(came);
+                    self.waits_for_disk = outcome.answered.0.saturating_sub(outcome.sent.0) > work;
+                    one.outcome = Some(outcome);
                 }
-                Heard::Swept(laid) => {
+                ThreadEvent::Swept(found) => {
                     self.sweeping = false;
-                    return Some(JournalEvent::Swept(laid));
+                    return Some(JournalEvent::Swept(found));
                 }
-                Heard::Fetched(fetched) => {
+                ThreadEvent::Fetched(fetched) => {
                     self.reading = false;
                     return Some(JournalEvent::Fetched(fetched));
                 }
-                Heard::Lost(why, since) => {
+                ThreadEvent::Lost(why, since) => {
                     self.lost += 1;
                     // What breaks all sessions is noticed by each when it is used: that is no news
                     // where others are back.
-                    if !self.is_told && self.lost_at.is_none_or(|lost| since > lost) {
-                        self.is_told = true;
+                    if !self.is_reported && self.lost_at.is_none_or(|lost| since > lost) {
+                        self.is_reported = true;
                         self.lost_at = Some(Instant::now());
                         return Some(JournalEvent::Lost(why));
                     }
                 }
-                Heard::Back => {
+                ThreadEvent::Back => {
                     self.lost -= 1;
-                    if self.lost == 0 && std::mem::take(&mut self.is_told) {
+                    if self.lost == 0 && std::mem::take(&mut self.is_reported) {
                         return Some(JournalEvent::Back);
                     }
                 }
-                Heard::Deposed => return Some(JournalEvent::Deposed),
+                ThreadEvent::Deposed => return Some(JournalEvent::Deposed),
             }
         }
     }
 
-    fn first_came(&mut self) -> Option<JournalEvent> {
-        let UnderWay { number, batch, came } = self.under_way.pop_front()?;
-        let Came { sent, answered, written } = came?;
+    fn first_done(&mut self) -> Option<JournalEvent> {
+        let UnderWay { number, batch, outcome } = self.under_way.pop_front()?;
+        let BatchOutcome { sent, answered, written } = outcome?;
         Some(match written {
             Ok(()) => JournalEvent::Committed { number, sent, answered },
             Err(why) => JournalEvent::Refused { number, batch, why },
@@ -328,7 +329,7 @@ impl Journal {
     /// waited for.
     pub fn end(mut self, next_id: Id) {
         self.ids.next.fetch_max(next_id, Ordering::Relaxed);
-        self.pens.clear();
+        self.writers.clear();
         self.over.store(true, Ordering::SeqCst);
         // Where the keeper has ended, the session that held the lock has ended with it.
         let _ = self.keeper.send(Order::Retire);
@@ -342,16 +343,16 @@ fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<(), String>
 }
 
 #[derive(Clone)]
-struct Told {
-    tell: Sender<Heard>,
+struct EventSender {
+    tell: Sender<ThreadEvent>,
     wake: Arc<dyn Fn() + Send + Sync>,
     over: Arc<AtomicBool>,
 }
 
-impl Told {
-    fn say(&self, heard: Heard) {
+impl EventSender {
+    fn say(&self, events: ThreadEvent) {
         // Nobody hears it any more: the loop has ended.
-        let _ = self.tell.send(heard);
+        let _ = self.tell.send(events);
         (self.wake)();
     }
 
@@ -364,21 +365,21 @@ impl Told {
 struct Over;
 
 /// A session that is had again whenever it breaks.
-struct Steady<S> {
+struct Reconnector<S> {
     session: S,
-    told: Told,
+    sender: EventSender,
     lost: bool,
     since: Instant,
 }
 
-impl<S: Reconnecting> Steady<S> {
-    fn new(session: S, told: Told) -> Self {
-        Self { session, told, lost: false, since: Instant::now() }
+impl<S: Reconnecting> Reconnector<S> {
+    fn new(session: S, sender: EventSender) -> Self {
+        Self { session, sender, lost: false, since: Instant::now() }
     }
 
     /// Does something that may be done twice, again and again until the session has stood all the
     /// time: then what came of it is known.
-    fn until_it_stands<T>(
+    fn until_known<T>(
         &mut self,
         mut what: impl FnMut(&mut S) -> Result<T, postgres::Error>,
     ) -> Result<Result<T, String>, Over> {
@@ -390,7 +391,7 @@ impl<S: Reconnecting> Steady<S> {
                 Err(error) => self.lose(&words(&error)),
             }
             loop {
-                if self.told.is_over() {
+                if self.sender.is_over() {
                     return Err(Over);
                 }
                 match self.session.mend() {
@@ -398,85 +399,85 @@ impl<S: Reconnecting> Steady<S> {
                     Err(StoreError::Deposed) => return Err(Over),
                     Err(problem) => {
                         self.lose(&problem.to_string());
-                        thread::sleep(AGAIN);
+                        thread::sleep(RETRY_AFTER);
                     }
                 }
             }
             self.lost = false;
             self.since = Instant::now();
-            self.told.say(Heard::Back);
+            self.sender.say(ThreadEvent::Back);
         }
     }
 
     fn lose(&mut self, why: &str) {
         if !std::mem::replace(&mut self.lost, true) {
-            self.told.say(Heard::Lost(why.to_owned(), self.since));
+            self.sender.say(ThreadEvent::Lost(why.to_owned(), self.since));
         }
     }
 }
 
 /// A session, as soon as it can be had; none if nobody needs it any more.
-fn have<S>(told: &Told, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
+fn have<S>(sender: &EventSender, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
     loop {
         match begin() {
             Ok(session) => return Some(session),
             Err(StoreError::Deposed) => {
-                told.say(Heard::Deposed);
+                sender.say(ThreadEvent::Deposed);
                 return None;
             }
             // Others go on meanwhile; without any, nothing is done, and the keeper says why.
-            Err(_) if told.is_over() => return None,
+            Err(_) if sender.is_over() => return None,
             Err(StoreError::Address(_) | StoreError::Pooled | StoreError::Database(_)) => {
-                thread::sleep(AGAIN);
+                thread::sleep(RETRY_AFTER);
             }
         }
     }
 }
 
 /// What the reader's thread does all its life: its session begins with the first that is wanted.
-fn read(wanted: &Receiver<Fetch>, told: &Told, begin: impl Fn() -> Result<Reader, StoreError>) {
+fn read(wanted: &Receiver<Fetch>, sender: &EventSender, begin: impl Fn() -> Result<Reader, StoreError>) {
     let mut session = None;
     for wanted in wanted {
         if session.is_none() {
-            session = have(told, &begin).map(|session| Steady::new(session, told.clone()));
+            session = have(sender, &begin).map(|session| Reconnector::new(session, sender.clone()));
         }
         let Some(session) = &mut session else { return };
-        let Ok(fetched) = session.until_it_stands(|session| session.fetch(&wanted)) else {
-            return told.say(Heard::Deposed);
+        let Ok(fetched) = session.until_known(|session| session.fetch(&wanted)) else {
+            return sender.say(ThreadEvent::Deposed);
         };
-        told.say(Heard::Fetched(fetched));
+        sender.say(ThreadEvent::Fetched(fetched));
     }
 }
 
-/// What the thread of a pen does all its life.
+/// What the thread of a writer does all its life.
 fn write(
-    pen: usize,
+    writer: usize,
     jobs: Receiver<Job>,
     clock: Clock,
-    told: Told,
-    begin: impl Fn() -> Result<Pen, StoreError>,
+    sender: EventSender,
+    begin: impl Fn() -> Result<BatchWriter, StoreError>,
 ) {
-    let Some(session) = have(&told, begin) else { return };
-    told.say(Heard::Begun { pen });
-    let mut session = Steady::new(session, told);
+    let Some(session) = have(&sender, begin) else { return };
+    sender.say(ThreadEvent::Begun { writer });
+    let mut session = Reconnector::new(session, sender);
     for Job { number, batch } in jobs {
         let sent = clock.now();
-        let Ok(written) = session.until_it_stands(|session| session.write(&batch)) else {
-            return session.told.say(Heard::Deposed);
+        let Ok(written) = session.until_known(|session| session.write(&batch)) else {
+            return session.sender.say(ThreadEvent::Deposed);
         };
         drop(batch);
-        let came = Came { sent, answered: clock.now(), written };
-        session.told.say(Heard::Wrote { pen, number, came });
+        let outcome = BatchOutcome { sent, answered: clock.now(), written };
+        session.sender.say(ThreadEvent::Wrote { writer, number, outcome });
     }
 }
 
-/// Keeps the queues ours, and does what is not for a pen.
-struct Keeper {
-    session: Steady<Owned>,
+/// Keeps the queues ours, and does what is not for a writer.
+struct LeaseKeeper {
+    session: Reconnector<Owned>,
     ids: Arc<Ids>,
 }
 
-impl Keeper {
+impl LeaseKeeper {
     fn run(&mut self, orders: &Receiver<Order>) {
         let (mut renewed, mut forgotten) = (Instant::now(), Instant::now());
         loop {
@@ -496,17 +497,17 @@ impl Keeper {
             }
             if done.is_ok() && forgotten.elapsed() >= FORGET {
                 forgotten = Instant::now();
-                done = self.session.until_it_stands(Owned::forget_keys).map(drop);
+                done = self.session.until_known(Owned::forget_keys).map(drop);
             }
             if done.is_err() {
-                return self.session.told.say(Heard::Deposed);
+                return self.session.sender.say(ThreadEvent::Deposed);
             }
         }
     }
 
     fn renew(&mut self) -> Result<(), Over> {
         let next = self.ids.next.load(Ordering::Relaxed);
-        if self.session.until_it_stands(|owned| owned.renew(next))?.is_ok() {
+        if self.session.until_known(|owned| owned.renew(next))?.is_ok() {
             self.ids.promised.store(next + IDS_AHEAD, Ordering::Relaxed);
         }
         Ok(())
@@ -514,12 +515,12 @@ impl Keeper {
 
     fn sweep(&mut self) -> Result<(), Over> {
         // What cannot be read now is read next time.
-        let laid = self.session.until_it_stands(Owned::sweep)?.unwrap_or_default();
-        self.session.told.say(Heard::Swept(laid));
-        // Some steps at a time, each of its own: whoever waits for the next sweep waits no longer
+        let found = self.session.until_known(Owned::sweep)?.unwrap_or_default();
+        self.session.sender.say(ThreadEvent::Swept(found));
+        // Some steps at a time, each of its own: a caller that waits for the next sweep waits no longer
         // than for this.
         for _ in 0..5 {
-            if !self.session.until_it_stands(Owned::prune)?.unwrap_or_default() {
+            if !self.session.until_known(Owned::prune)?.unwrap_or_default() {
                 break;
             }
         }
@@ -532,9 +533,9 @@ mod tests {
     use super::*;
 
     /// A journal whose threads are the test.
-    fn journal() -> (Journal, Sender<Heard>, Vec<Receiver<Job>>) {
-        let (say, heard) = mpsc::channel();
-        let (pens, received): (Vec<_>, Vec<_>) = (0..PENS).map(|_| mpsc::channel()).unzip();
+    fn journal() -> (Journal, Sender<ThreadEvent>, Vec<Receiver<Job>>) {
+        let (say, events) = mpsc::channel();
+        let (writers, received): (Vec<_>, Vec<_>) = (0..WRITERS).map(|_| mpsc::channel()).unzip();
         let ids = Ids { next: AtomicU64::new(1), promised: AtomicU64::new(1_000) };
         let journal = Journal {
             keeper: mpsc::channel().0,
@@ -543,13 +544,13 @@ mod tests {
             sweeping: false,
             reader: mpsc::channel().0,
             reading: false,
-            pens,
-            free: (0..PENS).collect(),
+            writers,
+            free: (0..WRITERS).collect(),
             waits_for_disk: false,
             under_way: VecDeque::new(),
-            heard,
+            events,
             lost: 0,
-            is_told: false,
+            is_reported: false,
             lost_at: None,
             ids: Arc::new(ids),
         };
@@ -562,12 +563,16 @@ mod tests {
         batch
     }
 
-    fn wrote(pen: usize, number: u64, took: Nanos) -> Heard {
-        Heard::Wrote { pen, number, came: Came { sent: Stamp(0), answered: Stamp(took.0), written: Ok(()) } }
+    fn wrote(writer: usize, number: u64, took: Nanos) -> ThreadEvent {
+        ThreadEvent::Wrote {
+            writer,
+            number,
+            outcome: BatchOutcome { sent: Stamp(0), answered: Stamp(took.0), written: Ok(()) },
+        }
     }
 
-    fn committed(news: Option<JournalEvent>) -> Option<u64> {
-        match news {
+    fn committed(next_event: Option<JournalEvent>) -> Option<u64> {
+        match next_event {
             Some(JournalEvent::Committed { number, .. }) => Some(number),
             None => None,
             other => panic!("{other:?}"),
@@ -579,12 +584,12 @@ mod tests {
         let (mut journal, say, _threads) = journal();
         journal.write(1, deletes(1..3));
         journal.write(2, deletes(3..5));
-        say.send(wrote(PENS - 2, 2, Nanos::from_micros(100))).unwrap();
-        assert_eq!(committed(journal.news()), None, "the first is not over");
-        say.send(wrote(PENS - 1, 1, Nanos::from_micros(100))).unwrap();
-        assert_eq!(committed(journal.news()), Some(1));
-        assert_eq!(committed(journal.news()), Some(2));
-        assert_eq!((journal.under_way(), journal.free.len()), (0, PENS));
+        say.send(wrote(WRITERS - 2, 2, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.next_event()), None, "the first is not over");
+        say.send(wrote(WRITERS - 1, 1, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.next_event()), Some(1));
+        assert_eq!(committed(journal.next_event()), Some(2));
+        assert_eq!((journal.under_way(), journal.free.len()), (0, WRITERS));
     }
 
     #[test]
@@ -602,8 +607,8 @@ mod tests {
         for (took, beside) in [(Nanos::from_micros(300), false), (Nanos::from_millis(2), true)] {
             let (mut journal, say, _threads) = journal();
             journal.write(1, deletes(1..3));
-            say.send(wrote(PENS - 1, 1, took)).unwrap();
-            assert_eq!(committed(journal.news()), Some(1));
+            say.send(wrote(WRITERS - 1, 1, took)).unwrap();
+            assert_eq!(committed(journal.next_event()), Some(1));
             journal.write(2, deletes(3..5));
             journal.write(3, deletes(5..7));
             assert_eq!(journal.may_write(&deletes(7..9), 1), beside);

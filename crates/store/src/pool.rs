@@ -1,13 +1,13 @@
 //! The queue before the database connections, and the connections that take from it.
 //!
 //! ```text
-//!                    ┌─ lane ─▶ connection ─▶ BEGIN, statement, COMMIT ─┐
+//!                    ┌─ queue ─▶ connection ─▶ BEGIN, statement, COMMIT ─┐
 //!  loop ── queries ──▶┤   ⋮                                               ├─▶ answers ── loop
-//!                    └─ lane ─▶ connection ─────────────────────────────┘
+//!                    └─ queue ─▶ connection ─────────────────────────────┘
 //! ```
 //!
-//! **direct**: one lane before C connections; each takes one request, for one statement. **batch**:
-//! a lane for each class of queries and one connection for each lane; it takes all that wait of the
+//! **direct**: one queue before C connections; each takes one request, for one statement. **batch**:
+//! a queue for each class of queries and one connection for each queue; it takes all that wait of the
 //! kind of the first. There is no timer: the next batch is what has come while the last was at the
 //! database. One thread moves all of it.
 
@@ -27,15 +27,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use crate::postgres::session::{Clearing, DatabaseSession, Known, RefusedUntil, Stub, Trouble};
+use crate::postgres::session::{Clearing, CommitMarker, DatabaseSession, Known, RefusedUntil, Trouble};
 use crate::postgres::{Sharing, StoreError};
 use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
 
-/// Wishes that share a statement at most.
+/// Requests that share a statement at most.
 const MOST_TOGETHER: usize = 512;
 /// How soon to try again what failed, at first and at most; the time doubles in between.
-const AGAIN: Duration = Duration::from_millis(100);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(1);
 /// How often it is asked at once what became of a transaction, before that is left to a task of its
 /// own.
 const TRIES: u32 = 3;
@@ -90,10 +90,10 @@ impl ConnectionPool {
     ) -> Result<Self, String> {
         let (queries, received) = unbounded_channel();
         let (tell, news) = mpsc::channel();
-        let told = Told { tell, wake: Box::new(wake) };
+        let sender = EventSender { tell, wake: Box::new(wake) };
         let thread = thread::Builder::new()
             .name("pool".into())
-            .spawn(move || work(sharing, settings, clock, told, received))
+            .spawn(move || work(sharing, settings, clock, sender, received))
             .map_err(|error| format!("no thread can be had: {error}"))?;
         Ok(Self { queries: Some(queries), news, thread: Some(thread) })
     }
@@ -122,21 +122,21 @@ impl ConnectionPool {
     }
 }
 
-struct Told {
+struct EventSender {
     tell: Sender<PoolEvent>,
     wake: Box<dyn Fn() + Send>,
 }
 
 /// What the connections share.
-struct Shop {
+struct PoolState {
     settings: ConnectionPoolSettings,
     sharing_number: i64,
     config: tokio_postgres::Config,
     clock: Clock,
-    told: Told,
-    lanes: Vec<Lane>,
+    sender: EventSender,
+    queues: Vec<RequestQueue>,
     busy: Cell<u32>,
-    /// Wishes in all lanes and with all connections.
+    /// Requests in all queues and with all connections.
     open: Cell<usize>,
     over: Notify,
     ending: Cell<bool>,
@@ -159,7 +159,7 @@ struct Shop {
 
 /// A transaction that broke at its end: nobody knows whether it was committed.
 struct Unknown {
-    stub: Stub,
+    marker: CommitMarker,
     /// The session that it was in.
     session: Known,
     /// Its answers, if they were heard.
@@ -167,7 +167,7 @@ struct Unknown {
 }
 
 #[derive(Default)]
-struct Lane {
+struct RequestQueue {
     waiting: RefCell<VecDeque<QueuedRequest>>,
     come: Notify,
 }
@@ -179,44 +179,44 @@ fn work(
     sharing: Sharing,
     settings: ConnectionPoolSettings,
     clock: Clock,
-    told: Told,
+    sender: EventSender,
     mut queries: UnboundedReceiver<Vec<QueuedRequest>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return told.say(PoolEvent::Lost(format!("no runtime can be had: {error}"))),
+        Err(error) => return sender.say(PoolEvent::Lost(format!("no runtime can be had: {error}"))),
     };
     let Sharing { place, number, first } = sharing;
-    let shop = Rc::new(Shop::new(settings, number, place.into_config(), clock, told));
+    let state = Rc::new(PoolState::new(settings, number, place.into_config(), clock, sender));
     LocalSet::new().block_on(&runtime, async {
-        for lane in 0..shop.lanes.len() {
-            for _ in 0..shop.connections(lane) {
-                let shop = Rc::clone(&shop);
-                tokio::task::spawn_local(async move { shop.serve(lane).await });
+        for queue in 0..state.queues.len() {
+            for _ in 0..state.connections(queue) {
+                let state = Rc::clone(&state);
+                tokio::task::spawn_local(async move { state.serve(queue).await });
             }
         }
         loop {
-            let came = pin!(queries.recv());
-            let deposed = pin!(shop.deposed.notified());
-            match select(came, deposed).await {
-                Either::Left((Some(some), _)) => shop.take_in(some),
+            let received = pin!(queries.recv());
+            let deposed = pin!(state.deposed.notified());
+            match select(received, deposed).await {
+                Either::Left((Some(some), _)) => state.take_in(some),
                 Either::Left((None, _)) => break,
                 // All connections end here and now: what they held must not stand in the way of who
                 // comes next.
                 Either::Right(_) => return,
             }
         }
-        shop.ending.set(true);
-        while shop.open.get() > 0 && !shop.is_deposed.get() {
-            shop.over.notified().await;
+        state.ending.set(true);
+        while state.open.get() > 0 && !state.is_deposed.get() {
+            state.over.notified().await;
         }
     });
     // It also held the lock while the connections came.
     drop(first);
 }
 
-impl Told {
+impl EventSender {
     fn say(&self, news: PoolEvent) {
         // Nobody hears it any more: the loop has ended.
         let _ = self.tell.send(news);
@@ -224,22 +224,22 @@ impl Told {
     }
 }
 
-impl Shop {
+impl PoolState {
     fn new(
         settings: ConnectionPoolSettings,
         sharing_number: i64,
         config: tokio_postgres::Config,
         clock: Clock,
-        told: Told,
+        sender: EventSender,
     ) -> Self {
-        let lanes = if settings.gathers { LANES } else { 2 };
+        let queues = if settings.gathers { QUEUES } else { 2 };
         Self {
             settings,
             sharing_number,
             config,
             clock,
-            told,
-            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            sender,
+            queues: (0..queues).map(|_| RequestQueue::default()).collect(),
             busy: Cell::new(0),
             open: Cell::new(0),
             over: Notify::new(),
@@ -256,8 +256,8 @@ impl Shop {
         }
     }
 
-    /// In which lane a request waits; the first is that of the sweeps, which wait for nobody.
-    fn lane(&self, kind: StatementKind) -> usize {
+    /// In which queue a request waits; the first is that of the sweeps, which wait for nobody.
+    fn queue(&self, kind: StatementKind) -> usize {
         match kind {
             StatementKind::Sweep => 0,
             _ if !self.settings.gathers => 1,
@@ -268,24 +268,24 @@ impl Shop {
         }
     }
 
-    fn connections(&self, lane: usize) -> u32 {
-        if lane == 0 || self.settings.gathers { 1 } else { self.settings.connections }
+    fn connections(&self, queue: usize) -> u32 {
+        if queue == 0 || self.settings.gathers { 1 } else { self.settings.connections }
     }
 
     fn take_in(&self, queries: Vec<QueuedRequest>) {
         self.open.set(self.open.get() + queries.len());
         for asked in queries {
-            let lane = &self.lanes[self.lane(asked.query.kind())];
-            lane.waiting.borrow_mut().push_back(asked);
-            lane.come.notify_one();
+            let queue = &self.queues[self.queue(asked.query.kind())];
+            queue.waiting.borrow_mut().push_back(asked);
+            queue.come.notify_one();
         }
     }
 
     /// What one connection does all its life.
-    async fn serve(self: Rc<Self>, lane: usize) {
+    async fn serve(self: Rc<Self>, queue: usize) {
         let mut session = self.connect().await;
         loop {
-            let (asked, mut way) = self.next(lane).await;
+            let (asked, mut way) = self.next(queue).await;
             let count = asked.len();
             let done = self.carry_out(&mut session, asked, &mut way).await;
             self.busy.set(self.busy.get() - 1);
@@ -312,37 +312,37 @@ impl Shop {
 
     /// Nothing is answered any more.
     fn depose(&self) {
-        self.told.say(PoolEvent::Deposed);
+        self.sender.say(PoolEvent::Deposed);
         self.is_deposed.set(true);
         self.deposed.notify_one();
         self.over.notify_one();
     }
 
-    /// Wishes that were taken wait again, before those that came later.
+    /// Requests that were taken wait again, before those that came later.
     fn put_back(&self, mut later: Vec<QueuedRequest>) {
         let Some(first) = later.first_mut() else { return };
         // What it joined has been answered.
         first.joins = false;
-        let lane = &self.lanes[self.lane(first.query.kind())];
+        let queue = &self.queues[self.queue(first.query.kind())];
         for asked in later.into_iter().rev() {
-            lane.waiting.borrow_mut().push_front(asked);
+            queue.waiting.borrow_mut().push_front(asked);
         }
-        lane.come.notify_one();
+        queue.come.notify_one();
     }
 
-    /// The next queries of a lane, when there are some.
-    async fn next(&self, lane: usize) -> (Vec<QueuedRequest>, RequestTimes) {
-        let lane = &self.lanes[lane];
+    /// The next queries of a queue, when there are some.
+    async fn next(&self, queue: usize) -> (Vec<QueuedRequest>, RequestTimes) {
+        let queue = &self.queues[queue];
         loop {
-            if let Some(next) = self.take(lane) {
+            if let Some(next) = self.take(queue) {
                 return next;
             }
-            lane.come.notified().await;
+            queue.come.notified().await;
         }
     }
 
-    fn take(&self, lane: &Lane) -> Option<(Vec<QueuedRequest>, RequestTimes)> {
-        let mut waiting = lane.waiting.borrow_mut();
+    fn take(&self, queue: &RequestQueue) -> Option<(Vec<QueuedRequest>, RequestTimes)> {
+        let mut waiting = queue.waiting.borrow_mut();
         let place = waiting.iter().position(|asked| !self.is_held(&asked.query))?;
         let first = waiting.remove(place)?;
         let kind = first.query.kind();
@@ -377,10 +377,10 @@ impl Shop {
     ) -> Result<Vec<QueuedRequest>, Over> {
         let kind = asked[0].query.kind();
         let mut unknown: Option<Unknown> = None;
-        let (mut pause, mut tries) = (AGAIN, 0);
+        let (mut pause, mut tries) = (RETRY_AFTER, 0);
         loop {
             if session.is_none() {
-                *session = Some(self.connect_again().await?);
+                *session = Some(self.reconnect().await?);
             }
             let Some(open) = session.as_ref() else { continue };
             if let Some(one) = unknown.take() {
@@ -398,7 +398,7 @@ impl Shop {
                     Ok(None) | Err(Trouble::Refused { .. }) if tries < TRIES => {
                         tries += 1;
                         unknown = Some(one);
-                        tokio::time::sleep(AGAIN).await;
+                        tokio::time::sleep(RETRY_AFTER).await;
                         continue;
                     }
                     Ok(None) | Err(Trouble::Refused { .. }) => {
@@ -410,13 +410,13 @@ impl Shop {
                     }
                 }
             }
-            let stub = self.stub();
+            let marker = self.marker();
             way.sent = self.clock.now();
             let clearing = self.clearing();
-            let came = open.carry_out(&asked, stub, self.settings.remember_keys, clearing).await;
-            match came {
+            let received = open.carry_out(&asked, marker, self.settings.remember_keys, clearing).await;
+            match received {
                 Ok(replies) => {
-                    self.done(stub);
+                    self.done(marker);
                     if matches!(asked[0].query, DatabaseRequest::Sweep(_)) {
                         self.cleared.set(clearing.to);
                     }
@@ -426,17 +426,17 @@ impl Shop {
                     return Ok(Vec::new());
                 }
                 Err(Trouble::Broken(why)) => {
-                    self.done(stub);
+                    self.done(marker);
                     self.lose(&why, Some(open.since()));
                     *session = None;
                 }
                 Err(Trouble::Unknown(replies)) => {
                     self.lose("the connection broke during a commit", Some(open.since()));
-                    unknown = Some(Unknown { stub, session: open.known(), replies });
+                    unknown = Some(Unknown { marker, session: open.known(), replies });
                     *session = None;
                 }
                 Err(Trouble::Refused { .. }) if asked.len() > 1 => {
-                    self.done(stub);
+                    self.done(marker);
                     self.is_back();
                     // One of them spoils it: each for itself.
                     let mut later = Vec::new();
@@ -446,7 +446,7 @@ impl Shop {
                     return Ok(later);
                 }
                 Err(Trouble::Refused { why, until }) => {
-                    self.done(stub);
+                    self.done(marker);
                     self.is_back();
                     if until != RefusedUntil::Never {
                         self.refuse(kind, &why, until);
@@ -459,14 +459,14 @@ impl Shop {
                         self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
                         return Ok(Vec::new());
                     }
-                    if until != RefusedUntil::Again {
+                    if until != RefusedUntil::TryLater {
                         // Until there is room nothing of the kind is carried out: meanwhile this
                         // connection is for others.
                         self.hold(kind);
                         return Ok(asked);
                     }
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(AGAIN_AT_MOST);
+                    pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
                 }
             }
         }
@@ -479,25 +479,25 @@ impl Shop {
         asked: &[QueuedRequest],
         one: &Unknown,
     ) -> Result<Option<Option<Vec<DatabaseReply>>>, Trouble> {
-        let came = match (open.was_committed(one.stub, one.session).await?, &one.replies) {
+        let received = match (open.was_committed(one.marker, one.session).await?, &one.replies) {
             (None, _) => return Ok(None),
             (Some(false), _) => None,
             (Some(true), Some(replies)) => Some(replies.clone()),
-            (Some(true), None) => Some(open.replies(asked, one.stub).await?),
+            (Some(true), None) => Some(open.replies(asked, one.marker).await?),
         };
         self.is_back();
-        self.done(one.stub);
-        Ok(Some(came))
+        self.done(one.marker);
+        Ok(Some(received))
     }
 
     /// Asks what became of a transaction for as long as it takes; where it was not committed its
     /// queries are carried out anew.
     async fn find_out(self: Rc<Self>, asked: Vec<QueuedRequest>, one: Unknown, mut way: RequestTimes) {
-        let mut pause = AGAIN;
+        let mut pause = RETRY_AFTER;
         loop {
-            let Ok(session) = self.connect_again().await else { return self.depose() };
-            if let Ok(Some(came)) = self.settle(&session, &asked, &one).await {
-                match came {
+            let Ok(session) = self.reconnect().await else { return self.depose() };
+            if let Ok(Some(received)) = self.settle(&session, &asked, &one).await {
+                match received {
                     Some(replies) => {
                         self.answer(&asked, replies, &mut way);
                         self.answered(asked.len());
@@ -507,7 +507,7 @@ impl Shop {
                 return;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(AGAIN_AT_MOST);
+            pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
         }
     }
 
@@ -527,27 +527,27 @@ impl Shop {
         let pause = match held.get(&kind) {
             // Others that were asked at the same time were refused as well.
             Some((until, _)) if *until > now => return,
-            Some((_, pause)) => (*pause * 2).min(AGAIN_AT_MOST),
-            None => AGAIN,
+            Some((_, pause)) => (*pause * 2).min(RETRY_AFTER_AT_MOST),
+            None => RETRY_AFTER,
         };
         held.insert(kind, (now + pause, pause));
-        let shop = Rc::clone(self);
+        let state = Rc::clone(self);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(pause).await;
-            shop.go_on(kind);
+            state.go_on(kind);
         });
     }
 
     /// Connections look again for what there is to do.
     fn go_on(&self, kind: StatementKind) {
-        let lane = &self.lanes[self.lane(kind)];
-        lane.come.notify_waiters();
-        lane.come.notify_one();
+        let queue = &self.queues[self.queue(kind)];
+        queue.come.notify_waiters();
+        queue.come.notify_one();
     }
 
     fn refuse(&self, kind: StatementKind, why: &str, until: RefusedUntil) {
         self.refused.borrow_mut().insert(kind, until == RefusedUntil::Writes);
-        self.told.say(PoolEvent::Refused(why.to_owned()));
+        self.sender.say(PoolEvent::Refused(why.to_owned()));
     }
 
     /// It has done this: also others of the kind are done again, and where it writes at all none is
@@ -566,26 +566,26 @@ impl Shop {
         }
         refused.retain(|other, only_reads| *other != kind && !*only_reads);
         if refused.is_empty() {
-            self.told.say(PoolEvent::Takes);
+            self.sender.say(PoolEvent::Takes);
         }
     }
 
     fn answer(&self, asked: &[QueuedRequest], replies: Vec<DatabaseReply>, way: &mut RequestTimes) {
         way.answered = self.clock.now();
         let answers = asked.iter().map(|one| one.number).zip(replies).collect();
-        self.told.say(PoolEvent::Answered(answers, *way));
+        self.sender.say(PoolEvent::Answered(answers, *way));
     }
 
     // ---- transactions ---------------------------------------------------------------------------
 
-    fn stub(&self) -> Stub {
+    fn marker(&self) -> CommitMarker {
         let serial = self.next_serial.replace(self.next_serial.get() + 1);
         self.serials.borrow_mut().insert(serial);
-        Stub { broker: self.sharing_number, serial }
+        CommitMarker { broker: self.sharing_number, serial }
     }
 
-    fn done(&self, stub: Stub) {
-        self.serials.borrow_mut().remove(&stub.serial);
+    fn done(&self, marker: CommitMarker) {
+        self.serials.borrow_mut().remove(&marker.serial);
     }
 
     /// Which rows of transactions can go: all below the oldest whose end is not known.
@@ -601,8 +601,8 @@ impl Shop {
         DatabaseSession::connect(&self.config, self.sharing_number).await.ok()
     }
 
-    async fn connect_again(&self) -> Result<DatabaseSession, Over> {
-        let mut pause = AGAIN;
+    async fn reconnect(&self) -> Result<DatabaseSession, Over> {
+        let mut pause = RETRY_AFTER;
         loop {
             match DatabaseSession::connect(&self.config, self.sharing_number).await {
                 Ok(session) => return Ok(session),
@@ -610,7 +610,7 @@ impl Shop {
                 Err(problem) => {
                     self.lose(&problem.to_string(), None);
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(AGAIN_AT_MOST);
+                    pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
                 }
             }
         }
@@ -623,21 +623,21 @@ impl Shop {
         let known = since.is_some_and(|since| self.lost_at.get().is_some_and(|lost| since <= lost));
         if !known && !self.lost.replace(true) {
             self.lost_at.set(Some(Instant::now()));
-            self.told.say(PoolEvent::Lost(why.to_owned()));
+            self.sender.say(PoolEvent::Lost(why.to_owned()));
         }
     }
 
     /// It answers: a connection alone would not tell that it does.
     fn is_back(&self) {
         if self.lost.replace(false) {
-            self.told.say(PoolEvent::Back);
+            self.sender.say(PoolEvent::Back);
         }
     }
 }
 
-const LANES: usize = 5;
+const QUEUES: usize = 5;
 
-/// Takes all of a kind out of a lane, up to a bound. No client has queries of two kinds, so that
+/// Takes all of a kind out of a queue, up to a bound. No client has queries of two kinds, so that
 /// none is overtaken by its own.
 fn gather(waiting: &mut VecDeque<QueuedRequest>, kind: StatementKind, some: &mut Vec<QueuedRequest>) {
     while some.len() < MOST_TOGETHER && waiting.front().is_some_and(|next| next.query.kind() == kind) {

@@ -2,17 +2,17 @@
 //! in `.sql` files beside this one.
 //!
 //! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody
-//! else can hold it. He writes in other sessions, his pens, whose statements fail as soon as there
+//! else can hold it. It writes in other sessions, its writers, whose statements fail as soon as there
 //! is another owner; and nobody becomes the owner before all that the last one had begun to write
-//! is over. So whoever gets the lock finds a table at rest.
+//! is over. So the broker that gets the lock finds a table at rest.
 //!
-//! **An owner that hangs.** He renews one row three times a second. A broker that waits ends his
-//! session when the row is older than [`LEASE`] by the database's own clock; what he writes
+//! **An owner that hangs.** It renews one row three times a second. A broker that waits ends its
+//! session when the row is older than [`LEASE`] by the database's own clock; what it writes
 //! afterwards goes nowhere.
 
+pub(crate) mod batch_writer;
 pub(crate) mod heads;
 pub mod members;
-pub(crate) mod pen;
 mod place;
 mod rows;
 pub(crate) mod session;
@@ -55,7 +55,7 @@ const SWEEP: &str =
 const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming \
                            WHERE krarup.shard_of(tube, $1) = $2 ORDER BY number LIMIT 1000";
 
-/// Waits until an owner before has written what he has begun, and keeps him from beginning more,
+/// Waits until an owner before has written what it has begun, and keeps it from beginning more,
 /// until the end of the transaction.
 const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_advisory_xact_lock(1802658162, $1)";
 /// The queues, owned.
@@ -89,10 +89,10 @@ pub struct Contents {
     pub counts: Option<QueueCounts>,
 }
 
-/// A message that an application has laid down.
+/// A message that an application has put into the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as the columns of krarup.incoming")]
-pub struct Laid {
+pub struct OutboxMessage {
     pub number: i64,
     pub tube: String,
     pub priority: u32,
@@ -296,7 +296,7 @@ impl Owned {
         self.set_next_id(next_id + IDS_AHEAD)
     }
 
-    /// The owner goes, and has given all ids below this one; whoever waits may take over at once.
+    /// The owner goes, and has given all ids below this one; a waiting broker may take over at once.
     ///
     /// # Errors
     /// As [`Self::renew`].
@@ -320,18 +320,18 @@ impl Owned {
         self.memcached = memcached;
     }
 
-    /// What applications have laid down, the oldest thousand.
+    /// What applications have put into the outbox, the oldest thousand.
     ///
     /// # Errors
     /// As [`Self::renew`].
-    pub fn sweep(&mut self) -> Result<Vec<Laid>, Error> {
+    pub fn sweep(&mut self) -> Result<Vec<OutboxMessage>, Error> {
         let (of, number) = (self.shard.of as i32, self.shard.number as i32);
         let rows = if self.shard.is_whole() {
             self.client.query(&self.sweep, &[])?
         } else {
             self.client.query(&self.sweep, &[&of, &number])?
         };
-        let laid = rows.into_iter().map(|row| Laid {
+        let found = rows.into_iter().map(|row| OutboxMessage {
             number: row.get(0),
             tube: row.get(1),
             priority: row.get::<_, i64>(2) as u32,
@@ -339,7 +339,7 @@ impl Owned {
             ttr: row.get::<_, i32>(4) as u32,
             body: row.get(5),
         });
-        Ok(laid.collect())
+        Ok(found.collect())
     }
 
     /// Clears away what was archived long enough ago, some of it at a time; whether there may be

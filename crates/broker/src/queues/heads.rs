@@ -77,7 +77,7 @@ impl Queues {
         if last <= self.heads.committed && self.heads.fetching.is_none() {
             self.forget(id);
         } else {
-            self.heads.guests.insert(id, last);
+            self.heads.leaving.insert(id, last);
         }
     }
 
@@ -91,37 +91,37 @@ impl Queues {
     }
 
     /// A message leaves the line it is in, or has been read into it.
-    pub(super) fn no_guest(&mut self, id: Id) {
-        if !self.heads.guests.is_empty() {
-            self.heads.guests.remove(&id);
+    pub(super) fn is_needed(&mut self, id: Id) {
+        if !self.heads.leaving.is_empty() {
+            self.heads.leaving.remove(&id);
         }
     }
 
     /// All batches up to this one are in the store.
     pub(super) fn heads_committed(&mut self, number: u64) {
         self.heads.committed = self.heads.committed.max(number);
-        self.let_guests_go();
+        self.release_committed();
     }
 
     /// What was to be written with this batch waits for the next.
     pub(super) fn heads_refused(&mut self, number: u64) {
-        let ids = self.heads.guests.iter_mut().filter(|(id, _)| self.batch.messages.contains_key(id));
+        let ids = self.heads.leaving.iter_mut().filter(|(id, _)| self.batch.messages.contains_key(id));
         ids.for_each(|(_, last)| *last = self.gathering);
         self.heads.committed = self.heads.committed.max(number);
     }
 
-    fn let_guests_go(&mut self) {
-        if self.heads.guests.is_empty() || self.heads.fetching.is_some() {
+    fn release_committed(&mut self) {
+        if self.heads.leaving.is_empty() || self.heads.fetching.is_some() {
             return;
         }
         let committed = self.heads.committed;
         // Of what a refused batch had, the next has the rest.
         let gathered = |id: &Id| self.batch.messages.contains_key(id);
-        let known = self.heads.guests.iter().filter(|(id, last)| **last <= committed && !gathered(id));
+        let known = self.heads.leaving.iter().filter(|(id, last)| **last <= committed && !gathered(id));
         let gone: Vec<Id> = known.map(|(id, _)| *id).collect();
         self.heads.generation += u64::from(!gone.is_empty());
         for id in gone {
-            self.heads.guests.remove(&id);
+            self.heads.leaving.remove(&id);
             self.forget(id);
         }
     }
@@ -301,7 +301,7 @@ impl Queues {
         if lacks {
             // A guest may be gone when the others are here.
             let sought =
-                ids.into_iter().filter(|id| self.is_outside(*id) || self.heads.guests.contains_key(id));
+                ids.into_iter().filter(|id| self.is_outside(*id) || self.heads.leaving.contains_key(id));
             self.heads.seekers.push_back((client, sought.collect()));
         }
         lacks
@@ -407,7 +407,7 @@ impl Queues {
             Some(wanted) => self.heads.wanted.push_front(wanted),
             None => {}
         }
-        self.let_guests_go();
+        self.release_committed();
     }
 
     /// What the store has answered to the latest [`Self::take_fetch`].
@@ -424,12 +424,12 @@ impl Queues {
                 }
             }
             Some(FetchRequest::Seekers(some)) => {
-                self.let_guests_go();
+                self.release_committed();
                 for row in fetched.rows {
                     if self.is_outside(row.id) {
                         let id = row.id;
                         self.admit(row);
-                        self.heads.guests.insert(id, self.heads.committed);
+                        self.heads.leaving.insert(id, self.heads.committed);
                         if let JobState::Delayed { until } = self.jobs[&id].state {
                             self.due.insert((until, Due::Delay(id)));
                         }
@@ -442,7 +442,7 @@ impl Queues {
             }
             Some(FetchRequest::Begin) | None => {}
         }
-        self.let_guests_go();
+        self.release_committed();
         // What was read may have waited too long.
         if self.expiring {
             self.tick(now);
@@ -473,7 +473,7 @@ impl Queues {
     fn heads_fetched(&mut self, line: &StoredQueue, fetched: Fetched) {
         let fetched_count = fetched.rows.len();
         let mut last = None;
-        let (mut keys, mut guests) = (Vec::with_capacity(fetched_count), Vec::new());
+        let (mut keys, mut leaving) = (Vec::with_capacity(fetched_count), Vec::new());
         for row in fetched.rows {
             let place = (self.place(&row), row.id);
             last = Some(place);
@@ -486,17 +486,17 @@ impl Queues {
             self.admit(row);
         }
         let end = last.filter(|_| !fetched.complete).map(|(place, id)| (place, id + 1));
-        for &id in self.heads.guests.keys() {
+        for &id in self.heads.leaving.keys() {
             if let Some(place) = self.place_in(line, id)
                 && end.is_none_or(|end| place < end)
             {
-                guests.push(place);
+                leaving.push(place);
             }
         }
-        for (_, id) in &guests {
-            self.heads.guests.remove(id);
+        for (_, id) in &leaving {
+            self.heads.leaving.remove(id);
         }
-        keys.extend(guests);
+        keys.extend(leaving);
         let (name, to) = match line {
             StoredQueue::Ready(name, to) => (name, to.as_ref()),
             StoredQueue::Delayed(name) | StoredQueue::Buried(name) => (name, None),

@@ -71,10 +71,10 @@ pub(super) struct Heads {
     pub(super) fetching: Option<FetchRequest>,
     /// Messages that are here beside their lines, and the batch after which the store knows all
     /// about them.
-    pub(super) guests: HashMap<Id, u64>,
+    pub(super) leaving: HashMap<Id, u64>,
     /// Which client needs which messages.
     pub(super) seekers: VecDeque<(ClientId, Vec<Id>)>,
-    /// Which client was given what it sought, in which generation of guests.
+    /// Which client was given what it sought, in which generation of those that leave.
     pub(super) sought: HashMap<ClientId, u64>,
     pub(super) generation: u64,
     pub(super) committed: u64,

@@ -87,8 +87,8 @@ pub(crate) struct BrokerArgs {
     #[command(flatten)]
     pub(super) edge: Flags<BrokerEdge>,
     /// How long a stop waits for clients to take the answers they are owed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
-    pub(super) patience: f64,
+    #[arg(long, alias = "patience", value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
+    pub(super) shutdown_limit: f64,
     /// Write a row for every request into this Parquet file, its stamps with it: what a model is
     /// calibrated from
     #[arg(long, value_name = "FILE")]

@@ -192,7 +192,7 @@ fn programs() -> Option<PathBuf> {
     on_path.or(newest.map(|(_, folder)| folder))
 }
 
-/// The numbers of a user and of his group.
+/// The numbers of a user and of its group.
 fn user(name: &str) -> Option<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     let mut fields = users.lines().find(|line| line.split(':').next() == Some(name))?.split(':').skip(2);

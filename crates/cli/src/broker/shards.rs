@@ -168,18 +168,18 @@ fn turn(
         ),
         _ => tell(BrokerNotice::Stopping, false),
     }
-    let patience = Duration::from_secs_f64(args.patience);
+    let limit = Duration::from_secs_f64(args.shutdown_limit);
     // One request to stop began it, or hurries nothing.
     let mut stop = Stop { signals: &base.signals, asked: 1, hurried: false };
     fronts.iter_mut().for_each(|(front, _)| front.close());
     let unfinished = || fronts.iter().map(|(front, _)| front.clients()).sum::<usize>();
-    if !stop.waits_for(patience, || unfinished() == 0) {
+    if !stop.waits_for(limit, || unfinished() == 0) {
         eprintln!("warning: {} clients did not have their answers within the limit", unfinished());
     }
     drop(fronts);
     serving.iter().for_each(|one| one.ending.ask());
     let have_ended = || serving.iter().all(|one| one.thread.is_finished());
-    if !stop.waits_for(patience, have_ended) {
+    if !stop.waits_for(limit, have_ended) {
         serving.iter().for_each(|one| one.ending.hurry());
         stop.hurried = false;
         stop.waits_for(LAST, have_ended);
@@ -375,7 +375,7 @@ fn serve(
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
         clients: crate::limits::limits(&args.edge.settings()),
-        patience: Nanos::from_seconds(args.patience),
+        shutdown_limit: Nanos::from_seconds(args.shutdown_limit),
         inherited: Vec::new(),
         ending,
         part: Some(ServedShard { host }),

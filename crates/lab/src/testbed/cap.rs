@@ -21,7 +21,7 @@ const PERIOD: f64 = 10_000.0;
 /// The kernel takes no quota below this, in microseconds.
 const LEAST_QUOTA: f64 = 1_000.0;
 
-/// A control group that is there as long as this value, and whoever it holds.
+/// A control group that is there as long as this value, and the processes that it holds.
 #[derive(Debug)]
 pub struct Cap {
     folder: PathBuf,
@@ -255,7 +255,7 @@ mod tests {
         fs::remove_dir_all(root).unwrap();
     }
 
-    /// Whoever spins gets his quota and no more, and nothing is left of it afterwards.
+    /// A process that spins gets its quota and no more, and nothing is left of it afterwards.
     #[test]
     fn a_process_gets_its_quota_and_no_more() {
         let path = std::env::temp_dir().join(format!("krarup-cap-{}", std::process::id()));

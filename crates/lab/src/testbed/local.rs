@@ -302,7 +302,7 @@ impl<'a> Local<'a> {
             let Some(seconds) = seen.spent.get(of) else { continue };
             spent.push(Busy { seconds: *seconds, ..busy.clone() });
         }
-        // Whoever worked for the cool-down, too, is charged with the measured part of it.
+        // A process that worked for the cool-down, too, is charged with the measured part of it.
         spent.iter_mut().for_each(|busy| busy.seconds *= measure / (measure + cool_down));
         save(&folder.join("cpu.json"), &spent)?;
         if !clocks.is_empty() {
@@ -321,7 +321,7 @@ impl<'a> Local<'a> {
         outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
         let late = || paths.iter().find_map(RoundTrips::late);
         if !faults.is_empty() {
-            // Whoever was killed has lost its keys: the next trial begins with servers that have
+            // A server that was killed has lost its keys: the next trial begins with servers that have
             // theirs.
             self.end()?;
         }

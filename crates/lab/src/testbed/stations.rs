@@ -53,7 +53,7 @@ struct Restart {
     announces: bool,
 }
 
-/// How stations are started: the same words, whoever asks.
+/// How stations are started: the same words for every caller.
 #[derive(Clone, Debug)]
 pub struct Starter {
     /// This program, for its subcommands.
@@ -620,7 +620,7 @@ fn joined(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What a server says its version is: whoever answers can be asked the rest, too.
+/// What a server says its version is: a server that answers can be asked the rest.
 fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> {
     let wrong = |why: String| StationError::new(format!("server {address}"), why);
     let answer = from

@@ -30,7 +30,7 @@ fn subjects(machine: &str, middleware: &[Running], servers: &[Running]) -> Vec<S
     between.chain(servers.iter().filter_map(|one| of("server", one))).collect()
 }
 
-/// Whoever looks at the machines while a trial is measured.
+/// Looks at the machines while a trial is measured.
 pub(super) enum Watching {
     /// A thread of ours, at this machine.
     Here(Monitor),

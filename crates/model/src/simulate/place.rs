@@ -59,7 +59,7 @@ impl WaitingLine {
 /// A station.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedStation {
-    /// How many are served at once: the servers, or everybody.
+    /// How many are served at once: the servers, or all.
     pub(super) limit: u32,
     /// How many are in service, those included that are done and keep their server because their
     /// next station is full.

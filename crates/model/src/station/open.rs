@@ -1,4 +1,4 @@
-//! Stations with room for everybody: M/M/m, M/D/1, M/G/1 and G/G/m.
+//! Stations with unlimited room: M/M/m, M/D/1, M/G/1 and G/G/m.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};

@@ -488,7 +488,7 @@ impl Core {
             let key = keys.get(place);
             let pool = key.pool;
             let replicated = self.routing[pool].is_replicated();
-            // Where everybody holds everything, the keys of one request stay together.
+            // Where every server holds everything, the keys of one request stay together.
             let whole = self.routing[pool].spec().multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
             if together && let Some(part) = parts.iter().position(|part| part.pool == pool) {

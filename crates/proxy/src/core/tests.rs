@@ -739,7 +739,7 @@ proptest! {
         for (visit, servers) in world.rows.lock().unwrap().iter() {
             prop_assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
         }
-        // Where everybody holds everything, all hold the same; elsewhere each key is at so many
+        // Where every server holds everything, all hold the same; elsewhere each key is at so many
         // servers.
         for (store, other) in stores.iter().zip(stores.iter().skip(1)).filter(|_| spec.placement.is_none()) {
             prop_assert_eq!(&store.values, &other.values);

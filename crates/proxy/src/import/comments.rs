@@ -1,4 +1,4 @@
-//! JSON as mcrouter takes it, with `//` and `/* */`, as the JSON of everybody else.
+//! JSON as mcrouter takes it, with `//` and `/* */`, as other JSON.
 
 /// The text with a blank for each comment.
 pub(super) fn without(text: &str) -> String {

@@ -28,12 +28,12 @@ use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::BrokerSnapshot;
 use krarup_store::journal::{Journal, JournalEvent};
 use krarup_store::pool::{self, ConnectionPool};
-use krarup_store::postgres::{self, Laid, Owned, Sharing};
+use krarup_store::postgres::{self, OutboxMessage, Owned, Sharing};
 
 const WOKEN: Token = Token(4);
 /// A client that vanished without a word is noticed after this time.
 const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
-/// How often it is looked what applications have laid down.
+/// How often it is looked whether the outbox has messages.
 const SWEEP: Nanos = Nanos::from_millis(250);
 /// How long to wait before a store that has refused a batch is offered the next.
 const RELUCTANT: Nanos = Nanos::from_millis(100);
@@ -72,7 +72,7 @@ pub struct BrokerEngineSettings {
     /// What clients may take.
     pub clients: ClientLimits,
     /// How long a stop waits for what is in flight.
-    pub patience: Nanos,
+    pub shutdown_limit: Nanos,
     /// Listening sockets that this process was given, in the order of the two addresses; they stand
     /// in for the addresses above.
     pub inherited: Vec<Listener>,
@@ -238,7 +238,7 @@ struct Engine<N> {
     drains: bool,
     journal: Option<Journal>,
     pool: Option<ConnectionPool>,
-    /// The batch with what applications had laid down, until it is committed.
+    /// The batch with what was in the outbox, until it is committed.
     taking_in: Option<u64>,
     sweep_at: Stamp,
     /// Whether the store was last asked to read.
@@ -249,7 +249,7 @@ struct Engine<N> {
     deposed: bool,
     /// Whether the store cannot be reached.
     store_lost: bool,
-    /// Where numbers are laid down for monitoring, and who answers it from them.
+    /// Where a snapshot is put for monitoring, and the server that answers from it.
     admin: Option<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer)>,
     stop_by: Option<Stamp>,
 }
@@ -425,7 +425,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
 
     /// Hears what the store has done.
     fn hear(&mut self) {
-        while let Some(news) = self.journal.as_mut().and_then(Journal::news) {
+        while let Some(news) = self.journal.as_mut().and_then(Journal::next_event) {
             match news {
                 JournalEvent::Committed { number, sent, answered } => {
                     self.broker.committed(number, sent, answered);
@@ -439,7 +439,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
                     self.write_at = now + RELUCTANT;
                     self.is_refused(why);
                 }
-                JournalEvent::Swept(laid) => self.take_in(&laid),
+                JournalEvent::Swept(found) => self.take_in(&found),
                 JournalEvent::Fetched(Ok(fetched)) => self.broker.fetched(fetched, self.clock.now()),
                 JournalEvent::Fetched(Err(why)) => {
                     self.broker.not_fetched();
@@ -493,21 +493,21 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         self.deposed = true;
     }
 
-    /// What applications have laid down goes into the queues, as far as there is room; it is looked
+    /// What the outbox holds goes into the queues, as far as there is room; it is looked
     /// for again when that is committed.
-    fn take_in(&mut self, laid: &[Laid]) {
+    fn take_in(&mut self, found: &[OutboxMessage]) {
         let now = self.clock.now();
         let queues = self.broker.queues_mut();
-        for one in laid {
+        for one in found {
             if !queues.has_room(one.body.len()) {
                 break;
             }
-            let &Laid { number, ref tube, priority, delay, ttr, ref body } = one;
+            let &OutboxMessage { number, ref tube, priority, delay, ttr, ref body } = one;
             let put = Put { priority, delay, ttr, body, ..Put::default() };
             queues.take_in(number, tube, &put, now);
             self.taking_in = Some(queues.next_batch());
         }
-        if laid.len() >= 1_000 {
+        if found.len() >= 1_000 {
             self.sweep_at = now;
         }
     }
@@ -600,7 +600,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
 
     fn begin_to_stop(&mut self) {
         let now = self.clock.now();
-        self.stop_by = Some(now + self.settings.patience);
+        self.stop_by = Some(now + self.settings.shutdown_limit);
         (self.notice)(BrokerNotice::Stopping);
         self.driver.stop(&mut self.broker);
     }

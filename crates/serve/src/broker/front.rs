@@ -12,23 +12,23 @@
 //! | this | clients come and go, one thread each |
 //! | `serving` | what the threads of all clients share |
 //! | `session` | beanstalkd's protocol: which shard a request is for |
-//! | `together` | requests that are for several: waiting in tubes of different shards, lists, sums |
+//! | `several_shards` | requests that are for several: waiting in tubes of different shards, lists, sums |
 //! | `memcached` | memcached's protocol |
-//! | `behind` | a connection to an owner |
-//! | `patience` | how long an owner is waited for, and what becomes of a request whose owner is lost |
+//! | `owner_connection` | a connection to an owner |
+//! | `retry` | how long an owner is waited for, and what becomes of a request whose owner is lost |
 //!
 //! A session keeps what its client uses, watches and is called, and tells it to an owner before the
 //! first request that needs it. **When a shard moves**, its owner says so in place of an answer,
 //! and the request is sent to the next one. When an owner is lost it is so as well, unless nobody
-//! knows whether the request was carried out, or the client holds messages of that shard: then his
+//! knows whether the request was carried out, or the client holds messages of that shard: then its
 //! connection ends, as it would with the broker itself.
 
-mod behind;
 mod memcached;
-mod patience;
+mod owner_connection;
+mod retry;
 mod serving;
 mod session;
-mod together;
+mod several_shards;
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use krarup_net::blocking::{BlockingClient, ShutdownHandle};
 use krarup_net::{Listener, Stream};
 use krarup_units::{Address, Nanos};
 
-use crate::broker::door;
+use crate::broker::accepting;
 use crate::broker::engine::Protocol;
 use krarup_store::owners::Owners;
 pub use serving::FrontSettings;
@@ -54,7 +54,7 @@ const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
 /// more.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Serves clients until it goes; then neither its door nor a thread of a client is left.
+/// Serves clients until it goes; then neither its listener nor a thread of a client is left.
 #[derive(Debug)]
 pub struct Front {
     /// Where clients connect.
@@ -64,7 +64,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Begins to accept clients at a door.
+    /// Begins to accept clients.
     ///
     /// # Errors
     /// The system refuses.
@@ -81,9 +81,9 @@ impl Front {
         let thread = thread::Builder::new()
             .name("front".into())
             .spawn(move || {
-                door::each(&listener, &its.bell, |client, number| {
+                accepting::accept_each(&listener, &its.over, |client, number| {
                     if its.clients().len() < its.settings.connections {
-                        // Whoever cannot be served finds his connection closed.
+                        // A client that cannot be served finds its connection closed.
                         let _ = serve(client, number, &its);
                     }
                 });
@@ -96,7 +96,7 @@ impl Front {
     /// have asked is answered.
     pub fn close(&mut self) {
         self.inner.phase.fetch_max(ENDS, Ordering::SeqCst);
-        self.inner.bell.notify();
+        self.inner.over.notify();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -21,7 +21,7 @@ use krarup_net::blocking::Wakeup;
 use krarup_net::{Listener, Stream};
 use krarup_units::Address;
 
-use crate::broker::door;
+use crate::broker::accepting;
 
 /// How long the owner may take to accept a client.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -64,11 +64,11 @@ impl Relay {
         let thread = thread::Builder::new()
             .name("relay".into())
             .spawn(move || {
-                door::each(&listener, &its.over, |client, number| {
+                accepting::accept_each(&listener, &its.over, |client, number| {
                     if let Stream::Tcp(client) = client
                         && lock(&its.clients).len() < MOST
                     {
-                        // Whoever cannot be sent on finds his connection closed.
+                        // A client that cannot be relayed finds its connection closed.
                         let _ = send_on(OwnedFd::from(client).into(), number, &its);
                     }
                 });

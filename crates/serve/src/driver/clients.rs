@@ -436,7 +436,7 @@ impl Driver {
         }
     }
 
-    /// Whether everybody has gone.
+    /// Whether all have gone.
     pub(crate) fn is_over(&self, service: &impl Service) -> bool {
         service.clients() == 0 && self.lingering.is_empty()
     }

@@ -103,7 +103,7 @@ impl Driver {
         }
     }
 
-    /// Whoever must say who he is before anything else is heard until he has.
+    /// A client that must authenticate is read only until it has.
     pub(super) fn authenticate(&mut self, service: &mut impl Service, id: ClientId) {
         let Some(users) = &self.settings.users else { return };
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };

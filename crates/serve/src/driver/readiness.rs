@@ -1,7 +1,7 @@
 //! Which connections the loop has found ready: any, or the servers' alone while they work (see
 //! [`HoldPolicy`](super::hold::Hold)).
 //!
-//! Servers are registered twice: in the loop's poll as everybody is, and for reading in a poll of
+//! Servers are registered twice: in the loop's poll as all are, and for reading in a poll of
 //! their own. What came was told by both, so one of them tells of a server that has nothing more to
 //! read: such an event is no reason to read.
 //!
@@ -20,7 +20,7 @@ use super::alarm::Alarm;
 
 /// What was found ready.
 pub(crate) struct Readiness {
-    /// Of everybody.
+    /// Of all.
     pub(crate) events: Events,
     /// Of the servers, where they were listened to alone.
     pub(crate) answers: Events,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::driver::ALARM;
 
-    /// Both polls tell of an answer; whoever comes second finds nothing to read, and an alarm of an
+    /// Both polls tell of an answer; the second finds nothing to read, and an alarm of an
     /// earlier hold is no answer.
     #[test]
     fn a_server_is_heard_by_both_polls_and_read_once() {

@@ -25,7 +25,7 @@ const LONG_A_PASS: usize = 2 << 20;
 /// holes that nobody else fits into.
 const AT_ONCE: usize = 4 << 20;
 
-/// Whoever has less room than this to be read into has to wait until what came before is looked at.
+/// A client with less room than this to be read into waits until what came before is looked at.
 const LEAST_ROOM: usize = READ / 4;
 
 impl Driver {

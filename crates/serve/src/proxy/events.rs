@@ -159,7 +159,7 @@ struct Engine<N> {
     /// Clients may not connect before the servers have been tried, until this instant at most.
     open_by: Stamp,
     hold: HoldPolicy,
-    /// Where numbers are laid down for monitoring, if this is the only loop.
+    /// Where a snapshot is put for monitoring, if this is the only loop.
     slot: Option<Arc<SnapshotSlot<ProxySnapshot>>>,
     /// What answers monitoring, and where that was said to be.
     admin: Option<(Address, http::HttpServer)>,

@@ -1,7 +1,7 @@
 //! Brokers that share the shards: who is there, who owns what, and how many each should have.
 //!
 //! **Into how many shards** the queues are divided is changed by who holds the owners' lock for
-//! himself; whoever takes part in it, a member for each of its shards included, knows that it
+//! itself; each that takes part in it, a member for each of its shards included, knows that it
 //! stays.
 
 use std::thread;
@@ -195,7 +195,7 @@ pub(super) fn join(client: &mut Client, shards: u32) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Divides the queues into so many shards; to be asked by who holds the owners' lock for himself.
+/// Divides the queues into so many shards; to be asked by who holds the owners' lock for itself.
 /// Ids go on above all that were ever given.
 pub(super) fn lay_out(client: &mut Client, shards: u32) -> Result<(), Error> {
     let mut transaction = client.transaction()?;

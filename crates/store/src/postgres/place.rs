@@ -9,7 +9,7 @@ use postgres::{Client, Config, Error, NoTls};
 pub const LEASE: Duration = Duration::from_millis(1_200);
 /// How often it is looked whether somebody else has become the owner, or no longer is.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together
+/// Saying that the owner is there needs no disk: what it writes afterwards is on disk only together
 /// with it.
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// How often it is looked whether a pooler stands between.

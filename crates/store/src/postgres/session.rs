@@ -49,7 +49,7 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
-/// The lock of all who share the queues, and that of this broker: others see by it that he is
+/// The lock of all who share the queues, and that of this broker: others see by it that it is
 /// there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
                             pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
@@ -89,7 +89,7 @@ pub(crate) enum RefusedUntil {
     /// It will not do it at any time.
     Never,
     /// Perhaps until it is asked again: something stood in the way of this statement.
-    Again,
+    TryLater,
     /// Until it has room again: its disk is full, its memory or its connections are used up.
     Room,
     /// Until it writes at all.
@@ -98,7 +98,7 @@ pub(crate) enum RefusedUntil {
 
 /// Transactions are told apart by the broker's number and a serial of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stub {
+pub(crate) struct CommitMarker {
     pub(crate) broker: i64,
     pub(crate) serial: i64,
 }
@@ -137,7 +137,7 @@ impl DatabaseSession {
     pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, StoreError> {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::task::spawn_local(async move {
-            // Whoever waits for an answer is told the same.
+            // Every waiting request gets the same answer.
             let _ = connection.await;
         });
         let durable: String = client.query_one("SHOW synchronous_commit", &[]).await?.get(0);
@@ -184,25 +184,29 @@ impl DatabaseSession {
     ///
     /// # Errors
     /// The database refuses, or this session broke as well.
-    pub(crate) async fn was_committed(&self, stub: Stub, its: Known) -> Result<Option<bool>, Trouble> {
+    pub(crate) async fn was_committed(
+        &self,
+        marker: CommitMarker,
+        its: Known,
+    ) -> Result<Option<bool>, Trouble> {
         // A session that broke may still be at its commit: it holds the lock of its row until it
         // ends, one way or the other.
         let statement = "INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        let came = match self.client.execute(statement, &[&stub.broker, &stub.serial]).await {
+        let came = match self.client.execute(statement, &[&marker.broker, &marker.serial]).await {
             Ok(written) => Ok(Some(written == 0)),
             // Where nothing can be written, that session must be over before its row is looked for.
-            Err(error) if !self.is_over(&error) => self.was_committed_before(stub, its).await,
+            Err(error) if !self.is_over(&error) => self.was_committed_before(marker, its).await,
             Err(error) => Err(error),
         };
         came.map_err(|error| self.trouble(&error))
     }
 
-    async fn was_committed_before(&self, stub: Stub, its: Known) -> Result<Option<bool>, Error> {
+    async fn was_committed_before(&self, marker: CommitMarker, its: Known) -> Result<Option<bool>, Error> {
         let there = self.client.query_one(STILL_THERE, &[&its.process, &its.begun]).await?;
         if there.get(0) {
             return Ok(None);
         }
-        let written = self.client.query_one(WRITTEN, &[&stub.broker, &stub.serial]).await?;
+        let written = self.client.query_one(WRITTEN, &[&marker.broker, &marker.serial]).await?;
         Ok(Some(written.get(0)))
     }
 
@@ -213,12 +217,12 @@ impl DatabaseSession {
     pub(crate) async fn replies(
         &self,
         asked: &[QueuedRequest],
-        stub: Stub,
+        marker: CommitMarker,
     ) -> Result<Vec<DatabaseReply>, Trouble> {
-        self.kept(asked, stub).await.map_err(|error| self.trouble(&error))
+        self.kept(asked, marker).await.map_err(|error| self.trouble(&error))
     }
 
-    async fn kept(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+    async fn kept(&self, asked: &[QueuedRequest], marker: CommitMarker) -> Result<Vec<DatabaseReply>, Error> {
         let mut takers: Vec<i64> = Vec::new();
         for one in asked {
             if let DatabaseRequest::Take { taker, .. } = one.query {
@@ -226,10 +230,10 @@ impl DatabaseSession {
             }
         }
         let rows = if takers.is_empty() {
-            self.client.query(KEPT, &[&stub.broker, &stub.serial]).await?
+            self.client.query(KEPT, &[&marker.broker, &marker.serial]).await?
         } else {
             // A lease that has ended meanwhile was nobody's.
-            self.client.query(KEPT_LEASES, &[&stub.broker, &stub.serial, &takers]).await?
+            self.client.query(KEPT_LEASES, &[&marker.broker, &marker.serial, &takers]).await?
         };
         Ok(lines(asked.len(), rows))
     }
@@ -238,7 +242,7 @@ impl DatabaseSession {
     pub(crate) async fn carry_out(
         &self,
         asked: &[QueuedRequest],
-        stub: Stub,
+        marker: CommitMarker,
         remember: Duration,
         clearing: Clearing,
     ) -> Result<Vec<DatabaseReply>, Trouble> {
@@ -246,16 +250,16 @@ impl DatabaseSession {
         match asked[0].query.kind() {
             StatementKind::Look => read(self.look(asked).await),
             StatementKind::List => read(self.list(asked).await),
-            StatementKind::Sweep => read(self.sweep(asked, stub, clearing).await),
+            StatementKind::Sweep => read(self.sweep(asked, marker, clearing).await),
             StatementKind::Once if !asked[0].query.writes() => read(self.once(&asked[0].query).await),
-            StatementKind::Put => self.at_once(self.put(asked, stub).await),
-            StatementKind::Finish => self.at_once(self.finish(asked, stub).await),
+            StatementKind::Put => self.at_once(self.put(asked, marker).await),
+            StatementKind::Finish => self.at_once(self.finish(asked, marker).await),
             StatementKind::Take
                 if asked.iter().all(|one| matches!(one.query, DatabaseRequest::Take { pops: false, .. })) =>
             {
-                self.at_once(self.take(asked, stub).await)
+                self.at_once(self.take(asked, marker).await)
             }
-            _ => self.transaction(asked, stub, remember).await,
+            _ => self.transaction(asked, marker, remember).await,
         }
     }
 
@@ -267,17 +271,17 @@ impl DatabaseSession {
     async fn transaction(
         &self,
         asked: &[QueuedRequest],
-        stub: Stub,
+        marker: CommitMarker,
         remember: Duration,
     ) -> Result<Vec<DatabaseReply>, Trouble> {
         let statement = async {
             match asked[0].query.kind() {
-                StatementKind::Send => self.send(asked, stub, remember).await,
-                StatementKind::Take => self.take(asked, stub).await,
-                StatementKind::Move => self.moves(asked, stub).await,
+                StatementKind::Send => self.send(asked, marker, remember).await,
+                StatementKind::Take => self.take(asked, marker).await,
+                StatementKind::Move => self.moves(asked, marker).await,
                 _ => {
                     let statement = "INSERT INTO krarup.outcome VALUES ($1, $2)";
-                    self.client.execute(statement, &[&stub.broker, &stub.serial]).await?;
+                    self.client.execute(statement, &[&marker.broker, &marker.serial]).await?;
                     self.once(&asked[0].query).await
                 }
             }
@@ -315,7 +319,7 @@ impl DatabaseSession {
         // read-only for now.
         let until = match code.get(..2).unwrap_or_default() {
             "53" | "58" => RefusedUntil::Room,
-            "40" | "55" | "57" => RefusedUntil::Again,
+            "40" | "55" | "57" => RefusedUntil::TryLater,
             _ if code == "25006" => RefusedUntil::Writes,
             _ => RefusedUntil::Never,
         };
@@ -327,11 +331,11 @@ impl DatabaseSession {
     // Lists of one are as long to take apart as the work itself: what comes alone has a statement
     // of its own.
 
-    async fn put(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+    async fn put(&self, asked: &[QueuedRequest], marker: CommitMarker) -> Result<Vec<DatabaseReply>, Error> {
         if let [QueuedRequest { query: DatabaseRequest::New(new), .. }] = asked {
             let columns: &Columns<'_> = &[
-                &stub.broker,
-                &stub.serial,
+                &marker.broker,
+                &marker.serial,
                 &&*new.tube,
                 &new.sender.as_deref(),
                 &i64::from(new.priority),
@@ -346,8 +350,8 @@ impl DatabaseSession {
         }
         let new = News::of(asked);
         let columns: &Columns<'_> = &[
-            &stub.broker,
-            &stub.serial,
+            &marker.broker,
+            &marker.serial,
             &new.tubes,
             &new.senders,
             &new.priorities,
@@ -364,13 +368,13 @@ impl DatabaseSession {
     async fn send(
         &self,
         asked: &[QueuedRequest],
-        stub: Stub,
+        marker: CommitMarker,
         remember: Duration,
     ) -> Result<Vec<DatabaseReply>, Error> {
         let new = News::of(asked);
         let columns: &Columns<'_> = &[
-            &stub.broker,
-            &stub.serial,
+            &marker.broker,
+            &marker.serial,
             &new.tubes,
             &new.senders,
             &new.receivers,
@@ -388,16 +392,16 @@ impl DatabaseSession {
         Ok(lines(asked.len(), self.client.query(&self.send, columns).await?))
     }
 
-    async fn take(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+    async fn take(&self, asked: &[QueuedRequest], marker: CommitMarker) -> Result<Vec<DatabaseReply>, Error> {
         let plain: Option<Vec<(&str, i64)>> =
             asked.iter().map(|one| leases_first_of_one_tube(&one.query)).collect();
         if let Some(plain) = plain {
             if let [(tube, taker)] = &plain[..] {
-                let columns: &Columns<'_> = &[&stub.broker, &stub.serial, tube, taker];
+                let columns: &Columns<'_> = &[&marker.broker, &marker.serial, tube, taker];
                 return Ok(lines(1, self.client.query(&self.take_one, columns).await?));
             }
             let (tubes, takers): (Vec<&str>, Vec<i64>) = plain.into_iter().unzip();
-            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &tubes, &takers];
+            let columns: &Columns<'_> = &[&marker.broker, &marker.serial, &tubes, &takers];
             return Ok(lines(asked.len(), self.client.query(&self.take_many, columns).await?));
         }
         let (mut kinds, mut names, mut clients) = (Vec::new(), Vec::new(), Vec::new());
@@ -422,13 +426,17 @@ impl DatabaseSession {
             pops.push(*gone);
         }
         let columns: &Columns<'_> =
-            &[&stub.broker, &stub.serial, &kinds, &names, &clients, &wanted, &takers, &most, &pops];
+            &[&marker.broker, &marker.serial, &kinds, &names, &clients, &wanted, &takers, &most, &pops];
         Ok(lines(asked.len(), self.client.query(&self.take, columns).await?))
     }
 
-    async fn finish(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+    async fn finish(
+        &self,
+        asked: &[QueuedRequest],
+        marker: CommitMarker,
+    ) -> Result<Vec<DatabaseReply>, Error> {
         if let [QueuedRequest { query: DatabaseRequest::Finish { id, taker }, .. }] = asked {
-            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &number(*id), taker];
+            let columns: &Columns<'_> = &[&marker.broker, &marker.serial, &number(*id), taker];
             return Ok(lines(1, self.client.query(&self.finish_one, columns).await?));
         }
         let query = |one: &QueuedRequest| match one.query {
@@ -436,11 +444,15 @@ impl DatabaseSession {
             _ => None,
         };
         let (ids, takers): (Vec<i64>, Vec<i64>) = asked.iter().filter_map(query).unzip();
-        let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &ids, &takers];
+        let columns: &Columns<'_> = &[&marker.broker, &marker.serial, &ids, &takers];
         Ok(lines(asked.len(), self.client.query(&self.finish, columns).await?))
     }
 
-    async fn moves(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+    async fn moves(
+        &self,
+        asked: &[QueuedRequest],
+        marker: CommitMarker,
+    ) -> Result<Vec<DatabaseReply>, Error> {
         let (mut kinds, mut ids, mut takers) = (Vec::new(), Vec::new(), Vec::new());
         let (mut priorities, mut delays, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
         for one in asked {
@@ -460,7 +472,7 @@ impl DatabaseSession {
             seconds.push(i64::from(delay));
         }
         let columns: &Columns<'_> =
-            &[&stub.broker, &stub.serial, &kinds, &ids, &takers, &priorities, &delays, &seconds];
+            &[&marker.broker, &marker.serial, &kinds, &ids, &takers, &priorities, &delays, &seconds];
         Ok(lines(asked.len(), self.client.query(&self.r#move, columns).await?))
     }
 
@@ -503,13 +515,13 @@ impl DatabaseSession {
     async fn sweep(
         &self,
         asked: &[QueuedRequest],
-        stub: Stub,
+        marker: CommitMarker,
         clearing: Clearing,
     ) -> Result<Vec<DatabaseReply>, Error> {
         let DatabaseRequest::Sweep(waited) = &asked[0].query else { return Ok(Vec::new()) };
         let (tubes, clients): (Vec<&str>, Vec<Option<&str>>) =
             waited.iter().map(|(tube, client)| (&**tube, client.as_deref())).unzip();
-        let columns: &Columns<'_> = &[&stub.broker, &clearing.from, &clearing.to, &tubes, &clients];
+        let columns: &Columns<'_> = &[&marker.broker, &clearing.from, &clearing.to, &tubes, &clients];
         let row = self.client.query_one(&self.sweep, columns).await?;
         let (expired, places): (i64, Vec<i32>) = (row.get(0), row.get(1));
         let places = places.into_iter().map(|place| place as usize - 1).collect();

@@ -39,7 +39,7 @@ impl Sharing {
         let mut told = false;
         loop {
             if client.query_one(OWN, &[])?.get(0) {
-                // Nobody else is there: whoever comes meanwhile waits.
+                // No other is there: a broker that comes meanwhile waits.
                 client.batch_execute(BEGIN)?;
                 client.batch_execute(
                     "SELECT pg_advisory_lock_shared(1802658162, 2), pg_advisory_unlock(1802658162, 2)",

@@ -264,7 +264,7 @@ impl Remote {
             );
             return Err(wrong(&remote.destination, why));
         }
-        // Whoever is told to listen at this address must be able to.
+        // What is told to listen at this address must be able to.
         remote.free_port(&remote.address).map_err(|error| StationError {
             why: format!(
                 "programs cannot listen at {} there: give the address at which the other machines reach it, as {{ host = \"…\", address = \"…\" }} or \

@@ -5,7 +5,7 @@ use super::SimulationEngine;
 use crate::Error;
 
 impl SimulationEngine<'_> {
-    /// Counts everybody again, one by one: nobody was lost or made on the way.
+    /// Counts all requests one by one: none was lost or made on the way.
     ///
     /// # Errors
     /// [`Error::Violated`], naming the station, class or pool.

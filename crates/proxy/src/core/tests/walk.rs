@@ -214,7 +214,7 @@ fn check(
     Ok(())
 }
 
-/// Whoever may be a server in the second walk.
+/// What may be a server in the second walk.
 const SERVERS: usize = 5;
 const POOLS: [&str; 4] = ["main", "spare", "old", "canary"];
 
@@ -284,7 +284,7 @@ struct Speaker {
     awaits: VecDeque<Awaited>,
 }
 
-/// Everybody, and what the network holds.
+/// All clients and servers, and what the network holds.
 struct Stage {
     world: World,
     stores: Vec<Memory>,

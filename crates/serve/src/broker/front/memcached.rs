@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use krarup_memcache::request::{Refusal, Request, Retrieve};
 use krarup_net::blocking::BlockingClient;
 
-use super::behind::{Behind, Spoken};
-use super::patience::{Heard, Patience, Tried, lose, until_answered};
+use super::owner_connection::OwnerConnection;
+use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
+use crate::broker::engine::Protocol;
 use krarup_broker::memcached::{self, ONE_KEY, QueueGet, QueueRequest, TakeOption};
 use krarup_broker::shards::shard_of;
 
@@ -22,21 +23,21 @@ pub(super) struct MemcachedSession<'a> {
     client: BlockingClient,
     front: &'a Inner,
     shards: u32,
-    /// The request by which he has said the secret.
+    /// The request with which the client said the secret.
     said: Option<Vec<u8>>,
-    behind: Vec<Option<Behind>>,
-    /// Queues of which he has a message open.
+    owner: Vec<Option<OwnerConnection>>,
+    /// Queues of which the client has a message open.
     open: BTreeSet<String>,
     out: Vec<u8>,
     quits: bool,
-    /// Whether he was seen to hang up while he waited for a message.
+    /// Whether it was seen to hang up while it waited for a message.
     hung_up: bool,
 }
 
 /// For whom a request is, and what else is to be known of it.
 struct To {
     shard: u32,
-    again: bool,
+    repeatable: bool,
     answers: bool,
     waits: Option<Waits>,
     /// What is open then, or no longer.
@@ -45,7 +46,7 @@ struct To {
 
 impl To {
     fn one(shard: u32) -> Self {
-        Self { shard, again: false, answers: true, waits: None, opens: None }
+        Self { shard, repeatable: false, answers: true, waits: None, opens: None }
     }
 }
 
@@ -57,24 +58,24 @@ struct Waits {
     /// What is asked of the next owner, up to the time: the rest of it is no more to be done.
     rest: String,
     /// Whether that may be carried out twice.
-    again: bool,
+    repeatable: bool,
 }
 
 impl Waits {
     fn of(retrieve: &Retrieve<'_>, key: &[u8], query: &QueueGet<'_>) -> Option<Self> {
         let command = if retrieve.command.with_unique() { "gets" } else { "get" };
-        let again = query.take == Some(TakeOption::Open);
-        let open = if again { "/open" } else { "" };
+        let repeatable = query.take == Some(TakeOption::Open);
+        let open = if repeatable { "/open" } else { "" };
         (query.wait.0 > 0).then(|| Self {
             length: query.wait.as_duration(),
             key: key.to_vec(),
             rest: format!("{command} {}{open}/t=", query.queue),
-            again,
+            repeatable,
         })
     }
 
-    /// The answer with the key as he has written it.
-    fn told(&self, answer: Vec<u8>) -> Vec<u8> {
+    /// The answer with the key as the client has written it.
+    fn with_own_key(&self, answer: Vec<u8>) -> Vec<u8> {
         let Some(value) = answer.strip_prefix(b"VALUE ") else { return answer };
         let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
         [b"VALUE ", &self.key[..], &value[end..]].concat()
@@ -89,7 +90,7 @@ impl<'a> MemcachedSession<'a> {
             front,
             shards,
             said: None,
-            behind: (0..shards).map(|_| None).collect(),
+            owner: (0..shards).map(|_| None).collect(),
             open: BTreeSet::new(),
             out: Vec::new(),
             quits: false,
@@ -97,7 +98,7 @@ impl<'a> MemcachedSession<'a> {
         }
     }
 
-    /// Serves him until he goes.
+    /// Serves the client until it goes.
     pub(super) fn run(mut self) {
         // What was answered before is told in any case.
         let _ = self.serve();
@@ -206,21 +207,21 @@ impl<'a> MemcachedSession<'a> {
                     let opens =
                         opens.or(first.end.map(|_| false)).map(|opens| (first.queue.to_owned(), opens));
                     // What a lost owner may have opened comes back.
-                    let again = match first.take {
+                    let repeatable = match first.take {
                         Some(TakeOption::Peek) => true,
                         Some(TakeOption::Open) => first.end.is_none(),
                         _ => false,
                     };
                     let key = retrieve.keys.iter().next().unwrap_or_default();
                     let waits = Waits::of(retrieve, key, first);
-                    Ok(To { again, waits, opens, ..To::one(shard_of(first.queue, self.shards)) })
+                    Ok(To { repeatable, waits, opens, ..To::one(shard_of(first.queue, self.shards)) })
                 })
             }
             Request::Delete { key, .. } => {
                 memcached::queue(key).map(|queue| To { answers, ..To::one(shard_of(queue, self.shards)) })
             }
             Request::Stats { .. } => return self.stats(line),
-            _ => Ok(To { answers, again: true, ..To::one(0) }),
+            _ => Ok(To { answers, repeatable: true, ..To::one(0) }),
         };
         match to {
             Ok(to) => self.send(&to, line),
@@ -233,7 +234,7 @@ impl<'a> MemcachedSession<'a> {
         }
     }
 
-    /// Whether he may is asked of one owner, and told to the others as he needs them.
+    /// Whether it may is asked of one owner, and told to the others as it needs them.
     fn log_in(&mut self, line: &[u8], noreply: bool) -> Result<(), End> {
         // The owner must answer in any case.
         let asked = if noreply { without_noreply(line) } else { line.to_vec() };
@@ -276,16 +277,16 @@ impl<'a> MemcachedSession<'a> {
     fn send(&mut self, to: &To, line: &[u8]) -> Result<(), End> {
         if !to.answers {
             // Nobody is promised anything.
-            if let Some(mut behind) = self.find(to.shard)?
-                && behind.send(self.front, to.shard, line).is_ok()
+            if let Some(mut owner) = self.find(to.shard)?
+                && owner.send(self.front, to.shard, line).is_ok()
             {
-                self.behind[to.shard as usize] = Some(behind);
+                self.owner[to.shard as usize] = Some(owner);
             }
             return Ok(());
         }
         let answer = match &to.waits {
             Some(waits) => self.wait(to, line, waits)?,
-            None => self.answer(to.shard, line, to.again)?,
+            None => self.answer(to.shard, line, to.repeatable)?,
         };
         // What was refused has opened nothing, and closed nothing.
         let refused = answer.starts_with(b"CLIENT_ERROR") || answer.starts_with(b"SERVER_ERROR");
@@ -299,14 +300,14 @@ impl<'a> MemcachedSession<'a> {
         Ok(())
     }
 
-    /// Waits for a message, at one owner after the other where his shard moves.
+    /// Waits for a message, at one owner after the other where its shard moves.
     fn wait(&mut self, to: &To, line: &[u8], waits: &Waits) -> Result<Vec<u8>, End> {
         self.flush()?;
         let end = Instant::now() + waits.length;
-        let (mut line, mut again) = (Cow::Borrowed(line), to.again);
-        let mut patience = Patience::begin();
+        let (mut line, mut repeatable) = (Cow::Borrowed(line), to.repeatable);
+        let mut retry = Retry::begin();
         loop {
-            let answer = self.answer_in_time(to.shard, &line, again, &mut patience)?;
+            let answer = self.answer_in_time(to.shard, &line, repeatable, &mut retry)?;
             let left = end.saturating_duration_since(Instant::now());
             // Whole milliseconds, and never fewer than are left.
             let millis = left.as_micros().div_ceil(1_000);
@@ -319,50 +320,50 @@ impl<'a> MemcachedSession<'a> {
                 // An owner that ends tells those who wait that nothing came. Who has something open
                 // may be told so by any, when its time is nearly over.
                 if !nothing || left.is_zero() || self.hung_up || self.holds_of(to.shard) {
-                    return Ok(waits.told(answer));
+                    return Ok(waits.with_own_key(answer));
                 }
             } else if self.hung_up {
                 return Ok(b"END\r\n".to_vec());
-            } else if !again {
+            } else if !repeatable {
                 // It was not carried out, and is asked as it was but for its time.
                 line = with_time(&line, millis).into();
                 continue;
             }
             line = format!("{}{millis}\r\n", waits.rest).into_bytes().into();
-            again = waits.again;
+            repeatable = waits.repeatable;
         }
     }
 
-    /// Whether he has a message of a shard open.
+    /// Whether it has a message of a shard open.
     fn holds_of(&self, shard: u32) -> bool {
         self.open.iter().any(|queue| shard_of(queue, self.shards) == shard)
     }
 
-    fn find(&mut self, shard: u32) -> Result<Option<Behind>, End> {
-        if let Some(behind) = self.behind[shard as usize].take() {
-            if behind.is_of(&self.front.owners, shard) {
-                return Ok(Some(behind));
+    fn find(&mut self, shard: u32) -> Result<Option<OwnerConnection>, End> {
+        if let Some(owner) = self.owner[shard as usize].take() {
+            if owner.is_of(&self.front.owners, shard) {
+                return Ok(Some(owner));
             }
             if self.holds_of(shard) {
                 return Err(End);
             }
         }
         let Some(owner) = self.front.owners.of(shard) else { return Ok(None) };
-        let Ok(mut behind) = Behind::connect(owner, Spoken::Memcached) else { return Ok(None) };
+        let Ok(mut owner) = OwnerConnection::connect(owner, Protocol::Memcached) else { return Ok(None) };
         if let Some(said) = &self.said {
             let answered =
-                behind.send(self.front, shard, said).and_then(|()| behind.answer(self.front, shard, None));
+                owner.send(self.front, shard, said).and_then(|()| owner.answer(self.front, shard, None));
             if answered.is_err() {
                 return Ok(None);
             }
         }
-        Ok(Some(behind))
+        Ok(Some(owner))
     }
 
-    /// The answer to one request; `again`: it may be carried out twice.
-    fn answer(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
+    /// The answer to one request; `repeatable`: it may be carried out twice.
+    fn answer(&mut self, shard: u32, line: &[u8], repeatable: bool) -> Result<Vec<u8>, End> {
         let front = self.front;
-        let came = until_answered(front, || self.exchange(shard, line, again, false))?;
+        let came = until_answered(front, || self.exchange(shard, line, repeatable, false))?;
         Ok(came.unwrap_or_else(|| UNREACHED.to_vec()))
     }
 
@@ -372,13 +373,13 @@ impl<'a> MemcachedSession<'a> {
         &mut self,
         shard: u32,
         line: &[u8],
-        again: bool,
-        patience: &mut Patience,
+        repeatable: bool,
+        retry: &mut Retry,
     ) -> Result<Option<Vec<u8>>, End> {
-        Ok(match patience.ask(self.front, || self.exchange(shard, line, again, true))? {
-            Heard::Answered(answer) => Some(answer),
-            Heard::Ask => None,
-            Heard::GiveUp => Some(UNREACHED.to_vec()),
+        Ok(match retry.ask(self.front, || self.exchange(shard, line, repeatable, true))? {
+            Attempt::Answered(answer) => Some(answer),
+            Attempt::Retry => None,
+            Attempt::GiveUp => Some(UNREACHED.to_vec()),
         })
     }
 
@@ -386,21 +387,21 @@ impl<'a> MemcachedSession<'a> {
         &mut self,
         shard: u32,
         line: &[u8],
-        again: bool,
+        repeatable: bool,
         watching: bool,
     ) -> Result<Tried<Vec<u8>>, End> {
         let front = self.front;
-        let Some(mut behind) = self.find(shard)? else { return Ok(Tried::Nobody) };
+        let Some(mut owner) = self.find(shard)? else { return Ok(Tried::NoOwner) };
         let client = watching.then_some(&self.client);
-        match behind.send(front, shard, line).and_then(|()| behind.answer(front, shard, client)) {
+        match owner.send(front, shard, line).and_then(|()| owner.answer(front, shard, client)) {
             Ok(answer) => {
-                self.hung_up |= behind.ended;
-                self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                self.hung_up |= owner.ended;
+                self.owner[shard as usize] = Some(owner).filter(|owner| !owner.ended);
                 Ok(Tried::Answered(answer))
             }
             Err(lost) => {
-                self.hung_up |= behind.ended;
-                lose(lost, self.holds_of(shard), again)
+                self.hung_up |= owner.ended;
+                lose(lost, self.holds_of(shard), repeatable)
             }
         }
     }

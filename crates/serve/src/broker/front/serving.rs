@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub(super) owners: Arc<Owners>,
     pub(super) protocol: Protocol,
     pub(super) phase: AtomicU8,
-    pub(super) bell: Wakeup,
+    pub(super) over: Wakeup,
     pub(super) clients: Mutex<HashMap<u64, ShutdownHandle>>,
     pub(super) gone: Condvar,
 }
@@ -54,7 +54,7 @@ impl Inner {
             owners,
             protocol,
             phase: AtomicU8::new(SERVES),
-            bell: Wakeup::new()?,
+            over: Wakeup::new()?,
             clients: Mutex::default(),
             gone: Condvar::new(),
         })

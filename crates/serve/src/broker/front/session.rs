@@ -1,4 +1,4 @@
-//! One client of beanstalkd's protocol: which shard each of his requests is for.
+//! One client of beanstalkd's protocol: which shard each of its requests is for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use krarup_beanstalk::{
 use krarup_net::blocking::BlockingClient;
 use krarup_units::Parsed;
 
-use super::behind::{Behind, NoReply, Spoken, read};
-use super::patience::{Heard, Patience, Tried, lose, until_answered};
+use super::owner_connection::{NoReply, OwnerConnection, read};
+use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
+use crate::broker::engine::Protocol;
 use krarup_broker::job::Id;
 use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
@@ -28,15 +29,15 @@ pub(super) struct BeanstalkSession<'a> {
     pub(super) shards: u32,
     pub(super) used: String,
     pub(super) watched: Vec<String>,
-    /// The line by which he has said who he is.
+    /// The line with which the client authenticated.
     said: Option<Arc<[u8]>>,
-    behind: Vec<Option<Behind>>,
+    owner: Vec<Option<OwnerConnection>>,
     /// Where messages are waited for, each with its own connection, and whether an answer is to
     /// come.
-    pub(super) looking: Vec<Option<(Behind, bool)>>,
+    pub(super) looking: Vec<Option<(OwnerConnection, bool)>>,
     pub(super) out: Vec<u8>,
     quits: bool,
-    /// Whether he was seen to hang up while he waited for a message.
+    /// Whether it was seen to hang up while it waited for a message.
     pub(super) hung_up: bool,
 }
 
@@ -57,7 +58,7 @@ impl<'a> BeanstalkSession<'a> {
             used: DEFAULT_TUBE.into(),
             watched: vec![DEFAULT_TUBE.into()],
             said: None,
-            behind: none(),
+            owner: none(),
             looking: (0..shards).map(|_| None).collect(),
             out: Vec::new(),
             quits: false,
@@ -65,7 +66,7 @@ impl<'a> BeanstalkSession<'a> {
         }
     }
 
-    /// Serves him until he goes.
+    /// Serves the client until it goes.
     pub(super) fn run(mut self) {
         // What was answered before is told in any case.
         let _ = self.serve();
@@ -256,21 +257,21 @@ impl<'a> BeanstalkSession<'a> {
         let before = self.said.take();
         let answer = self.answer(shard, line, true)?;
         self.said = if answer == ReplyWord::LoggedIn.line() { Some(line.into()) } else { before };
-        if let Some(behind) = &mut self.behind[shard as usize]
+        if let Some(owner) = &mut self.owner[shard as usize]
             && self.said.as_deref() == Some(line)
         {
-            behind.said.clone_from(&self.said);
+            owner.said.clone_from(&self.said);
         }
         self.out.extend_from_slice(&answer);
         Ok(())
     }
 
-    /// A message by its number: its shard is where he holds it from, or where its number was given;
+    /// A message by its number: its shard is where it holds it from, or where its number was given;
     /// or, where there were not always so many shards, any.
-    fn by_number(&mut self, id: Id, line: &[u8], again: bool) -> Result<(), End> {
+    fn by_number(&mut self, id: Id, line: &[u8], repeatable: bool) -> Result<(), End> {
         let mut last = Vec::new();
         for shard in self.shards_of(id) {
-            last = self.answer(shard, line, again)?;
+            last = self.answer(shard, line, repeatable)?;
             if last != ReplyWord::NotFound.line() {
                 break;
             }
@@ -280,9 +281,8 @@ impl<'a> BeanstalkSession<'a> {
     }
 
     fn shards_of(&self, id: Id) -> Vec<u32> {
-        let holds = |shard: &u32| {
-            self.behind[*shard as usize].as_ref().is_some_and(|behind| behind.held.contains(&id))
-        };
+        let holds =
+            |shard: &u32| self.owner[*shard as usize].as_ref().is_some_and(|owner| owner.held.contains(&id));
         let first = (0..self.shards).find(holds).unwrap_or((id % Id::from(self.shards)) as u32);
         std::iter::once(first).chain((0..self.shards).filter(|shard| *shard != first)).collect()
     }
@@ -305,8 +305,8 @@ impl<'a> BeanstalkSession<'a> {
                     Some(Reply::Line { word: ReplyWord::Deleted, number }) => number.unwrap_or(0),
                     _ => 0,
                 };
-                if let Some(behind) = &mut self.behind[shard as usize] {
-                    its.iter().for_each(|id| _ = behind.held.remove(id));
+                if let Some(owner) = &mut self.owner[shard as usize] {
+                    its.iter().for_each(|id| _ = owner.held.remove(id));
                 }
                 deleted += count;
                 left = left.saturating_sub(count);
@@ -319,15 +319,15 @@ impl<'a> BeanstalkSession<'a> {
     // ---- the owners behind ----------------------------------------------------------------------
 
     /// Requests to one shard, whose answers are told to the client.
-    pub(super) fn ask(&mut self, shard: u32, lines: &[&[u8]], again: bool) -> Result<(), End> {
-        let answers = self.answers(shard, lines, again)?;
+    pub(super) fn ask(&mut self, shard: u32, lines: &[&[u8]], repeatable: bool) -> Result<(), End> {
+        let answers = self.answers(shard, lines, repeatable)?;
         answers.iter().for_each(|answer| self.out.extend_from_slice(answer));
         Ok(())
     }
 
-    /// The answer to one request; `again`: it may be carried out twice.
-    pub(super) fn answer(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
-        Ok(self.answers(shard, &[line], again)?.pop().unwrap_or_default())
+    /// The answer to one request; `repeatable`: it may be carried out twice.
+    pub(super) fn answer(&mut self, shard: u32, line: &[u8], repeatable: bool) -> Result<Vec<u8>, End> {
+        Ok(self.answers(shard, &[line], repeatable)?.pop().unwrap_or_default())
     }
 
     /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is
@@ -336,26 +336,26 @@ impl<'a> BeanstalkSession<'a> {
         &mut self,
         shard: u32,
         line: &[u8],
-        again: bool,
-        patience: &mut Patience,
+        repeatable: bool,
+        retry: &mut Retry,
     ) -> Result<Option<Vec<u8>>, End> {
         let mut answers = Vec::new();
-        Ok(match patience.ask(self.front, || self.try_once(shard, &[line], &mut answers, again, true))? {
-            Heard::Answered(()) => answers.pop(),
-            Heard::Ask => None,
-            Heard::GiveUp => Some(UNREACHED.to_vec()),
+        Ok(match retry.ask(self.front, || self.try_once(shard, &[line], &mut answers, repeatable, true))? {
+            Attempt::Answered(()) => answers.pop(),
+            Attempt::Retry => None,
+            Attempt::GiveUp => Some(UNREACHED.to_vec()),
         })
     }
 
     /// Sends requests to the owner of a shard until each has its answer.
-    fn answers(&mut self, shard: u32, lines: &[&[u8]], again: bool) -> Result<Vec<Vec<u8>>, End> {
+    fn answers(&mut self, shard: u32, lines: &[&[u8]], repeatable: bool) -> Result<Vec<Vec<u8>>, End> {
         let front = self.front;
         let mut answers: Vec<Vec<u8>> = Vec::with_capacity(lines.len());
-        match until_answered(front, || self.try_once(shard, lines, &mut answers, again, false)) {
+        match until_answered(front, || self.try_once(shard, lines, &mut answers, repeatable, false)) {
             Ok(Some(())) => {}
             Ok(None) => answers.resize(lines.len(), UNREACHED.to_vec()),
             Err(End) => {
-                // He hears what is known.
+                // It hears what is known.
                 answers.iter().for_each(|answer| self.out.extend_from_slice(answer));
                 return Err(End);
             }
@@ -368,73 +368,73 @@ impl<'a> BeanstalkSession<'a> {
         shard: u32,
         lines: &[&[u8]],
         answers: &mut Vec<Vec<u8>>,
-        again: bool,
+        repeatable: bool,
         watching: bool,
     ) -> Result<Tried<()>, End> {
-        let Some(mut behind) = self.find(shard)? else { return Ok(Tried::Nobody) };
-        match self.exchange(&mut behind, shard, lines, answers, watching) {
+        let Some(mut owner) = self.find(shard)? else { return Ok(Tried::NoOwner) };
+        match self.exchange(&mut owner, shard, lines, answers, watching) {
             Ok(()) => {
-                self.hung_up |= behind.ended;
-                self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                self.hung_up |= owner.ended;
+                self.owner[shard as usize] = Some(owner).filter(|owner| !owner.ended);
                 Ok(Tried::Answered(()))
             }
             Err(lost) => {
-                self.hung_up |= behind.ended;
-                lose(lost, !behind.held.is_empty(), again)
+                self.hung_up |= owner.ended;
+                lose(lost, !owner.held.is_empty(), repeatable)
             }
         }
     }
 
     fn exchange(
         &mut self,
-        behind: &mut Behind,
+        owner: &mut OwnerConnection,
         shard: u32,
         lines: &[&[u8]],
         answers: &mut Vec<Vec<u8>>,
         watching: bool,
     ) -> Result<(), NoReply> {
         let mut sent = Vec::new();
-        let told = self.tell(behind, shard, &mut sent);
+        let told = self.tell(owner, shard, &mut sent);
         lines[answers.len()..].iter().for_each(|line| sent.extend_from_slice(line));
-        behind.send(self.front, shard, &sent)?;
+        owner.send(self.front, shard, &sent)?;
         for _ in 0..told {
-            behind.answer(self.front, shard, None)?;
+            owner.answer(self.front, shard, None)?;
         }
         while answers.len() < lines.len() {
             let client = watching.then_some(&self.client);
-            let answer = behind.answer(self.front, shard, client)?;
-            note(behind, lines[answers.len()], &answer);
+            let answer = owner.answer(self.front, shard, client)?;
+            note(owner, lines[answers.len()], &answer);
             answers.push(answer);
         }
-        behind.forget(self.front, shard)
+        owner.forget(self.front, shard)
     }
 
     /// The connection to the owner of a shard; none: there is none now.
-    fn find(&mut self, shard: u32) -> Result<Option<Behind>, End> {
-        if let Some(behind) = self.behind[shard as usize].take() {
-            if behind.is_of(&self.front.owners, shard) {
-                return Ok(Some(behind));
+    fn find(&mut self, shard: u32) -> Result<Option<OwnerConnection>, End> {
+        if let Some(owner) = self.owner[shard as usize].take() {
+            if owner.is_of(&self.front.owners, shard) {
+                return Ok(Some(owner));
             }
-            if !behind.held.is_empty() {
+            if !owner.held.is_empty() {
                 return Err(End);
             }
         }
         Ok(self.connect(shard))
     }
 
-    pub(super) fn connect(&self, shard: u32) -> Option<Behind> {
-        Behind::connect(self.front.owners.of(shard)?, Spoken::Beanstalkd).ok()
+    pub(super) fn connect(&self, shard: u32) -> Option<OwnerConnection> {
+        OwnerConnection::connect(self.front.owners.of(shard)?, Protocol::Beanstalkd).ok()
     }
 
     /// Appends what an owner does not know of this client yet; how many answers that makes.
-    pub(super) fn tell(&self, behind: &mut Behind, shard: u32, out: &mut Vec<u8>) -> usize {
+    pub(super) fn tell(&self, owner: &mut OwnerConnection, shard: u32, out: &mut Vec<u8>) -> usize {
         let mut count = 0;
         if let Some(said) = &self.said
-            && behind.said.as_ref() != Some(said)
+            && owner.said.as_ref() != Some(said)
         {
             out.extend_from_slice(said);
             count += 1;
-            behind.said = Some(Arc::clone(said));
+            owner.said = Some(Arc::clone(said));
         }
         let mut say = |request: Request<'_>| {
             write::request(out, &request);
@@ -442,41 +442,41 @@ impl<'a> BeanstalkSession<'a> {
         };
         let is_its = |tube: &str| shard_of(tube, self.shards) == shard;
         let used = if is_its(&self.used) { &self.used } else { DEFAULT_TUBE };
-        if behind.used != used {
+        if owner.used != used {
             say(Request::Use(used));
-            behind.used = used.into();
+            owner.used = used.into();
         }
         let wanted = self.watched_at(shard);
-        if behind.watched != wanted {
-            for tube in wanted.difference(&behind.watched) {
+        if owner.watched != wanted {
+            for tube in wanted.difference(&owner.watched) {
                 say(Request::Watch(tube));
             }
-            for tube in behind.watched.difference(&wanted) {
+            for tube in owner.watched.difference(&wanted) {
                 say(Request::Ignore(tube));
             }
-            behind.watched = wanted;
+            owner.watched = wanted;
         }
         count
     }
 
-    /// What its owner is to take him for watching: one tube at least, of which it has none perhaps.
+    /// What its owner is to take it for watching: one tube at least, of which it has none perhaps.
     pub(super) fn watched_at(&self, shard: u32) -> BTreeSet<String> {
         let its = self.watched.iter().filter(|tube| shard_of(tube, self.shards) == shard);
         let wanted: BTreeSet<String> = its.cloned().collect();
         if wanted.is_empty() { BTreeSet::from([DEFAULT_TUBE.to_owned()]) } else { wanted }
     }
 
-    /// Whether he holds messages of a shard.
+    /// Whether it holds messages of a shard.
     pub(super) fn holds_of(&self, shard: u32) -> bool {
-        self.behind[shard as usize].as_ref().is_some_and(|behind| !behind.held.is_empty())
+        self.owner[shard as usize].as_ref().is_some_and(|owner| !owner.held.is_empty())
     }
 }
 
-/// What he holds from then on.
-fn note(behind: &mut Behind, line: &[u8], answer: &[u8]) {
+/// What the client holds from then on.
+fn note(owner: &mut OwnerConnection, line: &[u8], answer: &[u8]) {
     let mut takes = |reply: Reply<'_>| {
         if let Reply::Message { word: ReplyWord::Reserved, id, .. } = reply {
-            behind.held.insert(id);
+            owner.held.insert(id);
         }
     };
     match read(answer) {
@@ -485,9 +485,9 @@ fn note(behind: &mut Behind, line: &[u8], answer: &[u8]) {
             word: ReplyWord::Deleted | ReplyWord::Released | ReplyWord::Buried | ReplyWord::NotFound,
             ..
         }) => {
-            // It is not his any more, or his time for it had run out.
+            // It is not its any more, or its time for it had run out.
             if let Some(id) = ended_by(line) {
-                behind.held.remove(&id);
+                owner.held.remove(&id);
             }
         }
         Some(reply) => takes(reply),

@@ -117,9 +117,10 @@ fn an_owner_that_takes_nothing_for_too_long_counts_as_ended() {
     let inner = Inner::new(Protocol::Beanstalkd, settings, Arc::clone(&owners)).unwrap();
     let hangs = Played::new();
     owners.set(0, hangs.at(1));
-    let mut behind = behind::Behind::connect(owners.of(0).unwrap(), behind::Spoken::Beanstalkd).unwrap();
-    let sent = behind.send_within(&inner, 0, &vec![0; LARGE], Duration::from_millis(1));
-    assert_eq!(sent, Err(behind::NoReply::Unknown));
+    let mut owner =
+        owner_connection::OwnerConnection::connect(owners.of(0).unwrap(), Protocol::Beanstalkd).unwrap();
+    let sent = owner.send_within(&inner, 0, &vec![0; LARGE], Duration::from_millis(1));
+    assert_eq!(sent, Err(owner_connection::NoReply::Unknown));
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn who_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() {
     let mut line = one.accept();
     line.hears("set q 0 0 1\r\nx\r\n");
     line.say("STORED\r\n");
-    // What he was answered he need not wait for.
+    // What it was answered it need not wait for.
     it.hears("STORED\r\n");
     line.hears("gets q/t=3600000\r\n");
     owners.set(0, next.at(2));
@@ -142,7 +143,7 @@ fn who_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() {
     let asked = line.line();
     let left: u64 = asked.strip_prefix("gets q/t=").unwrap().trim_end().parse().unwrap();
     assert!(left > 3_000_000 && left <= 3_600_000, "{left}");
-    // It is killed: what is popped may be lost with it, and he must hear of that.
+    // It is killed: what is popped may be lost with it, and it must hear of that.
     line.say("VALUE q/t=7 5 1 9\r\nx\r\nEND\r\n");
     it.hears("VALUE q/t=3600000 5 1 9\r\nx\r\nEND\r\n");
     it.say("get q/t=3600000\r\n");
@@ -168,7 +169,7 @@ fn who_opens_a_message_and_waits_for_it_has_closed_another_once() {
     it.hears("VALUE q/open 0 1\r\nx\r\nEND\r\n");
     let mut line = next.accept();
     assert!(line.line().starts_with("get q/open/t=3"));
-    // He holds nothing: where this owner is killed, another is asked.
+    // It holds nothing: where this owner is killed, another is asked.
     let third = Played::new();
     owners.set(0, third.at(3));
     drop(line);
@@ -183,7 +184,7 @@ fn who_opens_a_message_and_waits_for_it_has_closed_another_once() {
     it.hears("END\r\n");
 }
 
-/// Answers a client who takes messages and never deletes them; those below `held` are still his.
+/// Answers a client who takes messages and never deletes them; those below `held` are still its.
 /// How often it was asked about one.
 fn gives_and_forgets(mut line: Line, held: u64) -> JoinHandle<usize> {
     thread::spawn(move || {
@@ -224,17 +225,17 @@ fn messages_whose_time_has_run_out_are_forgotten() {
     let gives = gives_and_forgets(owner.accept(), 0);
     it.hears("RESERVED 0 1\r\nx\r\n");
     reserve(&mut it, 1..1_000);
-    // He holds none of them: where the shard moves he stays.
+    // It holds none of them: where the shard moves it stays.
     owners.set(0, next.at(2));
     it.say("reserve-with-timeout 0\r\n");
     assert_eq!(gives.join().unwrap(), 1_000);
     let gives = gives_and_forgets(next.accept(), 900);
     it.hears("RESERVED 0 1\r\nx\r\n");
-    // 900 of a thousand are his: it is asked again when there are twice as many.
+    // 900 of a thousand are its: it is asked again when there are twice as many.
     reserve(&mut it, 1..1_900);
     owners.set(0, owner.at(3));
     it.say("reserve-with-timeout 0\r\n");
-    // He holds some of them.
+    // It holds some of them.
     assert_eq!(it.rest(), "");
     assert_eq!(gives.join().unwrap(), 1_000 + 1_800);
 }
@@ -274,8 +275,8 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
     let _ = line.0.shutdown(Shutdown::Both);
 }
 
-/// Who holds a message of a shard of which he watches nothing hears of its time from there, and is
-/// given nothing from there: its owner takes him for watching `default`, which he ignores.
+/// Who holds a message of a shard of which it watches nothing hears of its time from there, and is
+/// given nothing from there: its owner takes it for watching `default`, which it ignores.
 #[test]
 fn nobody_is_given_a_message_of_a_tube_that_he_ignores() {
     let (front, owners) = front(Protocol::Beanstalkd, 2);

@@ -34,7 +34,7 @@ impl Finished {
     }
 }
 
-/// What the network thread and whoever has the client's request know of each other.
+/// What the network thread and the thread that has the client's request know of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// None of its requests is under way.

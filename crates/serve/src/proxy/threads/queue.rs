@@ -1,4 +1,4 @@
-//! Requests that wait for a thread, first come first served. Whoever brings one waits where there
+//! Requests that wait for a thread, first come first served. The thread that brings one waits where there
 //! is no more room.
 
 use std::collections::VecDeque;

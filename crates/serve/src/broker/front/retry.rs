@@ -4,13 +4,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::behind::NoReply;
+use super::owner_connection::NoReply;
 use super::serving::{End, Inner};
 
 /// How long a request waits for its shard to have an owner.
-const PATIENCE: Duration = Duration::from_secs(30);
+const OWNER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How soon to look again for an owner.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_AFTER: Duration = Duration::from_millis(10);
 /// An answer that takes longer than this was waited for.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -18,28 +18,28 @@ const LONG: Duration = Duration::from_secs(1);
 pub(super) enum Tried<T> {
     Answered(T),
     /// There is no owner who could be asked.
-    Nobody,
+    NoOwner,
     /// There was one, and it may be asked of the next.
-    Again,
+    Moved,
 }
 
 /// What has been heard of a request.
-pub(super) enum Heard<T> {
+pub(super) enum Attempt<T> {
     Answered(T),
     /// Ask again: there may be an owner by now.
-    Ask,
+    Retry,
     /// Nobody owned the shard for too long.
     GiveUp,
 }
 
 /// How long a request has waited for an owner.
-pub(super) struct Patience {
+pub(super) struct Retry {
     end: Instant,
 }
 
-impl Patience {
+impl Retry {
     pub(super) fn begin() -> Self {
-        Self { end: Instant::now() + PATIENCE }
+        Self { end: Instant::now() + OWNER_TIMEOUT }
     }
 
     /// Asks once, and says what follows from it; a moment later where it is to be asked again. When
@@ -48,33 +48,33 @@ impl Patience {
         &mut self,
         front: &Inner,
         ask: impl FnOnce() -> Result<Tried<T>, End>,
-    ) -> Result<Heard<T>, End> {
+    ) -> Result<Attempt<T>, End> {
         let begun = Instant::now();
         match ask()? {
-            Tried::Answered(answer) => return Ok(Heard::Answered(answer)),
-            Tried::Nobody if front.is_over() => return Err(End),
+            Tried::Answered(answer) => return Ok(Attempt::Answered(answer)),
+            Tried::NoOwner if front.is_over() => return Err(End),
             _ if front.is_abandoned() => return Err(End),
-            Tried::Nobody | Tried::Again => {}
+            Tried::NoOwner | Tried::Moved => {}
         }
         if begun.elapsed() > LONG {
-            // He waited for a message until now, and for an owner only from now on.
-            self.end = Instant::now() + PATIENCE;
+            // It waited for a message until now, and for an owner only from now on.
+            self.end = Instant::now() + OWNER_TIMEOUT;
         }
         if Instant::now() >= self.end {
-            return Ok(Heard::GiveUp);
+            return Ok(Attempt::GiveUp);
         }
-        thread::sleep(AGAIN);
-        Ok(Heard::Ask)
+        thread::sleep(RETRY_AFTER);
+        Ok(Attempt::Retry)
     }
 }
 
-/// What a lost owner means for a client: he goes on, unless he holds something there, which is his
+/// What a lost owner means for a client: it goes on, unless it holds something there, which is its
 /// no more, or nobody knows whether what must not be carried out twice was.
-pub(super) fn lose<T>(lost: NoReply, holds: bool, again: bool) -> Result<Tried<T>, End> {
+pub(super) fn lose<T>(lost: NoReply, holds: bool, repeatable: bool) -> Result<Tried<T>, End> {
     match lost {
         _ if holds => Err(End),
-        NoReply::Unknown if !again => Err(End),
-        NoReply::Moved | NoReply::Unknown => Ok(Tried::Again),
+        NoReply::Unknown if !repeatable => Err(End),
+        NoReply::Moved | NoReply::Unknown => Ok(Tried::Moved),
     }
 }
 
@@ -83,12 +83,12 @@ pub(super) fn until_answered<T>(
     front: &Inner,
     mut ask: impl FnMut() -> Result<Tried<T>, End>,
 ) -> Result<Option<T>, End> {
-    let mut patience = Patience::begin();
+    let mut retry = Retry::begin();
     loop {
-        match patience.ask(front, &mut ask)? {
-            Heard::Answered(answer) => return Ok(Some(answer)),
-            Heard::GiveUp => return Ok(None),
-            Heard::Ask => {}
+        match retry.ask(front, &mut ask)? {
+            Attempt::Answered(answer) => return Ok(Some(answer)),
+            Attempt::GiveUp => return Ok(None),
+            Attempt::Retry => {}
         }
     }
 }

@@ -1,11 +1,11 @@
-//! A session in which an owner writes batches. He has several: while one is at its commit, another
+//! A session in which an owner writes batches. It has several: while one is at its commit, another
 //! writes what has come meanwhile.
 //!
 //! **Fenced.** Each statement that writes takes part in a lock first (`krarup.still_owner`), which
-//! whoever takes over has for himself while he becomes the owner: what an owner before has begun is
-//! there when the next one reads, and what he sends later fails.
+//! the broker that takes over holds exclusively while it becomes the owner: what an owner before has begun is
+//! there when the next one reads, and what it sends later fails.
 //!
-//! **One session at a time.** A pen's session holds a lock of its own. When it broke, its next one
+//! **One session at a time.** A writer's session holds a lock of its own. When it broke, its next one
 //! waits until that lock is free: then whatever the one before had begun has been committed, or
 //! undone, and the same batch may be written again.
 
@@ -25,15 +25,15 @@ use krarup_broker::shards::{self, Shard};
 
 const WRITE: &str = include_str!("write.sql");
 const WRITE_PLAIN: &str = include_str!("write_plain.sql");
-/// Pens have numbers below this one.
-const PENS: i64 = 8;
+/// Writers have numbers below this one.
+const WRITERS: i64 = 8;
 
 /// One of the sessions in which an owner writes.
-pub(crate) struct Pen {
+pub(crate) struct BatchWriter {
     place: Database,
     epoch: i64,
     shard: Shard,
-    /// The second number of its lock: no other pen of any owner has it.
+    /// The second number of its lock: no other writer of any owner has it.
     lock: i32,
     client: Client,
     statements: Statements,
@@ -45,15 +45,15 @@ struct Statements {
     plain: Statement,
 }
 
-impl Pen {
-    /// The session of one of this owner's pens, once the one before of the same pen is over.
+impl BatchWriter {
+    /// The session of one of this owner's writers, once the one before of the same writer is over.
     ///
     /// # Errors
     /// [`StoreError::Deposed`] is the last word; after others it can be tried again.
-    pub(crate) fn begin(place: Database, epoch: i64, shard: Shard, pen: u32) -> Result<Self, StoreError> {
+    pub(crate) fn begin(place: Database, epoch: i64, shard: Shard, writer: u32) -> Result<Self, StoreError> {
         // Thirty-one bits are enough for as many owners as there will be.
         let owner = epoch * i64::from(shards::MOST) + i64::from(shard.number);
-        let lock = (owner * PENS + i64::from(pen)) as i32 & i32::MAX;
+        let lock = (owner * WRITERS + i64::from(writer)) as i32 & i32::MAX;
         Self::with_lock(place, epoch, shard, lock)
     }
 
@@ -87,7 +87,7 @@ impl Pen {
                     // Some of them are there: a session that broke has written them, and nobody had
                     // heard of it.
                     Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {}
-                    came => return came,
+                    outcome => return outcome,
                 }
             }
             return lists.write(any, (epoch, shard), execute);
@@ -145,7 +145,7 @@ impl Pen {
     }
 }
 
-impl Reconnecting for Pen {
+impl Reconnecting for BatchWriter {
     fn is_over(&self, error: &Error) -> bool {
         self.client.is_closed() || is_fatal(error)
     }

@@ -1,4 +1,4 @@
-//! Clients who come to a thread that waits for them.
+//! Accepting clients on a thread that waits for them.
 
 use std::thread;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use krarup_net::blocking::{Wakeup, accept};
 use krarup_net::{Listener, Stream};
 
-/// Hands each client over with his number, until the bell has rung and nobody waits any more.
-pub(crate) fn each(listener: &Listener, over: &Wakeup, mut serve: impl FnMut(Stream, u64)) {
+/// Hands each client over with its number, until `over` is notified and no client waits.
+pub(crate) fn accept_each(listener: &Listener, over: &Wakeup, mut serve: impl FnMut(Stream, u64)) {
     let mut number = 0;
     loop {
         match accept(listener, over) {

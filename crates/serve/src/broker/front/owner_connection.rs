@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::serving::Inner;
+use crate::broker::engine::Protocol;
 use krarup_beanstalk::{DEFAULT_TUBE, Reply, ReplyWord, Request, reply, write};
 use krarup_broker::job::Id;
 use krarup_store::owners::{Owners, ShardOwner};
@@ -24,7 +25,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 const SEND: Duration = Duration::from_secs(10);
 /// An owner's machine that vanished without a word is noticed after this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// From so many messages on that the client may hold it is asked which of them he does.
+/// From so many messages on that the client may hold it is asked which of them it does.
 const MANY: usize = 1_000;
 /// Of so many at a time.
 const ASKED_AT_ONCE: usize = 100;
@@ -42,17 +43,10 @@ pub(super) enum NoReply {
     Unknown,
 }
 
-/// What is spoken with the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
-    Beanstalkd,
-    Memcached,
-}
-
-pub(super) struct Behind {
+pub(super) struct OwnerConnection {
     stream: TcpStream,
     pub(super) owner: Arc<ShardOwner>,
-    spoken: Spoken,
+    protocol: Protocol,
     unread: Vec<u8>,
     /// Whether the owner was told that no more will be asked by it.
     pub(super) ended: bool,
@@ -66,18 +60,18 @@ pub(super) struct Behind {
     many: usize,
 }
 
-impl Behind {
-    pub(super) fn connect(owner: Arc<ShardOwner>, spoken: Spoken) -> io::Result<Self> {
-        let address: Option<&Address> = match spoken {
-            Spoken::Beanstalkd => Some(&owner.address),
-            Spoken::Memcached => owner.memcached.as_ref(),
+impl OwnerConnection {
+    pub(super) fn connect(owner: Arc<ShardOwner>, protocol: Protocol) -> io::Result<Self> {
+        let address: Option<&Address> = match protocol {
+            Protocol::Beanstalkd => Some(&owner.address),
+            Protocol::Memcached => owner.memcached.as_ref(),
         };
         let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
         let addresses = krarup_net::resolve(address).map_err(io::Error::other)?;
         let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
         let stream = TcpStream::connect_timeout(address, CONNECT)?;
         stream.set_nodelay(true)?;
-        // Whoever waits for it looks now and then whether it still is the owner.
+        // The caller looks now and then whether it still is the owner.
         stream.set_nonblocking(true)?;
         SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         let watched = BTreeSet::from([DEFAULT_TUBE.to_owned()]);
@@ -85,7 +79,7 @@ impl Behind {
         Ok(Self {
             stream,
             owner,
-            spoken,
+            protocol,
             unread: Vec::new(),
             ended: false,
             used,
@@ -156,16 +150,16 @@ impl Behind {
                     self.ended = true;
                     client = None;
                 }
-                Woken::Nobody if !self.is_of(&front.owners, shard) || front.is_abandoned() => {
+                Woken::Timeout if !self.is_of(&front.owners, shard) || front.is_abandoned() => {
                     return Err(NoReply::Unknown);
                 }
-                Woken::Nobody => {}
+                Woken::Timeout => {}
                 Woken::Some => self.read()?,
             }
         }
     }
 
-    /// Forgets messages that he may hold and does not, so that there are never many more than he
+    /// Forgets messages that it may hold and does not, so that there are never many more than it
     /// does: which time has run out only the owner knows.
     pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), NoReply> {
         if self.held.len() < self.many || self.ended {
@@ -190,9 +184,9 @@ impl Behind {
 
     /// An answer that is there already.
     pub(super) fn here(&mut self) -> Result<Option<Vec<u8>>, NoReply> {
-        let length = match self.spoken {
-            Spoken::Beanstalkd => length(&self.unread)?,
-            Spoken::Memcached => memcached_length(&self.unread),
+        let length = match self.protocol {
+            Protocol::Beanstalkd => length(&self.unread)?,
+            Protocol::Memcached => memcached_length(&self.unread),
         };
         Ok(length.map(|length| self.unread.drain(..length).collect()))
     }
@@ -217,29 +211,29 @@ impl Behind {
 /// Who had something to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    Nobody,
+    Timeout,
     Some,
     /// The client has hung up.
     Client,
 }
 
 /// Waits until somebody behind has something to say, or the client hangs up, or the time is over.
-pub(super) fn wait(behind: &[&TcpStream], client: Option<&BlockingClient>, most: Duration) -> Woken {
-    let mut ends: Vec<PollFd<'_>> = behind.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+pub(super) fn wait(owner: &[&TcpStream], client: Option<&BlockingClient>, most: Duration) -> Woken {
+    let mut ends: Vec<PollFd<'_>> = owner.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
     if let Some(client) = &client {
         ends.push(PollFd::new(client, PollFlags::RDHUP));
     }
     if !wait_for(&mut ends, most) {
-        return Woken::Nobody;
+        return Woken::Timeout;
     }
-    let (behind, client) = ends.split_at(behind.len());
+    let (owner, client) = ends.split_at(owner.len());
     if client.iter().any(|end| !end.revents().is_empty()) {
         return Woken::Client;
     }
-    if behind.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Nobody }
+    if owner.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Timeout }
 }
 
-/// Whether one of them is ready in time. Interrupted it is not, at worst: whoever waits looks
+/// Whether one of them is ready in time. Interrupted it is not, at worst: the caller looks
 /// again.
 fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
     let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };

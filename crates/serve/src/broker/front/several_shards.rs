@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use krarup_beanstalk::{Reply, ReplyWord, Request, write};
 use krarup_units::Nanos;
 
-use super::behind::{LOOK, MOVED, Woken, read, wait};
-use super::patience::Patience;
+use super::owner_connection::{LOOK, MOVED, Woken, read, wait};
+use super::retry::Retry;
 use super::serving::End;
 use super::session::BeanstalkSession;
 use krarup_broker::job::Id;
@@ -33,7 +33,7 @@ impl BeanstalkSession<'_> {
         let end = timeout.map(|timeout| Instant::now() + timeout.as_duration());
         let watched: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
         let watched: Vec<u32> = watched.into_iter().collect();
-        // Who holds something must hear in time that he will not hold it for long, wherever it is.
+        // A client that holds something must hear in time that it will not hold it for long, wherever it is.
         let held = (0..self.shards).filter(|shard| self.holds_of(*shard) && !watched.contains(shard));
         let held: Vec<u32> = held.collect();
         if timeout != Some(Nanos::ZERO) {
@@ -52,13 +52,13 @@ impl BeanstalkSession<'_> {
         most: Option<u32>,
         end: Option<Instant>,
     ) -> Result<(), End> {
-        let mut patience = Patience::begin();
+        let mut retry = Retry::begin();
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             // Whole seconds, and never less than are left.
             let seconds = left.map(|left| Nanos::from_secs(left.as_millis().div_ceil(1_000) as u64));
             let asked = line(how, most, seconds.unwrap_or(LONG));
-            let answer = match self.answer_in_time(shard, &asked, how != TakeMode::Pop, &mut patience)? {
+            let answer = match self.answer_in_time(shard, &asked, how != TakeMode::Pop, &mut retry)? {
                 None if self.hung_up => ReplyWord::TimedOut.line().to_vec(),
                 None => continue,
                 Some(answer) => answer,
@@ -73,8 +73,8 @@ impl BeanstalkSession<'_> {
         }
     }
 
-    /// Out of the shards that he watches something of. Those where he only holds something are
-    /// asked for their warning, and for nothing else: an owner takes everybody for watching
+    /// Out of the shards that it watches something of. Those where it only holds something are
+    /// asked for their warning, and for nothing else: an owner takes every client for watching
     /// something.
     fn reserve_of_several(
         &mut self,
@@ -85,7 +85,7 @@ impl BeanstalkSession<'_> {
         end: Option<Instant>,
     ) -> Result<(), End> {
         loop {
-            // Who asks for an answer before he looks misses nothing that comes meanwhile.
+            // A client that asks for an answer before it looks misses nothing that comes meanwhile.
             let waits = end.is_none_or(|end| Instant::now() < end);
             if waits {
                 self.look_out(watched);
@@ -126,54 +126,53 @@ impl BeanstalkSession<'_> {
     fn look_out(&mut self, shards: &[u32]) {
         for &shard in shards {
             let place = shard as usize;
-            let there = self.looking[place].take().filter(|(behind, asked)| {
-                behind.is_of(&self.front.owners, shard) && (!asked || self.is_told(behind, shard))
+            let there = self.looking[place].take().filter(|(owner, asked)| {
+                owner.is_of(&self.front.owners, shard) && (!asked || self.knows_watched(owner, shard))
             });
-            let Some((mut behind, asked)) = there.or_else(|| Some((self.connect(shard)?, false))) else {
+            let Some((mut owner, asked)) = there.or_else(|| Some((self.connect(shard)?, false))) else {
                 continue;
             };
             if !asked {
                 let mut sent = Vec::new();
-                let told = self.tell(&mut behind, shard, &mut sent);
+                let told = self.tell(&mut owner, shard, &mut sent);
                 write::request(&mut sent, &Request::Await { timeout: LONG });
-                let heard = behind.send(self.front, shard, &sent).and_then(|()| {
-                    (0..told).try_for_each(|_| behind.answer(self.front, shard, None).map(drop))
+                let heard = owner.send(self.front, shard, &sent).and_then(|()| {
+                    (0..told).try_for_each(|_| owner.answer(self.front, shard, None).map(drop))
                 });
                 if heard.is_err() {
                     continue;
                 }
             }
-            self.looking[place] = Some((behind, true));
+            self.looking[place] = Some((owner, true));
         }
     }
 
     /// Whether an owner knows everything of this client.
-    fn is_told(&self, behind: &super::behind::Behind, shard: u32) -> bool {
-        behind.watched == self.watched_at(shard)
+    fn knows_watched(&self, owner: &super::owner_connection::OwnerConnection, shard: u32) -> bool {
+        owner.watched == self.watched_at(shard)
     }
 
     /// Waits until there may be something; false: the client has hung up.
     fn wait_for_any(&mut self, shards: &[u32], end: Option<Instant>) -> bool {
-        // Who holds something is told by its owner, when he asks; and an owner may be no more.
+        // A client that holds something hears from its owner when it asks; and an owner may have gone.
         let holds = (0..self.shards).any(|shard| self.holds_of(shard));
         let looks = shards.iter().all(|shard| self.looking[*shard as usize].is_some());
         let most = if holds || !looks { LOOK } else { LOOK * 5 };
         let left = end.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most));
-        let ends: Vec<&TcpStream> =
-            self.looking.iter().flatten().map(|(behind, _)| behind.stream()).collect();
+        let ends: Vec<&TcpStream> = self.looking.iter().flatten().map(|(owner, _)| owner.stream()).collect();
         match wait(&ends, Some(&self.client), left.max(Duration::from_millis(1))) {
             Woken::Client => return false,
-            Woken::Nobody => return true,
+            Woken::Timeout => return true,
             Woken::Some => {}
         }
         for place in &mut self.looking {
-            let Some((behind, asked)) = place else { continue };
-            if wait(&[behind.stream()], None, Duration::ZERO) != Woken::Some {
+            let Some((owner, asked)) = place else { continue };
+            if wait(&[owner.stream()], None, Duration::ZERO) != Woken::Some {
                 continue;
             }
-            match behind.read() {
+            match owner.read() {
                 Err(_) => *place = None,
-                Ok(()) => match behind.here() {
+                Ok(()) => match owner.here() {
                     Ok(Some(answer)) if answer == MOVED => *place = None,
                     Ok(Some(_)) => *asked = false,
                     Ok(None) => {}
