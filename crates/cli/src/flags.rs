@@ -26,6 +26,11 @@ impl<S: Chosen> Flags<S> {
         self.0.iter().try_for_each(|(row, texts)| said(settings, row, texts))
     }
 
+    /// The settings that were said, each with its texts.
+    pub(crate) fn said(&self) -> impl Iterator<Item = (&'static Setting<S::Of>, &[String])> {
+        self.0.iter().map(|(row, texts)| (*row, texts.as_slice()))
+    }
+
     /// What was said, over the defaults.
     pub(crate) fn settings(&self) -> S::Of {
         let mut settings = S::Of::default();
@@ -45,10 +50,14 @@ fn arg<C: SettingsTable>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
     let bounds = Some((row.bounds)()).filter(|bounds| !bounds.is_empty());
     let notes = [bounds, default].into_iter().flatten().map(|note| format!(" [{note}]"));
     let help = row.help.concat() + &notes.collect::<String>();
-    let parser = move |text: &str| said(&mut C::default(), row, &[text.to_owned()]).map(|()| text.to_owned());
-    let arg = Arg::new(flag.name).long(flag.name).help(help.trim().to_owned());
-    let arg = arg.value_name(flag.value).value_parser(parser);
+    let arg = Arg::new(row.flag_name()).long(row.flag_name());
     let arg = flag.short.map_or(arg.clone(), |letter| arg.short(letter));
+    let arg = flag.alias.map_or(arg.clone(), |alias| arg.visible_alias(alias));
+    if flag.value.is_empty() {
+        return arg.help(row.help.concat().trim().to_owned()).action(ArgAction::SetTrue);
+    }
+    let parser = move |text: &str| said(&mut C::default(), row, &[text.to_owned()]).map(|()| text.to_owned());
+    let arg = arg.help(help.trim().to_owned()).value_name(flag.value).value_parser(parser);
     if flag.many { arg.value_delimiter(',').num_args(1..).action(ArgAction::Append) } else { arg }
 }
 
@@ -66,11 +75,17 @@ impl<S: Chosen> FromArgMatches for Flags<S> {
     /// # Errors
     /// Some were said, and one that they need was not.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let texts = |flag: Flag| Some(matches.get_many::<String>(flag.name)?.cloned().collect());
-        let said: Vec<_> = rows::<S>().filter_map(|(row, flag)| Some((row, texts(flag)?))).collect();
-        match rows::<S>().find(|(row, flag)| row.required && !matches.contains_id(flag.name)) {
-            Some((_, flag)) if !said.is_empty() => {
-                let what = format!("--{} is needed beside what was given", flag.name);
+        let texts = |name: &str, flag: Flag| {
+            if flag.value.is_empty() {
+                return matches.get_flag(name).then(|| vec!["true".to_owned()]);
+            }
+            Some(matches.get_many::<String>(name)?.cloned().collect())
+        };
+        let said = |(row, flag): (&'static Setting<S::Of>, Flag)| Some((row, texts(row.flag_name(), flag)?));
+        let said: Vec<_> = rows::<S>().filter_map(said).collect();
+        match rows::<S>().find(|(row, _)| row.required && !matches.contains_id(row.flag_name())) {
+            Some((row, _)) if !said.is_empty() => {
+                let what = format!("--{} is needed beside what was given", row.flag_name());
                 Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what))
             }
             _ => Ok(Self(said)),

@@ -7,20 +7,19 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, Search, SearchTrial, TrialLimit};
-use krarup_load::settings::LoadSettings;
+use krarup_load::settings::{LoadConfig, Options};
 use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, table};
 use krarup_settings::Mistakes;
 use krarup_units::text::{parse_duration, parse_instant};
 use krarup_units::{Nanos, Seconds};
 
 use files::LoadFiles;
-use flags::LoadFlags;
 
 use crate::failure::Failure;
+use crate::flags::Flags;
 use crate::output;
 
 mod files;
-mod flags;
 
 /// Put load on memcached servers and measure how they answer.
 ///
@@ -37,7 +36,7 @@ mod flags;
     krarup load --merge a.json,b.json --json both.json")]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
-    flags: LoadFlags,
+    flags: Flags<Options>,
     /// A configuration file, for several classes of clients and for keeping; flags go over its top
     /// level
     #[arg(long, value_name = "FILE")]
@@ -114,19 +113,20 @@ impl ProgressStyle {
 
 impl LoadArgs {
     /// What the file says, with the flags over it.
-    fn settings(&self) -> Result<LoadSettings, Failure> {
+    fn settings(&self) -> Result<LoadConfig, Failure> {
         let from_file = match &self.config {
-            None => LoadSettings::default(),
+            None => LoadConfig::default(),
             Some(path) => {
                 let name = path.display().to_string();
                 let text = fs::read_to_string(path).map_err(|error| {
                     Failure::usage(format!("{name} cannot be read: {error}"))
                         .hint(format!("krarup load --print-config > {name} makes one"))
                 })?;
-                LoadSettings::parse(&text, &name).map_err(wrong)?
+                LoadConfig::parse(&text, &name).map_err(wrong)?
             }
         };
-        from_file.with_flags(self.flags.said()).map_err(wrong)
+        let said = self.flags.said().map(|(row, texts)| (row.key, texts.join(",")));
+        from_file.with_flags(said).map_err(wrong)
     }
 }
 
@@ -146,7 +146,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return merge(args);
     }
     if let Some(path) = &args.from_memtier {
-        let calls = krarup_load::memtier::script::calls(&text(path)?).map_err(|why| at(path, &why))?;
+        let calls =
+            krarup_load::memtier::script::calls(&text(path)?).map_err(|wrong| misread(path, wrong))?;
         for call in &calls {
             for note in &call.memtier.notes {
                 eprintln!("note: line {}: {note}", call.line);
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return write(Path::new("-"), |out| out.write_all(lines.as_bytes()));
     }
     if let Some(path) = &args.memtier_result {
-        let read = krarup_load::memtier::read::read(&text(path)?).map_err(|why| at(path, &why))?;
+        let read = krarup_load::memtier::read::read(&text(path)?).map_err(|wrong| misread(path, wrong))?;
         let json = serde_json::to_string_pretty(&read).map_err(|error| Failure::run(error.to_string()))?;
         return write(Path::new("-"), |out| writeln!(out, "{json}"));
     }
@@ -199,6 +200,10 @@ fn text(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| at(path, &error.to_string()))
 }
 
+fn misread(path: &Path, wrong: impl Into<Mistakes>) -> Failure {
+    Failure::from(wrong.into().of(&path.display().to_string()))
+}
+
 fn at(path: &Path, why: &str) -> Failure {
     Failure::usage(format!("{}: {why}", path.display()))
 }
@@ -212,7 +217,7 @@ fn merge(args: &LoadArgs) -> Result<(), Failure> {
             .map_err(|error| wrong(error.to_string()).hint("a result is what krarup load --json FILE wrote"))
     };
     let results = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let merged = krarup_load::merge::merge(&results).map_err(Failure::usage)?;
+    let merged = krarup_load::merge::merge(&results).map_err(|wrong| Failure::from(Mistakes::from(wrong)))?;
     report(args, &merged)?;
     verdict(&merged)
 }

@@ -53,7 +53,7 @@ pub(crate) fn called_by_its_name() -> Option<Vec<String>> {
 /// Runs a command line, without the program's name.
 pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
     let mut memtier = memtier::parse(flags).map_err(|error| {
-        Failure::usage(error).hint("krarup memtier --help lists the flags that are understood")
+        Failure::from(error).or_hint("krarup memtier --help lists the flags that are understood")
     })?;
     if memtier.help {
         return put(None, HELP);

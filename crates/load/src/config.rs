@@ -8,7 +8,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use krarup_units::{Address, Seconds};
+use krarup_settings::Mistake;
+use krarup_settings::kind::{Count, Duration, Kind, Whole};
+use krarup_units::{Address, Nanos, Seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::keys::KeyFamily;
@@ -28,7 +30,7 @@ pub struct Load {
     /// What is said to a server before anything is asked of it. It never stands in a result.
     #[serde(skip)]
     pub login: Option<LoginSettings>,
-    /// Clients in all; each has one connection, or one to every server ([`ServerChoice::Every`]).
+    /// Clients in all; each has one connection, or one to every server ([`Spread::Every`]).
     pub connections: u32,
     /// Threads, each with an event loop and its share of the connections.
     pub threads: u32,
@@ -141,15 +143,15 @@ impl LoginSettings {
     ///
     /// # Errors
     /// In words that do not repeat it.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
         match text.trim_end().split_once(':') {
             Some((user, password)) if !user.is_empty() && !password.is_empty() => {
                 if text.trim_end().contains(char::is_whitespace) {
-                    return Err("a user or a password with a blank cannot be said".to_owned());
+                    return Err("a user or a password with a blank cannot be said".into());
                 }
                 Ok(Self { user: user.to_owned(), password: password.to_owned() })
             }
-            _ => Err("who signs in is written user:password, in one line".to_owned()),
+            _ => Err("who signs in is written user:password, in one line".into()),
         }
     }
 
@@ -185,131 +187,103 @@ pub enum Extent {
     Trace,
 }
 
-impl Default for Load {
-    fn default() -> Self {
-        Self {
-            targets: vec![Address { host: "127.0.0.1".to_owned(), port: 11_211 }],
-            spread: ServerChoice::One,
-            tls: None,
-            login: None,
-            connections: 50,
-            threads: 1,
-            pipeline: 1,
-            arrivals: Arrivals::default(),
-            workload: Workload::default(),
-            habits: Habits::default(),
-            classes: Vec::new(),
-            extent: Extent::Seconds(10.0),
-            warm_up: 0.0,
-            cool_down: 0.0,
-            seed: 1,
-            verify: false,
-            connect_timeout: 1.0,
-            request_timeout: 10.0,
-            drain: 2.0,
-            give_up: 10.0,
-        }
-    }
-}
-
-/// Most connections of one run.
-pub const MOST_CONNECTIONS: u32 = 100_000;
-/// Most threads.
-pub const MOST_THREADS: u32 = 1_024;
-/// Most requests under way on one connection.
-pub const MOST_PIPELINED: u32 = 10_000;
-/// The longest run: a year.
-const LONGEST: Seconds = 366.0 * 86_400.0;
+/// Connections of a run or a class.
+pub(crate) const CONNECTIONS: Whole = Count::between(1, 100_000);
+/// Threads.
+pub(crate) const THREADS: Whole = Count::between(1, 1_024);
+/// Requests under way on one connection.
+pub(crate) const PIPELINE: Whole = Count::between(1, 10_000);
+/// Requests of a run that counts them.
+pub(crate) const REQUESTS: Whole = Count::from(1);
+/// Lengths of time: a year at most.
+pub(crate) const LENGTH: Duration = Duration::up_to(Nanos::from_secs(366 * 86_400));
 
 impl Load {
-    /// What is wrong with it.
+    /// Whether it makes sense.
     ///
     /// # Errors
-    /// In plain words, naming the thing.
-    pub fn check(&self) -> Result<(), String> {
-        let within = |name: &str, value: u32, most: u32| {
-            if (1..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{name} is {value}, not 1 to {most}"))
-            }
-        };
-        let length = |name: &str, value: Seconds| {
-            if (0.0..=LONGEST).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{name} of {value} seconds is not between 0 and a year"))
-            }
-        };
+    /// The first thing that does not.
+    pub fn check(&self) -> Result<(), Mistake> {
         if self.targets.is_empty() {
-            return Err("there is no server to send requests to".to_owned());
+            return Err("there is no server to send requests to".into());
         }
         if self.spread == ServerChoice::One && self.targets.len() > self.connections as usize {
-            return Err(format!(
-                "{} servers need at least as many connections, not {}",
-                self.targets.len(),
-                self.connections
+            return Err(Mistake::new(
+                format!(
+                    "{} servers need at least as many connections, not {}",
+                    self.targets.len(),
+                    self.connections
+                ),
+                "",
             ));
         }
-        within("the number of connections", self.connections, MOST_CONNECTIONS)?;
-        within("the number of threads", self.threads, MOST_THREADS)?;
+        CONNECTIONS.check("connections", &self.connections)?;
+        THREADS.check("threads", &self.threads)?;
         if self.threads > self.connections {
-            return Err(format!(
-                "{} threads need at least as many connections, not {}",
-                self.threads, self.connections
-            ));
+            let (threads, connections) = (self.threads, self.connections);
+            let what = format!("{threads} threads need at least as many connections, not {connections}");
+            return Err(Mistake::new(what, ""));
         }
-        for (name, value) in [
-            ("a warm-up", self.warm_up),
-            ("a cool-down", self.cool_down),
-            ("a time to connect", self.connect_timeout),
-            ("a time limit for answers", self.request_timeout),
-            ("a time to wait for last answers", self.drain),
-            ("a time to give up after", self.give_up),
+        for (key, value) in [
+            ("warm_up", self.warm_up),
+            ("cool_down", self.cool_down),
+            ("connect_timeout", self.connect_timeout),
+            ("timeout", self.request_timeout),
+            ("drain", self.drain),
+            ("give_up", self.give_up),
         ] {
-            length(name, value)?;
+            LENGTH.check(key, &value)?;
         }
+        self.check_extent()?;
+        self.check_classes()
+    }
+
+    fn check_extent(&self) -> Result<(), Mistake> {
         match self.extent {
             Extent::Seconds(seconds) => {
-                length("a run", seconds)?;
-                if self.warm_up + self.cool_down >= seconds {
-                    return Err(format!(
-                        "a run of {seconds} s has nothing left to measure after {} s of warm-up and {} s of cool-down",
-                        self.warm_up, self.cool_down
-                    ));
+                LENGTH.check("seconds", &seconds)?;
+                if self.warm_up + self.cool_down < seconds {
+                    return Ok(());
                 }
+                let (warm_up, cool_down) = (self.warm_up, self.cool_down);
+                let what = format!(
+                    "a run of {seconds} s has nothing left to measure after {warm_up} s of warm-up and {cool_down} s of cool-down"
+                );
+                Err(Mistake::new(what, ""))
             }
             Extent::Trace
                 if self.parts().iter().any(|class| !matches!(class.arrivals, Arrivals::Replay(_))) =>
             {
-                return Err("only a trace has an end of its own; say how long the run is".to_owned());
+                Err(Mistake::new("only a trace has an end of its own", "say how long the run is"))
             }
-            Extent::Requests(0) => return Err("a run of 0 requests sends nothing".to_owned()),
-            Extent::Requests(_) | Extent::Trace if self.cool_down > 0.0 => {
-                return Err(
-                    "a run of so many requests has an end that is not known beforehand, so no cool-down can \
-                            be cut off"
-                        .to_owned(),
-                );
-            }
-            Extent::Requests(_) | Extent::Trace => {}
+            Extent::Requests(_) | Extent::Trace if self.cool_down > 0.0 => Err(
+                "a run of so many requests has an end that is not known beforehand, so no cool-down can be cut off"
+                    .into(),
+            ),
+            Extent::Requests(requests) => REQUESTS.check("requests", &requests),
+            Extent::Trace => Ok(()),
         }
+    }
+
+    fn check_classes(&self) -> Result<(), Mistake> {
         let sum = self.classes.iter().map(|class| u64::from(class.connections)).sum::<u64>();
         if !self.classes.is_empty() && sum != u64::from(self.connections) {
-            return Err(format!("the classes have {sum} connections together, not {}", self.connections));
+            let what = format!("the classes have {sum} connections together, not {}", self.connections);
+            return Err(Mistake::new(what, ""));
         }
         for (place, class) in self.parts().iter().enumerate() {
-            let named = |why: String| {
-                if self.classes.is_empty() { why } else { format!("class {}: {why}", class.name) }
-            };
-            within("the number of connections", class.connections, MOST_CONNECTIONS).map_err(named)?;
-            within("the pipeline depth", class.pipeline, MOST_PIPELINED).map_err(named)?;
-            class.arrivals.check().and_then(|()| class.workload.check()).map_err(named)?;
-            if !self.classes.is_empty() {
-                name_is_good(&class.name)?;
+            let checked = CONNECTIONS
+                .check("connections", &class.connections)
+                .and_then(|()| PIPELINE.check("pipeline", &class.pipeline))
+                .and_then(|()| class.arrivals.check())
+                .and_then(|()| class.workload.check());
+            if self.classes.is_empty() {
+                return checked;
             }
-            if self.classes[..place.min(self.classes.len())].iter().any(|other| other.name == class.name) {
-                return Err(format!("two classes have the name {}", class.name));
+            checked.map_err(|mistake| mistake.within(&format!("class {}", class.name)))?;
+            name_is_good(&class.name)?;
+            if self.classes[..place].iter().any(|other| other.name == class.name) {
+                return Err(Mistake::new(format!("two classes have the name {}", class.name), ""));
             }
         }
         Ok(())
@@ -381,12 +355,13 @@ impl Load {
     }
 }
 
-fn name_is_good(name: &str) -> Result<(), String> {
+fn name_is_good(name: &str) -> Result<(), Mistake> {
     let good = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if !name.is_empty() && name.len() <= 40 && name.chars().all(good) {
         Ok(())
     } else {
-        Err(format!("`{name}` is no name for a class; take up to 40 letters, digits, - and _"))
+        let what = format!("`{name}` is no name for a class");
+        Err(Mistake::new(what, "take up to 40 letters, digits, - and _"))
     }
 }
 
@@ -399,7 +374,7 @@ mod tests {
         let check = |change: fn(&mut Load)| {
             let mut load = Load::default();
             change(&mut load);
-            load.check().unwrap_err()
+            load.check().unwrap_err().to_string()
         };
         assert_eq!(Load::default().check(), Ok(()));
         assert!(check(|load| load.targets.clear()).contains("server"));
@@ -408,7 +383,7 @@ mod tests {
         assert!(check(|load| load.pipeline = 0).contains("pipeline"));
         assert!(check(|load| load.warm_up = 10.0).contains("nothing left"));
         assert!(check(|load| load.drain = f64::NAN).contains("NaN"));
-        assert!(check(|load| load.extent = Extent::Requests(0)).contains("0 requests"));
+        assert!(check(|load| load.extent = Extent::Requests(0)).contains("`requests` is 0"));
         assert!(check(|load| load.extent = Extent::Seconds(-1.0)).contains("-1"));
         assert!(
             check(|load| (load.extent, load.cool_down) = (Extent::Requests(5), 1.0)).contains("cool-down")
@@ -421,11 +396,11 @@ mod tests {
             |name: &str| ClientClass { name: name.to_owned(), connections: 25, ..ClientClass::default() };
         let check = |classes: Vec<ClientClass>| Load { classes, ..Load::default() }.check();
         assert_eq!(check(vec![class("a"), class("b")]), Ok(()));
-        assert!(check(vec![class("a")]).unwrap_err().contains("25 connections"));
-        assert!(check(vec![class("a"), class("a")]).unwrap_err().contains("two classes"));
-        assert!(check(vec![class("a"), class("b c")]).unwrap_err().contains("`b c`"));
+        assert!(check(vec![class("a")]).unwrap_err().to_string().contains("25 connections"));
+        assert!(check(vec![class("a"), class("a")]).unwrap_err().to_string().contains("two classes"));
+        assert!(check(vec![class("a"), class("b c")]).unwrap_err().to_string().contains("`b c`"));
         let wrong = ClientClass { pipeline: 0, ..class("b") };
-        assert!(check(vec![class("a"), wrong]).unwrap_err().starts_with("class b: the pipeline"));
+        assert!(check(vec![class("a"), wrong]).unwrap_err().what.starts_with("class b: `pipeline`"));
     }
 
     #[test]

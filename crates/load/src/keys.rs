@@ -1,6 +1,7 @@
 //! Which keys are asked for: a numbered range written as text, and the laws by which numbers are
 //! drawn.
 
+use krarup_settings::Mistake;
 use rand_distr::{Distribution, StandardNormal, Zipf};
 use serde::{Deserialize, Serialize};
 
@@ -78,16 +79,16 @@ impl KeySize {
     ///
     /// # Errors
     /// In plain words.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistake> {
         match self {
             Self::Law(KeySizeLaw::Uniform { from, to }) if from > to => {
-                Err(format!("key sizes from {from} to {to} end before they begin"))
+                Err(Mistake::new(format!("key sizes from {from} to {to} end before they begin"), ""))
             }
             Self::Law(KeySizeLaw::Listed(sizes))
                 if sizes.iter().any(|(_, weight)| !(weight.is_finite() && *weight >= 0.0))
                     || sizes.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 =>
             {
-                Err("the listed key sizes have no weights of 0 or more with a sum above 0".to_owned())
+                Err("the listed key sizes have no weights of 0 or more with a sum above 0".into())
             }
             _ => Ok(()),
         }
@@ -265,12 +266,12 @@ impl KeyLaw {
     ///
     /// # Errors
     /// In plain words.
-    pub fn check(self) -> Result<(), String> {
+    pub fn check(self) -> Result<(), Mistake> {
         let share = |name: &str, value: f64| {
             if (0.0..=1.0).contains(&value) {
                 Ok(())
             } else {
-                Err(format!("{name} is {value}, not between 0 and 1"))
+                Err(Mistake::new(format!("{name} is {value}, not between 0 and 1"), ""))
             }
         };
         match self {
@@ -280,11 +281,13 @@ impl KeyLaw {
                 if deviation > 0.0 && deviation.is_finite() {
                     Ok(())
                 } else {
-                    Err(format!("the deviation of the key law is {deviation}, not above 0"))
+                    Err(Mistake::new(format!("the deviation of the key law is {deviation}, not above 0"), ""))
                 }
             }
             Self::Zipf { exponent } if (0.0..=20.0).contains(&exponent) => Ok(()),
-            Self::Zipf { exponent } => Err(format!("the Zipf exponent is {exponent}, not between 0 and 20")),
+            Self::Zipf { exponent } => {
+                Err(Mistake::new(format!("the Zipf exponent is {exponent}, not between 0 and 20"), ""))
+            }
             Self::Hot { keys, draws } => {
                 share("the share of hot keys", keys)?;
                 share("the share of draws that are hot", draws)

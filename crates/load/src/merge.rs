@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use krarup_record::file::log::Packed;
 use krarup_record::{MeasuredDistribution, Operation};
+use krarup_settings::Mistake;
 use krarup_units::{Nanos, PerSecond};
 
 use crate::collect::warnings_of_counts;
@@ -26,21 +27,27 @@ const TOGETHER: f64 = 0.5;
 ///
 /// # Errors
 /// Results that cannot be added up, with the reason.
-pub fn merge(results: &[LoadResult]) -> Result<LoadResult, String> {
-    let Some(first) = results.first() else { return Err("there is no result to merge".to_owned()) };
+pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
+    let Some(first) = results.first() else { return Err("there is no result to merge".into()) };
     let formats = results.iter().map(|one| one.format);
     if let Some(other) = formats.clone().find(|&format| format != first.format) {
-        return Err(format!("results of the formats {} and {other} do not add up", first.format));
+        return Err(Mistake::new(
+            format!("results of the formats {} and {other} do not add up", first.format),
+            "",
+        ));
     }
     let names = |one: &LoadResult| one.classes.iter().map(|class| class.name.clone()).collect::<Vec<_>>();
     if let Some(other) = results.iter().find(|one| names(one) != names(first)) {
-        return Err(format!(
-            "one generator has the classes {:?}, another {:?}: they do not add up",
-            names(first),
-            names(other)
+        return Err(Mistake::new(
+            format!(
+                "one generator has the classes {:?}, another {:?}: they do not add up",
+                names(first),
+                names(other)
+            ),
+            "",
         ));
     }
-    let every = |part: &dyn Fn(&LoadResult) -> OperationResult| -> Result<OperationResult, String> {
+    let every = |part: &dyn Fn(&LoadResult) -> OperationResult| -> Result<OperationResult, Mistake> {
         let parts: Vec<_> = results.iter().map(|one| (part(one), one.seconds)).collect();
         operation(&parts.iter().map(|(part, seconds)| (part, *seconds)).collect::<Vec<_>>())
     };
@@ -200,7 +207,7 @@ fn generator(results: &[LoadResult], sent: u64) -> Generator {
 fn operations(
     results: &[LoadResult],
     of: impl Fn(&LoadResult) -> &BTreeMap<String, OperationResult>,
-) -> Result<BTreeMap<String, OperationResult>, String> {
+) -> Result<BTreeMap<String, OperationResult>, Mistake> {
     let mut parts: BTreeMap<&str, Vec<(&OperationResult, f64)>> = BTreeMap::new();
     for one in results {
         for (name, operation) in of(one) {
@@ -211,9 +218,9 @@ fn operations(
 }
 
 /// One operation of several generators, each with the length of its measured part.
-fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, String> {
+fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Mistake> {
     let sum = |of: &dyn Fn(&OperationResult) -> u64| parts.iter().map(|(one, _)| of(one)).sum::<u64>();
-    let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<MeasuredDistribution, String> {
+    let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<MeasuredDistribution, Mistake> {
         let packed = parts.iter().map(|(one, _)| one.distributions.as_ref().map(of));
         unpack_all(packed)
     };
@@ -253,10 +260,12 @@ fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Strin
     })
 }
 
-fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<MeasuredDistribution, String> {
+fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<MeasuredDistribution, Mistake> {
     let mut sum = MeasuredDistribution::new();
     for one in packed {
-        let one = one.ok_or("a result without its histograms cannot be merged; run the generator anew")?;
+        let one = one.ok_or_else(|| {
+            Mistake::new("a result without its histograms cannot be merged", "run the generator anew")
+        })?;
         sum.merge(&one.unpack()?);
     }
     Ok(sum)
@@ -265,7 +274,7 @@ fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<Me
 /// Where a row of the series stands: its second, its class, its operation.
 type Place = (u64, usize, usize, bool);
 
-fn series(results: &[LoadResult], started: f64) -> Result<Vec<SeriesRow>, String> {
+fn series(results: &[LoadResult], started: f64) -> Result<Vec<SeriesRow>, Mistake> {
     let classes: Vec<&str> = results[0].classes.iter().map(|class| class.name.as_str()).collect();
     let mut rows: BTreeMap<Place, Vec<SeriesRow>> = BTreeMap::new();
     for one in results {
@@ -282,7 +291,7 @@ fn series(results: &[LoadResult], started: f64) -> Result<Vec<SeriesRow>, String
 }
 
 /// The same second of several generators.
-fn row(parts: &[SeriesRow]) -> Result<SeriesRow, String> {
+fn row(parts: &[SeriesRow]) -> Result<SeriesRow, Mistake> {
     let busy = || parts.iter().filter(|one| one.count > 0);
     let response = unpack_all(busy().map(|one| one.response_times.as_ref()))?;
     let sum = |of: &dyn Fn(&SeriesRow) -> u64| parts.iter().map(of).sum::<u64>();
@@ -439,9 +448,9 @@ mod tests {
         let one = reported(&load(5, 1), clock, &[&[(0, Operation::Get, 0, 0, 5, false)]]);
         assert!(merge(&[]).is_err());
         let other = LoadResult { format: 99, ..one.clone() };
-        assert!(merge(&[one.clone(), other]).unwrap_err().contains("99"));
+        assert!(merge(&[one.clone(), other]).unwrap_err().to_string().contains("99"));
         let other = LoadResult { classes: Vec::new(), ..one.clone() };
-        assert!(merge(&[one.clone(), other]).unwrap_err().contains("classes"));
+        assert!(merge(&[one.clone(), other]).unwrap_err().to_string().contains("classes"));
         let mut later = one.clone();
         later.started_unix += 2.1;
         let merged = merge(&[one.clone(), later]).unwrap();
@@ -449,6 +458,6 @@ mod tests {
         assert!(merged.series.iter().any(|row| row.start == 2.0 && row.operation == "get" && row.count == 1));
         let mut bare = one.clone();
         bare.overall.distributions = None;
-        assert!(merge(&[one, bare]).unwrap_err().contains("histograms"));
+        assert!(merge(&[one, bare]).unwrap_err().to_string().contains("histograms"));
     }
 }

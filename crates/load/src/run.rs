@@ -13,6 +13,7 @@ use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_record::file::rows::RowWriter;
 use krarup_record::file::{FileError, RunMetadata};
+use krarup_settings::Mistake;
 use krarup_units::{Address, Nanos, Seconds};
 
 use crate::account::{Segment, Verified};
@@ -32,7 +33,7 @@ use crate::workload::Workload;
 #[derive(Debug)]
 pub enum LoadError {
     /// The configuration makes no sense; nothing was sent.
-    Config(String),
+    Config(Mistake),
     /// A server's name or port leads nowhere.
     Unreachable {
         /// Which server.
@@ -45,7 +46,7 @@ pub enum LoadError {
         /// Its file.
         path: PathBuf,
         /// Why.
-        why: String,
+        why: Mistake,
     },
     /// The rows of the requests could not be written.
     Rows(FileError),
@@ -68,7 +69,7 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(why) => f.write_str(why),
+            Self::Config(why) => why.fmt(f),
             Self::Unreachable { address, why } => write!(f, "cannot connect to {address}: {why}"),
             Self::Trace { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Rows(error) => error.fmt(f),
@@ -311,22 +312,23 @@ impl Conductor {
                 None => workloads.push((class.workload, families)),
             }
         }
-        let mut stored = 0;
+        let mut stored_keys = 0;
         for target in &load.targets {
-            let failed = |why: String| LoadError::Populate { address: target.to_string(), why };
+            let failed = |why| Err(LoadError::Populate { address: target.to_string(), why });
             for (workload, families) in &workloads {
                 for &family in families {
                     let one = load.populating(target, workload, family);
                     let result = self.run_phase(Phase::Populate, &one, observe)?;
-                    stored += all_stored(&result, workload.keys.count).map_err(failed)?;
+                    unstored(&result, workload.keys.count).map_or(Ok(()), failed)?;
+                    stored_keys += stored(&result);
                 }
             }
             for (workload, _) in &workloads {
                 let result = self.run_phase(Phase::Check, &load.checking(target, workload), observe)?;
-                all_there(&result, workload.keys.count).map_err(failed)?;
+                missing(&result, workload.keys.count).map_or(Ok(()), failed)?;
             }
         }
-        Ok(stored)
+        Ok(stored_keys)
     }
 
     /// Takes what has come; waits if nothing has. `false` when all threads are done.
@@ -354,40 +356,41 @@ impl Conductor {
     }
 }
 
-fn all_stored(result: &LoadResult, keys: u64) -> Result<u64, String> {
-    let stored =
-        result.account.answers.get("set").and_then(|kinds| kinds.get("stored")).copied().unwrap_or(0);
-    if result.interrupted {
-        Err(format!("interrupted after {stored} of {keys} keys"))
-    } else if stored == keys {
-        Ok(stored)
-    } else {
-        Err(format!("{stored} of {keys} keys were stored; the others: {}", kinds(&result.overall.errors)))
-    }
+/// How many keys were stored.
+fn stored(result: &LoadResult) -> u64 {
+    result.account.answers.get("set").and_then(|kinds| kinds.get("stored")).copied().unwrap_or(0)
 }
 
-fn all_there(result: &LoadResult, keys: u64) -> Result<(), String> {
+/// Why not all `keys` were stored; none: they were.
+fn unstored(result: &LoadResult, keys: u64) -> Option<String> {
+    let stored = stored(result);
+    if result.interrupted {
+        return Some(format!("interrupted after {stored} of {keys} keys"));
+    }
+    let errors = || kinds(&result.overall.errors);
+    (stored != keys).then(|| format!("{stored} of {keys} keys were stored; the others: {}", errors()))
+}
+
+/// Why not all `keys` were found with their values; none: they were.
+fn missing(result: &LoadResult, keys: u64) -> Option<String> {
     let account = &result.account;
     if result.interrupted {
-        return Err(format!("interrupted after {} of {keys} keys were verified", account.hits));
+        return Some(format!("interrupted after {} of {keys} keys were verified", account.hits));
     }
     if let Some(Verified { first: Some(first), mismatched, .. }) = &result.verified {
-        return Err(format!("{mismatched} of {keys} values are not what was stored; the first: {first}"));
+        return Some(format!("{mismatched} of {keys} values are not what was stored; the first: {first}"));
     }
     if account.hits == keys {
-        return Ok(());
+        return None;
     }
     if account.misses > 0 {
-        return Err(format!(
+        return Some(format!(
             "{} of {keys} keys are not there after they were stored: the server's memory is too small for them, or they expire at once",
             account.misses
         ));
     }
-    Err(format!(
-        "{} of {keys} keys could be fetched; the others: {}",
-        account.hits,
-        kinds(&result.overall.errors)
-    ))
+    let errors = kinds(&result.overall.errors);
+    Some(format!("{} of {keys} keys could be fetched; the others: {errors}", account.hits))
 }
 
 fn kinds(errors: &std::collections::BTreeMap<String, u64>) -> String {

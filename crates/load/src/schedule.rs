@@ -9,6 +9,7 @@
 //! **Bursts** are Poisson arrivals of a rate that jumps between two levels at random times (a
 //! Markov-modulated Poisson process of two states).
 
+use krarup_settings::Mistake;
 use krarup_units::{Nanos, PerSecond, Seconds, Stamp};
 use rand_distr::{Distribution, Exp1};
 use serde::{Deserialize, Serialize};
@@ -124,12 +125,12 @@ impl Arrivals {
     ///
     /// # Errors
     /// In plain words.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistake> {
         let positive = |name: &str, value: f64| {
             if value.is_finite() && value >= 0.0 {
                 Ok(())
             } else {
-                Err(format!("{name} is {value}, not 0 or more"))
+                Err(Mistake::new(format!("{name} is {value}, not 0 or more"), ""))
             }
         };
         match self {
@@ -137,12 +138,12 @@ impl Arrivals {
             Self::Replay(Replay { speed: Speed::Times(times), .. })
                 if !(*times > 0.0 && times.is_finite()) =>
             {
-                Err(format!("a trace cannot be sent {times} times as fast as it was"))
+                Err(Mistake::new(format!("a trace cannot be sent {times} times as fast as it was"), ""))
             }
             Self::Replay(_) => Ok(()),
             Self::Open(open) => {
                 let Some(last) = open.legs.last() else {
-                    return Err("an open load needs a rate".to_owned());
+                    return Err("an open load needs a rate".into());
                 };
                 for leg in &open.legs {
                     positive("a rate", leg.from.0)?;
@@ -150,18 +151,21 @@ impl Arrivals {
                     positive("the length of a step", leg.seconds)?;
                 }
                 if open.legs.iter().all(|leg| leg.from.0 == 0.0 && leg.to.0 == 0.0) {
-                    return Err("an open load needs a rate above 0".to_owned());
+                    return Err("an open load needs a rate above 0".into());
                 }
                 if open.legs.iter().any(|leg| leg.from.0.max(leg.to.0) > 1e8) || last.to.0 > 1e8 {
-                    return Err("a rate above 100,000,000 per second is beyond any machine".to_owned());
+                    return Err("a rate above 100,000,000 per second is beyond any machine".into());
                 }
                 match open.process {
                     ArrivalProcess::Bursty { factor, share, length }
                         if !(factor > 1.0 && share > 0.0 && factor * share <= 1.0 && length > 0.0) =>
                     {
-                        Err(format!(
-                            "bursts of {factor} times the rate during {share} of the time make no sense: \
+                        Err(Mistake::new(
+                            format!(
+                                "bursts of {factor} times the rate during {share} of the time make no sense: \
                              the factor is above 1, factor times share at most 1, the length above 0"
+                            ),
+                            "",
                         ))
                     }
                     _ => Ok(()),

@@ -1,5 +1,6 @@
 //! How large values are.
 
+use krarup_settings::Mistake;
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 use serde::{Deserialize, Serialize};
@@ -50,35 +51,36 @@ impl SizeLaw {
     ///
     /// # Errors
     /// In plain words.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistake> {
         let fits = |size: u64| {
             if size <= LARGEST_VALUE {
                 Ok(())
             } else {
-                Err(format!(
-                    "a value of {size} bytes is above the largest memcached can be told to take, 1 GiB"
+                Err(Mistake::new(
+                    format!(
+                        "a value of {size} bytes is above the largest memcached can be told to take, 1 GiB"
+                    ),
+                    "",
                 ))
             }
         };
         match self {
             Self::Fixed(size) => fits(*size),
             Self::Uniform { from, to } if from > to => {
-                Err(format!("the size range {from}-{to} ends before it begins"))
+                Err(Mistake::new(format!("the size range {from}-{to} ends before it begins"), ""))
             }
             Self::Uniform { to, .. } => fits(*to),
             Self::Listed(sizes) => {
                 sizes.iter().try_for_each(|&(size, _)| fits(size))?;
                 let wrong = sizes.iter().any(|&(_, weight)| !weight.is_finite() || weight < 0.0);
                 if wrong || sizes.iter().map(|&(_, weight)| weight).sum::<f64>() <= 0.0 {
-                    return Err(
-                        "the weights of a list of sizes must be 0 or more, and one above 0".to_owned()
-                    );
+                    return Err("the weights of a list of sizes must be 0 or more, and one above 0".into());
                 }
                 Ok(())
             }
             Self::Exponential { mean, most } => {
                 if !(mean.is_finite() && *mean > 0.0) {
-                    return Err(format!("the mean size is {mean}, not above 0"));
+                    return Err(Mistake::new(format!("the mean size is {mean}, not above 0"), ""));
                 }
                 fits(*most)
             }

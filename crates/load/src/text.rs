@@ -1,8 +1,9 @@
 //! Laws, mixes and rates as people write them in flags: `zipf:0.99`, `100-200`, `get=9,set=1`,
 //! `1000-5000x30s`.
 
+use krarup_settings::Mistake;
 use krarup_units::text::{parse_duration, parse_size};
-use krarup_units::{PerSecond, Seconds};
+use krarup_units::{Address, PerSecond, Seconds};
 
 use crate::command::Command;
 use crate::keys::{KeyLaw, KeySize, KeySizeLaw};
@@ -11,14 +12,23 @@ use crate::sizes::SizeLaw;
 use crate::trace::Speed;
 use crate::workload::{LARGEST_VALUE, Mix};
 
+/// `host:port` or `unix:/path`, with commas between.
+///
+/// # Errors
+/// Names the address.
+pub fn servers(text: &str) -> Result<Vec<Address>, Mistake> {
+    text.split(',').map(|one| Ok(one.trim().parse()?)).collect()
+}
+
 /// `uniform`, `sequential`, `parted`, `zipf:EXPONENT`, `gaussian:MEAN:DEVIATION`, `hot:KEYS:DRAWS`.
 ///
 /// # Errors
 /// Names the text and how it should look.
-pub fn key_law(text: &str) -> Result<KeyLaw, String> {
+pub fn key_law(text: &str) -> Result<KeyLaw, Mistake> {
     let wrong = || {
-        format!(
-            "`{text}` is no law for keys; write uniform, sequential, parted, zipf:0.99, gaussian:0.5:0.1 or hot:0.1:0.9"
+        Mistake::new(
+            format!("`{text}` is no law for keys"),
+            "write uniform, sequential, parted, zipf:0.99, gaussian:0.5:0.1 or hot:0.1:0.9",
         )
     };
     let mut parts = text.split(':');
@@ -43,9 +53,10 @@ pub fn key_law(text: &str) -> Result<KeyLaw, String> {
 ///
 /// # Errors
 /// Names the text and how it should look.
-pub fn size_law(text: &str) -> Result<SizeLaw, String> {
+pub fn size_law(text: &str) -> Result<SizeLaw, Mistake> {
     let wrong = || {
-        format!("`{text}` is no size; write 4096, 4KiB, a range 100-200, a list 32:9,4096:1, exp:500 or etc")
+        let hint = "write 4096, 4KiB, a range 100-200, a list 32:9,4096:1, exp:500 or etc";
+        Mistake::new(format!("`{text}` is no size"), hint)
     };
     let law = if text == "etc" {
         SizeLaw::Etc
@@ -72,11 +83,10 @@ pub fn size_law(text: &str) -> Result<SizeLaw, String> {
 ///
 /// # Errors
 /// Names the text and how it should look.
-pub fn key_size(text: &str) -> Result<KeySize, String> {
+pub fn key_size(text: &str) -> Result<KeySize, Mistake> {
     let wrong = || {
-        format!(
-            "`{text}` is no size of keys; write 16, a range 16-40, a list 16:9,40:1 or etc, up to 250 bytes"
-        )
+        let hint = "write 16, a range 16-40, a list 16:9,40:1 or etc, up to 250 bytes";
+        Mistake::new(format!("`{text}` is no size of keys"), hint)
     };
     let size = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong());
     let law = if text == "etc" {
@@ -100,11 +110,14 @@ pub fn key_size(text: &str) -> Result<KeySize, String> {
 ///
 /// # Errors
 /// Names the text.
-pub fn speed(text: &str) -> Result<Speed, String> {
+pub fn speed(text: &str) -> Result<Speed, Mistake> {
     match text.parse::<f64>() {
         _ if text == "max" => Ok(Speed::Fastest),
         Ok(times) if times > 0.0 && times.is_finite() => Ok(Speed::Times(times)),
-        _ => Err(format!("`{text}` is no speed; write how many times as fast, like 2.5, or max")),
+        _ => Err(Mistake::new(
+            format!("`{text}` is no speed"),
+            "write how many times as fast, like 2.5, or max",
+        )),
     }
 }
 
@@ -112,12 +125,12 @@ pub fn speed(text: &str) -> Result<Speed, String> {
 ///
 /// # Errors
 /// Names the text and how it should look.
-pub fn ratio(text: &str) -> Result<Mix, String> {
+pub fn ratio(text: &str) -> Result<Mix, Mistake> {
     let parsed = text.split_once(':').and_then(|(sets, gets)| Some((sets.parse().ok()?, gets.parse().ok()?)));
     match parsed {
-        Some((0, 0)) => Err("a ratio of 0:0 sends nothing".to_owned()),
+        Some((0, 0)) => Err("a ratio of 0:0 sends nothing".into()),
         Some((sets, gets)) if sets <= 1_000_000 && gets <= 1_000_000 => Ok(Mix::Ratio { sets, gets }),
-        _ => Err(format!("`{text}` is no ratio of SETs to GETs; write it like 1:10")),
+        _ => Err(Mistake::new(format!("`{text}` is no ratio of SETs to GETs"), "write it like 1:10")),
     }
 }
 
@@ -125,22 +138,23 @@ pub fn ratio(text: &str) -> Result<Mix, String> {
 ///
 /// # Errors
 /// Names the part that is wrong.
-pub fn mix(text: &str) -> Result<Mix, String> {
+pub fn mix(text: &str) -> Result<Mix, Mistake> {
     let mut weights: Vec<(Command, f64)> = Vec::new();
     for part in text.split(',') {
         let (name, weight) = part
             .split_once('=')
-            .ok_or_else(|| format!("`{part}` is no weight; write it like get=9,set=1"))?;
+            .ok_or_else(|| Mistake::new(format!("`{part}` is no weight"), "write it like get=9,set=1"))?;
         let command = Command::from_name(name).ok_or_else(|| {
             let known: Vec<_> = Command::ALL.iter().map(|command| command.name()).collect();
-            format!("`{name}` is no command; there are {}", known.join(", "))
+            Mistake::new(format!("`{name}` is no command"), &format!("there are {}", known.join(", ")))
         })?;
-        let weight: f64 = weight.parse().map_err(|_| format!("`{weight}` is no weight for {name}"))?;
+        let weight: f64 =
+            weight.parse().map_err(|_| Mistake::new(format!("`{weight}` is no weight for {name}"), ""))?;
         if !(weight.is_finite() && weight >= 0.0) {
-            return Err(format!("the weight of {name} is {weight}, not 0 or more"));
+            return Err(Mistake::new(format!("the weight of {name} is {weight}, not 0 or more"), ""));
         }
         if weights.iter().any(|(other, _)| *other == command) {
-            return Err(format!("{name} has two weights"));
+            return Err(Mistake::new(format!("{name} has two weights"), ""));
         }
         weights.push((command, weight));
     }
@@ -151,20 +165,24 @@ pub fn mix(text: &str) -> Result<Mix, String> {
 ///
 /// # Errors
 /// Names the text.
-pub fn think(text: &str) -> Result<Think, String> {
-    match text.strip_prefix("exp:") {
-        Some(mean) => parse_duration(mean).map(Think::Exponential),
-        None => parse_duration(text)
-            .map(|seconds| if seconds > 0.0 { Think::Fixed(seconds) } else { Think::None }),
-    }
+pub fn think(text: &str) -> Result<Think, Mistake> {
+    Ok(match text.strip_prefix("exp:") {
+        Some(mean) => Think::Exponential(parse_duration(mean)?),
+        None => match parse_duration(text)? {
+            0.0 => Think::None,
+            seconds => Think::Fixed(seconds),
+        },
+    })
 }
 
 /// `A` or `A-B`, in seconds: between which expiry times are drawn.
 ///
 /// # Errors
 /// Names the text.
-pub fn expiry(text: &str) -> Result<(i32, i32), String> {
-    let wrong = || format!("`{text}` is no expiry time; write seconds like 60, or a range like 60-120");
+pub fn expiry(text: &str) -> Result<(i32, i32), Mistake> {
+    let wrong = || {
+        Mistake::new(format!("`{text}` is no expiry time"), "write seconds like 60, or a range like 60-120")
+    };
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let from: i32 = from.parse().map_err(|_| wrong())?;
     let to: i32 = to.parse().map_err(|_| wrong())?;
@@ -176,15 +194,14 @@ pub fn expiry(text: &str) -> Result<(i32, i32), String> {
 ///
 /// # Errors
 /// Names the part that is wrong.
-pub fn rate(text: &str) -> Result<Vec<Leg>, String> {
+pub fn rate(text: &str) -> Result<Vec<Leg>, Mistake> {
     text.split(',').map(leg).collect()
 }
 
-fn leg(text: &str) -> Result<Leg, String> {
+fn leg(text: &str) -> Result<Leg, Mistake> {
     let wrong = || {
-        format!(
-            "`{text}` is no rate; write requests per second like 1000, a step 1000x10s or a ramp 1000-5000x30s"
-        )
+        let hint = "write requests per second like 1000, a step 1000x10s or a ramp 1000-5000x30s";
+        Mistake::new(format!("`{text}` is no rate"), hint)
     };
     let number = |text: &str| match text.replace(['_', ' '], "").parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(PerSecond(value)),
@@ -203,8 +220,11 @@ fn leg(text: &str) -> Result<Leg, String> {
 ///
 /// # Errors
 /// Names the text.
-pub fn process(text: &str) -> Result<ArrivalProcess, String> {
-    let wrong = || format!("`{text}` is no arrival process; write paced, poisson or bursty:5:0.1:200ms");
+pub fn process(text: &str) -> Result<ArrivalProcess, Mistake> {
+    let wrong = || {
+        let hint = "write paced, poisson or bursty:5:0.1:200ms";
+        Mistake::new(format!("`{text}` is no arrival process"), hint)
+    };
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {
         ["paced"] => Ok(ArrivalProcess::Paced),
@@ -248,16 +268,16 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(key_law("zpif:1").unwrap_err().contains("`zpif:1`"));
-        assert!(size_law("big").unwrap_err().contains("`big`"));
-        assert!(size_law("9-3").unwrap_err().contains("9-3"));
-        assert!(ratio("1").unwrap_err().contains("`1`"));
+        assert!(key_law("zpif:1").unwrap_err().what.contains("`zpif:1`"));
+        assert!(size_law("big").unwrap_err().what.contains("`big`"));
+        assert!(size_law("9-3").unwrap_err().what.contains("9-3"));
+        assert!(ratio("1").unwrap_err().what.contains("`1`"));
         assert!(ratio("0:0").is_err());
-        assert!(mix("got=1").unwrap_err().contains("`got`"));
-        assert!(mix("get=1,get=2").unwrap_err().contains("two weights"));
-        assert!(rate("1-2").unwrap_err().contains("`1-2`"));
+        assert!(mix("got=1").unwrap_err().what.contains("`got`"));
+        assert!(mix("get=1,get=2").unwrap_err().what.contains("two weights"));
+        assert!(rate("1-2").unwrap_err().what.contains("`1-2`"));
         assert!(rate("fast").is_err());
-        assert!(process("poison").unwrap_err().contains("`poison`"));
+        assert!(process("poison").unwrap_err().what.contains("`poison`"));
         assert!(expiry("9-1").is_err());
     }
 

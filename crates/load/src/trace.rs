@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use krarup_record::Operation;
 use krarup_record::file::rows::RowFile;
+use krarup_settings::Mistake;
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
@@ -83,17 +84,17 @@ impl Trace {
     ///
     /// # Errors
     /// In words, with the line where there are lines.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let mut file = File::open(path).map_err(|error| error.to_string())?;
+    pub fn read(path: &Path) -> Result<Self, Mistake> {
+        let mut file = File::open(path).map_err(unread)?;
         let mut magic = [0; 4];
         let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
         if is_parquet {
-            return Self::of_rows(&mut RowFile::open(path).map_err(|error| error.problem.to_string())?);
+            return Self::of_rows(&mut RowFile::open(path).map_err(|error| unread(error.problem))?);
         }
-        Self::of_csv(File::open(path).map_err(|error| error.to_string())?)
+        Self::of_csv(File::open(path).map_err(unread)?)
     }
 
-    fn of_rows(rows: &mut RowFile) -> Result<Self, String> {
+    fn of_rows(rows: &mut RowFile) -> Result<Self, Mistake> {
         let mut trace = Self::default();
         let mut too_many = false;
         let seen = rows.for_each(|visit, _| {
@@ -106,7 +107,7 @@ impl Trace {
             let size = stores(command).then(|| value_of(visit.bytes_in));
             trace.rows.push(TraceRow { at: Nanos(visit.received.0), command, keys, named: None, size });
         });
-        seen.map_err(|problem| problem.to_string())?;
+        seen.map_err(unread)?;
         trace.in_order(too_many)
     }
 
@@ -114,24 +115,26 @@ impl Trace {
     ///
     /// # Errors
     /// In words, with the line.
-    pub fn of_csv(input: impl Read) -> Result<Self, String> {
+    pub fn of_csv(input: impl Read) -> Result<Self, Mistake> {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(input);
-        let head = reader.headers().map_err(|error| error.to_string())?.clone();
+        let head = reader.headers().map_err(unread)?.clone();
         let place = |name: &str| head.iter().position(|head| head.eq_ignore_ascii_case(name));
         let units = [("time", 1e9), ("time_s", 1e9), ("time_ms", 1e6), ("time_us", 1e3), ("time_ns", 1.0)];
         let time = units.iter().find_map(|&(name, scale)| Some((place(name)?, scale)));
         let (Some((time, scale)), Some(op)) = (time, place("op")) else {
-            return Err("line 1: the head names no `time` and `op`; it is like time,op,key,size".to_owned());
+            let head = Mistake::new("the head names no `time` and `op`", "it is like time,op,key,size");
+            return Err(head.of("line 1"));
         };
         let (key, size) = (place("key"), place("size"));
         let mut trace = Self::default();
         let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
         for (number, record) in reader.records().enumerate() {
-            let record = record.map_err(|error| error.to_string())?;
+            let record = record.map_err(unread)?;
             let line = record.position().map_or(number as u64 + 2, csv::Position::line);
-            let wrong = |why: String| format!("line {line}: {why}");
+            let at_line = |mistake: Mistake| mistake.of(&format!("line {line}"));
+            let wrong = |why: String| at_line(Mistake::new(why, ""));
             let cell = |place: Option<usize>| place.and_then(|place| record.get(place)).unwrap_or("");
-            let at = nanos(cell(Some(time)), scale).map_err(wrong)?;
+            let at = nanos(cell(Some(time)), scale).map_err(at_line)?;
             let name = cell(Some(op)).to_ascii_lowercase();
             let command =
                 Command::from_name(&name).ok_or_else(|| wrong(format!("`{name}` is no command")))?;
@@ -169,13 +172,13 @@ impl Trace {
     }
 
     /// By time, counted from the first. Rows of a proxy are in the order of their replies.
-    fn in_order(mut self, too_many: bool) -> Result<Self, String> {
+    fn in_order(mut self, too_many: bool) -> Result<Self, Mistake> {
         if too_many {
-            return Err(format!("it has more than {MOST_ROWS} requests"));
+            return Err(Mistake::new(format!("it has more than {MOST_ROWS} requests"), ""));
         }
         self.rows.sort_by_key(|row| row.at);
         let Some(first) = self.rows.first().map(|row| row.at) else {
-            return Err("there is no request in it".to_owned());
+            return Err("there is no request in it".into());
         };
         self.rows.iter_mut().for_each(|row| row.at = row.at.saturating_sub(first));
         Ok(self)
@@ -238,8 +241,12 @@ impl Iterator for Dues {
     }
 }
 
-fn nanos(text: &str, scale: f64) -> Result<Nanos, String> {
-    let wrong = || format!("`{text}` is no time");
+fn unread(error: impl std::fmt::Display) -> Mistake {
+    Mistake::new(error.to_string(), "")
+}
+
+fn nanos(text: &str, scale: f64) -> Result<Nanos, Mistake> {
+    let wrong = || Mistake::new(format!("`{text}` is no time"), "");
     if scale == 1.0 {
         return text.parse().map(Nanos).map_err(|_| wrong());
     }
@@ -323,7 +330,7 @@ mod tests {
             ("time,op,size\n1,set,-1\n", "line 2: `-1`"),
             ("time_ns,op\n-1,get\n", "line 2: `-1`"),
         ] {
-            let error = Trace::of_csv(text.as_bytes()).unwrap_err();
+            let error = Trace::of_csv(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
     }

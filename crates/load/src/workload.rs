@@ -1,6 +1,8 @@
 //! What is asked for: a mix of commands over a range of keys, as a stream of requests that a seed
 //! decides.
 
+use krarup_settings::Mistake;
+use krarup_settings::kind::{Count, Kind, Whole};
 use std::sync::Arc;
 
 use krarup_beanstalk::Verb;
@@ -111,66 +113,73 @@ impl Default for Workload {
     }
 }
 
-/// Most queues of a message broker, and most names of its clients.
-pub const MOST_TUBES: u32 = 100_000;
+/// Keys of a range.
+pub(crate) const KEYS: Whole = Count::from(1);
+/// Keys in one multi-get.
+pub(crate) const MULTI_GET: Whole = Count::between(1, MOST_KEYS as u64);
+/// Queues of a message broker.
+pub(crate) const TUBES: Whole = Count::between(1, 100_000);
+/// Names of its clients.
+pub(crate) const NAMES: Whole = Count::between(0, 100_000);
 
 impl Workload {
     /// What is wrong with it.
     ///
     /// # Errors
     /// In plain words, naming the thing.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistake> {
         match &self.mix {
-            Mix::Ratio { sets: 0, gets: 0 } => return Err("a ratio of 0:0 sends nothing".to_owned()),
+            Mix::Ratio { sets: 0, gets: 0 } => return Err("a ratio of 0:0 sends nothing".into()),
             Mix::Ratio { .. } => {}
             Mix::Weights(weights) => {
                 if let Some((command, weight)) =
                     weights.iter().find(|(_, weight)| !weight.is_finite() || *weight < 0.0)
                 {
-                    return Err(format!("the weight of {} is {weight}, not 0 or more", command.name()));
+                    return Err(Mistake::new(
+                        format!("the weight of {} is {weight}, not 0 or more", command.name()),
+                        "",
+                    ));
                 }
                 let sent = || weights.iter().filter(|(_, weight)| *weight > 0.0);
                 let of_queue = |(command, _): &&(Command, f64)| command.is_of_queue();
                 if let (Some((queue, _)), Some((cache, _))) =
                     (sent().find(of_queue), sent().find(|one| !of_queue(one)))
                 {
-                    return Err(format!(
-                        "{} is for a queue and {} for a cache: no server takes both; give each a class of its own",
-                        queue.name(),
-                        cache.name()
-                    ));
+                    let (queue, cache) = (queue.name(), cache.name());
+                    let what =
+                        format!("{queue} is for a queue and {cache} for a cache: no server takes both");
+                    return Err(Mistake::new(what, "give each a class of its own"));
                 }
                 if weights.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
-                    return Err("no command has a weight above 0".to_owned());
+                    return Err("no command has a weight above 0".into());
                 }
             }
         }
-        if self.keys.count == 0 {
-            return Err("there are no keys: the range must hold at least 1".to_owned());
-        }
+        KEYS.check("keys", &self.keys.count)?;
         if self.keys.minimum.checked_add(self.keys.count).is_none() {
-            return Err("the key range ends beyond 2^64".to_owned());
+            return Err("the key range ends beyond 2^64".into());
         }
         if self.keys.longest() > crate::keys::LONGEST_KEY {
-            return Err(format!("keys would have up to {} bytes; memcached takes 250", self.keys.longest()));
+            let what = format!("keys would have up to {} bytes", self.keys.longest());
+            return Err(Mistake::new(what, "memcached takes 250"));
         }
         if self.keys.prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(format!("the key prefix {:?} has blanks or control characters", self.keys.prefix));
+            return Err(Mistake::new(
+                format!("the key prefix {:?} has blanks or control characters", self.keys.prefix),
+                "",
+            ));
         }
-        if !(1..=MOST_KEYS).contains(&self.multi_get) {
-            return Err(format!("a multi-get of {} keys is not between 1 and {MOST_KEYS}", self.multi_get));
-        }
-        if !(1..=MOST_TUBES).contains(&self.tubes) || self.names > MOST_TUBES {
-            return Err(format!("{} tubes and {} names are not 1 to {MOST_TUBES}", self.tubes, self.names));
-        }
+        MULTI_GET.check("multi_get", &self.multi_get)?;
+        TUBES.check("tubes", &self.tubes)?;
+        NAMES.check("names", &self.names)?;
         self.keys.size.check()?;
         self.get_law.check()?;
         self.set_law.check()?;
         self.value_size.check()?;
         if self.expiry.0 > self.expiry.1 {
-            return Err(format!(
-                "the expiry range {}-{} ends before it begins",
-                self.expiry.0, self.expiry.1
+            return Err(Mistake::new(
+                format!("the expiry range {}-{} ends before it begins", self.expiry.0, self.expiry.1),
+                "",
             ));
         }
         Ok(())
@@ -738,14 +747,14 @@ mod tests {
                 },
                 "no server takes both",
             ),
-            (range(KeyRange { count: 0, ..KeyRange::default() }), "no keys"),
+            (range(KeyRange { count: 0, ..KeyRange::default() }), "`keys` is 0"),
             (range(KeyRange { prefix: "a b".to_owned(), ..KeyRange::default() }), "blanks"),
             (range(KeyRange { size: KeySize::Fixed(251), ..KeyRange::default() }), "250"),
-            (Workload { multi_get: 0, ..Workload::default() }, "multi-get"),
+            (Workload { multi_get: 0, ..Workload::default() }, "`multi_get` is 0"),
             (Workload { expiry: (5, 4), ..Workload::default() }, "expiry"),
         ] {
             let error = workload.check().unwrap_err();
-            assert!(error.contains(word), "{error}");
+            assert!(error.to_string().contains(word), "{error}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use krarup_units::{Address, Nanos, text};
+use krarup_units::{Address, Nanos, Seconds, text};
 use toml::de::{DeTable, DeValue};
 
 use crate::mistake::Mistake;
@@ -63,6 +63,20 @@ pub fn scalar(name: &str, item: &FileItem<'_>) -> Result<String, Mistake> {
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
         DeValue::Boolean(is) => Ok(is.to_string()),
         other => Err(Mistake::from(format!("`{name}` is a {}; write one value", other.type_str()))),
+    }
+}
+
+/// A value that is no table, as text; the parts of a list have commas between.
+///
+/// # Errors
+/// Names the setting.
+pub fn joined(name: &str, item: &FileItem<'_>) -> Result<String, Mistake> {
+    match item.get_ref().as_array() {
+        Some(parts) => {
+            let parts: Result<Vec<_>, _> = parts.iter().map(|part| joined(name, part)).collect();
+            Ok(parts?.join(","))
+        }
+        None => scalar(name, item),
     }
 }
 
@@ -147,7 +161,7 @@ macro_rules! whole {
                     let value = if self.is_size {
                         text::parse_size(text).map_err(Mistake::from)?
                     } else {
-                        text.parse().map_err(|_| wrong())?
+                        text.replace('_', "").parse().map_err(|_| wrong())?
                     };
                     <$type>::try_from(value).map_err(|_| wrong())
                 })
@@ -233,7 +247,11 @@ impl Kind<Nanos> for Duration {
         if (self.least..=self.most).contains(value) || (self.zero && *value == Nanos::ZERO) {
             return Ok(());
         }
-        Err(Mistake::from(format!("`{name}` is {}, and must be {}", length(*value), Kind::bounds(self))))
+        Err(Mistake::from(format!(
+            "`{name}` is {}, and must be {}",
+            length(*value),
+            Kind::<Nanos>::bounds(self)
+        )))
     }
 
     fn bounds(&self) -> String {
@@ -242,6 +260,29 @@ impl Kind<Nanos> for Duration {
             Nanos::ZERO => format!("at most {}", length(self.most)),
             least => format!("{zero}from {} to {}", length(least), length(self.most)),
         }
+    }
+}
+
+impl Kind<Seconds> for Duration {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Seconds> {
+        from_text(name, item, mistakes, |text| text::parse_duration(text).map_err(Mistake::from))
+    }
+
+    fn write(&self, value: &Seconds) -> Option<String> {
+        Some(quoted(&length(Nanos::from_seconds(*value))))
+    }
+
+    fn check(&self, name: &str, value: &Seconds) -> Result<(), Mistake> {
+        let within = self.least.as_seconds()..=self.most.as_seconds();
+        if within.contains(value) || (self.zero && *value == 0.0) {
+            return Ok(());
+        }
+        let bounds = Kind::<Nanos>::bounds(self);
+        Err(Mistake::from(format!("`{name}` is {value} s, and must be {bounds}")))
+    }
+
+    fn bounds(&self) -> String {
+        Kind::<Nanos>::bounds(self)
     }
 }
 
@@ -346,6 +387,39 @@ impl<T> Kind<T> for CustomText<T> {
         // zero.
         let number = text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
         Some(if number { text } else { quoted(&text) })
+    }
+}
+
+/// A value that can be written in several ways, with the text that was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verbatim<T> {
+    /// The text.
+    pub text: String,
+    /// What it means.
+    pub value: T,
+}
+
+/// What a function reads from a text, or from the parts of a list with commas between.
+#[derive(Debug)]
+pub struct Grammar<T>(pub fn(&str) -> Result<T, Mistake>);
+
+impl<T> Grammar<T> {
+    /// A default.
+    pub fn value(&self, text: &str) -> Verbatim<T> {
+        let value = self.0(text).unwrap_or_else(|mistake| panic!("a default: {mistake}"));
+        Verbatim { text: text.to_owned(), value }
+    }
+}
+
+impl<T> Kind<Verbatim<T>> for Grammar<T> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Verbatim<T>> {
+        let read = |text: String| Ok(Verbatim { value: self.0(&text)?, text });
+        let value = joined(name, item).and_then(read);
+        value.map_err(|mistake| mistakes.push(mistake.at(item.span().start))).ok()
+    }
+
+    fn write(&self, value: &Verbatim<T>) -> Option<String> {
+        TEXT.write(&value.text)
     }
 }
 
@@ -541,7 +615,7 @@ mod tests {
     #[test]
     fn bounds_are_told_as_people_write_them() {
         let length = Duration::between(Nanos::from_millis(1), MONTH);
-        assert_eq!(length.or_zero().bounds(), "0 or from 1ms to 720h");
+        assert_eq!(Kind::<Nanos>::bounds(&length.or_zero()), "0 or from 1ms to 720h");
         assert!(
             length.check("key", &Nanos::ZERO).is_err() && length.or_zero().check("key", &Nanos::ZERO).is_ok()
         );

@@ -31,4 +31,4 @@ pub mod mistake;
 pub mod table;
 
 pub use mistake::{Mistake, Mistakes};
-pub use table::{Flag, Setting, SettingsTable, check, commented, document, read, said};
+pub use table::{Flag, Setting, SettingsTable, check, commented, document, read, said, template};

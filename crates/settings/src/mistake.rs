@@ -26,6 +26,17 @@ impl Mistake {
         Self { offset, ..self }
     }
 
+    /// The same in this file or line, or of this flag; a place that it has already stands behind.
+    pub fn of(self, place: &str) -> Self {
+        let within = if self.place.is_empty() { String::new() } else { format!(", {}", self.place) };
+        Self { place: format!("{place}{within}"), ..self }
+    }
+
+    /// The same, of a part with this name.
+    pub fn within(self, part: &str) -> Self {
+        Self { what: format!("{part}: {}", self.what), ..self }
+    }
+
     /// The same, of the word that nothing has: those of `known` that are nearly the same are the
     /// hint.
     pub fn unknown<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str>) -> Self {
@@ -62,6 +73,11 @@ pub fn place(name: &str, text: &str, offset: usize) -> String {
 pub struct Mistakes(pub Vec<Mistake>);
 
 impl Mistakes {
+    /// The same in this file or line, or of this flag.
+    pub fn of(self, place: &str) -> Self {
+        Self(self.0.into_iter().map(|mistake| mistake.of(place)).collect())
+    }
+
     /// These of the file `name` with its `text`.
     pub(crate) fn of_file(mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
         mistakes.sort_by_key(|mistake| mistake.offset);

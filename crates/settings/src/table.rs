@@ -11,11 +11,13 @@ pub type FileItem<'a> = Spanned<DeValue<'a>>;
 /// A flag on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// Its name, without dashes.
+    /// Its name, without dashes at its beginning; empty: that of the key.
     pub name: &'static str,
+    /// Another name for it.
+    pub alias: Option<&'static str>,
     /// Its letter.
     pub short: Option<char>,
-    /// What stands for its value in help.
+    /// What stands for its value in help; empty where it has none and switches something on.
     pub value: &'static str,
     /// Whether it takes several values, with commas or blanks between.
     pub many: bool,
@@ -24,7 +26,17 @@ pub struct Flag {
 impl Flag {
     /// A flag with this name and one value.
     pub const fn new(name: &'static str, value: &'static str) -> Self {
-        Self { name, short: None, value, many: false }
+        Self { name, alias: None, short: None, value, many: false }
+    }
+
+    /// A flag with the name of the key, dashes in place of its underscores.
+    pub const fn of_key(value: &'static str) -> Self {
+        Self::new("", value)
+    }
+
+    /// The same with another name beside its own.
+    pub const fn alias(self, name: &'static str) -> Self {
+        Self { alias: Some(name), ..self }
     }
 
     /// The same with a letter.
@@ -49,6 +61,12 @@ pub struct Setting<C: 'static> {
     pub example: &'static str,
     /// Its flag.
     pub flag: Option<Flag>,
+    /// The key with dashes in place of its underscores.
+    pub dashed: &'static str,
+    /// Keys of settings that contradict it: what is set later takes their place.
+    pub excludes: &'static [&'static str],
+    /// Whether a class within these settings may have a value of its own.
+    pub of_class: bool,
     /// Whether another value takes a restart.
     pub restart: bool,
     /// Whether it must be set.
@@ -65,6 +83,26 @@ pub struct Setting<C: 'static> {
     pub check: fn(&C, &str) -> Result<(), Mistake>,
 }
 
+impl<C> Setting<C> {
+    /// The name of its flag.
+    pub fn flag_name(&self) -> &'static str {
+        self.flag.map(|flag| flag.name).filter(|name| !name.is_empty()).unwrap_or(self.dashed)
+    }
+}
+
+/// A key with dashes in place of its underscores.
+pub const fn dashes<const LENGTH: usize>(key: &str) -> [u8; LENGTH] {
+    let mut dashed = [b'-'; LENGTH];
+    let mut place = 0;
+    while place < LENGTH {
+        if key.as_bytes()[place] != b'_' {
+            dashed[place] = key.as_bytes()[place];
+        }
+        place += 1;
+    }
+    dashed
+}
+
 /// Something that is set by a table of settings.
 pub trait SettingsTable: Default + 'static {
     /// A row for each setting.
@@ -75,7 +113,7 @@ pub trait SettingsTable: Default + 'static {
         Vec::new()
     }
 
-    /// Reads a key that is one of [`SettingsTable::beside`].
+    /// Reads a key that is one of [`Table::beside`].
     fn read_beside(&mut self, _key: &str, _item: &FileItem<'_>, _mistakes: &mut Vec<Mistake>) {}
 
     /// The keys of a file.
@@ -119,6 +157,16 @@ macro_rules! settings {
                         help: &[$( $help ),+],
                         example: "",
                         flag: None,
+                        dashed: {
+                            const DASHED: [u8; stringify!($key).len()] =
+                                $crate::table::dashes(stringify!($key));
+                            match ::std::str::from_utf8(&DASHED) {
+                                Ok(dashed) => dashed,
+                                Err(_) => panic!("a key is a Rust name"),
+                            }
+                        },
+                        excludes: &[],
+                        of_class: false,
                         restart: false,
                         required: false,
                         section: false,
@@ -244,6 +292,15 @@ pub fn check<C: SettingsTable>(settings: &C, within: &str) -> Result<(), Mistake
 /// The settings as a commented part of a file, which reads back as the same: those rows of which
 /// `which` holds.
 pub fn commented<C: SettingsTable>(settings: &C, which: impl Fn(&Setting<C>) -> bool) -> String {
+    template(settings, which, |_| true)
+}
+
+/// The same; the values of rows of which `is_set` does not hold are comments too.
+pub fn template<C: SettingsTable>(
+    settings: &C,
+    which: impl Fn(&Setting<C>) -> bool,
+    is_set: impl Fn(&Setting<C>) -> bool,
+) -> String {
     let mut text = String::new();
     for row in C::ROWS.iter().filter(|row| !row.key.is_empty() && which(row)) {
         row.help.iter().for_each(|line| text += &format!("#{line}\n"));
@@ -255,7 +312,8 @@ pub fn commented<C: SettingsTable>(settings: &C, which: impl Fn(&Setting<C>) -> 
         match (row.section, (row.write)(settings)) {
             (true, Some(section)) => text += &section,
             (true, None) => row.example.lines().for_each(|line| text += &format!("# {line}\n")),
-            (false, Some(value)) => text += &format!("{} = {value}\n", row.key),
+            (false, Some(value)) if is_set(row) => text += &format!("{} = {value}\n", row.key),
+            (false, Some(value)) => text += &format!("# {} = {value}\n", row.key),
             (false, None) => text += &format!("# {} = {}\n", row.key, row.example),
         }
         text.push('\n');

@@ -342,8 +342,8 @@ fn what_makes_no_sense_is_one_line_a_hint_and_exit_code_2() {
         (&["--key-law", "zpif"], "zpif"),
         (&["--seconds", "5", "--warm-up", "5s"], "nothing left to measure"),
         (&["--seconds", "5", "--requests", "7"], "--requests"),
-        (&["--requests", "0"], "0 requests"),
-        (&["--keys", "0"], "no keys"),
+        (&["--requests", "0"], "`requests` is 0"),
+        (&["--keys", "0"], "`keys` is 0"),
         (&["--rate", "many"], "many"),
         (&["--servers", "localhost"], "localhost"),
     ] {

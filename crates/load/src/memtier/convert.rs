@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use krarup_settings::Mistake;
 use krarup_units::{PerSecond, Seconds};
 
 use super::read::{Printed, PrintedTable};
@@ -35,7 +36,7 @@ pub struct ForeignRun {
 ///
 /// # Errors
 /// Where it has no totals.
-pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, String> {
+pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Mistake> {
     let block = printed.blocks.first().ok_or("there is no run in it")?;
     let totals = block.rows.get("Totals").ok_or("it has no row of totals")?;
     let seconds = printed.seconds.unwrap_or(run.seconds);
@@ -46,7 +47,7 @@ pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Str
     // Where it says how many and how fast, that is how long it took, to the millisecond.
     let seconds = if rate > 0.0 && count > 0 { count as f64 / rate } else { seconds };
     if !(seconds > 0.0 && seconds.is_finite()) {
-        return Err("nobody says how long it ran".to_owned());
+        return Err("nobody says how long it ran".into());
     }
     let of_keys = |rate: Option<PerSecond>| rate.map_or(0, |rate| (rate.0 * seconds).round() as u64);
     let (hits, misses) = (of_keys(totals.hits), of_keys(totals.misses));
@@ -278,6 +279,11 @@ mod tests {
 
     #[test]
     fn what_has_no_totals_is_told() {
-        assert!(load_result(&Printed::default(), ForeignRun::default()).unwrap_err().contains("no run"));
+        assert!(
+            load_result(&Printed::default(), ForeignRun::default())
+                .unwrap_err()
+                .to_string()
+                .contains("no run")
+        );
     }
 }

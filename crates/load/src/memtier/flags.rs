@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use krarup_settings::{Mistake, Mistakes};
 use krarup_units::PerSecond;
 
 use crate::config::{Load, LoginSettings};
-use crate::settings::LoadSettings;
+use crate::settings::LoadConfig;
 
 /// A command line that was understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +14,7 @@ pub struct Memtier {
     /// What is to be run.
     pub load: Load,
     /// The same as it would be said to `krarup load`.
-    pub settings: LoadSettings,
+    pub settings: LoadConfig,
     /// `SETS:GETS`, as it was given.
     pub ratio: String,
     /// How often.
@@ -128,7 +129,7 @@ const REFUSED: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// In one line: the flag that is wrong, and the nearest that is known.
-pub fn parse(args: &[String]) -> Result<Memtier, String> {
+pub fn parse(args: &[String]) -> Result<Memtier, Mistakes> {
     let mut given = Given::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -143,7 +144,7 @@ pub fn parse(args: &[String]) -> Result<Memtier, String> {
         } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
             short_flags(letters, &mut args, &mut given)?;
         } else {
-            return Err(format!("`{arg}` is no flag"));
+            return Err(Mistakes::from(format!("`{arg}` is no flag")));
         }
     }
     given.finish()
@@ -155,10 +156,10 @@ fn short_flags<'a>(
     letters: &str,
     args: &mut impl Iterator<Item = &'a String>,
     given: &mut Given,
-) -> Result<(), String> {
+) -> Result<(), Mistake> {
     for (place, letter) in letters.char_indices() {
         let found = FLAGS.iter().find(|(_, short, _)| short.contains(letter));
-        let &(name, _, takes) = found.ok_or_else(|| format!("unknown flag -{letter}"))?;
+        let &(name, _, takes) = found.ok_or_else(|| Mistake::new(format!("unknown flag -{letter}"), ""))?;
         if takes == Takes::Value {
             let rest = &letters[place + letter.len_utf8()..];
             let attached = (!rest.is_empty()).then(|| rest.to_owned());
@@ -175,24 +176,26 @@ fn value<'a>(
     takes: Takes,
     attached: Option<String>,
     args: &mut impl Iterator<Item = &'a String>,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, Mistake> {
     match (takes, attached) {
-        (Takes::Nothing, Some(value)) => Err(format!("--{name} takes no value, but was given `{value}`")),
+        (Takes::Nothing, Some(value)) => {
+            Err(Mistake::new(format!("--{name} takes no value, but was given `{value}`"), ""))
+        }
         (Takes::Nothing, None) => Ok(None),
         (Takes::Value, Some(value)) => Ok(Some(value)),
         (Takes::Value, None) => {
-            args.next().cloned().map(Some).ok_or_else(|| format!("--{name} needs a value"))
+            args.next().cloned().map(Some).ok_or_else(|| Mistake::new(format!("--{name} needs a value"), ""))
         }
     }
 }
 
 /// The flag of this name, or the only one that begins so.
-fn long_flag(name: &str) -> Result<(&'static str, Takes), String> {
+fn long_flag(name: &str) -> Result<(&'static str, Takes), Mistake> {
     if let Some(&(known, _, takes)) = FLAGS.iter().find(|(known, ..)| *known == name) {
         return Ok((known, takes));
     }
     if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
-        return Err(format!("--{name} is not supported: {why}"));
+        return Err(Mistake::new(format!("--{name} is not supported: {why}"), ""));
     }
     let begun: Vec<_> =
         FLAGS.iter().filter(|(known, ..)| !name.is_empty() && known.starts_with(name)).collect();
@@ -201,11 +204,12 @@ fn long_flag(name: &str) -> Result<(&'static str, Takes), String> {
         [] => {
             let nearest =
                 FLAGS.iter().min_by_key(|(known, ..)| distance(known, name)).map_or("help", |flag| flag.0);
-            Err(format!("unknown flag --{name}; the nearest known is --{nearest}"))
+            let hint = format!("the nearest known is --{nearest}");
+            Err(Mistake::new(format!("unknown flag --{name}"), &hint))
         }
         several => {
             let names: Vec<_> = several.iter().map(|(known, ..)| format!("--{known}")).collect();
-            Err(format!("--{name} could be {}", names.join(" or ")))
+            Err(Mistake::new(format!("--{name} could be {}", names.join(" or ")), ""))
         }
     }
 }
@@ -312,29 +316,37 @@ impl Default for Given {
     }
 }
 
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("--{name}: `{value}` is no number that fits"))
+fn wrong(name: &str, what: String) -> Mistake {
+    Mistake::new(what, "").of(&format!("--{name}"))
 }
 
-fn pair<T: std::str::FromStr>(name: &str, value: &str, between: char) -> Result<(T, T), String> {
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Mistake> {
+    value.parse().map_err(|_| wrong(name, format!("`{value}` is no number that fits")))
+}
+
+fn pair<T: std::str::FromStr>(name: &str, value: &str, between: char) -> Result<(T, T), Mistake> {
     let parts =
         value.split_once(between).and_then(|(one, other)| Some((one.parse().ok()?, other.parse().ok()?)));
-    parts.ok_or_else(|| format!("--{name}: `{value}` is not two numbers with `{between}` between them"))
+    parts.ok_or_else(|| wrong(name, format!("`{value}` is not two numbers with `{between}` between them")))
 }
 
 impl Given {
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Mistake> {
         let text = value.unwrap_or_default();
         match name {
             "server" | "host" => self.host = text.to_owned(),
             "port" => (self.port, self.port_given) = (number(name, text)?, true),
             "protocol" => match text {
                 "memcache_text" => {}
-                other => return Err(format!("--protocol={other} is not supported; memcache_text is")),
+                other => {
+                    let what = format!("--protocol={other} is not supported");
+                    return Err(Mistake::new(what, "memcache_text is"));
+                }
             },
             "unix-socket" => self.unix = Some(text.to_owned()),
             "authenticate" => {
-                self.login = Some(LoginSettings::parse(text).map_err(|why| format!("--{name}: {why}"))?);
+                self.login =
+                    Some(LoginSettings::parse(text).map_err(|mistake| mistake.of(&format!("--{name}")))?);
             }
             "tls" => self.tls = true,
             "cacert" => self.files[0] = Some(text.to_owned()),
@@ -379,7 +391,7 @@ impl Given {
             "print-percentiles" => {
                 self.percentiles = text.split(',').map(|one| number(name, one)).collect::<Result<_, _>>()?;
                 if self.percentiles.iter().any(|one| !(0.0..=100.0).contains(one)) {
-                    return Err(format!("--{name}: `{text}` is not percentiles between 0 and 100"));
+                    return Err(wrong(name, format!("`{text}` is not percentiles between 0 and 100")));
                 }
             }
             "connection-timeout" => self.connection_timeout = number(name, text)?,
@@ -392,7 +404,7 @@ impl Given {
     }
 
     /// The law that a letter stands for, as `krarup load` has it.
-    fn law(&self, letter: char) -> Result<String, String> {
+    fn law(&self, letter: char) -> Result<String, Mistake> {
         let count = (self.maximum - self.minimum + 1) as f64;
         Ok(match letter {
             'R' => "uniform".to_owned(),
@@ -405,7 +417,7 @@ impl Given {
                 let deviation = if self.deviation > 0.0 { self.deviation / count } else { 1.0 / 6.0 };
                 format!("gaussian:{mean}:{deviation}")
             }
-            other => return Err(format!("--key-pattern: `{other}` is none of R, G, Z, S, P")),
+            other => return Err(wrong("key-pattern", format!("`{other}` is none of R, G, Z, S, P"))),
         })
     }
 
@@ -423,20 +435,22 @@ impl Given {
         }
     }
 
-    fn finish(self) -> Result<Memtier, String> {
+    fn finish(self) -> Result<Memtier, Mistakes> {
         if self.maximum < self.minimum {
-            return Err(format!("--key-maximum={} is below --key-minimum={}", self.maximum, self.minimum));
+            let what = format!("--key-maximum={} is below --key-minimum={}", self.maximum, self.minimum);
+            return Err(what.into());
         }
         if self.requests.is_some() && self.test_time.is_some() {
-            return Err("--requests and --test-time exclude each other".to_owned());
+            return Err("--requests and --test-time exclude each other".into());
         }
         if self.runs == 0 {
-            return Err("--run-count is 0: nothing would be run".to_owned());
+            return Err("--run-count is 0: nothing would be run".into());
         }
         if self.tls && self.files[0].is_none() {
-            return Err("--tls needs --cacert, the file that says whom to trust".to_owned());
+            return Err("--tls needs --cacert, the file that says whom to trust".into());
         }
-        let connections = self.clients.checked_mul(self.threads).ok_or("too many clients")?;
+        let connections =
+            self.clients.checked_mul(self.threads).ok_or_else(|| Mistake::new("too many clients", ""))?;
         let per_client = self.per_client(connections);
         let mut notes = Vec::new();
         if !self.port_given && self.unix.is_none() {
@@ -479,7 +493,7 @@ impl Given {
             said.extend(names.zip(&self.files).filter_map(|(name, file)| Some((name, file.clone()?))));
             said.extend(self.sni.clone().map(|name| ("tls_name", name)));
         }
-        let settings = LoadSettings::default().with_flags(said)?;
+        let settings = LoadConfig::default().with_flags(said)?;
         let mut load = if self.help { Load::default() } else { settings.load()? };
         load.login = self.login;
         Ok(Memtier {
@@ -516,7 +530,7 @@ mod tests {
     use crate::sizes::SizeLaw;
     use crate::workload::Mix;
 
-    fn read(line: &str) -> Result<Memtier, String> {
+    fn read(line: &str) -> Result<Memtier, Mistakes> {
         parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
@@ -572,7 +586,7 @@ mod tests {
             ("-c 0", "connections"),
             ("benchmark", "`benchmark`"),
         ] {
-            let error = read(line).unwrap_err();
+            let error = read(line).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");
         }
     }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use krarup_settings::Mistake;
 use krarup_units::{PerSecond, Seconds};
 
 use super::printed::{Printed, PrintedRow, PrintedTable};
@@ -28,7 +29,7 @@ pub(super) fn is_its(text: &str) -> bool {
 ///
 /// # Errors
 /// Where the last line, with the time, the requests and the rate, is not there.
-pub(super) fn read(text: &str) -> Result<Printed, String> {
+pub(super) fn read(text: &str) -> Result<Printed, Mistake> {
     let summary = text.lines().rev().find(|line| line.trim_start().starts_with("Run time: "));
     let summary = summary.ok_or("its last line, `Run time: … Ops: … TPS: …`, is missing")?;
     let seconds = after(summary, "Run time: ").ok_or("its run time is no number")?;
@@ -160,6 +161,6 @@ mod tests {
     #[test]
     fn an_output_that_was_cut_is_told() {
         let (cut, _) = PRINTED.split_once("Run time: 2.0s").unwrap();
-        assert!(read(cut).unwrap_err().contains("no table"), "{:?}", read(cut));
+        assert!(read(cut).unwrap_err().to_string().contains("no table"), "{:?}", read(cut));
     }
 }

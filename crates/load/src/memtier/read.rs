@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use krarup_settings::Mistake;
 use krarup_units::{PerSecond, Seconds};
 use serde_json::{Map, Value};
 
@@ -19,7 +20,7 @@ pub use super::printed::{Printed, PrintedRow, PrintedTable};
 ///
 /// # Errors
 /// With the line, or the part of the JSON, that is not what memtier_benchmark writes.
-pub fn read(text: &str) -> Result<Printed, String> {
+pub fn read(text: &str) -> Result<Printed, Mistake> {
     let printed = if text.trim_start().starts_with('{') {
         json(text)?
     } else if memaslap::is_its(text) {
@@ -28,7 +29,7 @@ pub fn read(text: &str) -> Result<Printed, String> {
         table(text)?
     };
     if printed.blocks.is_empty() {
-        return Err("there is no table of memtier_benchmark in it".to_owned());
+        return Err("there is no table of memtier_benchmark in it".into());
     }
     Ok(printed)
 }
@@ -72,7 +73,7 @@ fn figure(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)
 }
 
-fn table(text: &str) -> Result<Printed, String> {
+fn table(text: &str) -> Result<Printed, Mistake> {
     let mut printed = Printed::default();
     let mut head: Option<Vec<Column>> = None;
     let mut title = String::new();
@@ -105,7 +106,7 @@ fn table(text: &str) -> Result<Printed, String> {
             ([name @ ("Sets" | "Gets" | "Waits" | "Totals"), values @ ..], Some(block), Some(head)) => {
                 if values.len() != head.len() {
                     let why = format!("{} figures under {} columns", values.len(), head.len());
-                    return Err(format!("line {}: {why}", number + 1));
+                    return Err(Mistake::new(why, "").of(&format!("line {}", number + 1)));
                 }
                 block.rows.insert((*name).to_owned(), row(head, values));
             }
@@ -138,9 +139,9 @@ fn row(head: &[Column], values: &[&str]) -> PrintedRow {
     row
 }
 
-fn json(text: &str) -> Result<Printed, String> {
+fn json(text: &str) -> Result<Printed, Mistake> {
     let whole: Value = serde_json::from_str(&without_no_numbers(text))
-        .map_err(|error| format!("line {}: {error}", error.line()))?;
+        .map_err(|error| Mistake::new(error.to_string(), "").of(&format!("line {}", error.line())))?;
     let whole = whole.as_object().ok_or("it is no object")?;
     let about =
         |name: &str| whole.get("run information").and_then(|about| about.get(name)).and_then(Value::as_f64);
@@ -292,10 +293,10 @@ mod tests {
         let totals = &printed.blocks[0].rows["Totals"];
         assert_eq!((totals.throughput, totals.hits, totals.mean), (None, None, Some(0.002)));
         assert_eq!(totals.series, [(9, 0, None), (10, 1, Some(0.002))]);
-        assert!(read("hello\n").unwrap_err().contains("no table"));
-        assert!(read("{").unwrap_err().contains("line 1"));
+        assert!(read("hello\n").unwrap_err().to_string().contains("no table"));
+        assert!(read("{").unwrap_err().to_string().contains("line 1"));
         let short = OLD.replace("Gets         2937.75", "Gets");
-        assert!(read(&short).unwrap_err().contains("4 figures under 5 columns"));
+        assert!(read(&short).unwrap_err().to_string().contains("4 figures under 5 columns"));
     }
 
     proptest! {

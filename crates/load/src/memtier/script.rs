@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use krarup_settings::{Mistake, Mistakes};
+
 use super::flags;
 
 /// A call of memtier_benchmark in a script.
@@ -28,17 +30,17 @@ impl Call {
 ///
 /// # Errors
 /// With the line: a name that is not known, a flag that is not understood, or no call at all.
-pub fn calls(text: &str) -> Result<Vec<Call>, String> {
+pub fn calls(text: &str) -> Result<Vec<Call>, Mistakes> {
     let mut names = BTreeMap::new();
     let mut found = Vec::new();
     for (line, text) in logical_lines(text) {
-        let told = |why: String| format!("line {line}: {why}");
-        for command in commands(&text).map_err(told)? {
+        let place = format!("line {line}");
+        for command in commands(&text).map_err(|mistake| mistake.of(&place))? {
             let words = command.iter().map(|word| word.resolve(&names)).collect::<Vec<_>>();
-            let place = words.iter().position(|word| word.as_ref().is_ok_and(|word| is_memtier(word)));
+            let begins = words.iter().position(|word| word.as_ref().is_ok_and(|word| is_memtier(word)));
             let bare =
                 words.first().is_some_and(|word| word.as_ref().is_ok_and(|word| word.starts_with('-')));
-            if place.is_none() && !bare {
+            if begins.is_none() && !bare {
                 // Assignments before anything else of the command.
                 for word in words.into_iter().map_while(Result::ok) {
                     let word = word.strip_prefix("export ").unwrap_or(&word).to_owned();
@@ -49,13 +51,13 @@ pub fn calls(text: &str) -> Result<Vec<Call>, String> {
                 }
                 continue;
             }
-            let args = words.into_iter().skip(place.map_or(0, |place| place + 1));
-            let args = args.collect::<Result<Vec<_>, _>>().map_err(told)?;
-            let memtier = flags::parse(&args).map_err(told)?;
+            let args = words.into_iter().skip(begins.map_or(0, |begins| begins + 1));
+            let args = args.collect::<Result<Vec<_>, _>>().map_err(|mistake| mistake.of(&place))?;
+            let memtier = flags::parse(&args).map_err(|mistakes| mistakes.of(&place))?;
             found.push(Call { line, memtier });
         }
     }
-    if found.is_empty() { Err("memtier_benchmark is not called in it".to_owned()) } else { Ok(found) }
+    if found.is_empty() { Err("memtier_benchmark is not called in it".into()) } else { Ok(found) }
 }
 
 fn is_memtier(word: &str) -> bool {
@@ -102,11 +104,12 @@ impl Word {
         }
     }
 
-    fn resolve(&self, names: &BTreeMap<String, String>) -> Result<String, String> {
+    fn resolve(&self, names: &BTreeMap<String, String>) -> Result<String, Mistake> {
         let part = |part: &Part| match part {
             Part::Text(text) => Ok(text.clone()),
             Part::Name(name) => names.get(name).cloned().ok_or_else(|| {
-                format!("what ${name} stands for is not known before the script runs; write it out")
+                let what = format!("what ${name} stands for is not known before the script runs");
+                Mistake::new(what, "write it out")
             }),
         };
         self.0.iter().map(part).collect()
@@ -114,7 +117,7 @@ impl Word {
 }
 
 /// The commands of a line, each as its words; redirections are left out.
-fn commands(line: &str) -> Result<Vec<Vec<Word>>, String> {
+fn commands(line: &str) -> Result<Vec<Vec<Word>>, Mistake> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<Word> = None;
     let mut letters = line.chars().peekable();
@@ -131,7 +134,7 @@ fn commands(line: &str) -> Result<Vec<Vec<Word>>, String> {
                     name.push(next);
                 }
                 if name.is_empty() || (braces && letters.next_if_eq(&'}').is_none()) {
-                    return Err("more than a plain $NAME stands there; write it out".to_owned());
+                    return Err(Mistake::new("more than a plain $NAME stands there", "write it out"));
                 }
                 word.get_or_insert_default().0.push(Part::Name(name));
             }
@@ -164,7 +167,7 @@ fn commands(line: &str) -> Result<Vec<Vec<Word>>, String> {
         }
     }
     if quote.is_some() {
-        return Err("a quote is not closed".to_owned());
+        return Err("a quote is not closed".into());
     }
     push(&mut commands, word, &mut skips);
     commands.retain(|command| !command.is_empty());
@@ -192,7 +195,7 @@ mod tests {
                       # populate\n/opt/memtier_benchmark -s $HOST -p 11211 -P memcache_text \\\n  \
                       --ratio=1:0 -n 10001 -c 1 -t 1 --key-maximum=10000 > /dev/null 2>&1 && echo done\n\
                       sleep 3; memtier_benchmark -s \"${HOST}\" -p 11211 -c ${VC} -t 2 --test-time=80 --key-prefix='a b' &\n";
-        let error = calls(script).unwrap_err();
+        let error = calls(script).unwrap_err().to_string();
         assert!(error.contains("line 8") && error.contains("a b"), "{error}");
         let calls = calls(&script.replace("'a b'", "'a-b'")).unwrap();
         assert_eq!(calls.iter().map(|call| call.line).collect::<Vec<_>>(), [6, 8]);
@@ -215,7 +218,7 @@ mod tests {
             ("echo hello\n", "not called"),
             ("memtier_benchmark -c $(nproc)\n", "write it out"),
         ] {
-            let error = calls(text).unwrap_err();
+            let error = calls(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
     }
