@@ -16,6 +16,14 @@ use crate::trace::Speed;
 /// The whole result as text.
 pub fn table(result: &LoadResult) -> String {
     let mut out = String::new();
+    operations(&mut out, result);
+    whole_run(&mut out, result);
+    generator(&mut out, result);
+    out
+}
+
+/// What was asked, and a line for each operation: of all clients, and of each class that has a name.
+fn operations(out: &mut String, result: &LoadResult) {
     let config = &result.config;
     let classes: Vec<String> = config
         .parts()
@@ -32,7 +40,7 @@ pub fn table(result: &LoadResult) -> String {
         if config.classes.is_empty() { classes.concat() } else { format!("{} classes", classes.len()) };
     let stopped = if result.interrupted { ", stopped early" } else { "" };
     line(
-        &mut out,
+        out,
         format_args!(
             "{} connections, {} {}, {arrivals}, measured for {}{stopped}\n",
             count(f64::from(config.connections)),
@@ -42,7 +50,7 @@ pub fn table(result: &LoadResult) -> String {
         ),
     );
     line(
-        &mut out,
+        out,
         format_args!(
             "{:<9} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}",
             "operation",
@@ -58,17 +66,21 @@ pub fn table(result: &LoadResult) -> String {
             "errors"
         ),
     );
-    rows(&mut out, &result.operations, &result.overall);
+    rows(out, &result.operations, &result.overall);
     out.push('\n');
     for (class, about) in result.classes.iter().zip(&classes) {
-        line(&mut out, format_args!("{about}"));
-        rows(&mut out, &class.operations, &class.overall);
+        line(out, format_args!("{about}"));
+        rows(out, &class.operations, &class.overall);
         out.push('\n');
     }
+}
+
+/// What came of all requests, in the measured part of the run and outside of it.
+fn whole_run(out: &mut String, result: &LoadResult) {
     let account = &result.account;
     let lost: u64 = account.lost.values().sum();
     line(
-        &mut out,
+        out,
         format_args!(
             "whole run: {} sent, {} answered, {} lost; {} of {} keys found; {} out, {} in",
             count(account.sent as f64),
@@ -80,10 +92,10 @@ pub fn table(result: &LoadResult) -> String {
             krarup_units::Bytes(account.bytes_received)
         ),
     );
-    if config.is_open() {
+    if result.config.is_open() {
         let (from_sent, lateness) = (&result.overall.time_from_sent, &result.overall.lateness);
         line(
-            &mut out,
+            out,
             format_args!(
                 "counted from when requests were sent, not due: mean {}, p99 {}; lateness: mean {}, p99 {}",
                 time(from_sent.mean),
@@ -97,31 +109,32 @@ pub fn table(result: &LoadResult) -> String {
         let Some(answers) = account.answers.get(takes) else { continue };
         let of = |kind: &str| count(answers.get(kind).copied().unwrap_or(0) as f64);
         line(
-            &mut out,
+            out,
             format_args!("{takes}: {} brought a message, {} found none", of("values"), of("not_found")),
         );
     }
     for (kind, errors) in &result.overall.errors {
-        line(&mut out, format_args!("errors: {} {kind}", count(*errors as f64)));
+        line(out, format_args!("errors: {} {kind}", count(*errors as f64)));
     }
     if account.connections_lost + account.connects_failed + account.connections_renewed > 0 {
         line(
-            &mut out,
+            out,
             format_args!(
                 "connections: {} lost, {} attempts to connect failed, {} made anew after their number of requests",
                 account.connections_lost, account.connects_failed, account.connections_renewed
             ),
         );
     }
+}
+
+/// Whether the generator was up to it: what it kept, what it verified and what it used.
+fn generator(out: &mut String, result: &LoadResult) {
     if let Some(rows) = &result.rows {
-        line(
-            &mut out,
-            format_args!("rows: {} kept, {} lost", count(rows.kept as f64), count(rows.lost as f64)),
-        );
+        line(out, format_args!("rows: {} kept, {} lost", count(rows.kept as f64), count(rows.lost as f64)));
     }
     if let Some(verified) = &result.verified {
         line(
-            &mut out,
+            out,
             format_args!(
                 "verified: {} values, {} wrong{}",
                 count(verified.checked as f64),
@@ -132,7 +145,7 @@ pub fn table(result: &LoadResult) -> String {
     }
     let generator = &result.generator;
     line(
-        &mut out,
+        out,
         format_args!(
             "generator: {} processor time per request, busiest thread {:.0} %",
             time(generator.cpu_per_request),
@@ -140,9 +153,8 @@ pub fn table(result: &LoadResult) -> String {
         ),
     );
     for warning in &result.warnings {
-        line(&mut out, format_args!("warning: {warning}"));
+        line(out, format_args!("warning: {warning}"));
     }
-    out
 }
 
 fn arrivals(arrivals: &Arrivals) -> String {
