@@ -1,5 +1,5 @@
-//! Operational laws that every run must keep: a run that breaks them has measured something else than it
-//! thinks.
+//! Operational laws that every run must keep: a run that breaks them has measured something else
+//! than it thinks.
 
 use crate::cell::Cell;
 use crate::saturation;

@@ -133,6 +133,20 @@ fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
     cell.factors.iter().find(|(factor, _)| factor == name).map(|(_, level)| level.as_str())
 }
 
+impl Prediction {
+    fn without_model(about: String, why: String) -> Self {
+        Self {
+            about,
+            model: Err(why),
+            cells: Vec::new(),
+            mean_error: None,
+            median_error: None,
+            what_if: Vec::new(),
+            no_conclusion: false,
+        }
+    }
+}
+
 fn family(
     about: String,
     mut cells: Vec<Limited<'_>>,
@@ -140,15 +154,7 @@ fn family(
     wanted: &WantedPredictions,
 ) -> Prediction {
     cells.sort_by_key(|(cell, _, workers)| (*workers, cell.levels.clients));
-    let empty = |why: String| Prediction {
-        about: about.clone(),
-        model: Err(why),
-        cells: Vec::new(),
-        mean_error: None,
-        median_error: None,
-        what_if: Vec::new(),
-        no_conclusion: false,
-    };
+    let empty = |why| Prediction::without_model(about.clone(), why);
     if cells.len() < LEAST + HELD_OUT {
         return empty(format!(
             "{} cells with a limited number of workers are too few to calibrate on some and to try the model on others",

@@ -349,6 +349,7 @@ impl fmt::Display for Saturation {
 }
 
 impl fmt::Display for Bottleneck {
+    #[expect(clippy::too_many_lines, reason = "a table: one sentence for each kind of bottleneck")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |process: &ProcessLoad| match process.station {
             SystemPart::Clients => format!("the load generator ({})", process.name),

@@ -183,6 +183,7 @@ pub enum Warning {
 
 impl fmt::Display for Warning {
     /// What was seen, with its evidence: a sentence.
+    #[expect(clippy::too_many_lines, reason = "a table: one sentence for each warning")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |share: f64| text::three_digits(share * 100.0);
         match self {

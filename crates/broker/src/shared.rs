@@ -201,6 +201,7 @@ impl SharedQueues {
     }
 
     /// Asks; under which number it will be answered. None: its answer is in `out` already.
+    #[expect(clippy::too_many_lines, reason = "a table: one arm for each verb")]
     pub(crate) fn ask(
         &mut self,
         queues: &mut Queues,

@@ -228,12 +228,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
     stations_check::words(spec, &plan)?;
     stations_check::programs(spec, &plan)?;
     if spec.testbed == Testbed::Netns {
-        let krarup = std::env::current_exe().expect("a running program has a path");
-        let again = netns::rootless(&krarup, std::env::args_os().skip(1)).map_err(|error| station(&error))?;
-        if let Some(mut again) = again {
-            // It is this process that goes there.
-            return Err(Failure::run(format!("`unshare` cannot be run: {}", again.exec())));
-        }
+        enter_namespaces()?;
     }
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     // Other machines are asked when they are reached.
@@ -251,11 +246,6 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
-    let counts = match spec.stations.servers.addresses.len() {
-        0 => spec.counts(&spec.stations.servers, stations::SERVERS),
-        running => vec![running as u32],
-    };
-    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
     if spec.anchor.is_some() && plan.anchor(spec).is_none() {
         return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
     }
@@ -265,7 +255,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
         Some(kind) => kind,
         None => kind_on(&hosts)?,
     };
-    eprintln!("servers: {} × {kind}", counts.join(" or "));
+    eprintln!("servers: {} × {kind}", server_counts(spec));
     let mut starter = Starter {
         krarup,
         stop: stop.clone(),
@@ -290,10 +280,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
         eprintln!("{found}");
     }
     if begins {
-        let environment = trials::environment(&kind, timestamp(started as u64), &starter, spec)
-            .map_err(|error| ended(&stop, &error))?;
-        let text = serde_json::to_string_pretty(&environment).expect("an environment is plain data");
-        store.write(ENVIRONMENT, text.as_bytes()).map_err(unwritable)?;
+        let environment = trials::environment(&kind, timestamp(started as u64), &starter, spec);
+        write_environment(&store, &environment.map_err(|error| ended(&stop, &error))?).map_err(unwritable)?;
     }
     let mut testbed = Local::new(spec, starter);
     let progress = Telling::begin();
@@ -308,19 +296,48 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
             let kept = trials::read(spec, &plan, &store)?.len();
-            if kept == 0 && made_here && store.failures().is_empty() {
-                let _ = fs::remove_dir_all(out);
-                return Err(Failure::run("stopped on request; everything started was ended"));
-            }
-            let failure = Failure::run(format!(
-                "stopped on request; everything started was ended, {kept} trials are kept"
-            ));
-            return Err(failure.hint("the same command goes on from here"));
+            return Err(stopped(kept, out, made_here && store.failures().is_empty()));
         }
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
     closed.map_err(|error| station(&error))?;
     report_on(spec, &plan, &store, &ended, Also::default())
+}
+
+/// How many servers there are, as "1 or 2" where cells differ.
+fn server_counts(spec: &Spec) -> String {
+    let counts = match spec.stations.servers.addresses.len() {
+        0 => spec.counts(&spec.stations.servers, stations::SERVERS),
+        running => vec![running as u32],
+    };
+    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+    counts.join(" or ")
+}
+
+fn write_environment(store: &ResultsDirectory, environment: &Environment) -> std::io::Result<()> {
+    let text = serde_json::to_string_pretty(environment).expect("an environment is plain data");
+    store.write(ENVIRONMENT, text.as_bytes())
+}
+
+/// Where namespaces of the network take a user namespace, this process begins again in one.
+fn enter_namespaces() -> Result<(), Failure> {
+    let krarup = std::env::current_exe().expect("a running program has a path");
+    let again = netns::rootless(&krarup, std::env::args_os().skip(1)).map_err(|error| station(&error))?;
+    match again {
+        // It is this process that goes there.
+        Some(mut again) => Err(Failure::run(format!("`unshare` cannot be run: {}", again.exec()))),
+        None => Ok(()),
+    }
+}
+
+/// What is said after a stop on request; a directory that is `fresh` and holds no trial goes.
+fn stopped(kept: usize, out: &Path, fresh: bool) -> Failure {
+    if kept == 0 && fresh {
+        let _ = fs::remove_dir_all(out);
+        return Failure::run("stopped on request; everything started was ended");
+    }
+    Failure::run(format!("stopped on request; everything started was ended, {kept} trials are kept"))
+        .hint("the same command goes on from here")
 }
 
 /// Says how many trials of an earlier run are run anew, and what is different about the first of

@@ -10,7 +10,7 @@ use krarup_analysis::results::Results;
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::store::ResultsDirectory;
-use krarup_lab::testbed::local::result_files;
+use krarup_lab::testbed::trial::result_files;
 use krarup_load::LoadResult;
 use krarup_load::memtier::{output, parse};
 use krarup_report::{csv, sweep};

@@ -130,16 +130,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     }
     config.check().map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?;
     if args.check {
-        for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
-            eprintln!("warning: {warning}");
-        }
-        eprintln!(
-            "the configuration is good: {} servers, clients on {}",
-            config.addresses().len(),
-            config.listen
-        );
-        tell_shares(&config.topology().expect("the configuration was checked"));
-        return Ok(());
+        return tell_about(&config);
     }
     if let Some(folder) = &args.stats_dir {
         // Now, and not after a long run.
@@ -209,6 +200,20 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if let Some(writer) = writer {
         crate::rows::finish(writer, "rows.parquet")?;
     }
+    Ok(())
+}
+
+/// Says what a configuration that is good will do, and warns.
+fn tell_about(config: &Config) -> Result<(), Failure> {
+    for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
+        eprintln!("warning: {warning}");
+    }
+    eprintln!(
+        "the configuration is good: {} servers, clients on {}",
+        config.addresses().len(),
+        config.listen
+    );
+    tell_shares(&config.topology().expect("the configuration was checked"));
     Ok(())
 }
 

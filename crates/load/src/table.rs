@@ -22,7 +22,8 @@ pub fn table(result: &LoadResult) -> String {
     out
 }
 
-/// What was asked, and a line for each operation: of all clients, and of each class that has a name.
+/// What was asked, and a line for each operation: of all clients, and of each class that has a
+/// name.
 fn operations(out: &mut String, result: &LoadResult) {
     let config = &result.config;
     let classes: Vec<String> = config

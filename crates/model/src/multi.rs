@@ -172,6 +172,66 @@ fn total_demand(classes: &[Customers], station: usize) -> f64 {
     classes.iter().map(|c| c.demands[station]).sum()
 }
 
+/// Demands of each class at the stations where requests queue; none at those `outside` of the set.
+fn queueing_demands(
+    places: &[MulticlassStation],
+    classes: &[Customers],
+    outside: &[usize],
+) -> Vec<Vec<Seconds>> {
+    let queues = |k: usize| places[k].servers.is_some() && !outside.contains(&k);
+    let of = |class: &Customers| {
+        let demands = class.demands.iter().enumerate();
+        demands.map(|(k, demand)| if queues(k) { *demand } else { 0.0 }).collect()
+    };
+    classes.iter().map(of).collect()
+}
+
+/// What a request of a class spends without queueing: Z, and its demands at delay stations.
+fn delay(places: &[MulticlassStation], class: &Customers) -> Seconds {
+    let delays = places.iter().zip(&class.demands).filter(|(place, _)| place.servers.is_none());
+    class.think + delays.map(|(_, demand)| demand).sum::<Seconds>()
+}
+
+/// The next population vector, in the mixed radix of the populations.
+fn count_up(count: &mut [usize], classes: &[Customers]) {
+    for (n, class) in count.iter_mut().zip(classes) {
+        *n += 1;
+        if *n <= class.population as usize {
+            break;
+        }
+        *n = 0;
+    }
+}
+
+/// The residence time at a delay station is the demand; a class without customers has none.
+fn add_delays(residence: &mut [Vec<Seconds>], places: &[MulticlassStation], classes: &[Customers]) {
+    for (residence, class) in residence.iter_mut().zip(classes) {
+        for ((residence, place), demand) in residence.iter_mut().zip(places).zip(&class.demands) {
+            if place.servers.is_none() {
+                *residence = *demand;
+            }
+            if class.population == 0 {
+                *residence = 0.0;
+            }
+        }
+    }
+}
+
+impl Crowded<'_> {
+    /// R at this station of a class with this demand, by the probabilities `found` of how many it
+    /// finds there; `seen` is their mean.
+    fn residence(&self, demand: Seconds, found: &[f64], seen: f64) -> Seconds {
+        if let Some(speeds) = self.speeds {
+            // Found j there: with j + 1 the station has that speed, shared by all of them.
+            let slower = found.iter().zip(speeds).enumerate();
+            return demand * slower.map(|(j, (p, speed))| (j + 1) as f64 / speed * p).sum::<f64>();
+        }
+        let servers = self.levels;
+        let idle: f64 = (0..servers - 1).map(|j| (servers - 1 - j) as f64 * found[j]).sum();
+        demand * (1.0 + seen + idle) / servers as f64
+    }
+}
+
 /// The lattice of population vectors, solved from the empty one up.
 struct Lattice {
     /// X of the first class that is there, by state.
@@ -210,31 +270,8 @@ impl Lattice {
             .filter(|(bit, _)| set >> bit & 1 == 0)
             .map(|(_, crowded)| crowded.station)
             .collect();
-        // Demands at queueing stations, and all that is delay.
-        let queueing: Vec<Vec<f64>> = classes
-            .iter()
-            .map(|class| {
-                (0..stations)
-                    .map(|k| {
-                        if places[k].servers.is_none() || outside.contains(&k) {
-                            0.0
-                        } else {
-                            class.demands[k]
-                        }
-                    })
-                    .collect()
-            })
-            .collect();
-        let think: Vec<f64> = classes
-            .iter()
-            .map(|c| {
-                c.think
-                    + (0..stations)
-                        .filter(|k| places[*k].servers.is_none())
-                        .map(|k| c.demands[k])
-                        .sum::<f64>()
-            })
-            .collect();
+        let queueing = queueing_demands(places, classes, &outside);
+        let think: Vec<f64> = classes.iter().map(|class| delay(places, class)).collect();
 
         let mut queue = vec![0.0; states * stations];
         let mut marginal: Vec<Vec<f64>> = inside.iter().map(|(c, _)| vec![0.0; states * c.levels]).collect();
@@ -244,14 +281,7 @@ impl Lattice {
         let mut throughput = vec![0.0; classes.len()];
         let mut count = vec![0_usize; classes.len()];
         for state in 1..states {
-            // Count up in the mixed radix of the populations.
-            for (n, class) in count.iter_mut().zip(classes) {
-                *n += 1;
-                if *n <= class.population as usize {
-                    break;
-                }
-                *n = 0;
-            }
+            count_up(&mut count, classes);
             for c in 0..classes.len() {
                 throughput[c] = 0.0;
                 if count[c] == 0 {
@@ -264,20 +294,12 @@ impl Lattice {
                     *r = d * (1.0 + q);
                     total += *r;
                 }
-                for (p, (Crowded { station: k, speeds, levels: m }, _)) in marginal.iter().zip(&inside) {
-                    let p = &p[before * m..(before + 1) * m];
-                    let fair = if let Some(speeds) = speeds {
-                        // Found j there: with j + 1 the station has that speed, shared by all of
-                        // them.
-                        let slower = p.iter().zip(*speeds).enumerate();
-                        let sum: f64 = slower.map(|(j, (p, speed))| (j + 1) as f64 / speed * p).sum();
-                        queueing[c][*k] * sum
-                    } else {
-                        let idle: f64 = (0..m - 1).map(|j| (m - 1 - j) as f64 * p[j]).sum::<f64>();
-                        queueing[c][*k] * (1.0 + seen[*k] + idle) / *m as f64
-                    };
-                    total += fair - residence[c][*k];
-                    residence[c][*k] = fair;
+                for (p, (crowded, _)) in marginal.iter().zip(&inside) {
+                    let (k, m) = (crowded.station, crowded.levels);
+                    let found = &p[before * m..(before + 1) * m];
+                    let fair = crowded.residence(queueing[c][k], found, seen[k]);
+                    total += fair - residence[c][k];
+                    residence[c][k] = fair;
                 }
                 // Without any time left (all its demand is at a station outside of this set) a
                 // class is never here: infinite throughput, no queue.
@@ -304,16 +326,7 @@ impl Lattice {
                 }
             }
         }
-        for (c, class) in classes.iter().enumerate() {
-            for (k, place) in places.iter().enumerate() {
-                if place.servers.is_none() {
-                    residence[c][k] = class.demands[k];
-                }
-                if class.population == 0 {
-                    residence[c][k] = 0.0;
-                }
-            }
-        }
+        add_delays(&mut residence, places, classes);
         let queue =
             residence.iter().zip(&throughput).map(|(r, x)| r.iter().map(|r| r * x).collect()).collect();
         let last = |(p, (crowded, _)): (&Vec<f64>, &(Crowded<'_>, usize))| {

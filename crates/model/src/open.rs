@@ -329,8 +329,8 @@ mod tests {
         let closed = [Customers { name: "batch".into(), population: 4, think, demands: vec![service] }];
         let open = [OpenClass { name: "web".into(), rate, demands: vec![service] }];
         let (web, batch) = mixed(&places, &open, &closed, multi::exact).unwrap();
-        // States (closed, open) in a room that is never full; the one that is served is of either kind as
-        // they are there.
+        // States (closed, open) in a room that is never full; the one that is served is of either
+        // kind as they are there.
         let room = 80;
         let mut share = vec![vec![1.0; room + 1]; population + 1];
         for _ in 0..4_000 {

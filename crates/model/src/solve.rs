@@ -6,7 +6,7 @@ use self::alone::{is_mg1, lone_station, ranked_station};
 use crate::Error;
 use crate::layered::{self, PathPart};
 use crate::multi::{self, Customers, MulticlassStation};
-use crate::network::{Class, Feature, FeatureKind, Network, StationKind};
+use crate::network::{Class, Demand, Feature, FeatureKind, Network, Station, StationKind};
 use crate::open::{self, OpenClass};
 use crate::table::{ColumnUnit, ResultTable};
 
@@ -240,41 +240,42 @@ fn open_single(network: &Network, class: &Class) -> Result<SolutionPoint, Error>
     Ok(point(network, &network.demands()[0], rate, level.means.iter().map(|(of, v)| (of, *v)), class_point))
 }
 
+/// What is said beside answers by these methods.
+const SCHWEITZER: &str = "several closed classes: Schweitzer's approximation, X up to 21 % off";
+const LINEARIZER: &str = "several closed classes: Linearizer, mostly within 1 to 5 % of X; several servers by Seidmann's split, within 10 %";
+
 type Several = (Vec<SolutionPoint>, &'static str, Option<&'static str>);
+
+fn multiclass_station(station: &Station) -> MulticlassStation {
+    let servers = match station.kind {
+        StationKind::Delay => None,
+        StationKind::Servers { count } => Some(count),
+        StationKind::Link { .. } | StationKind::LoadDependent { .. } => Some(1),
+    };
+    MulticlassStation { name: station.name.clone(), servers }
+}
+
+/// The open classes of a network, and the closed ones, with these demands.
+fn open_and_closed(network: &Network, all: &[Vec<Demand>]) -> (Vec<OpenClass>, Vec<Customers>) {
+    let (mut open, mut closed) = (Vec::new(), Vec::new());
+    for (class, demands) in network.classes.iter().zip(all) {
+        let (name, demands) = (class.name.clone(), demands.iter().map(|demand| demand.seconds).collect());
+        match class.population() {
+            Some(population) => closed.push(Customers { name, population, think: class.think(), demands }),
+            None => {
+                let rate = class.rate().expect("a class without population has a rate");
+                open.push(OpenClass { name, rate, demands });
+            }
+        }
+    }
+    (open, closed)
+}
 
 /// Several classes: closed, open, or both.
 fn several(network: &Network, method: SolutionMethod) -> Result<Several, Error> {
-    let places: Vec<MulticlassStation> = network
-        .stations
-        .iter()
-        .map(|s| MulticlassStation {
-            name: s.name.clone(),
-            servers: match s.kind {
-                StationKind::Delay => None,
-                StationKind::Servers { count } => Some(count),
-                StationKind::Link { .. } | StationKind::LoadDependent { .. } => Some(1),
-            },
-        })
-        .collect();
+    let places: Vec<MulticlassStation> = network.stations.iter().map(multiclass_station).collect();
     let all = network.demands();
-    let seconds = |c: usize| all[c].iter().map(|d| d.seconds).collect::<Vec<_>>();
-    let mut open_classes = Vec::new();
-    let mut closed_classes = Vec::new();
-    for (c, class) in network.classes.iter().enumerate() {
-        match class.population() {
-            Some(population) => closed_classes.push(Customers {
-                name: class.name.clone(),
-                population,
-                think: class.think(),
-                demands: seconds(c),
-            }),
-            None => open_classes.push(OpenClass {
-                name: class.name.clone(),
-                rate: class.rate().expect("a class without population has a rate"),
-                demands: seconds(c),
-            }),
-        }
-    }
+    let (open_classes, closed_classes) = open_and_closed(network, &all);
     let solver: fn(&[MulticlassStation], &[Customers]) -> Result<multi::PopulationPoint, Error> = match method
     {
         SolutionMethod::Exact => multi::exact,
@@ -333,20 +334,11 @@ fn several(network: &Network, method: SolutionMethod) -> Result<Several, Error> 
             residence: (visits[k] > 0.0).then(|| queue[k] / visits[k]),
         })
         .collect();
-    let name = match (exactly, method) {
-        (true, _) if closed_classes.is_empty() => "each station as if alone",
-        (true, _) => "mean value analysis",
-        (false, SolutionMethod::Schweitzer) => "Schweitzer's approximation",
-        (false, _) => "Linearizer",
-    };
-    let note = match (exactly, method) {
-        (true, _) => None,
-        (false, SolutionMethod::Schweitzer) => {
-            Some("several closed classes: Schweitzer's approximation, X up to 21 % off")
-        }
-        (false, _) => Some(
-            "several closed classes: Linearizer, mostly within 1 to 5 % of X; several servers by Seidmann's split, within 10 %",
-        ),
+    let (name, note) = match (exactly, method) {
+        (true, _) if closed_classes.is_empty() => ("each station as if alone", None),
+        (true, _) => ("mean value analysis", None),
+        (false, SolutionMethod::Schweitzer) => ("Schweitzer's approximation", Some(SCHWEITZER)),
+        (false, _) => ("Linearizer", Some(LINEARIZER)),
     };
     Ok((vec![SolutionPoint { classes, stations, pools: Vec::new(), waits: Vec::new() }], name, note))
 }

@@ -16,7 +16,8 @@ use krarup_units::Outbox;
 
 /// How many pieces one write takes at most.
 const PIECES: usize = 32;
-/// A connection that has more to write than this is written again later, so that others have their turn.
+/// A connection that has more to write than this is written again later, so that others have their
+/// turn.
 const A_WRITE: usize = 1 << 20;
 
 /// A connection, registered once for both directions, edge-triggered: arming and disarming per

@@ -44,9 +44,9 @@ settings! {
         /// The pool of clients that connect to `listen`. Unless it is given: the one whose servers
         /// are named above, or else the first.
         default_pool: Option<String> = None, Optional(TEXT), example = "\"main\"";
-        /// Keys that begin with a prefix belong to its pool, whichever client asks; the longest prefix
-        /// decides. With `strip` servers see the key without the prefix, with `add` behind another
-        /// one.
+        /// Keys that begin with a prefix belong to its pool, whichever client asks; the longest
+        /// prefix decides. With `strip` servers see the key without the prefix, with `add` behind
+        /// another one.
         routes: Vec<RouteConfig> = Vec::new(), Sections("routes"), section = true,
             example = "[[routes]]\nprefix = \"user:\"\npool = \"users\"\nstrip = false\nadd = \"\"";
         /// How many requests may be with the servers at once: a number, or "unlimited", which takes

@@ -168,8 +168,8 @@ pub(crate) fn wins(reply: &Response<'_>) -> bool {
     says(reply, b"W")
 }
 
-/// Whether the answer is about an item that is to be fetched anew, so that not every client that asks
-/// gets the same one.
+/// Whether the answer is about an item that is to be fetched anew, so that not every client that
+/// asks gets the same one.
 pub(crate) fn is_stale(reply: &Response<'_>) -> bool {
     says(reply, b"WXZ")
 }

@@ -2,10 +2,11 @@
 //!
 //! **What a bucket is.** An HDR histogram with three digits counts values below 2048 ns one by one;
 //! above, its buckets double in width with every doubling of the value, so that each is at most
-//! 1/1024 of its values wide. In the view with buckets of equal width ([`MeasuredDistribution::buckets`],
-//! 100 µs in the files), an HDR bucket is counted as a whole where its middle lies. A value may
-//! thus stand one bucket beside its own, by at most 0.05 % of itself; above 102 ms, where HDR
-//! buckets are wider than 100 µs, some buckets of the view stay empty.
+//! 1/1024 of its values wide. In the view with buckets of equal width
+//! ([`MeasuredDistribution::buckets`], 100 µs in the files), an HDR bucket is counted as a whole
+//! where its middle lies. A value may thus stand one bucket beside its own, by at most 0.05 % of
+//! itself; above 102 ms, where HDR buckets are wider than 100 µs, some buckets of the view stay
+//! empty.
 
 use hdrhistogram::Histogram;
 use krarup_units::{Nanos, Seconds};

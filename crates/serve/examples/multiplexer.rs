@@ -59,6 +59,27 @@ fn answer(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+impl Client {
+    /// Reads what has come; false where the client is gone.
+    fn read(&mut self) -> bool {
+        loop {
+            let room = self.inbox.room(FROM_CLIENT);
+            let length = room.len();
+            match self.conn.read(room) {
+                Moved::Some(count) => {
+                    self.inbox.filled(count);
+                    // Less than there was room for: the socket is empty.
+                    if count < length {
+                        return true;
+                    }
+                }
+                Moved::None => return true,
+                Moved::Closed | Moved::Failed(_) => return false,
+            }
+        }
+    }
+}
+
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
     let (Some(at), Some(server)) = (arguments.next(), arguments.next()) else {
@@ -83,7 +104,7 @@ fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()>
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        'events: for event in &events {
+        for event in &events {
             match event.token() {
                 LISTENER => {
                     while let Ok(stream) = listener.accept() {
@@ -120,23 +141,9 @@ fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()>
                 Token(token) if event.is_readable() => {
                     let place = token - CLIENTS;
                     let Some(Some(client)) = clients.get_mut(place) else { continue };
-                    loop {
-                        let room = client.inbox.room(FROM_CLIENT);
-                        let length = room.len();
-                        match client.conn.read(room) {
-                            Moved::Some(count) => {
-                                client.inbox.filled(count);
-                                // Less than there was room for: the socket is empty.
-                                if count < length {
-                                    break;
-                                }
-                            }
-                            Moved::None => break,
-                            Moved::Closed | Moved::Failed(_) => {
-                                clients[place] = None;
-                                continue 'events;
-                            }
-                        }
+                    if !client.read() {
+                        clients[place] = None;
+                        continue;
                     }
                     while let Some(length) = request(client.inbox.unread()) {
                         asked.extend_from_slice(&client.inbox.unread()[..length]);

@@ -64,8 +64,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// The server finishes what is in flight and comes back from [`CacheServer::run`]; a second call
-    /// cuts that short.
+    /// The server finishes what is in flight and comes back from [`CacheServer::run`]; a second
+    /// call cuts that short.
     pub fn stop(&self) {
         // The only failure is that of a server that is gone already.
         let _ = self.waker.wake();

@@ -8,7 +8,7 @@
 //! | [`mistake`] | what is wrong, where, and what would do |
 //!
 //! ```
-//! use krarup_settings::{Table, kind::Count, read, settings};
+//! use krarup_settings::{SettingsTable, kind::Count, read, settings};
 //!
 //! settings! {
 //!     /// A server.

@@ -47,8 +47,8 @@ const WRITERS: usize = 3;
 const SIDE_BY_SIDE: usize = 256;
 /// Work on a line of a batch, about.
 const LINE: Nanos = Nanos::from_micros(20);
-/// A batch whose time beside that was longer waited for the disk. While that is so the last writer is
-/// used, too; otherwise it would only take the processor from the others.
+/// A batch whose time beside that was longer waited for the disk. While that is so the last writer
+/// is used, too; otherwise it would only take the processor from the others.
 const LONG: Nanos = Nanos::from_millis(1);
 
 /// What the threads tell.
@@ -517,8 +517,8 @@ impl LeaseKeeper {
         // What cannot be read now is read next time.
         let found = self.session.until_known(Owned::sweep)?.unwrap_or_default();
         self.session.sender.say(ThreadEvent::Swept(found));
-        // Some steps at a time, each of its own: a caller that waits for the next sweep waits no longer
-        // than for this.
+        // Some steps at a time, each of its own: a caller that waits for the next sweep waits no
+        // longer than for this.
         for _ in 0..5 {
             if !self.session.until_known(Owned::prune)?.unwrap_or_default() {
                 break;

@@ -6,10 +6,10 @@
 //!                    └─ queue ─▶ connection ─────────────────────────────┘
 //! ```
 //!
-//! **direct**: one queue before C connections; each takes one request, for one statement. **batch**:
-//! a queue for each class of queries and one connection for each queue; it takes all that wait of the
-//! kind of the first. There is no timer: the next batch is what has come while the last was at the
-//! database. One thread moves all of it.
+//! **direct**: one queue before C connections; each takes one request, for one statement.
+//! **batch**: a queue for each class of queries and one connection for each queue; it takes all
+//! that wait of the kind of the first. There is no timer: the next batch is what has come while the
+//! last was at the database. One thread moves all of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -367,6 +367,23 @@ impl PoolState {
         Some((some, way))
     }
 
+    /// Remembers that the database is there, and what it has just done.
+    fn committed(&self, query: &DatabaseRequest, clearing: Clearing) {
+        if matches!(query, DatabaseRequest::Sweep(_)) {
+            self.cleared.set(clearing.to);
+        }
+        self.is_back();
+        self.takes(query);
+    }
+
+    /// Remembers why the database refused a request; whether it is not to be tried again.
+    fn is_final(&self, query: &DatabaseRequest, why: &str, until: RefusedUntil) -> bool {
+        if until != RefusedUntil::Never {
+            self.refuse(query.kind(), why, until);
+        }
+        until == RefusedUntil::Never || matches!(query, DatabaseRequest::Sweep(_) | DatabaseRequest::New(_))
+    }
+
     /// Carries out queries of one kind until the answers are known, and tells them; those that come
     /// back are to be tried again later.
     async fn carry_out(
@@ -390,23 +407,19 @@ impl PoolState {
                         return Ok(Vec::new());
                     }
                     Ok(Some(None)) => {}
-                    Err(Trouble::Broken(_) | Trouble::Unknown(_)) => {
-                        *session = None;
-                        unknown = Some(one);
-                        continue;
-                    }
-                    Ok(None) | Err(Trouble::Refused { .. }) if tries < TRIES => {
-                        tries += 1;
-                        unknown = Some(one);
-                        tokio::time::sleep(RETRY_AFTER).await;
-                        continue;
-                    }
-                    Ok(None) | Err(Trouble::Refused { .. }) => {
-                        // Others do not wait for it: it stays open, though this connection has done
-                        // with it.
-                        self.open.set(self.open.get() + asked.len());
-                        tokio::task::spawn_local(Rc::clone(self).find_out(asked, one, *way));
+                    Ok(None) | Err(Trouble::Refused { .. }) if tries == TRIES => {
+                        self.leave_to_a_task(asked, one, *way);
                         return Ok(Vec::new());
+                    }
+                    tried => {
+                        unknown = Some(one);
+                        if let Err(Trouble::Broken(_) | Trouble::Unknown(_)) = tried {
+                            *session = None;
+                        } else {
+                            tries += 1;
+                            tokio::time::sleep(RETRY_AFTER).await;
+                        }
+                        continue;
                     }
                 }
             }
@@ -417,11 +430,7 @@ impl PoolState {
             match received {
                 Ok(replies) => {
                     self.done(marker);
-                    if matches!(asked[0].query, DatabaseRequest::Sweep(_)) {
-                        self.cleared.set(clearing.to);
-                    }
-                    self.is_back();
-                    self.takes(&asked[0].query);
+                    self.committed(&asked[0].query, clearing);
                     self.answer(&asked, replies, way);
                     return Ok(Vec::new());
                 }
@@ -448,14 +457,7 @@ impl PoolState {
                 Err(Trouble::Refused { why, until }) => {
                     self.done(marker);
                     self.is_back();
-                    if until != RefusedUntil::Never {
-                        self.refuse(kind, &why, until);
-                    }
-                    let sweeps = matches!(asked[0].query, DatabaseRequest::Sweep(_));
-                    if until == RefusedUntil::Never
-                        || sweeps
-                        || matches!(asked[0].query, DatabaseRequest::New(_))
-                    {
+                    if self.is_final(&asked[0].query, &why, until) {
                         self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
                         return Ok(Vec::new());
                     }
@@ -470,6 +472,13 @@ impl PoolState {
                 }
             }
         }
+    }
+
+    /// What became of a transaction is found out by a task of its own: the requests stay open, and
+    /// this connection has done with them.
+    fn leave_to_a_task(self: &Rc<Self>, asked: Vec<QueuedRequest>, unknown: Unknown, way: RequestTimes) {
+        self.open.set(self.open.get() + asked.len());
+        tokio::task::spawn_local(Rc::clone(self).find_out(asked, unknown, way));
     }
 
     /// What became of a transaction: its answers if it was committed; none: nobody can know yet.

@@ -2,9 +2,9 @@
 //! in `.sql` files beside this one.
 //!
 //! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody
-//! else can hold it. It writes in other sessions, its writers, whose statements fail as soon as there
-//! is another owner; and nobody becomes the owner before all that the last one had begun to write
-//! is over. So the broker that gets the lock finds a table at rest.
+//! else can hold it. It writes in other sessions, its writers, whose statements fail as soon as
+//! there is another owner; and nobody becomes the owner before all that the last one had begun to
+//! write is over. So the broker that gets the lock finds a table at rest.
 //!
 //! **An owner that hangs.** It renews one row three times a second. A broker that waits ends its
 //! session when the row is older than [`LEASE`] by the database's own clock; what it writes
@@ -143,8 +143,8 @@ impl Owned {
     /// somebody else is. An owner that is silent for too long is ended first.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; [`StoreError::Deposed`]: the queues are no longer
-    /// divided so.
+    /// The database cannot be reached, or refuses; [`StoreError::Deposed`]: the queues are no
+    /// longer divided so.
     pub fn take_shard(place: Database, shard: Shard, member: i64) -> Result<Option<Self>, StoreError> {
         let mut client = place.connect()?;
         if !members::join(&mut client, shard.of)? {
@@ -296,7 +296,8 @@ impl Owned {
         self.set_next_id(next_id + IDS_AHEAD)
     }
 
-    /// The owner goes, and has given all ids below this one; a waiting broker may take over at once.
+    /// The owner goes, and has given all ids below this one; a waiting broker may take over at
+    /// once.
     ///
     /// # Errors
     /// As [`Self::renew`].

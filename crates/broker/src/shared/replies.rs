@@ -7,7 +7,7 @@ use krarup_units::Stamp;
 
 use super::pending::{For, PendingReply, Underway};
 use super::{SharedQueues, after};
-use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, TubeFacts};
+use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, Taker, TubeFacts};
 use crate::job::ClientId;
 use crate::owner::write_taken;
 use crate::queues::{Queues, TakenMessage, TubeView};
@@ -28,6 +28,7 @@ impl SharedQueues {
     }
 
     /// A request has come back.
+    #[expect(clippy::too_many_lines, reason = "a table: one arm for each kind of request")]
     pub(crate) fn answered(
         &mut self,
         queues: &mut Queues,
@@ -53,20 +54,7 @@ impl SharedQueues {
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack) || there.is_none_or(|holder| holder.taker != taker) {
-            // The client is gone; what was leased to it is given back.
-            match (what, reply) {
-                (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), DatabaseReply::Lines(lines)) => {
-                    for line in lines.iter().filter(|line| line.word == ResultCode::Done) {
-                        self.give_back(line.id, taker);
-                    }
-                }
-                (For::Put(tube, receiver, _), DatabaseReply::Lines(_)) => {
-                    self.put += 1;
-                    self.became_ready(queues, &tube, receiver.as_ref());
-                }
-                _ => self.sweep_soon(),
-            }
-            return;
+            return self.answered_too_late(queues, what, reply, taker);
         }
         let holder = self.holder(client);
         holder.out = holder.out.and_then(|(kind, count)| (count > 1).then_some((kind, count - 1)));
@@ -202,6 +190,22 @@ impl SharedQueues {
             (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
         }
         self.replies.push(PendingReply { client, number: slot, bytes, way: Some(*way), stats });
+    }
+
+    /// The client is gone; what was leased to it is given back.
+    fn answered_too_late(&mut self, queues: &mut Queues, what: For, reply: DatabaseReply, taker: Taker) {
+        match (what, reply) {
+            (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), DatabaseReply::Lines(lines)) => {
+                for line in lines.iter().filter(|line| line.word == ResultCode::Done) {
+                    self.give_back(line.id, taker);
+                }
+            }
+            (For::Put(tube, receiver, _), DatabaseReply::Lines(_)) => {
+                self.put += 1;
+                self.became_ready(queues, &tube, receiver.as_ref());
+            }
+            _ => self.sweep_soon(),
+        }
     }
 
     fn taken(

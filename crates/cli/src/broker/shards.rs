@@ -152,12 +152,7 @@ fn turn(
         secret: base.secret.clone(),
     };
     let plan = Arc::new(plan);
-    if args.tls.is_on() && !among(args).is_local() {
-        eprintln!(
-            "warning: brokers speak to each other in plain text at {}, and ask there for the secret alone: keep those ports in a network of your own",
-            among(args).host
-        );
-    }
+    warn_of_plain_text(args);
     let mut serving: Vec<Serving> = Vec::new();
     let mut lookout = Lookout::begin(member).map_err(Failure::run)?;
     let ended = share(&mut lookout, &plan, &owners, (&mut serving, records), &base.signals);
@@ -194,6 +189,15 @@ fn turn(
         }
     }
     Ok((matches!(ended?, End::Stopped) || base.signals.stops() > 0, complete))
+}
+
+fn warn_of_plain_text(args: &BrokerArgs) {
+    if args.tls.is_on() && !among(args).is_local() {
+        eprintln!(
+            "warning: brokers speak to each other in plain text at {}, and ask there for the secret alone: keep those ports in a network of your own",
+            among(args).host
+        );
+    }
 }
 
 /// Why shards are no longer shared.

@@ -16,4 +16,5 @@ pub mod process;
 mod records;
 pub mod ssh;
 pub mod stations;
+pub mod trial;
 mod watching;

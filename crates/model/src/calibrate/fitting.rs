@@ -16,8 +16,8 @@ use crate::laws::LawCheck;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CurveFamily {
-    /// Both curves run through the measured points; beyond them the trends of [`CurveFamily::Lines`] go
-    /// on.
+    /// Both curves run through the measured points; beyond them the trends of
+    /// [`CurveFamily::Lines`] go on.
     Curves,
     /// T = a + b·n, Z = z + z₂·n²: four parameters.
     Lines,

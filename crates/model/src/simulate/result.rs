@@ -173,31 +173,8 @@ pub(super) fn read(
     let names = StationNames { classes: &classes, stations: &stations, servers: &servers };
     sample.parts().iter().try_for_each(|part| part.check(&names))?;
     let mut warnings = Vec::new();
-    let class_readings: Vec<ClassReading> = network
-        .classes
-        .iter()
-        .enumerate()
-        .map(|(class, description)| {
-            let begun = |part: &IntervalTally| part.classes[class].begun;
-            let percentile =
-                |&share: &f64| Some(Percentile { share, response: sample.percentile(class, share)? });
-            let each = |part: &IntervalTally| {
-                let sums = &part.classes[class];
-                (sums.completed as f64 / part.time, sums.response / sums.completed as f64)
-            };
-            let replications = sample.replicated().unwrap_or_default();
-            ClassReading {
-                name: description.name.clone(),
-                population: description.population(),
-                throughput: sample.throughput(class),
-                response: sample.response(class),
-                percentiles: settings.percentiles.iter().filter_map(percentile).collect(),
-                present: sample.mean(begun, |part| part.classes[class].area),
-                lost: sample.per(begun, |part| part.classes[class].lost as f64),
-                by_replication: replications.iter().map(each).filter(|(x, _)| *x > 0.0).collect(),
-            }
-        })
-        .collect();
+    let of_class = |class| class_reading(network, settings, sample, class);
+    let class_readings: Vec<ClassReading> = (0..classes.len()).map(of_class).collect();
     for class in &class_readings {
         match class.response {
             None => warnings.push(format!("no request of class `{}` was completed", class.name)),
@@ -237,24 +214,7 @@ pub(super) fn read(
             }
         })
         .collect();
-    let pools = network
-        .pools
-        .iter()
-        .enumerate()
-        .map(|(pool, description)| {
-            let granted = |part: &IntervalTally| part.pools[pool].granted;
-            PoolReading {
-                name: description.name.clone(),
-                size: description.size,
-                held: sample.mean(granted, |part| part.pools[pool].held),
-                waiting: sample.mean(granted, |part| part.pools[pool].waiting),
-                wait: sample.per(granted, |part| part.pools[pool].wait),
-                // Little's law over the slots.
-                hold: sample.per(granted, |part| part.pools[pool].held),
-                refused: sample.count(|part| part.pools[pool].refused),
-            }
-        })
-        .collect();
+    let pools = (0..network.pools.len()).map(|pool| pool_reading(network, sample, pool)).collect();
     Ok(Simulated {
         network: network.name.clone(),
         settings: settings.clone(),
@@ -270,6 +230,47 @@ pub(super) fn read(
         pools,
         timeline: Vec::new(),
     })
+}
+
+fn class_reading(
+    network: &Network,
+    settings: &SimulationSettings,
+    sample: &Sample<'_>,
+    class: usize,
+) -> ClassReading {
+    let description = &network.classes[class];
+    let begun = |part: &IntervalTally| part.classes[class].begun;
+    let percentile = |&share: &f64| Some(Percentile { share, response: sample.percentile(class, share)? });
+    let each = |part: &IntervalTally| {
+        let sums = &part.classes[class];
+        (sums.completed as f64 / part.time, sums.response / sums.completed as f64)
+    };
+    let replications = sample.replicated().unwrap_or_default();
+    ClassReading {
+        name: description.name.clone(),
+        population: description.population(),
+        throughput: sample.throughput(class),
+        response: sample.response(class),
+        percentiles: settings.percentiles.iter().filter_map(percentile).collect(),
+        present: sample.mean(begun, |part| part.classes[class].area),
+        lost: sample.per(begun, |part| part.classes[class].lost as f64),
+        by_replication: replications.iter().map(each).filter(|(x, _)| *x > 0.0).collect(),
+    }
+}
+
+fn pool_reading(network: &Network, sample: &Sample<'_>, pool: usize) -> PoolReading {
+    let description = &network.pools[pool];
+    let granted = |part: &IntervalTally| part.pools[pool].granted;
+    PoolReading {
+        name: description.name.clone(),
+        size: description.size,
+        held: sample.mean(granted, |part| part.pools[pool].held),
+        waiting: sample.mean(granted, |part| part.pools[pool].waiting),
+        wait: sample.per(granted, |part| part.pools[pool].wait),
+        // Little's law over the slots.
+        hold: sample.per(granted, |part| part.pools[pool].held),
+        refused: sample.count(|part| part.pools[pool].refused),
+    }
 }
 
 fn sum_of(flows: &[FlowTally]) -> FlowTally {

@@ -7,7 +7,8 @@
 //! area = Σ residence of those who left − Σ ages at the start + Σ ages at the end
 //! ```
 //!
-//! The three sums are kept apart from each other, so the law checks them ([`IntervalTally::check`]).
+//! The three sums are kept apart from each other, so the law checks them
+//! ([`IntervalTally::check`]).
 
 use super::spread::SimulatedHistogram;
 use crate::Error;

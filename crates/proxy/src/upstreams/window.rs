@@ -43,7 +43,8 @@ pub(crate) struct WindowWait {
     pub(crate) admitted: bool,
 }
 
-/// What is long, under way on one connection or waiting for that; each list and sum by [`RequestLength`].
+/// What is long, under way on one connection or waiting for that; each list and sum by
+/// [`RequestLength`].
 #[derive(Debug, Default)]
 pub(super) struct SendWindow {
     /// Replies that are likely to be long, or may be: the positions of their requests, which of

@@ -5,10 +5,10 @@
 //! event loop    plain rows, bounded   thread of RowWriter, column by column
 //! ```
 //! A batch is bounded, so an event loop fills one without allocating and hands it over when it is
-//! full; a [`RowFileWriter`] writes each batch as one row group and keeps nothing but the group's place.
-//! Rows that had to be dropped are counted with [`RowFileWriter::lost`]: the file says so. [`RowFile`] reads
-//! batches back. A program with one thread uses a [`RowFileWriter`] alone; event loops have each a
-//! [`Lane`] of one [`RowWriter`].
+//! full; a [`RowFileWriter`] writes each batch as one row group and keeps nothing but the group's
+//! place. Rows that had to be dropped are counted with [`RowFileWriter::lost`]: the file says so.
+//! [`RowFile`] reads batches back. A program with one thread uses a [`RowFileWriter`] alone; event
+//! loops have each a [`Lane`] of one [`RowWriter`].
 
 use std::io::Write;
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 //! writes what has come meanwhile.
 //!
 //! **Fenced.** Each statement that writes takes part in a lock first (`krarup.still_owner`), which
-//! the broker that takes over holds exclusively while it becomes the owner: what an owner before has begun is
-//! there when the next one reads, and what it sends later fails.
+//! the broker that takes over holds exclusively while it becomes the owner: what an owner before
+//! has begun is there when the next one reads, and what it sends later fails.
 //!
-//! **One session at a time.** A writer's session holds a lock of its own. When it broke, its next one
-//! waits until that lock is free: then whatever the one before had begun has been committed, or
+//! **One session at a time.** A writer's session holds a lock of its own. When it broke, its next
+//! one waits until that lock is free: then whatever the one before had begun has been committed, or
 //! undone, and the same batch may be written again.
 
 use std::time::SystemTime;
@@ -73,8 +73,8 @@ impl BatchWriter {
     /// Writes a batch and commits it.
     ///
     /// # Errors
-    /// If the session still stands ([`Reconnecting::is_over`]), nothing of it was written; otherwise
-    /// nobody knows, and it is to be written again after [`Reconnecting::mend`].
+    /// If the session still stands ([`Reconnecting::is_over`]), nothing of it was written;
+    /// otherwise nobody knows, and it is to be written again after [`Reconnecting::mend`].
     pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
         if batch.is_of_messages() {

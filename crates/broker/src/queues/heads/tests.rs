@@ -385,32 +385,47 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
         if matches!(step, Step::Pass) {
             now = now + Nanos::from_secs(1);
         }
-        let [all, some] = &mut both;
-        if let [whole, bounded] = &output[..] {
-            let shown =
-                |output: &(Vec<u8>, bool)| (String::from_utf8_lossy(&output.0).into_owned(), output.1);
-            prop_assert_eq!(shown(whole), shown(bounded), "after {:?}", step);
-        }
-        if matches!(step, Step::Pass) {
-            some.read_all(now);
-            prop_assert_eq!(all.answers(), some.answers());
-        } else {
-            let (a, b) = (all.answers(), some.answers());
-            prop_assert_eq!(a, b, "after {:?}", step);
-        }
-        let (a, b) = (&all.queues, &some.queues);
-        prop_assert_eq!(a.totals(), b.totals(), "after {:?}", step);
-        for tube in TUBES {
-            prop_assert_eq!(a.view_tube(tube, now), b.view_tube(tube, now));
-        }
-        prop_assert_eq!(a.outside(), 0);
+        compare_after(step, &output, &mut both, now)?;
     }
-    // Another takes over, and finds what was left, as it was left.
     let [_, mut some] = both;
     some.is_written(now);
     some.read_all(now);
     some.begin_to_write();
     some.is_written(now);
+    compare_after_takeover(heads, &some)
+}
+
+/// Both have answered alike, and hold the same.
+fn compare_after(
+    step: Step,
+    output: &[(Vec<u8>, bool)],
+    both: &mut [Stored; 2],
+    now: Stamp,
+) -> Result<(), TestCaseError> {
+    let [all, some] = both;
+    if let [whole, bounded] = output {
+        let shown = |output: &(Vec<u8>, bool)| (String::from_utf8_lossy(&output.0).into_owned(), output.1);
+        prop_assert_eq!(shown(whole), shown(bounded), "after {:?}", step);
+    }
+    if matches!(step, Step::Pass) {
+        some.read_all(now);
+        prop_assert_eq!(all.answers(), some.answers());
+    } else {
+        let (a, b) = (all.answers(), some.answers());
+        prop_assert_eq!(a, b, "after {:?}", step);
+    }
+    let (a, b) = (&all.queues, &some.queues);
+    prop_assert_eq!(a.totals(), b.totals(), "after {:?}", step);
+    for tube in TUBES {
+        prop_assert_eq!(a.view_tube(tube, now), b.view_tube(tube, now));
+    }
+    prop_assert_eq!(a.outside(), 0);
+    Ok(())
+}
+
+/// Another takes over from `some`, and finds what was left, as it was left.
+fn compare_after_takeover(heads: usize, some: &Stored) -> Result<(), TestCaseError> {
+    let mut clients = [ClientId::default(); 3];
     let mut next = [None, Some(Resident { bytes: 0, heads })].map(Stored::new);
     for stored in &mut next {
         let mut lines: Vec<(StoredQueue, u64, u64)> = Vec::new();
@@ -436,7 +451,11 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
         }
         clients = [0, 1, 2].map(|place| enter(&mut stored.queues, place));
     }
-    let [mut all, mut some] = next;
+    compare_to_the_end(next, clients)
+}
+
+/// Both give the same messages in the same order until nothing is left.
+fn compare_to_the_end([mut all, mut some]: [Stored; 2], clients: [ClientId; 3]) -> Result<(), TestCaseError> {
     prop_assert_eq!(all.queues.totals(), some.queues.totals());
     let end = Stamp(Nanos::from_secs(100).0);
     all.pass(end);

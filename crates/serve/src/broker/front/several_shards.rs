@@ -33,7 +33,8 @@ impl BeanstalkSession<'_> {
         let end = timeout.map(|timeout| Instant::now() + timeout.as_duration());
         let watched: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
         let watched: Vec<u32> = watched.into_iter().collect();
-        // A client that holds something must hear in time that it will not hold it for long, wherever it is.
+        // A client that holds something must hear in time that it will not hold it for long,
+        // wherever it is.
         let held = (0..self.shards).filter(|shard| self.holds_of(*shard) && !watched.contains(shard));
         let held: Vec<u32> = held.collect();
         if timeout != Some(Nanos::ZERO) {
@@ -154,7 +155,8 @@ impl BeanstalkSession<'_> {
 
     /// Waits until there may be something; false: the client has hung up.
     fn wait_for_any(&mut self, shards: &[u32], end: Option<Instant>) -> bool {
-        // A client that holds something hears from its owner when it asks; and an owner may have gone.
+        // A client that holds something hears from its owner when it asks; and an owner may have
+        // gone.
         let holds = (0..self.shards).any(|shard| self.holds_of(shard));
         let looks = shards.iter().all(|shard| self.looking[*shard as usize].is_some());
         let most = if holds || !looks { LOOK } else { LOOK * 5 };

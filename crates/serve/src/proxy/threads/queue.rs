@@ -1,5 +1,5 @@
-//! Requests that wait for a thread, first come first served. The thread that brings one waits where there
-//! is no more room.
+//! Requests that wait for a thread, first come first served. The thread that brings one waits where
+//! there is no more room.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};

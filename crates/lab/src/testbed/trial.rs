@@ -1,0 +1,640 @@
+//! The steps of one trial, in their order: keys, warm-up, the measured load with its faults, and
+//! what is written down of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use krarup_load::LoadResult;
+use krarup_load::memtier::convert::{self, ForeignRun};
+use krarup_load::memtier::read::read as read_memtier;
+use krarup_load::schedule::Arrivals;
+use krarup_record::watch::Watch;
+use krarup_units::{Address, Nanos, Seconds, text};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::clock::{Offset, wall};
+use super::error::StationError;
+use super::host::Host;
+use super::netns::Namespaces;
+use super::paths::{Lateness, RoundTrips};
+use super::process::PATIENCE;
+use super::records::{made, read, save, unreadable};
+use super::ssh::fleet::Fleet;
+use super::stations::{Loads, Running, Starter, words};
+use super::watching::{ProcessId, Unkept, Watching};
+use crate::campaign::TrialOutcome;
+use crate::fault::{self, Happened};
+use crate::gate::Watched;
+use crate::plan::PlannedCell;
+use crate::platform::children_cpu;
+use crate::spec::{Fault, FaultTarget, Program, Spec};
+
+/// What one process took of the processors while a trial was measured; `cpu.json` is a list of
+/// these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Busy {
+    /// `clients`, `middleware` or `servers`.
+    pub station: String,
+    /// Which one.
+    pub name: String,
+    /// Processor time, in seconds.
+    pub seconds: Seconds,
+    /// The processors it could have used, where that is known: 1 for a single thread.
+    pub cores: f64,
+}
+
+/// What one host sent over its link while a trial was measured; `links.json` is a list of these,
+/// empty where no host has a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkUse {
+    /// `clients`, `middleware` or `servers`.
+    pub station: String,
+    /// Which one: `c1`, `m1`, `s1`.
+    pub name: String,
+    /// What it may send, headers included.
+    pub bits_per_second: f64,
+    /// What it sent, headers included.
+    pub bytes: u64,
+    /// In how many seconds.
+    pub seconds: Seconds,
+}
+
+/// RunningServers that run, and for whom.
+#[derive(Debug)]
+pub(super) struct RunningServers {
+    /// How they were started; a cell that wants others gets others.
+    pub(super) words: Vec<String>,
+    pub(super) running: Vec<Running>,
+    /// Through what their keys were stored; none where nobody did.
+    pub(super) populated: Option<Vec<String>>,
+    pub(super) commands: Vec<String>,
+}
+
+/// Where each client writes its result: `load.json`, or `clients/1.json` and so on where there are
+/// several.
+pub fn result_files(folder: &Path, clients: u32) -> Vec<PathBuf> {
+    match clients {
+        1 => vec![folder.join("load.json")],
+        several => (1..=several).map(|client| folder.join(format!("clients/{client}.json"))).collect(),
+    }
+}
+
+/// What is the same for all steps of one trial.
+pub(super) struct TrialRun<'a> {
+    spec: &'a Spec,
+    starter: &'a Starter,
+    cell: &'a PlannedCell,
+    /// Where everything is written.
+    folder: &'a Path,
+    clients: LoadClients,
+    /// By how much the clock of each other machine differs from ours.
+    clocks: BTreeMap<String, Offset>,
+    /// Where each client writes its result.
+    results: Vec<PathBuf>,
+    /// In the order in which they are due.
+    faults: Vec<&'a Spanned<Fault>>,
+}
+
+/// What was counted while the load ran, before it is written down.
+pub(super) struct Measured {
+    watched: Unkept,
+    links: Vec<LinkUse>,
+    delays: Vec<Lateness>,
+}
+
+/// Why nothing was measured.
+pub(super) enum Unmeasured {
+    /// The load did not run: clients were perhaps told too early an instant.
+    NotReady(StationError),
+    /// Something else.
+    Failed(StationError),
+}
+
+impl From<StationError> for Unmeasured {
+    fn from(error: StationError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<'a> TrialRun<'a> {
+    pub(super) fn new(
+        spec: &'a Spec,
+        starter: &'a Starter,
+        cell: &'a PlannedCell,
+        folder: &'a Path,
+    ) -> Result<Self, StationError> {
+        let clocks = starter.hosts.fleet().map_or(Ok(BTreeMap::new()), Fleet::clocks)?;
+        let clients = LoadClients::of(spec, cell);
+        let results = result_files(folder, clients.count);
+        let faults = fault::in_order(spec, cell);
+        Ok(Self { spec, starter, cell, folder, clients, clocks, results, faults })
+    }
+
+    pub(super) fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    /// Starts the middleware, where the experiment has one.
+    pub(super) fn middleware(
+        &self,
+        servers: &RunningServers,
+        commands: &mut Vec<String>,
+    ) -> Result<Vec<Running>, StationError> {
+        let Some(station) = &self.spec.stations.middleware else { return Ok(Vec::new()) };
+        let addresses = addresses(&servers.running);
+        let records = self.folder.join("middleware");
+        self.starter.middleware(station, self.cell, &addresses, &records, commands)
+    }
+
+    /// Stores the keys, where servers do not have them yet as this cell's middleware places them.
+    pub(super) fn populate(
+        &self,
+        servers: &mut RunningServers,
+        commands: &mut Vec<String>,
+    ) -> Result<(), StationError> {
+        let station = self.spec.stations.middleware.iter();
+        let through: Vec<String> = station.flat_map(|station| words(station, self.cell)).collect();
+        let Some(populate) = &self.spec.populate else { return Ok(()) };
+        if servers.populated.as_ref() == Some(&through) {
+            return Ok(());
+        }
+        let mut middleware = self.middleware(servers, commands)?;
+        let words = [self.clients.data(1), self.cell.render(&populate.flags), vec!["--populate-only".into()]]
+            .concat();
+        let stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
+        let targets = stations.targets();
+        let loads = Loads { targets: &targets, words: &[words], within: POPULATING, out: None };
+        self.starter.load(&loads, commands)?;
+        end(&mut middleware)?;
+        servers.populated = Some(through);
+        Ok(())
+    }
+
+    /// Lets the clients work for as long as the spec's warm-up; nothing of it is kept.
+    pub(super) fn warm_up(
+        &self,
+        targets: &[Address],
+        commands: &mut Vec<String>,
+    ) -> Result<(), StationError> {
+        let warm_up = self.spec.phases.warm_up;
+        if warm_up <= 0.0 {
+            return Ok(());
+        }
+        let within = Duration::from_secs_f64(warm_up);
+        if !self.clients.is_foreign() {
+            let words = self.clients.words(warm_up, &|_| Vec::new());
+            return self.starter.load(&Loads { targets, words: &words, within, out: None }, commands);
+        }
+        let out = made(&self.folder.join("warm-up"))?;
+        let words = self.clients.foreign(warm_up, &|client| self.place(client, &out));
+        let loads = Loads { targets, words: &words, within, out: Some(&out) };
+        self.starter.foreign_load(&loads, commands).map(drop)
+    }
+
+    /// Round trips between all that talk, written to `paths.json`.
+    pub(super) fn paths(&self, stations: &RunningStations<'_>) -> Result<Vec<RoundTrips>, StationError> {
+        let targets = stations.targets();
+        let paths =
+            self.starter.round_trips(self.clients.count, &targets, stations.middleware, stations.servers)?;
+        save(&self.folder.join("paths.json"), &paths)?;
+        match paths.iter().find_map(RoundTrips::refused) {
+            Some(why) => Err(StationError::new("network", why)),
+            None => Ok(paths),
+        }
+    }
+
+    /// Runs the load, and does the faults meanwhile.
+    pub(super) fn measure(
+        &self,
+        mut stations: RunningStations<'_>,
+        lead: Duration,
+        commands: &mut Vec<String>,
+    ) -> Result<Measured, Unmeasured> {
+        let (spec, starter) = (self.spec, self.starter);
+        if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
+            stations.middleware.iter().try_for_each(forget)?;
+        }
+        let watching = Watching::begin(starter, self.folder, stations.middleware, stations.servers)?;
+        for parent in self.results.iter().filter_map(|file| file.parent()) {
+            fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
+        }
+        let sent =
+            || starter.hosts.network().map(Namespaces::sent).transpose().map(Option::unwrap_or_default);
+        let sent_before = sent()?;
+        let passed = || starter.hosts.network().map(Namespaces::passed).unwrap_or_default();
+        let passed_before = passed();
+        // A fault has its place in what is measured: then its beginning must be known beforehand.
+        let together = (self.clients.count > 1 || self.has_faults()).then(|| wall() + Nanos::from(lead));
+        let targets = stations.targets();
+        let (over, ended) = channel();
+        let (order, begin, stations) = (&self.faults[..], together.unwrap_or_default(), &mut stations);
+        let (loaded, applied) = std::thread::scope(|scope| {
+            let faults_thread = scope.spawn(move || apply_faults(starter, stations, order, begin, &ended));
+            let loaded = self.load(&targets, together, lead);
+            drop(over);
+            (loaded, faults_thread.join().expect("the thread of the faults does not panic"))
+        });
+        // A fault that could not be done explains what became of the load.
+        let applied = applied?;
+        commands.extend(loaded.map_err(Unmeasured::NotReady)?);
+        commands.extend(applied.commands);
+        if !applied.happened.is_empty() {
+            save(&self.folder.join("faults.json"), &applied.happened)?;
+        }
+        let watched = watching.end()?;
+        let seconds = spec.phases.measure + spec.phases.cool_down;
+        let links = sent_before.iter().zip(sent()?).map(|((host, link, before), (.., after))| LinkUse {
+            station: station_of(host).into(),
+            name: host.name.clone(),
+            bits_per_second: *link,
+            bytes: after.saturating_sub(*before),
+            seconds,
+        });
+        let links = links.collect();
+        let delays = passed_before.iter().zip(passed());
+        let delays = delays.map(|((host, before), (_, after))| Lateness::between(host, *before, after));
+        Ok(Measured { watched, links, delays: delays.collect() })
+    }
+
+    /// Runs the load to its end, and returns every command that was run.
+    fn load(
+        &self,
+        targets: &[Address],
+        together: Option<Nanos>,
+        lead: Duration,
+    ) -> Result<Vec<String>, StationError> {
+        let (measure, cool_down) = (self.spec.phases.measure, self.spec.phases.cool_down);
+        let within = Duration::from_secs_f64(measure + cool_down) + lead;
+        let mut commands = Vec::new();
+        if self.clients.is_foreign() {
+            self.foreign_load(targets, together, within, &mut commands)?;
+            return Ok(commands);
+        }
+        let words = self.clients.words(measure + cool_down, &|client| {
+            let file = &self.results[client as usize - 1];
+            let mut words = vec!["--json".to_owned(), self.place(client, file)];
+            if cool_down > 0.0 {
+                words.extend(["--cool-down".to_owned(), format!("{cool_down}s")]);
+            }
+            let at = together.map(|at| self.clock(client).theirs(at));
+            words.extend(at.iter().flat_map(|at| ["--start-at".to_owned(), at.0.to_string()]));
+            words
+        });
+        let loads = Loads { targets, words: &words, within, out: self.results[0].parent() };
+        self.starter.load(&loads, &mut commands)?;
+        Ok(commands)
+    }
+
+    /// The same by a program that is none of ours: what it prints becomes results as ours has them.
+    fn foreign_load(
+        &self,
+        targets: &[Address],
+        together: Option<Nanos>,
+        within: Duration,
+        commands: &mut Vec<String>,
+    ) -> Result<(), StationError> {
+        let measure = self.spec.phases.measure;
+        let out = made(&self.folder.join("said"))?;
+        let words = self.clients.foreign(measure, &|client| self.place(client, &out));
+        let words = match together {
+            Some(at) => at_once(self.starter, &|client| self.clock(client).theirs(at), words),
+            None => words,
+        };
+        let (begun, cpu) = (wall().as_seconds(), children_cpu());
+        let loads = Loads { targets, words: &words, within, out: Some(&out) };
+        let ends = self.starter.foreign_load(&loads, commands)?;
+        let each = (children_cpu() - cpu) / ends.len() as f64;
+        self.starter.collect(&out)?;
+        for ((number, ended), file) in (1_u32..).zip(ends).zip(&self.results) {
+            let run = ForeignRun {
+                seconds: measure,
+                started_unix: begun,
+                connections: population(self.spec, self.cell) / self.clients.count,
+                cpu_seconds: ended.cpu.unwrap_or(each),
+            };
+            let said = String::from_utf8_lossy(&ended.stdout);
+            save(file, &foreign_result(&said, &out.join(number.to_string()), run)?)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down what was measured, and says what came of the trial. `spent_by` is each process
+    /// whose processor time is told.
+    pub(super) fn keep(
+        &self,
+        measured: Measured,
+        spent_by: &mut [(Busy, ProcessId)],
+        paths: &[RoundTrips],
+        outcome: &mut TrialOutcome,
+    ) -> Result<(), StationError> {
+        let Measured { watched, links, delays } = measured;
+        save(&self.folder.join("links.json"), &links)?;
+        if !delays.is_empty() {
+            save(&self.folder.join("delays.json"), &delays)?;
+        }
+        self.starter.collect(self.folder)?;
+        let seen = watched.keep(self.folder)?;
+        let loads = self.results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
+        let spent = self.processors(&loads, spent_by, &seen.spent);
+        save(&self.folder.join("cpu.json"), &spent)?;
+        if !self.clocks.is_empty() {
+            save(&self.folder.join("clocks.json"), &self.clocks)?;
+        }
+        let count: u64 = loads.iter().map(|load| load.overall.count).sum();
+        let waited: f64 =
+            loads.iter().map(|load| load.overall.count as f64 * load.overall.response_time.mean).sum();
+        outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum();
+        outcome.response = waited / count.max(1) as f64;
+        let begun: Vec<(Seconds, Seconds)> = (1_u32..)
+            .zip(&loads)
+            .map(|(client, load)| (load.started_unix - self.clock(client).seconds, load.seconds))
+            .collect();
+        let watch = &seen.watch;
+        outcome.failed =
+            apart(&begun).or_else(|| loads.iter().find_map(|load| refused(self.spec, load, watch)));
+        outcome.disturbed = seen
+            .disturbed
+            .or_else(|| paths.iter().find_map(RoundTrips::late))
+            .or_else(|| delays.iter().find_map(Lateness::disturbed));
+        Ok(())
+    }
+
+    /// Processor time of the generators and of every process that was watched, for the measured
+    /// part alone.
+    fn processors(
+        &self,
+        loads: &[LoadResult],
+        spent_by: &mut [(Busy, ProcessId)],
+        seconds: &BTreeMap<ProcessId, Seconds>,
+    ) -> Vec<Busy> {
+        let mut spent: Vec<Busy> = loads.iter().enumerate().map(generator(loads.len())).collect();
+        if let Some(cpu) = self.starter.caps.clients {
+            spent.iter_mut().for_each(|busy| busy.cores = busy.cores.min(cpu));
+        }
+        for (busy, of) in spent_by {
+            let Some(seconds) = seconds.get(of) else { continue };
+            spent.push(Busy { seconds: *seconds, ..busy.clone() });
+        }
+        // A process that worked for the cool-down, too, is charged with the measured part of it.
+        let (measure, cool_down) = (self.spec.phases.measure, self.spec.phases.cool_down);
+        spent.iter_mut().for_each(|busy| busy.seconds *= measure / (measure + cool_down));
+        spent
+    }
+
+    /// The path of a file of the trial where this client runs.
+    fn place(&self, client: u32, path: &Path) -> String {
+        self.starter.host('c', client).path(path)
+    }
+
+    fn clock(&self, client: u32) -> Offset {
+        self.clocks.get(&self.starter.host('c', client).machine()).copied().unwrap_or_default()
+    }
+}
+
+/// Which kind of station a host is for, by the letter of its name.
+fn station_of(host: &Host) -> &'static str {
+    match host.name.chars().next() {
+        Some('c') => "clients",
+        Some('m') => "middleware",
+        _ => "servers",
+    }
+}
+
+fn addresses(running: &[Running]) -> Vec<Address> {
+    running.iter().map(|one| one.address.clone()).collect()
+}
+
+/// What the load generators are told.
+struct LoadClients {
+    count: u32,
+    seed: u64,
+    data: Vec<String>,
+    flags: Vec<String>,
+    /// The words of a program that is not ours; none where it is.
+    command: Vec<String>,
+}
+
+impl LoadClients {
+    fn of(spec: &Spec, cell: &PlannedCell) -> Self {
+        Self {
+            count: cell.count(&spec.stations.clients, 1),
+            seed: spec.seed,
+            data: cell.render(&spec.data),
+            flags: cell.render(&spec.stations.clients.flags),
+            command: cell.render(&spec.stations.clients.command),
+        }
+    }
+
+    /// Whether somebody else's program makes the load.
+    fn is_foreign(&self) -> bool {
+        !self.command.is_empty()
+    }
+
+    /// The words of each of somebody else's: how long it runs, and where it writes what it found
+    /// out, a file for each in the folder `out`, as its client sees it.
+    fn foreign(&self, seconds: Seconds, out: &dyn Fn(u32) -> String) -> Vec<Vec<String>> {
+        // memtier_benchmark and its like count whole seconds.
+        let seconds = (seconds.ceil() as u64).max(1).to_string();
+        let words = |client: u32| {
+            let file = format!("{}/{client}", out(client));
+            let run = |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file);
+            self.command.iter().chain(&self.flags).map(run).collect()
+        };
+        (1..=self.count).map(words).collect()
+    }
+
+    /// Each client draws keys of its own; what a key holds is the same for all.
+    fn data(&self, client: u32) -> Vec<String> {
+        let seed = self.seed.wrapping_mul(1_000).wrapping_add(u64::from(client));
+        [&["--seed".to_owned(), seed.to_string()], &self.data[..]].concat()
+    }
+
+    /// A command line for each client.
+    fn words(&self, seconds: Seconds, more: &dyn Fn(u32) -> Vec<String>) -> Vec<Vec<String>> {
+        let length = ["--seconds".to_owned(), format!("{seconds}s")];
+        let line = |client| [&self.data(client)[..], &self.flags, &length, &more(client)].concat();
+        (1..=self.count).map(line).collect()
+    }
+}
+
+/// Other programs take no instant to begin at: one of ours waits for it in the place of each, and
+/// becomes it.
+fn at_once(starter: &Starter, at: &dyn Fn(u32) -> Nanos, words: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let waiting = |client: u32| {
+        let at = at(client).0.to_string();
+        starter.krarup(&starter.host('c', client), &["at", &at, "--"])
+    };
+    (1..).zip(words).map(|(client, words)| [waiting(client), words].concat()).collect()
+}
+
+/// How many clients a cell has: its level of the population's factor, where that is a number.
+fn population(spec: &Spec, cell: &PlannedCell) -> u32 {
+    cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
+}
+
+/// What somebody else's generator found out: from its file, or else from its standard output.
+fn foreign_result(said: &str, file: &Path, run: ForeignRun) -> Result<LoadResult, StationError> {
+    let written = fs::read_to_string(file);
+    let printed = read_memtier(written.as_deref().unwrap_or(said));
+    let result = printed.and_then(|printed| convert::load_result(&printed, run));
+    result.map_err(|why| StationError {
+        name: "clients".into(),
+        why: format!("what it printed is not as memtier_benchmark or memaslap print it: {why}"),
+        said: said.lines().rev().take(5).map(str::to_owned).collect(),
+        certain: false,
+    })
+}
+
+/// What a load generator took of the processors, by its place among so many.
+fn generator(clients: usize) -> impl Fn((usize, &LoadResult)) -> Busy {
+    move |(place, load)| Busy {
+        station: "clients".into(),
+        name: if clients == 1 { "load".into() } else { format!("load {}", place + 1) },
+        seconds: load.generator.cpu_seconds,
+        cores: f64::from(load.config.threads),
+    }
+}
+
+/// How long storing all keys may take, beside the usual patience.
+const POPULATING: Duration = Duration::from_secs(600);
+
+/// Ends stations that were started for one trial.
+pub(super) fn end(stations: &mut [Running]) -> Result<(), StationError> {
+    for process in stations.iter_mut().filter_map(|one| one.process.as_mut()) {
+        let ended = process.stop(PATIENCE)?;
+        if !ended.status.success() && ended.status.code().is_some() {
+            return Err(process.error(format!("failed ({})", ended.status)));
+        }
+    }
+    Ok(())
+}
+
+/// RunningStations that something may be done to.
+pub(super) struct RunningStations<'a> {
+    pub(super) servers: &'a mut [Running],
+    pub(super) middleware: &'a mut [Running],
+}
+
+impl RunningStations<'_> {
+    /// Whom clients ask: the middleware, or the servers where there is none.
+    pub(super) fn targets(&self) -> Vec<Address> {
+        addresses(if self.middleware.is_empty() { self.servers } else { self.middleware })
+    }
+}
+
+/// What was done while a trial was measured.
+#[derive(Default)]
+struct Applied {
+    happened: Vec<Happened>,
+    commands: Vec<String>,
+}
+
+/// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended`
+/// says that nobody measures any more.
+fn apply_faults(
+    starter: &Starter,
+    stations: &mut RunningStations<'_>,
+    faults: &[&Spanned<Fault>],
+    begin: Nanos,
+    ended: &Receiver<()>,
+) -> Result<Applied, StationError> {
+    let mut applied = Applied::default();
+    for fault in faults.iter().map(|fault| fault.get_ref()) {
+        let due = begin + Nanos::from_seconds(fault.at);
+        while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
+            if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
+                return Ok(applied);
+            }
+        }
+        let running = match fault.station {
+            FaultTarget::Server(number) => stations.servers.get_mut(number as usize - 1),
+            FaultTarget::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
+        };
+        starter.apply(
+            running.expect("faults were checked against what is started"),
+            fault.action,
+            &mut applied.commands,
+        )?;
+        applied.happened.push(Happened {
+            station: fault.station.to_string(),
+            action: fault.action,
+            at: fault.at,
+            late: Nanos(wall().0.saturating_sub(due.0)).as_seconds(),
+        });
+    }
+    Ok(applied)
+}
+
+/// LoadClients that begin this share of the measured time apart were not one load: their
+/// throughputs must not be added up.
+const APART: f64 = 0.2;
+
+/// What is said of clients that did not begin together: when each began, by our clock, and how long
+/// it measured.
+fn apart(loads: &[(Seconds, Seconds)]) -> Option<String> {
+    let begun = || loads.iter().map(|load| load.0);
+    let apart = begun().fold(0.0, f64::max) - begun().fold(f64::INFINITY, f64::min);
+    let measured = loads.iter().map(|load| load.1).fold(f64::INFINITY, f64::min);
+    (apart > APART * measured).then(|| {
+        let (apart, measured) = (text::duration(apart), text::duration(measured));
+        format!("the clients began {apart} apart, and measured {measured}: the machine is too busy for so short a trial")
+    })
+}
+
+/// Which gates a trial does not pass.
+fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
+    let overall = &load.overall;
+    let of_all = |cores: f64| cores / f64::from(watch.cores.max(1));
+    let value = |watched| match watched {
+        Watched::Errors => overall.errors.values().sum::<u64>() as f64,
+        Watched::Misses => overall.misses as f64,
+        Watched::GeneratorCpu => load.generator.busiest_thread,
+        Watched::ForeignCpu => of_all(watch.foreign),
+        Watched::Steal => of_all(watch.steal),
+        Watched::InteractiveLaw => {
+            let Arrivals::Closed(think) = load.config.arrivals else { return 0.0 };
+            let clients = f64::from(load.config.connections) * f64::from(load.config.pipeline);
+            let answered = overall.count as f64 / load.seconds;
+            (answered * (overall.response_time.mean + think.mean()) / clients - 1.0).abs()
+        }
+    };
+    let gates = spec.gates.iter().map(Spanned::get_ref);
+    let refusals: Vec<String> = gates
+        .filter_map(|gate| {
+            let value = value(gate.watched);
+            (!gate.passes(value)).then(|| gate.refusal(value))
+        })
+        .collect();
+    (!refusals.is_empty()).then(|| refusals.join("; "))
+}
+
+/// Whose processor time is told, and which process that is.
+pub(super) fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, ProcessId)> {
+    let of = |station: &str, name: String, running: &Running| {
+        let process = running.process.as_ref()?;
+        let cores = running.host.cpu.map_or(1.0, |cpu| cpu.min(1.0));
+        let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
+        Some((busy, (running.host.machine(), process.number())))
+    };
+    let name = |number: usize| {
+        if middleware.len() == 1 { "proxy".to_owned() } else { format!("proxy {}", number + 1) }
+    };
+    let between =
+        middleware.iter().enumerate().filter_map(|(number, one)| of("middleware", name(number), one));
+    let behind = servers.iter().filter_map(|one| of("servers", one.address.to_string(), one));
+    between.chain(behind).collect()
+}
+
+/// Asks our proxy to forget what it counted.
+fn forget(proxy: &Running) -> Result<(), StationError> {
+    let wrong = |why: String| StationError::new(format!("proxy {}", proxy.address), why);
+    match proxy.host.ask(&proxy.address, "stats reset\r\nquit\r\n") {
+        Ok(answer) if answer == "RESET" => Ok(()),
+        Ok(answer) => Err(wrong(format!("`stats reset` was answered with `{answer}`"))),
+        Err(error) => Err(wrong(format!("`stats reset` could not be asked: {error}"))),
+    }
+}
