@@ -30,7 +30,7 @@ pub struct Load {
     /// What is said to a server before anything is asked of it. It never stands in a result.
     #[serde(skip)]
     pub login: Option<LoginSettings>,
-    /// Clients in all; each has one connection, or one to every server ([`Spread::Every`]).
+    /// Clients in all; each has one connection, or one to every server ([`ServerChoice::Every`]).
     pub connections: u32,
     /// Threads, each with an event loop and its share of the connections.
     pub threads: u32,

@@ -113,7 +113,7 @@ pub trait SettingsTable: Default + 'static {
         Vec::new()
     }
 
-    /// Reads a key that is one of [`Table::beside`].
+    /// Reads a key that is one of [`SettingsTable::beside`].
     fn read_beside(&mut self, _key: &str, _item: &FileItem<'_>, _mistakes: &mut Vec<Mistake>) {}
 
     /// The keys of a file.
