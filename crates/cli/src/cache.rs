@@ -4,7 +4,7 @@ use clap::Args;
 use krarup_cache::{Bounds, statistics};
 use krarup_serve::cache::{CacheServer, CacheSettings};
 use krarup_units::Address;
-use krarup_units::{Bytes, Nanos, text};
+use krarup_units::{Bytes, Mistake, Nanos, text};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
@@ -47,7 +47,7 @@ pub(crate) struct CacheArgs {
     edge: Flags<CacheEdge>,
 }
 
-fn memory(text: &str) -> Result<Bytes, String> {
+fn memory(text: &str) -> Result<Bytes, Mistake> {
     let whole = text.bytes().all(|byte| byte.is_ascii_digit());
     if whole { format!("{text}MiB").parse() } else { text.parse() }
 }

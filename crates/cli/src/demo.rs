@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use krarup_lab::change::Changes;
 use krarup_lab::shipped;
-use krarup_units::Address;
 use krarup_units::text::parse_duration;
+use krarup_units::{Address, Mistake};
 
 use crate::experiment::{self, SpecSource};
 use crate::failure::Failure;
@@ -53,7 +53,7 @@ enum Choice {
 }
 
 impl Choice {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Mistake> {
         Ok(match text {
             "auto" => Self::Program("auto"),
             "memcached" => Self::Program("memcached"),

@@ -393,7 +393,7 @@ fn ended(stop: &Stop, error: &StationError) -> Failure {
 }
 
 fn station(error: &StationError) -> Failure {
-    Failure::run(error.to_string())
+    Failure::run(error)
 }
 
 const ENVIRONMENT: &str = "environment.json";

@@ -1,5 +1,6 @@
 //! How a subcommand ends badly: one line that names the thing, a hint, and an exit code.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use krarup_settings::{Mistake, Mistakes};
@@ -7,19 +8,21 @@ use krarup_settings::{Mistake, Mistakes};
 /// What went wrong, for a person to read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    message: String,
-    hint: Option<String>,
+    mistake: Mistake,
     code: u8,
     /// What else is wrong.
     further: Vec<Self>,
 }
 
+impl From<Mistake> for Failure {
+    fn from(mistake: Mistake) -> Self {
+        Self::usage(mistake)
+    }
+}
+
 impl From<Mistakes> for Failure {
     fn from(mistakes: Mistakes) -> Self {
-        let mut failures = mistakes.0.into_iter().map(|Mistake { what, place, hint, .. }| {
-            let failure = Self { hint: Some(hint).filter(|hint| !hint.is_empty()), ..Self::usage(what) };
-            if place.is_empty() { failure } else { failure.at(&place) }
-        });
+        let mut failures = mistakes.0.into_iter().map(Self::usage);
         let first = failures.next().expect("there is at least one mistake");
         Self { further: failures.collect(), ..first }
     }
@@ -27,18 +30,18 @@ impl From<Mistakes> for Failure {
 
 impl Failure {
     /// The command was asked for something that makes no sense: exit code 2.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, code: 2, further: Vec::new() }
+    pub(crate) fn usage(mistake: impl Into<Mistake>) -> Self {
+        Self { mistake: mistake.into(), code: 2, further: Vec::new() }
     }
 
     /// The command made sense but could not be carried out: exit code 1.
-    pub(crate) fn run(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, code: 1, further: Vec::new() }
+    pub(crate) fn run(mistake: impl Into<Mistake>) -> Self {
+        Self { code: 1, ..Self::usage(mistake) }
     }
 
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.mistake.hint = hint.into();
         self
     }
 
@@ -52,7 +55,12 @@ impl Failure {
         let first = paragraphs.next().unwrap_or_default();
         let words: Vec<_> = first.trim_start_matches("error: ").split_whitespace().collect();
         let tip = paragraphs.find_map(|paragraph| paragraph.trim_start().strip_prefix("tip: "));
-        let failure = Self::usage(words.join(" "));
+        let what = words.join(" ");
+        // A value that our own readers refuse: what would do is theirs to say.
+        let refused = error.source().and_then(|source| source.downcast_ref::<Mistake>());
+        let hint = refused.map_or("", |mistake| &mistake.hint);
+        let what = what.strip_suffix(hint).unwrap_or(&what).trim_end_matches("; ");
+        let failure = Self::usage(Mistake::new(what, hint));
         match (tip, job) {
             (Some(tip), _) => failure.hint(tip.lines().next().unwrap_or(tip).trim()),
             (None, Some(job)) => failure.or_hint(format!("krarup {job} --help shows every flag")),
@@ -62,18 +70,18 @@ impl Failure {
 
     /// Where it is wrong.
     pub(crate) fn at(mut self, place: &str) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        self.mistake = self.mistake.of(place);
         self
     }
 
     /// What to do about it, unless that is said already.
     pub(crate) fn or_hint(self, hint: impl Into<String>) -> Self {
-        if self.advice().is_some() { self } else { self.hint(hint) }
+        if self.mistake.hint.is_empty() { self.hint(hint) } else { self }
     }
 
-    /// What went wrong, without what to do about it.
-    pub(crate) fn message(&self) -> &str {
-        self.advice().map_or(&self.message, |(message, _)| message)
+    /// What went wrong and where, without what to do about it.
+    pub(crate) fn message(&self) -> String {
+        Mistake { hint: String::new(), ..self.mistake.clone() }.to_string()
     }
 
     /// Everything that went wrong, without what to do about it, in one line.
@@ -84,33 +92,23 @@ impl Failure {
 
     /// Tells it as a warning on stderr, with what comes of it.
     pub(crate) fn warn(&self, so: &str) {
-        let (message, hint) = self.advice().unwrap_or((&self.message, ""));
-        eprintln!("warning: {message}; {so}");
-        if !hint.is_empty() {
-            eprintln!("  hint: {hint}");
-        }
+        eprintln!("warning: {}; {so}", self.message());
+        self.say_hint();
     }
 
     /// Tells it on stderr; stdout is for data.
     pub(crate) fn report(&self) -> ExitCode {
-        let (message, hint) = self.advice().unwrap_or((&self.message, ""));
-        eprintln!("error: {message}");
-        if !hint.is_empty() {
-            eprintln!("  hint: {hint}");
-        }
+        eprintln!("error: {}", self.message());
+        self.say_hint();
         for failure in &self.further {
             failure.report();
         }
         ExitCode::from(self.code)
     }
 
-    /// The message and the hint. Where our libraries refuse what they are given, a semicolon parts
-    /// the two.
-    fn advice(&self) -> Option<(&str, &str)> {
-        match &self.hint {
-            Some(hint) => Some((&self.message, hint)),
-            None if self.code == 2 => self.message.split_once("; "),
-            None => None,
+    fn say_hint(&self) {
+        if !self.mistake.hint.is_empty() {
+            eprintln!("  hint: {}", self.mistake.hint);
         }
     }
 }

@@ -178,7 +178,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     };
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
     if args.populate || args.populate_only {
-        let stored = conductor.populate(&load, &mut observe).map_err(|error| failure(&error))?;
+        let stored = conductor.populate(&load, &mut observe).map_err(failure)?;
         eprintln!("populated: {stored} keys stored and verified");
         if args.populate_only {
             return Ok(());
@@ -189,7 +189,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     }
     conductor.keep_rows(args.rows.clone());
     conductor.begin_at(args.start_at);
-    let result = conductor.run(&load, &mut observe).map_err(|error| failure(&error))?;
+    let result = conductor.run(&load, &mut observe).map_err(failure)?;
     records.finish()?;
     report(args, &result)?;
     verdict(&result)
@@ -248,7 +248,7 @@ fn find_max(
             let legs = vec![Leg { from: rate, to: rate, seconds: 0.0 }];
             load.arrivals = Arrivals::Open(Open { process, legs });
             load.seed = load.seed.wrapping_add(1);
-            let result = conductor.run(&load, &mut |_| {}).map_err(|error| failure(&error))?;
+            let result = conductor.run(&load, &mut |_| {}).map_err(failure)?;
             if result.interrupted {
                 return Err(Failure::run("interrupted: the search was not at its end"));
             }
@@ -282,13 +282,14 @@ fn find_max(
     }
 }
 
-fn failure(error: &LoadError) -> Failure {
+fn failure(error: LoadError) -> Failure {
     let failure = Failure::run(error.to_string());
     match error {
-        LoadError::Config(_) | LoadError::Trace { .. } => Failure::usage(error.to_string()),
+        LoadError::Config(mistake) => Failure::usage(mistake),
+        LoadError::Trace { path, why } => Failure::usage(why.of(&path.display().to_string())),
         LoadError::Rows(_) => failure.hint("choose another file with --rows"),
-        LoadError::Unreachable { .. } => {
-            failure.hint("is a server listening there? `memcached -l 127.0.0.1 -p 11211` starts one, so does `krarup cache`")
+        LoadError::Unreachable(mistake) => {
+            Failure::run(mistake).or_hint("is a server listening there? `memcached -l 127.0.0.1 -p 11211` starts one, so does `krarup cache`")
         }
         LoadError::Populate { .. } => failure.hint(
             "look at the server's memory limit (-m) and largest item (-I), and at what a proxy before it answers to a `set`",

@@ -15,7 +15,7 @@ use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::events::{self, ProxyNotice};
 use krarup_serve::proxy::threads;
-use krarup_units::Nanos;
+use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Ok(config)
     };
     let missing =
-        |why: &str| eprintln!("warning: {why}; it is looked up again every {}", config.resolve_every);
+        |why: &Mistake| eprintln!("warning: {why}; it is looked up again every {}", config.resolve_every);
     let source = ConfigurationSource::new(config.clone(), again, missing).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;

@@ -222,7 +222,7 @@ impl Load {
         if self.threads > self.connections {
             let (threads, connections) = (self.threads, self.connections);
             let what = format!("{threads} threads need at least as many connections, not {connections}");
-            return Err(Mistake::new(what, ""));
+            return Err(Mistake::plain(what));
         }
         for (key, value) in [
             ("warm_up", self.warm_up),
@@ -249,7 +249,7 @@ impl Load {
                 let what = format!(
                     "a run of {seconds} s has nothing left to measure after {warm_up} s of warm-up and {cool_down} s of cool-down"
                 );
-                Err(Mistake::new(what, ""))
+                Err(Mistake::plain(what))
             }
             Extent::Trace
                 if self.parts().iter().any(|class| !matches!(class.arrivals, Arrivals::Replay(_))) =>
@@ -269,7 +269,7 @@ impl Load {
         let sum = self.classes.iter().map(|class| u64::from(class.connections)).sum::<u64>();
         if !self.classes.is_empty() && sum != u64::from(self.connections) {
             let what = format!("the classes have {sum} connections together, not {}", self.connections);
-            return Err(Mistake::new(what, ""));
+            return Err(Mistake::plain(what));
         }
         for (place, class) in self.parts().iter().enumerate() {
             let checked = CONNECTIONS
@@ -283,7 +283,7 @@ impl Load {
             checked.map_err(|mistake| mistake.within(&format!("class {}", class.name)))?;
             name_is_good(&class.name)?;
             if self.classes[..place].iter().any(|other| other.name == class.name) {
-                return Err(Mistake::new(format!("two classes have the name {}", class.name), ""));
+                return Err(Mistake::plain(format!("two classes have the name {}", class.name)));
             }
         }
         Ok(())

@@ -82,7 +82,7 @@ impl KeySize {
     pub fn check(&self) -> Result<(), Mistake> {
         match self {
             Self::Law(KeySizeLaw::Uniform { from, to }) if from > to => {
-                Err(Mistake::new(format!("key sizes from {from} to {to} end before they begin"), ""))
+                Err(Mistake::plain(format!("key sizes from {from} to {to} end before they begin")))
             }
             Self::Law(KeySizeLaw::Listed(sizes))
                 if sizes.iter().any(|(_, weight)| !(weight.is_finite() && *weight >= 0.0))
@@ -271,7 +271,7 @@ impl KeyLaw {
             if (0.0..=1.0).contains(&value) {
                 Ok(())
             } else {
-                Err(Mistake::new(format!("{name} is {value}, not between 0 and 1"), ""))
+                Err(Mistake::plain(format!("{name} is {value}, not between 0 and 1")))
             }
         };
         match self {
@@ -281,12 +281,12 @@ impl KeyLaw {
                 if deviation > 0.0 && deviation.is_finite() {
                     Ok(())
                 } else {
-                    Err(Mistake::new(format!("the deviation of the key law is {deviation}, not above 0"), ""))
+                    Err(Mistake::plain(format!("the deviation of the key law is {deviation}, not above 0")))
                 }
             }
             Self::Zipf { exponent } if (0.0..=20.0).contains(&exponent) => Ok(()),
             Self::Zipf { exponent } => {
-                Err(Mistake::new(format!("the Zipf exponent is {exponent}, not between 0 and 20"), ""))
+                Err(Mistake::plain(format!("the Zipf exponent is {exponent}, not between 0 and 20")))
             }
             Self::Hot { keys, draws } => {
                 share("the share of hot keys", keys)?;

@@ -35,12 +35,7 @@ pub enum LoadError {
     /// The configuration makes no sense; nothing was sent.
     Config(Mistake),
     /// A server's name or port leads nowhere.
-    Unreachable {
-        /// Which server.
-        address: String,
-        /// Why.
-        why: String,
-    },
+    Unreachable(Mistake),
     /// A trace that was to be replayed cannot be read.
     Trace {
         /// Its file.
@@ -69,8 +64,7 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(why) => why.fmt(f),
-            Self::Unreachable { address, why } => write!(f, "cannot connect to {address}: {why}"),
+            Self::Config(why) | Self::Unreachable(why) => why.fmt(f),
             Self::Trace { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Rows(error) => error.fmt(f),
             Self::Populate { address, why } => write!(f, "populating {address}: {why}"),
@@ -93,15 +87,15 @@ impl From<io::Error> for LoadError {
 /// Makes every thread's clients and connects them.
 fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Waker)>, LoadError> {
     let traces = read_traces(load)?;
-    let targets = Target::all(load)
-        .map_err(|(address, why)| LoadError::Unreachable { address: address.to_string(), why })?;
+    let targets = Target::all(load).map_err(LoadError::Unreachable)?;
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
     for task in tasks::tasks(load, &targets.into(), &traces, stop) {
         let (mut engine, waker) = GeneratorThread::new(task)?;
-        engine.connect(limit).map_err(|error| LoadError::Unreachable {
-            address: load.targets.iter().map(Address::to_string).collect::<Vec<_>>().join(", "),
-            why: error.to_string(),
+        engine.connect(limit).map_err(|error| {
+            let targets: Vec<_> = load.targets.iter().map(Address::to_string).collect();
+            let what = format!("cannot connect to {}: {error}", targets.join(", "));
+            LoadError::Unreachable(Mistake::plain(what))
         })?;
         engines.push((engine, waker));
     }

@@ -130,7 +130,7 @@ impl Arrivals {
             if value.is_finite() && value >= 0.0 {
                 Ok(())
             } else {
-                Err(Mistake::new(format!("{name} is {value}, not 0 or more"), ""))
+                Err(Mistake::plain(format!("{name} is {value}, not 0 or more")))
             }
         };
         match self {
@@ -138,7 +138,7 @@ impl Arrivals {
             Self::Replay(Replay { speed: Speed::Times(times), .. })
                 if !(*times > 0.0 && times.is_finite()) =>
             {
-                Err(Mistake::new(format!("a trace cannot be sent {times} times as fast as it was"), ""))
+                Err(Mistake::plain(format!("a trace cannot be sent {times} times as fast as it was")))
             }
             Self::Replay(_) => Ok(()),
             Self::Open(open) => {

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use krarup_settings::kind::{
     Count, FILE, Grammar, Number, Optional, Size, Switch, TEXT, Verbatim, Word, joined,
 };
-use krarup_settings::mistake::place;
 use krarup_settings::table::FileItem;
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, document, said, settings, template};
+use krarup_units::mistake::place;
 use krarup_units::{Address, PerSecond, Seconds};
 use toml::Spanned;
 use toml::de::DeString;
@@ -186,7 +186,7 @@ struct Said {
 
 impl Said {
     fn wrong(&self, why: String) -> Mistake {
-        Mistake::new(why, "").of(&self.place)
+        Mistake::plain(why).of(&self.place)
     }
 }
 
@@ -465,7 +465,7 @@ fn for_a_shell(word: &str) -> String {
 }
 
 fn no_table(item: &FileItem<'_>) -> Mistake {
-    Mistake::from("classes are tables, like [classes.readers]").at(item.span().start)
+    Mistake::plain("classes are tables, like [classes.readers]").at(item.span().start)
 }
 
 /// Adds what a file says of a key to a layer, which is a class's or not.
@@ -480,7 +480,7 @@ fn read_key(
     let mut read = || {
         let row = known(key.get_ref())?;
         if of_class && !row.of_class {
-            return Err(Mistake::new(format!("`{}` is of the whole run, not of a class", row.key), ""));
+            return Err(Mistake::plain(format!("`{}` is of the whole run, not of a class", row.key)));
         }
         let wrong = |mut mistakes: Mistakes| mistakes.0.remove(0);
         layer.add(row, joined(row.key, item)?, place(name, text, at)).map_err(wrong)
@@ -508,7 +508,7 @@ fn tls(options: &Options) -> Result<Option<TlsSettings>, Mistake> {
         None if identity.is_some() || name.is_some() => {
             let what =
                 "connections are not encrypted without tls_authorities, the file that says whom to trust";
-            Err(Mistake::new(what, ""))
+            Err(Mistake::plain(what))
         }
         None => Ok(None),
     }
@@ -518,7 +518,7 @@ fn login(options: &Options) -> Result<Option<LoginSettings>, Mistake> {
     let Some(path) = file(&options.login) else { return Ok(None) };
     let place = path.display().to_string();
     let text = std::fs::read_to_string(&path)
-        .map_err(|error| Mistake::new(error.to_string(), ""))
+        .map_err(|error| Mistake::plain(error.to_string()))
         .and_then(|text| LoginSettings::parse(&text));
     text.map(Some).map_err(|mistake| mistake.of(&place))
 }

@@ -67,7 +67,7 @@ impl SizeLaw {
         match self {
             Self::Fixed(size) => fits(*size),
             Self::Uniform { from, to } if from > to => {
-                Err(Mistake::new(format!("the size range {from}-{to} ends before it begins"), ""))
+                Err(Mistake::plain(format!("the size range {from}-{to} ends before it begins")))
             }
             Self::Uniform { to, .. } => fits(*to),
             Self::Listed(sizes) => {
@@ -80,7 +80,7 @@ impl SizeLaw {
             }
             Self::Exponential { mean, most } => {
                 if !(mean.is_finite() && *mean > 0.0) {
-                    return Err(Mistake::new(format!("the mean size is {mean}, not above 0"), ""));
+                    return Err(Mistake::plain(format!("the mean size is {mean}, not above 0")));
                 }
                 fits(*most)
             }

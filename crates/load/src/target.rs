@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use krarup_net::mio::{Registry, Token};
 use krarup_net::tls::{Connector, TlsIdentity};
 use krarup_net::{Conn, Moved};
-use krarup_units::Address;
+use krarup_units::{Address, Mistake};
 
 use crate::config::{Load, LoginSettings};
 use crate::queue::Hello;
@@ -51,14 +51,13 @@ impl Target {
     ///
     /// # Errors
     /// Which server cannot be found, or which file of certificates cannot be read.
-    pub fn all(load: &Load) -> Result<Vec<Self>, (Address, String)> {
-        let first = load.targets.first().cloned().unwrap_or_else(|| Address { host: String::new(), port: 0 });
+    pub fn all(load: &Load) -> Result<Vec<Self>, Mistake> {
         let connector = match &load.tls {
             None => None,
             Some(tls) => {
                 let identity =
                     tls.identity.clone().map(|(certificate, key)| TlsIdentity { certificate, key });
-                Some(Connector::new(&tls.authorities, identity.as_ref()).map_err(|why| (first, why))?)
+                Some(Connector::new(&tls.authorities, identity.as_ref())?)
             }
         };
         let name = |target: &Address| {
@@ -68,8 +67,9 @@ impl Target {
             let place = match target.file() {
                 Some(file) => Place::File(file.to_owned()),
                 None => {
-                    let found = krarup_net::resolve(target).map_err(|why| (target.clone(), why))?;
-                    let none = || (target.clone(), "it has no address".to_owned());
+                    let found = krarup_net::resolve(target)
+                        .map_err(|why| why.within(&format!("cannot connect to {target}")))?;
+                    let none = || Mistake::plain(format!("{target} has no address"));
                     Place::Tcp(*found.first().ok_or_else(none)?)
                 }
             };

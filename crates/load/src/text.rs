@@ -17,7 +17,7 @@ use crate::workload::{LARGEST_VALUE, Mix};
 /// # Errors
 /// Names the address.
 pub fn servers(text: &str) -> Result<Vec<Address>, Mistake> {
-    text.split(',').map(|one| Ok(one.trim().parse()?)).collect()
+    text.split(',').map(|one| one.trim().parse()).collect()
 }
 
 /// `uniform`, `sequential`, `parted`, `zipf:EXPONENT`, `gaussian:MEAN:DEVIATION`, `hot:KEYS:DRAWS`.
@@ -146,15 +146,15 @@ pub fn mix(text: &str) -> Result<Mix, Mistake> {
             .ok_or_else(|| Mistake::new(format!("`{part}` is no weight"), "write it like get=9,set=1"))?;
         let command = Command::from_name(name).ok_or_else(|| {
             let known: Vec<_> = Command::ALL.iter().map(|command| command.name()).collect();
-            Mistake::new(format!("`{name}` is no command"), &format!("there are {}", known.join(", ")))
+            Mistake::new(format!("`{name}` is no command"), format!("there are {}", known.join(", ")))
         })?;
         let weight: f64 =
-            weight.parse().map_err(|_| Mistake::new(format!("`{weight}` is no weight for {name}"), ""))?;
+            weight.parse().map_err(|_| Mistake::plain(format!("`{weight}` is no weight for {name}")))?;
         if !(weight.is_finite() && weight >= 0.0) {
-            return Err(Mistake::new(format!("the weight of {name} is {weight}, not 0 or more"), ""));
+            return Err(Mistake::plain(format!("the weight of {name} is {weight}, not 0 or more")));
         }
         if weights.iter().any(|(other, _)| *other == command) {
-            return Err(Mistake::new(format!("{name} has two weights"), ""));
+            return Err(Mistake::plain(format!("{name} has two weights")));
         }
         weights.push((command, weight));
     }

@@ -132,7 +132,7 @@ impl Trace {
             let record = record.map_err(unread)?;
             let line = record.position().map_or(number as u64 + 2, csv::Position::line);
             let at_line = |mistake: Mistake| mistake.of(&format!("line {line}"));
-            let wrong = |why: String| at_line(Mistake::new(why, ""));
+            let wrong = |why: String| at_line(Mistake::plain(why));
             let cell = |place: Option<usize>| place.and_then(|place| record.get(place)).unwrap_or("");
             let at = nanos(cell(Some(time)), scale).map_err(at_line)?;
             let name = cell(Some(op)).to_ascii_lowercase();
@@ -174,7 +174,7 @@ impl Trace {
     /// By time, counted from the first. Rows of a proxy are in the order of their replies.
     fn in_order(mut self, too_many: bool) -> Result<Self, Mistake> {
         if too_many {
-            return Err(Mistake::new(format!("it has more than {MOST_ROWS} requests"), ""));
+            return Err(Mistake::plain(format!("it has more than {MOST_ROWS} requests")));
         }
         self.rows.sort_by_key(|row| row.at);
         let Some(first) = self.rows.first().map(|row| row.at) else {
@@ -242,11 +242,11 @@ impl Iterator for Dues {
 }
 
 fn unread(error: impl std::fmt::Display) -> Mistake {
-    Mistake::new(error.to_string(), "")
+    Mistake::plain(error.to_string())
 }
 
 fn nanos(text: &str, scale: f64) -> Result<Nanos, Mistake> {
-    let wrong = || Mistake::new(format!("`{text}` is no time"), "");
+    let wrong = || Mistake::plain(format!("`{text}` is no time"));
     if scale == 1.0 {
         return text.parse().map(Nanos).map_err(|_| wrong());
     }

@@ -178,7 +178,7 @@ fn change_class(network: &mut Network, class: usize, change: &Change) -> Result<
         ("population", ClassWorkload::Closed { population, .. }) => *population = u64::from(change.count()?),
         ("think", ClassWorkload::Closed { think, .. }) => {
             let seconds =
-                text::parse_duration(&change.value).map_err(|why| change.wrong(why, "write it like 1ms"))?;
+                text::parse_duration(&change.value).map_err(|why| change.wrong(why.what, why.hint))?;
             *think = if think.mean() > 0.0 {
                 think.scaled(seconds / think.mean())
             } else {

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use krarup_units::Address;
+use krarup_units::{Address, Mistake};
 
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
@@ -96,7 +96,7 @@ impl<F: Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static> Answers fo
 pub fn serve(
     address: &Address,
     answer: impl Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static,
-) -> Result<HttpServer, String> {
+) -> Result<HttpServer, Mistake> {
     let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
     let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
@@ -249,7 +249,7 @@ fn response(answer: HttpResponse) -> Response<String> {
 ///
 /// # Errors
 /// In plain words, with the address: where it cannot be asked, or answers anything but 200.
-pub fn get(address: &Address, path: &str) -> Result<String, String> {
+pub fn get(address: &Address, path: &str) -> Result<String, Mistake> {
     let ask = || -> io::Result<Vec<u8>> {
         let candidates = crate::resolve(address).map_err(io::Error::other)?;
         let mut stream = TcpStream::connect(&candidates[..])?;
@@ -266,7 +266,7 @@ pub fn get(address: &Address, path: &str) -> Result<String, String> {
     let line = String::from_utf8_lossy(&received[..head]).lines().next().unwrap_or_default().to_owned();
     match line.split(' ').nth(1) {
         Some("200") => Ok(String::from_utf8_lossy(&received[head..]).into_owned()),
-        _ => Err(format!("{address} answers {path} with `{line}`")),
+        _ => Err(Mistake::plain(format!("{address} answers {path} with `{line}`"))),
     }
 }
 
@@ -439,9 +439,12 @@ mod tests {
         let server = begin(answer);
         assert_eq!(get(&server.address, "/here").as_deref(), Ok("well\n"));
         let error = get(&server.address, "/there").unwrap_err();
-        assert!(error.contains("404") && error.contains(&server.address.to_string()), "{error}");
+        assert!(
+            error.to_string().contains("404") && error.to_string().contains(&server.address.to_string()),
+            "{error}"
+        );
         let unused = Address { port: 1, ..server.address.clone() };
-        assert!(get(&unused, "/here").unwrap_err().contains("cannot be asked"));
+        assert!(get(&unused, "/here").unwrap_err().to_string().contains("cannot be asked"));
     }
 
     #[test]

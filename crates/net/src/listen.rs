@@ -10,7 +10,7 @@ use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Listener;
-use krarup_units::Address;
+use krarup_units::{Address, Mistake};
 
 /// How many connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 1_024;
@@ -28,7 +28,7 @@ pub struct Options {
 ///
 /// # Errors
 /// In plain words, with the address and what to do about it.
-pub fn listen(address: &Address) -> Result<TcpListener, String> {
+pub fn listen(address: &Address) -> Result<TcpListener, Mistake> {
     listen_shared(address, false)
 }
 
@@ -36,11 +36,10 @@ pub fn listen(address: &Address) -> Result<TcpListener, String> {
 ///
 /// # Errors
 /// In plain words, with the address and what to do about it.
-pub fn listen_with(address: &Address, options: Options) -> Result<Listener, String> {
+pub fn listen_with(address: &Address, options: Options) -> Result<Listener, Mistake> {
     match address.file() {
-        Some(path) => {
-            listen_at_file(path, options.mode).map_err(|why| format!("cannot listen on {address}: {why}"))
-        }
+        Some(path) => listen_at_file(path, options.mode)
+            .map_err(|why| why.within(&format!("cannot listen on {address}"))),
         None => listen_shared(address, options.share).map(Listener::Tcp),
     }
 }
@@ -72,21 +71,21 @@ pub fn inherited() -> Vec<Listener> {
     found
 }
 
-fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, String> {
+fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, Mistake> {
     if let Ok(there) = fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
-            return Err("there is a file that is no socket; choose another path".into());
+            return Err(Mistake::new("there is a file that is no socket", "choose another path"));
         }
         // Whether its process is still there: the file alone does not tell.
         if UnixStream::connect(path).is_ok() {
-            return Err("another process listens there; stop it or choose another path".into());
+            return Err(Mistake::new("another process listens there", "stop it or choose another path"));
         }
         fs::remove_file(path).map_err(|error| format!("the socket left there cannot be removed: {error}"))?;
     }
     let listener = UnixListener::bind(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "its directory does not exist; make it first".to_owned(),
-        io::ErrorKind::PermissionDenied => "its directory cannot be written to".to_owned(),
-        _ => error.to_string(),
+        io::ErrorKind::NotFound => Mistake::new("its directory does not exist", "make it first"),
+        io::ErrorKind::PermissionDenied => Mistake::plain("its directory cannot be written to"),
+        _ => Mistake::plain(error.to_string()),
     })?;
     if let Some(mode) = mode {
         fs::set_permissions(path, Permissions::from_mode(mode))
@@ -95,7 +94,7 @@ fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, String> {
     Ok(Listener::Unix { listener, file: Some(path.to_owned()) })
 }
 
-fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, String> {
+fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, Mistake> {
     let found = crate::resolve(address)?;
     let mut last = None;
     for candidate in found {
@@ -105,13 +104,13 @@ fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, String> 
         }
     }
     let error = last.expect("a resolved name has an address");
-    let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => "another process listens there; stop it or choose another port",
-        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address; 127.0.0.1 always exists",
-        _ => return Err(format!("cannot listen on {address}: {error}")),
+    let (why, hint) = match error.kind() {
+        io::ErrorKind::AddrInUse => ("another process listens there", "stop it or choose another port"),
+        io::ErrorKind::PermissionDenied => ("ports below 1024 need privileges", "choose a higher one"),
+        io::ErrorKind::AddrNotAvailable => ("this machine has no such address", "127.0.0.1 always exists"),
+        _ => return Err(Mistake::plain(format!("cannot listen on {address}: {error}"))),
     };
-    Err(format!("cannot listen on {address}: {hint}"))
+    Err(Mistake::new(format!("cannot listen on {address}: {why}"), hint))
 }
 
 fn bind(address: std::net::SocketAddr, share: bool) -> io::Result<TcpListener> {
@@ -136,7 +135,11 @@ mod tests {
         let first = listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = Address::from(first.local_addr().unwrap());
         let error = listen(&address).unwrap_err();
-        assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
+        assert!(
+            error.to_string().contains(&address.to_string())
+                && error.to_string().contains("choose another port"),
+            "{error}"
+        );
     }
 
     fn file() -> (Address, std::path::PathBuf) {
@@ -154,7 +157,7 @@ mod tests {
         assert_eq!(listener.address().unwrap(), address);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let error = listen_with(&address, options).unwrap_err();
-        assert!(error.contains("another process listens there"), "{error}");
+        assert!(error.to_string().contains("another process listens there"), "{error}");
         drop(listener);
         assert!(!path.exists());
     }
@@ -167,7 +170,7 @@ mod tests {
         drop(listen_with(&address, Options::default()).unwrap());
         fs::write(&path, "precious").unwrap();
         let error = listen_with(&address, Options::default()).unwrap_err();
-        assert!(error.contains("no socket"), "{error}");
+        assert!(error.to_string().contains("no socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
     }

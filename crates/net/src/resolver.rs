@@ -2,23 +2,27 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use krarup_units::Address;
+use krarup_units::{Address, Mistake};
 
 /// Every socket address that `address` stands for. Asks the system's resolver and blocks until it
 /// has answered.
 ///
 /// # Errors
 /// Names the host, or the file: a unix socket has no such address.
-pub fn resolve(address: &Address) -> Result<Vec<SocketAddr>, String> {
+pub fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
     if address.file().is_some() {
-        return Err(format!("`{address}` is a file, where an address is needed"));
+        return Err(Mistake::plain(format!("`{address}` is a file, where an address is needed")));
     }
     match (address.host.as_str(), address.port).to_socket_addrs() {
         Ok(found) => {
             let found: Vec<_> = found.collect();
-            if found.is_empty() { Err(format!("`{}` has no address", address.host)) } else { Ok(found) }
+            if found.is_empty() {
+                Err(Mistake::plain(format!("`{}` has no address", address.host)))
+            } else {
+                Ok(found)
+            }
         }
-        Err(error) => Err(format!("`{}` cannot be resolved: {error}", address.host)),
+        Err(error) => Err(Mistake::plain(format!("`{}` cannot be resolved: {error}", address.host))),
     }
 }
 

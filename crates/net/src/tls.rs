@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use krarup_units::Mistake;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -52,7 +53,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn new(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Self, String> {
+    pub fn new(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Self, Mistake> {
         let config = RwLock::new(server_config(identity, clients)?);
         let (identity, clients) = (identity.clone(), clients.map(Path::to_owned));
         Ok(Self(Arc::new(Greeting { identity, clients, config })))
@@ -63,7 +64,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// Names the file and what is wrong with it; what was read before goes on.
-    pub fn reload(&self) -> Result<Option<String>, String> {
+    pub fn reload(&self) -> Result<Option<String>, Mistake> {
         let config = server_config(&self.0.identity, self.0.clients.as_deref())?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(outdated(&self.0.identity.certificate))
@@ -85,7 +86,7 @@ impl Connector {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn new(trusted: &Path, identity: Option<&TlsIdentity>) -> Result<Self, String> {
+    pub fn new(trusted: &Path, identity: Option<&TlsIdentity>) -> Result<Self, Mistake> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -130,7 +131,7 @@ pub fn outdated(file: &Path) -> Option<String> {
     Some(format!("the certificate in {} {what}: every client that checks it will refuse it", file.display()))
 }
 
-fn server_config(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Arc<ServerConfig>, String> {
+fn server_config(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Arc<ServerConfig>, Mistake> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -154,16 +155,16 @@ fn unusable(identity: &TlsIdentity, error: &rustls::Error) -> String {
     format!("{} cannot be used with {}: {error}", identity.certificate.display(), identity.key.display())
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistake> {
     let wrong = |error: &dyn std::fmt::Display| {
         format!("no certificate can be read from {}: {error}", file.display())
     };
     let found = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
-    if found.is_empty() { Err(wrong(&"there is none in it")) } else { Ok(found) }
+    if found.is_empty() { Err(Mistake::plain(wrong(&"there is none in it"))) } else { Ok(found) }
 }
 
-fn authorities(file: &Path) -> Result<RootCertStore, String> {
+fn authorities(file: &Path) -> Result<RootCertStore, Mistake> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(file)? {
         store.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -171,7 +172,7 @@ fn authorities(file: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-fn read(identity: &TlsIdentity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+fn read(identity: &TlsIdentity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Mistake> {
     let key = PrivateKeyDer::from_pem_file(&identity.key)
         .map_err(|error| format!("no private key can be read from {}: {error}", identity.key.display()))?;
     Ok((certificates(&identity.certificate)?, key))

@@ -218,14 +218,20 @@ impl Config {
     pub fn check(&self) -> Result<(), Mistakes> {
         let servers = self.addresses();
         if servers.is_empty() {
-            return Err("there is no server to ask; name at least one with --servers host:port".into());
+            return Err(Mistake::new(
+                "there is no server to ask",
+                "name at least one with --servers host:port",
+            )
+            .into());
         }
         check(self, "")?;
         for (name, pool) in self.all_pools() {
             check(pool, &if name == MAIN { String::new() } else { format!("pools.{name}.") })?;
         }
         if servers.len() > 1_000 {
-            return Err(format!("{} servers are named; 1000 are the most", servers.len()).into());
+            return Err(
+                Mistake::new(format!("{} servers are named", servers.len()), "1000 are the most").into()
+            );
         }
         if self.pools.contains_key(MAIN) && !self.main.servers.is_empty() {
             return Err(format!("the pool at the top level is called {MAIN}, and so is another").into());
@@ -236,59 +242,70 @@ impl Config {
                 return Err(format!("`servers` names {address}, where the proxy itself listens").into());
             }
             if address.port != 0 && listeners[..place].iter().any(|(other, _)| other == address) {
-                return Err(format!("{address} is listened on for two pools; give each its own").into());
+                return Err(Mistake::new(
+                    format!("{address} is listened on for two pools"),
+                    "give each its own",
+                )
+                .into());
             }
         }
         self.topology()?;
         if self.threads > 1 && self.all_pools().iter().any(|(_, pool)| pool.readers.is_some()) {
-            return Err(
-                "`readers` are those of one event loop, and `threads` makes several; set one of the two"
-                    .into(),
-            );
+            return Err(Mistake::new(
+                "`readers` are those of one event loop, and `threads` makes several",
+                "set one of the two",
+            )
+            .into());
         }
         if self.dedicated && self.server_connections > 1 {
-            return Err("`dedicated` gives every client a connection of its own, and `server_connections` shares several; \
-                        set one of the two"
-                .into());
+            let what = "`dedicated` gives every client a connection of its own, and `server_connections` shares several";
+            return Err(Mistake::new(what, "set one of the two").into());
         }
         if self.engine == Engine::Threads {
-            if self.dedicated || self.server_connections > 1 {
-                return Err("`engine` is threads, each of which has a connection of its own to every server; leave out \
-                            `server_connections` and `dedicated`"
-                    .into());
-            }
-            if self.threads > 1 {
-                return Err("`threads` counts event loops, and `engine` is threads, which has none; how many threads \
-                            that has is said by `workers` or `readers`"
-                    .into());
-            }
-            self.thread_form()?;
-            if self.edge.tls.is_some() || self.edge.server_tls.is_some() || self.edge.users.is_some() {
-                return Err("`engine` is threads, which knows neither TLS nor users; events does".into());
-            }
-            if self.admin.is_some() {
-                return Err("`engine` is threads, which answers no monitoring; events does".into());
-            }
-            for (name, pool) in self.all_pools() {
-                // Each worker has a core of its own, which knows nothing of what the others do.
-                let shared = [
-                    ("rate", pool.rate.is_some()),
-                    ("concurrency", pool.concurrency.is_some()),
-                    ("coalesce", pool.coalesce),
-                ];
-                if let Some((key, _)) = shared.into_iter().find(|&(_, is_set)| is_set) {
-                    return Err(format!(
-                        "`engine` is threads, which know nothing of each other, and pool {name} sets `{key}`; events does that"
-                    ).into());
-                }
-            }
-            if listeners.len() > 1 {
-                return Err(
-                    "`engine` is threads, which listens at one address; events listens at several".into()
-                );
-            }
+            self.check_threads(listeners.len())?;
         }
         self.edge.check()
+    }
+
+    /// Refuses what the engine of threads does not do.
+    fn check_threads(&self, listeners: usize) -> Result<(), Mistake> {
+        let shares = self.dedicated || self.server_connections > 1;
+        let asks = self.edge.tls.is_some() || self.edge.server_tls.is_some() || self.edge.users.is_some();
+        let refused = [
+            (
+                shares,
+                "each of which has a connection of its own to every server",
+                "leave out `server_connections` and `dedicated`",
+            ),
+            (
+                self.threads > 1,
+                "which has no event loops, and `threads` counts those",
+                "set `workers` or `readers`: how many threads there are",
+            ),
+            (asks, "which knows neither TLS nor users", "events does"),
+            (self.admin.is_some(), "which answers no monitoring", "events does"),
+            (listeners > 1, "which listens at one address", "events listens at several"),
+        ];
+        if let Some((_, why, hint)) = refused.into_iter().find(|(is_set, ..)| *is_set) {
+            return Err(Mistake::new(format!("`engine` is threads, {why}"), hint));
+        }
+        self.thread_form()?;
+        for (name, pool) in self.all_pools() {
+            // Each worker has a core of its own, which knows nothing of what the others do.
+            let shared = [
+                ("rate", pool.rate.is_some()),
+                ("concurrency", pool.concurrency.is_some()),
+                ("coalesce", pool.coalesce),
+            ];
+            if let Some((key, _)) = shared.into_iter().find(|&(_, is_set)| is_set) {
+                let what = "`engine` is threads, which know nothing of each other";
+                return Err(Mistake::new(
+                    format!("{what}, and pool {name} sets `{key}`"),
+                    "events does that",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What the threads are, where the engine is threads.
@@ -301,18 +318,18 @@ impl Config {
             (Some(readers), _) => ThreadDesign::Readers(readers),
             (None, Workers::Limited(workers)) => ThreadDesign::Workers(workers),
             (None, Workers::Unlimited) => {
-                return Err(
-                    "`engine` is threads, and there must be a number of them: set `workers` or `readers`"
-                        .into(),
-                );
+                return Err(Mistake::new(
+                    "`engine` is threads, and there must be a number of them",
+                    "set `workers` or `readers`",
+                ));
             }
         };
         let (ThreadDesign::Workers(threads) | ThreadDesign::Readers(threads)) = form;
         if threads > 4_096 {
-            return Err(format!(
-                "`engine` is threads, and {threads} of them are too many; 4096 are the most"
-            )
-            .into());
+            return Err(Mistake::new(
+                format!("`engine` is threads, and {threads} of them are too many"),
+                "4096 are the most",
+            ));
         }
         Ok(form)
     }
@@ -367,7 +384,7 @@ impl Config {
             for (key, text) in [("prefix", &route.prefix), ("add", &route.add)] {
                 if text.len() > 200 || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
                     let what = format!("the route for `{}` has a `{key}` that no key can have", route.prefix);
-                    return Err(Mistake::from(what));
+                    return Err(Mistake::plain(what));
                 }
             }
             let (prefix, add) = (route.prefix.clone().into_bytes(), route.add.clone().into_bytes());
@@ -539,7 +556,7 @@ mod tests {
             (Config { server_connections: 0, ..good.clone() }, "`server_connections`"),
             (Config { server_connections: 2, dedicated: true, ..good.clone() }, "one of the two"),
             (Config { dedicated: true, engine: Engine::Threads, ..good.clone() }, "leave out"),
-            (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "counts event loops"),
+            (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "which has no event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
         ] {
             assert!(wrong.check().unwrap_err().to_string().contains(part), "{part}");

@@ -146,7 +146,11 @@ impl Edge {
         if let Some(tls) = &self.server_tls
             && tls.certificate.is_some() != tls.key.is_some()
         {
-            return Err("`edge.server_tls` names a certificate or a key; it takes both or none".into());
+            return Err(Mistake::new(
+                "`edge.server_tls` names a certificate or a key",
+                "it takes both or none",
+            )
+            .into());
         }
         Ok(())
     }

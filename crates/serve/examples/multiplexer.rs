@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::{Conn, Listener, Moved, listen};
-use krarup_units::{Address, Inbox};
+use krarup_units::{Address, Inbox, Mistake};
 
 const LISTENER: Token = Token(0);
 const SERVER: Token = Token(1);
@@ -80,14 +80,14 @@ impl Client {
     }
 }
 
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Mistake> {
     let mut arguments = std::env::args().skip(1);
     let (Some(at), Some(server)) = (arguments.next(), arguments.next()) else {
         return Err("usage: multiplexer LISTEN SERVER".into());
     };
     let listener = listen::listen_with(&at.parse::<Address>()?, listen::Options::default())?;
     let server = server.parse().map_err(|_| format!("{server} is no IP address with a port"))?;
-    relay(listener, server).map_err(|error| error.to_string())
+    relay(listener, server).map_err(|error| error.to_string().into())
 }
 
 fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()> {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use krarup_net::cpu;
 use krarup_net::http::{self, HttpMethod, HttpResponse};
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
-use krarup_units::Address;
+use krarup_units::{Address, Mistake};
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
@@ -65,7 +65,7 @@ pub(crate) struct Reload {
     /// What is read again.
     pub(crate) what: &'static str,
     /// Says what came of it.
-    pub(crate) reload: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    pub(crate) reload: Box<dyn Fn() -> Result<(), Mistake> + Send + Sync>,
     /// Held by the one reload that may wait for the loop.
     pub(crate) alone: Mutex<()>,
 }
@@ -145,7 +145,7 @@ pub(crate) fn serve<T: Monitored>(
     address: &Address,
     setting: &str,
     monitoring: Monitoring<T>,
-) -> Result<http::HttpServer, String> {
+) -> Result<http::HttpServer, Mistake> {
     http::serve(address, move |method, path| monitoring.answer(method, path))
-        .map_err(|why| format!("{setting}: {why}"))
+        .map_err(|why| why.within(setting))
 }

@@ -9,7 +9,7 @@ use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, listen};
-use krarup_units::{Address, Nanos, Stamp};
+use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use crate::driver::{self, ClientLimits, Driver};
 
@@ -87,7 +87,7 @@ impl CacheServer {
     ///
     /// # Errors
     /// In plain words, with the address and what to do about it.
-    pub fn bind(settings: CacheSettings) -> Result<Self, String> {
+    pub fn bind(settings: CacheSettings) -> Result<Self, Mistake> {
         let listener = listen::listen_with(&settings.listen, listen::Options::default())?;
         let system = |error: io::Error| format!("the system refuses what a server needs: {error}");
         let address = listener.address().map_err(system)?;

@@ -191,7 +191,7 @@ fn a_port_in_use_is_refused_by_name() {
         version: String::new(),
     };
     let error = CacheServer::bind(settings).unwrap_err();
-    assert!(error.contains(&server.address.to_string()), "{error}");
+    assert!(error.what.contains(&server.address.to_string()), "{error}");
     server.stop();
 }
 

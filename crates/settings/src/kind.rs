@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use krarup_units::{Address, Nanos, Seconds, text};
 use toml::de::{DeTable, DeValue};
 
-use crate::mistake::Mistake;
+use crate::Mistake;
 use crate::table::{FileItem, SettingsTable, commented, differing, read_table};
 
 /// How values of `T` are read, written and bounded.
@@ -58,11 +58,11 @@ pub fn scalar(name: &str, item: &FileItem<'_>) -> Result<String, Mistake> {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Ok(number.to_string()),
-            Err(_) => Err(Mistake::from(format!("`{name}` is a number that is too large"))),
+            Err(_) => Err(Mistake::plain(format!("`{name}` is a number that is too large"))),
         },
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
         DeValue::Boolean(is) => Ok(is.to_string()),
-        other => Err(Mistake::from(format!("`{name}` is a {}; write one value", other.type_str()))),
+        other => Err(Mistake::new(format!("`{name}` is a {}", other.type_str()), "write one value")),
     }
 }
 
@@ -157,9 +157,9 @@ macro_rules! whole {
         impl Kind<$type> for Whole {
             fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<$type> {
                 from_text(name, item, mistakes, |text| {
-                    let wrong = || Mistake::from(format!("`{name}` is `{text}`, and must be a whole number"));
+                    let wrong = || Mistake::plain(format!("`{name}` is `{text}`, and must be a whole number"));
                     let value = if self.is_size {
-                        text::parse_size(text).map_err(Mistake::from)?
+                        text::parse_size(text)?
                     } else {
                         text.replace('_', "").parse().map_err(|_| wrong())?
                     };
@@ -176,7 +176,7 @@ macro_rules! whole {
                 if (self.least..=self.most).contains(&(*value as u64)) {
                     return Ok(());
                 }
-                Err(Mistake::from(format!("`{name}` is {value}, and must be {}", self.range())))
+                Err(Mistake::plain(format!("`{name}` is {value}, and must be {}", self.range())))
             }
 
             fn bounds(&self) -> String {
@@ -234,9 +234,7 @@ fn length(value: Nanos) -> String {
 
 impl Kind<Nanos> for Duration {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Nanos> {
-        from_text(name, item, mistakes, |text| {
-            text::parse_duration(text).map(Nanos::from_seconds).map_err(Mistake::from)
-        })
+        from_text(name, item, mistakes, |text| text::parse_duration(text).map(Nanos::from_seconds))
     }
 
     fn write(&self, value: &Nanos) -> Option<String> {
@@ -247,7 +245,7 @@ impl Kind<Nanos> for Duration {
         if (self.least..=self.most).contains(value) || (self.zero && *value == Nanos::ZERO) {
             return Ok(());
         }
-        Err(Mistake::from(format!(
+        Err(Mistake::plain(format!(
             "`{name}` is {}, and must be {}",
             length(*value),
             Kind::<Nanos>::bounds(self)
@@ -265,7 +263,7 @@ impl Kind<Nanos> for Duration {
 
 impl Kind<Seconds> for Duration {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Seconds> {
-        from_text(name, item, mistakes, |text| text::parse_duration(text).map_err(Mistake::from))
+        from_text(name, item, mistakes, text::parse_duration)
     }
 
     fn write(&self, value: &Seconds) -> Option<String> {
@@ -278,7 +276,7 @@ impl Kind<Seconds> for Duration {
             return Ok(());
         }
         let bounds = Kind::<Nanos>::bounds(self);
-        Err(Mistake::from(format!("`{name}` is {value} s, and must be {bounds}")))
+        Err(Mistake::plain(format!("`{name}` is {value} s, and must be {bounds}")))
     }
 
     fn bounds(&self) -> String {
@@ -302,7 +300,7 @@ impl Number {
 impl Kind<f64> for Number {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<f64> {
         from_text(name, item, mistakes, |text| {
-            text.parse().map_err(|_| Mistake::from(format!("`{name}` is `{text}`, and must be a number")))
+            text.parse().map_err(|_| Mistake::plain(format!("`{name}` is `{text}`, and must be a number")))
         })
     }
 
@@ -314,7 +312,7 @@ impl Kind<f64> for Number {
         if (0.0..=self.most).contains(value) && (self.most == 1.0 || *value > 0.0) {
             return Ok(());
         }
-        Err(Mistake::from(format!("`{name}` is {value}, and must be {}", Kind::bounds(self))))
+        Err(Mistake::plain(format!("`{name}` is {value}, and must be {}", Kind::bounds(self))))
     }
 
     fn bounds(&self) -> String {
@@ -329,7 +327,7 @@ pub struct Switch;
 impl Kind<bool> for Switch {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<bool> {
         from_text(name, item, mistakes, |text| {
-            text.parse().map_err(|_| Mistake::from(format!("`{name}` is `{text}`; write true or false")))
+            text.parse().map_err(|_| Mistake::new(format!("`{name}` is `{text}`"), "write true or false"))
         })
     }
 
@@ -353,7 +351,7 @@ impl<T: Copy> Word<T> {
             let words: Vec<_> = self.0.iter().map(|(_, word)| *word).collect();
             // The last word of `pools.users.multi_get`.
             let name = name.rsplit('.').next().unwrap_or(name).replace('_', " ");
-            Mistake::from(format!("`{text}` is no {name}; there are {}", words.join(", ")))
+            Mistake::new(format!("`{text}` is no {name}"), format!("there are {}", words.join(", ")))
         })
     }
 }
@@ -431,8 +429,7 @@ pub const FILE: CustomText<PathBuf> =
     CustomText { read: |text| Ok(text.into()), write: |path| path.display().to_string() };
 
 /// `host:port`, or `unix:/path`.
-pub const ADDRESS: CustomText<Address> =
-    CustomText { read: |text| text.parse().map_err(Mistake::from), write: Address::to_string };
+pub const ADDRESS: CustomText<Address> = CustomText { read: |text| text.parse(), write: Address::to_string };
 
 /// What need not be set.
 #[derive(Debug)]
@@ -463,7 +460,7 @@ pub struct List<K>(pub K);
 impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<T>> {
         let Some(items) = item.get_ref().as_array() else {
-            mistakes.push(Mistake::from(format!("`{name}` is no list; write [ … ]")).at(item.span().start));
+            mistakes.push(Mistake::new(format!("`{name}` is no list"), "write [ … ]").at(item.span().start));
             return None;
         };
         let read: Vec<_> = items.iter().map(|item| read(&self.0, name, item, mistakes)).collect();
@@ -484,7 +481,7 @@ fn table<'a>(name: &str, item: &'a FileItem<'_>, mistakes: &mut Vec<Mistake>) ->
     let table = item.get_ref().as_table();
     if table.is_none() {
         mistakes.push(
-            Mistake::from(format!("`{name}` is no table; write {{ key = value }}")).at(item.span().start),
+            Mistake::new(format!("`{name}` is no table"), "write { key = value }").at(item.span().start),
         );
     }
     table

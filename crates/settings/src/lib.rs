@@ -5,7 +5,6 @@
 //! |---|---|
 //! | [`table`] | a row, and what is read, written and checked by it |
 //! | [`kind`] | what a value is: its form in a file, its bounds |
-//! | [`mistake`] | what is wrong, where, and what would do |
 //!
 //! ```
 //! use krarup_settings::{SettingsTable, kind::Count, read, settings};
@@ -27,8 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod kind;
-pub mod mistake;
 pub mod table;
 
-pub use mistake::{Mistake, Mistakes};
+pub use krarup_units::{Mistake, Mistakes};
 pub use table::{Flag, Setting, SettingsTable, check, commented, document, read, said, template};

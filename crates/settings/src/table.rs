@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::mistake::{Mistake, Mistakes};
+use crate::{Mistake, Mistakes};
 
 /// A value as it stands in a file, with its place.
 pub type FileItem<'a> = Spanned<DeValue<'a>>;
@@ -227,7 +227,7 @@ pub fn document<T>(
         Ok(table) => Some(read(table.get_ref(), &mut mistakes)),
         Err(error) => {
             let what = error.message().trim_end().replace('\n', " ");
-            mistakes.push(Mistake::new(what, "").at(error.span().map_or(0, |span| span.start)));
+            mistakes.push(Mistake::plain(what).at(error.span().map_or(0, |span| span.start)));
             None
         }
     };
@@ -256,7 +256,7 @@ pub(crate) fn read_table<C: SettingsTable>(
         }
     }
     for row in C::ROWS.iter().filter(|row| row.required && !table.contains_key(row.key)) {
-        mistakes.push(Mistake::from(format!("`{within}{}` is missing", row.key)).at(offset));
+        mistakes.push(Mistake::plain(format!("`{within}{}` is missing", row.key)).at(offset));
     }
 }
 

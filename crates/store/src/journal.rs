@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_net::Clock;
-use krarup_units::{Nanos, Stamp};
+use krarup_units::{Mistake, Nanos, Stamp};
 
 use crate::postgres::batch_writer::BatchWriter;
 use crate::postgres::heads::Reader;
@@ -171,7 +171,7 @@ impl Journal {
         next_id: Id,
         clock: Clock,
         wake: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let (tell, events) = mpsc::channel();
         let over = Arc::new(AtomicBool::new(false));
         let sender = EventSender { tell, wake: Arc::new(wake), over: Arc::clone(&over) };
@@ -337,9 +337,9 @@ impl Journal {
     }
 }
 
-fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<(), String> {
+fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<(), Mistake> {
     let spawned = thread::Builder::new().name(name.into()).spawn(what);
-    spawned.map(drop).map_err(|error| format!("no thread can be had: {error}"))
+    spawned.map(drop).map_err(|error| Mistake::plain(format!("no thread can be had: {error}")))
 }
 
 #[derive(Clone)]

@@ -11,6 +11,7 @@
 //! that wait of the kind of the first. There is no timer: the next batch is what has come while the
 //! last was at the database. One thread moves all of it.
 
+use krarup_units::Mistake;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
@@ -87,7 +88,7 @@ impl ConnectionPool {
         settings: ConnectionPoolSettings,
         clock: Clock,
         wake: impl Fn() + Send + 'static,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let (queries, received) = unbounded_channel();
         let (tell, news) = mpsc::channel();
         let sender = EventSender { tell, wake: Box::new(wake) };

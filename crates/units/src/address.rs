@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Mistake;
+
 /// A host, by name or by number, and a port; or the file of a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -37,20 +39,28 @@ impl Address {
 }
 
 impl FromStr for Address {
-    type Err = String;
+    type Err = Mistake;
 
     /// `host:port`, `1.2.3.4:port`, `[::1]:port`, `unix:/path`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         if let Some(path) = text.strip_prefix("unix:") {
             // The kernel keeps 108 bytes, the last of them a zero.
             return match path.len() {
                 2..108 if path.starts_with('/') && !path.contains('\0') => {
                     Ok(Self { host: path.to_owned(), port: 0 })
                 }
-                _ => Err(format!("`{text}` is no unix socket; write an absolute path of at most 107 bytes")),
+                _ => Err(Mistake::new(
+                    format!("`{text}` is no unix socket"),
+                    "write an absolute path of at most 107 bytes",
+                )),
             };
         }
-        let wrong = || format!("`{text}` is not an address; write it like 127.0.0.1:11211 or [::1]:11211");
+        let wrong = || {
+            Mistake::new(
+                format!("`{text}` is not an address"),
+                "write it like 127.0.0.1:11211 or [::1]:11211",
+            )
+        };
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
         let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
@@ -79,8 +89,8 @@ impl fmt::Display for Address {
 }
 
 impl TryFrom<String> for Address {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
+    type Error = Mistake;
+    fn try_from(text: String) -> Result<Self, Mistake> {
         text.parse()
     }
 }
@@ -119,7 +129,7 @@ mod tests {
             "unix:a",
             "unix:/",
         ] {
-            assert!(text.parse::<Address>().unwrap_err().contains(&format!("`{text}`")), "{text}");
+            assert!(text.parse::<Address>().unwrap_err().what.contains(&format!("`{text}`")), "{text}");
         }
     }
 

@@ -9,6 +9,7 @@
 //! | [`Bytes`] | a size | bytes |
 //! | [`Address`] | `host:port` or `unix:/path` as people write it | |
 //! | [`Parsed`] | what came of reading one message of a protocol | |
+//! | [`Mistake`], [`Mistakes`] | what is wrong, where, and what would do | |
 //! | [`Inbox`], [`Outbox`], [`Lent`] | bytes received and not parsed yet; bytes to be written; bytes that several places share | |
 //!
 //! [`text`] reads and writes them as people do: `1.50 ms`, `100us`, `64KiB`.
@@ -17,6 +18,7 @@
 
 mod address;
 pub mod buffer;
+pub mod mistake;
 mod parsed;
 mod rate;
 mod size;
@@ -25,6 +27,7 @@ mod time;
 
 pub use address::Address;
 pub use buffer::{Inbox, Lent, Outbox};
+pub use mistake::{Mistake, Mistakes};
 pub use parsed::Parsed;
 pub use rate::PerSecond;
 pub use size::Bytes;

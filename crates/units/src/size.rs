@@ -5,14 +5,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Mistake;
+
 /// A size in bytes; read and written with binary units (`64KiB`), because memory comes in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
 impl FromStr for Bytes {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = Mistake;
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         crate::text::parse_size(text).map(Self)
     }
 }
@@ -44,7 +46,7 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
-        assert!("12 parsecs".parse::<Bytes>().unwrap_err().contains("12 parsecs"));
+        assert!("12 parsecs".parse::<Bytes>().unwrap_err().what.contains("12 parsecs"));
         assert!("-1".parse::<Bytes>().is_err());
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Nanos, Seconds};
+use crate::{Mistake, Nanos, Seconds};
 
 /// A positive number with three significant digits: `1.50`, `23.4`, `512`.
 pub fn three_digits(value: f64) -> String {
@@ -60,7 +60,9 @@ pub fn count(value: f64) -> String {
 ///
 /// # Errors
 /// Names the text and the units that are understood.
-pub fn parse_duration(text: &str) -> Result<Seconds, String> {
+pub fn parse_duration(text: &str) -> Result<Seconds, Mistake> {
+    let wrong =
+        || Mistake::new(format!("`{text}` is not a length of time"), "write it like 250ms, 1.5s or 2m");
     let (number, unit) = split_unit(text);
     let scale = match unit {
         "" | "s" | "sec" => 1.0,
@@ -70,11 +72,11 @@ pub fn parse_duration(text: &str) -> Result<Seconds, String> {
         "m" | "min" => 60.0,
         "h" => 3_600.0,
         "d" => 86_400.0,
-        _ => return Err(format!("`{text}` is not a length of time; write it like 250ms, 1.5s or 2m")),
+        _ => return Err(wrong()),
     };
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * scale),
-        _ => Err(format!("`{text}` is not a length of time; write it like 250ms, 1.5s or 2m")),
+        _ => Err(wrong()),
     }
 }
 
@@ -83,8 +85,8 @@ pub fn parse_duration(text: &str) -> Result<Seconds, String> {
 ///
 /// # Errors
 /// Names the text and the units that are understood.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size; write it like 4096, 64KiB or 1MiB");
+pub fn parse_size(text: &str) -> Result<u64, Mistake> {
+    let wrong = || Mistake::new(format!("`{text}` is not a size"), "write it like 4096, 64KiB or 1MiB");
     let (number, unit) = split_unit(text);
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -126,7 +128,7 @@ pub fn timestamp(unix_seconds: u64) -> String {
 ///
 /// # Errors
 /// Names the text and both ways to write an instant.
-pub fn parse_instant(text: &str) -> Result<Nanos, String> {
+pub fn parse_instant(text: &str) -> Result<Nanos, Mistake> {
     let text = text.trim();
     let read = if text.bytes().all(|byte| byte.is_ascii_digit()) {
         text.parse().ok().map(Nanos)
@@ -134,7 +136,10 @@ pub fn parse_instant(text: &str) -> Result<Nanos, String> {
         date_and_time(text)
     };
     read.ok_or_else(|| {
-        format!("`{text}` is no instant; write nanoseconds since 1970, or 2026-11-22T07:30:00Z (RFC 3339)")
+        Mistake::new(
+            format!("`{text}` is no instant"),
+            "write nanoseconds since 1970, or 2026-11-22T07:30:00Z (RFC 3339)",
+        )
     })
 }
 
@@ -265,13 +270,13 @@ mod tests {
             "1970-01-01T00:30:00+01:00",
             "99999999999999999999",
         ] {
-            assert!(parse_instant(wrong).unwrap_err().contains("RFC 3339"), "{wrong}");
+            assert!(parse_instant(wrong).unwrap_err().to_string().contains("RFC 3339"), "{wrong}");
         }
     }
 
     #[test]
     fn what_is_no_length_is_named() {
-        assert!(parse_duration("soon").unwrap_err().contains("`soon`"));
+        assert!(parse_duration("soon").unwrap_err().to_string().contains("`soon`"));
         assert!(parse_duration("-1s").is_err());
         assert_eq!(parse_duration("250ms"), Ok(0.25));
         assert_eq!(parse_duration("2"), Ok(2.0));

@@ -23,8 +23,8 @@ use krarup_serve::broker::front::{self, Front};
 use krarup_store::owners::Owners;
 use krarup_store::postgres::members::{MemberStep, MembersView, ShardMember};
 use krarup_store::postgres::{Database, Owned, StoreError};
-use krarup_units::Address;
 use krarup_units::Nanos;
+use krarup_units::{Address, Mistake};
 
 use super::args::{BrokerArgs, Mode};
 use super::base::{Base, about, load, place, tell};
@@ -47,7 +47,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 struct Serving {
     shard: u32,
     ending: Arc<Ending>,
-    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, String>>,
+    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, Mistake>>,
 }
 
 /// What every shard's engine is made from.
@@ -245,7 +245,7 @@ struct Lookout {
 }
 
 impl Lookout {
-    fn begin(mut member: ShardMember) -> Result<Self, String> {
+    fn begin(mut member: ShardMember) -> Result<Self, Mistake> {
         let (ask, asked) = mpsc::channel();
         let (tell, seen) = mpsc::channel();
         let look = move || while asked.recv().is_ok() && tell.send(member.look()).is_ok() {};
@@ -331,7 +331,7 @@ fn begin(
     shard: u32,
     rows: Option<Lane>,
     signals: &ProcessSignals,
-) -> Result<Serving, String> {
+) -> Result<Serving, Mistake> {
     let ending = Arc::new(Ending::default());
     signals.follow(&ending, Follows::Draining);
     let (its_plan, its) = (Arc::clone(plan), Arc::clone(&ending));
@@ -349,7 +349,7 @@ fn serve(
     shard: Shard,
     rows: Option<Lane>,
     ending: Arc<Ending>,
-) -> Result<Option<Box<BrokerEnd>>, String> {
+) -> Result<Option<Box<BrokerEnd>>, Mistake> {
     let Plan { args, place, member, clock, largest, secret } = plan;
     let told = |problem: StoreError| problem.to_string();
     let Some(mut owned) = Owned::take_shard(place.clone(), shard, *member).map_err(told)? else {
@@ -407,7 +407,7 @@ fn among(args: &BrokerArgs) -> Address {
 
 /// The address whose port is as many higher as the shard's number says; where the system is to
 /// choose one, it does.
-fn behind(address: &Address, shard: u32) -> Result<Address, String> {
+fn behind(address: &Address, shard: u32) -> Result<Address, Mistake> {
     let port = if address.port == 0 { Some(0) } else { address.port.checked_add(shard as u16) };
     let port = port.ok_or_else(|| format!("there is no port {shard} above that of {address}"))?;
     Ok(Address { host: address.host.clone(), port })
@@ -416,7 +416,7 @@ fn behind(address: &Address, shard: u32) -> Result<Address, String> {
 /// Tells how a shard ended here; whether it was served at all.
 fn report(
     shard: u32,
-    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, String>>,
+    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, Mistake>>,
     records: &mut BrokerRecords,
 ) -> bool {
     match thread.join() {

@@ -5,6 +5,7 @@
 //! period begins, and a request that waits for it waits as long. Both versions of control groups
 //! are understood; on a machine that has both, whichever has the controller `cpu`.
 
+use krarup_units::Mistake;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,9 +64,10 @@ fn controller(mounts: &str, has_cpu: impl Fn(&Path) -> bool) -> Option<Controlle
 fn refused(why: &str) -> StationError {
     StationError::new(
         "cpu",
-        format!(
-            "{why}; limits of processor time need a control group with the controller `cpu` that can be written: run as root (in a container: a \
-             privileged one), or take `cpu` out of the spec"
+        Mistake::new(
+            why,
+            "limits of processor time need a control group with the controller `cpu` that can be written: run as root (in a container: a \
+             privileged one), or take `cpu` out of the spec",
         ),
     )
 }

@@ -8,7 +8,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Mistake, Nanos, Seconds};
 use serde::{Deserialize, Serialize};
 
 /// A clock that is further from ours than this is refused: somebody should set it.
@@ -55,19 +55,19 @@ impl Offset {
     }
 
     /// Why clients there cannot be told an instant; nothing where they can.
-    pub fn refused(self) -> Option<String> {
+    pub fn refused(self) -> Option<Mistake> {
         if self.within > VAGUEST {
-            return Some(format!(
+            return Some(Mistake::plain(format!(
                 "its clock is known to ± {:.0} ms only (the way there and back takes {:.0} ms), and clients would not begin together",
                 self.within * 1e3,
                 self.within * 2e3
-            ));
+            )));
         }
         (self.seconds.abs() > FURTHEST).then(|| {
             let side = if self.seconds > 0.0 { "ahead" } else { "behind" };
-            format!(
-                "its clock is {:.0} s {side}; set it, for instance by chrony or systemd-timesyncd",
-                self.seconds.abs()
+            Mistake::new(
+                format!("its clock is {:.0} s {side}", self.seconds.abs()),
+                "set it, for instance by chrony or systemd-timesyncd",
             )
         })
     }
@@ -104,9 +104,11 @@ mod tests {
     #[test]
     fn a_clock_that_is_far_off_or_badly_known_is_refused() {
         let refused = |seconds, within| Offset { seconds, within }.refused().unwrap_or_default();
-        assert_eq!(refused(-59.0, 0.05), "");
-        assert!(refused(-61.0, 0.05).contains("61 s behind; set it"));
-        assert!(refused(0.0, 0.15).contains("± 150 ms only (the way there and back takes 300 ms)"));
+        assert_eq!(refused(-59.0, 0.05), Mistake::plain(""));
+        assert!(refused(-61.0, 0.05).to_string().contains("61 s behind; set it"));
+        assert!(
+            refused(0.0, 0.15).to_string().contains("± 150 ms only (the way there and back takes 300 ms)")
+        );
     }
 
     proptest! {

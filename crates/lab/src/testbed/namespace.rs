@@ -55,10 +55,8 @@ pub(super) fn ip(words: &[&str]) -> Result<(), StationError> {
 pub(super) fn run(program: &str, words: &[&str]) -> Result<String, StationError> {
     let wrong = |why: String, said: &[u8]| StationError {
         name: "network".into(),
-        why: format!(
-            "`{program} {}` {why}; namespaces need root, and Debian's package iproute2",
-            words.join(" ")
-        ),
+        why: format!("`{program} {}` {why}", words.join(" ")),
+        hint: "namespaces need root, and Debian's package iproute2".into(),
         said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
         certain: false,
     };

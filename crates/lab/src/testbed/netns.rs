@@ -45,10 +45,11 @@ pub fn rootless(
     const ROOT_OF_MINE: &str = "-Urnm";
     let wrong = |why: String, said: &[u8]| StationError {
         name: "network".into(),
-        why: format!(
-            "users may not make network namespaces here: `unshare {ROOT_OF_MINE} true` {why}; run as root, or let the kernel allow it \
-             (sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use testbed = \"local\""
-        ),
+        why: format!("users may not make network namespaces here: `unshare {ROOT_OF_MINE} true` {why}"),
+        hint:
+            "run as root, or let the kernel allow it (sysctl kernel.unprivileged_userns_clone=1, on Ubuntu \
+               kernel.apparmor_restrict_unprivileged_userns=0), or use testbed = \"local\""
+                .into(),
         said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
         certain: false,
     };
@@ -151,6 +152,7 @@ impl Namespaces {
                 let shapers: Vec<Shaper> = serde_json::from_str(&said).map_err(|error| StationError {
                     name: format!("host {}", host.name),
                     why: format!("`tc -s -j qdisc` said what cannot be read: {error}"),
+                    hint: String::new(),
                     said: said.lines().map(str::to_owned).collect(),
                     certain: false,
                 })?;
@@ -179,7 +181,7 @@ impl Namespaces {
     pub fn stands(&self) -> Result<(), StationError> {
         let mut lines = self.lines.lock().expect(UNBROKEN);
         match lines.iter_mut().find_map(|line| line.has_ended().then_some(line)) {
-            Some(line) => Err(line.error("has ended, and its host was cut off".into())),
+            Some(line) => Err(line.error("has ended, and its host was cut off")),
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use krarup_units::Seconds;
+use krarup_units::{Mistake, Seconds};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::cap::Cap;
@@ -255,7 +255,7 @@ impl ChildProcess {
                 }
             }
             if stop.asked() {
-                return Err(self.error("stopped on request".into()));
+                return Err(self.error("stopped on request"));
             }
             if Instant::now() >= until {
                 return Err(self.error(format!("was not ready within {within:?}")));
@@ -284,7 +284,7 @@ impl ChildProcess {
                 return Err(StationError { certain: is_refusal(status), ..error });
             }
             if stop.asked() {
-                return Err(self.error("stopped on request".into()));
+                return Err(self.error("stopped on request"));
             }
             if Instant::now() >= until {
                 return Err(self.error(format!("did not accept connections at {address} within {within:?}")));
@@ -323,7 +323,7 @@ impl ChildProcess {
             }
             if stop.asked() {
                 let _ = self.stop(Duration::from_secs(2));
-                return Err(self.error("stopped on request".into()));
+                return Err(self.error("stopped on request"));
             }
             if let Err(error) = sense() {
                 let _ = self.stop(Duration::from_secs(2));
@@ -437,10 +437,10 @@ impl ChildProcess {
     }
 
     /// An error of this station, with its last words.
-    pub fn error(&mut self, why: String) -> StationError {
+    pub fn error(&mut self, why: impl Into<Mistake>) -> StationError {
         self.read_lines();
         let said = self.said.iter().cloned().collect();
-        StationError { name: self.name.clone(), why, said, certain: false }
+        StationError { said, ..StationError::new(self.name.clone(), why) }
     }
 }
 
@@ -506,6 +506,6 @@ mod tests {
         let mut process = shell("echo one >&2; echo two >&2; echo out");
         let ended = process.finish(LONG, &Stop::default(), || Ok(())).unwrap();
         assert_eq!(ended.stdout, b"out\n");
-        assert_eq!(process.error("why".into()).said, ["one", "two"]);
+        assert_eq!(process.error("why").said, ["one", "two"]);
     }
 }

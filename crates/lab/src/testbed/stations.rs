@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use krarup_units::Address;
 use krarup_units::Nanos;
+use krarup_units::{Address, Mistake};
 
 use super::calibrate::{LimitCalibration, calibrate_here};
 use super::cap::Cap;
@@ -117,7 +117,10 @@ pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError
             None => Err(StationError::new(
                 host.remote()
                     .map_or("memcached".to_owned(), |remote| format!("memcached on {}", remote.title())),
-                "is not installed; install Debian's package memcached, or use the program `cache`",
+                Mistake::new(
+                    "is not installed",
+                    "install Debian's package memcached, or use the program `cache`",
+                ),
             )),
         },
         Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
@@ -142,7 +145,7 @@ fn cache() -> String {
 
 fn parse(addresses: &[String]) -> Result<Vec<Address>, StationError> {
     let read =
-        |text: &String| text.parse().map_err(|why: String| StationError::new(format!("server {text}"), why));
+        |text: &String| text.parse().map_err(|why: Mistake| StationError::new(format!("server {text}"), why));
     addresses.iter().map(read).collect()
 }
 
@@ -510,6 +513,7 @@ impl Starter {
         let nobody = || StationError {
             name: running.address.to_string(),
             why: format!("{action}: it was not started here"),
+            hint: String::new(),
             said: Vec::new(),
             certain: true,
         };
@@ -622,12 +626,13 @@ fn joined(addresses: &[Address]) -> String {
 
 /// What a server says its version is: a server that answers can be asked the rest.
 fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> {
-    let wrong = |why: String| StationError::new(format!("server {address}"), why);
-    let answer = from
-        .ask(address, "version\r\nquit\r\n")
-        .map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;
+    let wrong = |why: Mistake| StationError::new(format!("server {address}"), why);
+    let silent = |error| Mistake::new(format!("does not answer: {error}"), "is a memcached running there?");
+    let answer = from.ask(address, "version\r\nquit\r\n").map_err(|error| wrong(silent(error)))?;
     match answer.strip_prefix("VERSION ") {
         Some(version) => Ok(version.to_owned()),
-        None => Err(wrong(format!("is no memcached: it answers `{}` to `version`", answer.escape_debug()))),
+        None => {
+            Err(wrong(format!("is no memcached: it answers `{}` to `version`", answer.escape_debug()).into()))
+        }
     }
 }

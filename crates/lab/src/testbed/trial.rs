@@ -484,6 +484,7 @@ fn foreign_result(said: &str, file: &Path, run: ForeignRun) -> Result<LoadResult
     result.map_err(|why| StationError {
         name: "clients".into(),
         why: format!("what it printed is not as memtier_benchmark or memaslap print it: {why}"),
+        hint: String::new(),
         said: said.lines().rev().take(5).map(str::to_owned).collect(),
         certain: false,
     })

@@ -159,7 +159,7 @@ fn short_flags<'a>(
 ) -> Result<(), Mistake> {
     for (place, letter) in letters.char_indices() {
         let found = FLAGS.iter().find(|(_, short, _)| short.contains(letter));
-        let &(name, _, takes) = found.ok_or_else(|| Mistake::new(format!("unknown flag -{letter}"), ""))?;
+        let &(name, _, takes) = found.ok_or_else(|| Mistake::plain(format!("unknown flag -{letter}")))?;
         if takes == Takes::Value {
             let rest = &letters[place + letter.len_utf8()..];
             let attached = (!rest.is_empty()).then(|| rest.to_owned());
@@ -179,12 +179,12 @@ fn value<'a>(
 ) -> Result<Option<String>, Mistake> {
     match (takes, attached) {
         (Takes::Nothing, Some(value)) => {
-            Err(Mistake::new(format!("--{name} takes no value, but was given `{value}`"), ""))
+            Err(Mistake::plain(format!("--{name} takes no value, but was given `{value}`")))
         }
         (Takes::Nothing, None) => Ok(None),
         (Takes::Value, Some(value)) => Ok(Some(value)),
         (Takes::Value, None) => {
-            args.next().cloned().map(Some).ok_or_else(|| Mistake::new(format!("--{name} needs a value"), ""))
+            args.next().cloned().map(Some).ok_or_else(|| Mistake::plain(format!("--{name} needs a value")))
         }
     }
 }
@@ -195,7 +195,7 @@ fn long_flag(name: &str) -> Result<(&'static str, Takes), Mistake> {
         return Ok((known, takes));
     }
     if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
-        return Err(Mistake::new(format!("--{name} is not supported: {why}"), ""));
+        return Err(Mistake::plain(format!("--{name} is not supported: {why}")));
     }
     let begun: Vec<_> =
         FLAGS.iter().filter(|(known, ..)| !name.is_empty() && known.starts_with(name)).collect();
@@ -209,7 +209,7 @@ fn long_flag(name: &str) -> Result<(&'static str, Takes), Mistake> {
         }
         several => {
             let names: Vec<_> = several.iter().map(|(known, ..)| format!("--{known}")).collect();
-            Err(Mistake::new(format!("--{name} could be {}", names.join(" or ")), ""))
+            Err(Mistake::plain(format!("--{name} could be {}", names.join(" or "))))
         }
     }
 }
@@ -317,7 +317,7 @@ impl Default for Given {
 }
 
 fn wrong(name: &str, what: String) -> Mistake {
-    Mistake::new(what, "").of(&format!("--{name}"))
+    Mistake::plain(what).of(&format!("--{name}"))
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Mistake> {
@@ -450,7 +450,7 @@ impl Given {
             return Err("--tls needs --cacert, the file that says whom to trust".into());
         }
         let connections =
-            self.clients.checked_mul(self.threads).ok_or_else(|| Mistake::new("too many clients", ""))?;
+            self.clients.checked_mul(self.threads).ok_or_else(|| Mistake::plain("too many clients"))?;
         let per_client = self.per_client(connections);
         let mut notes = Vec::new();
         if !self.port_given && self.unix.is_none() {

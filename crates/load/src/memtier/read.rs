@@ -106,7 +106,7 @@ fn table(text: &str) -> Result<Printed, Mistake> {
             ([name @ ("Sets" | "Gets" | "Waits" | "Totals"), values @ ..], Some(block), Some(head)) => {
                 if values.len() != head.len() {
                     let why = format!("{} figures under {} columns", values.len(), head.len());
-                    return Err(Mistake::new(why, "").of(&format!("line {}", number + 1)));
+                    return Err(Mistake::plain(why).of(&format!("line {}", number + 1)));
                 }
                 block.rows.insert((*name).to_owned(), row(head, values));
             }
@@ -141,7 +141,7 @@ fn row(head: &[Column], values: &[&str]) -> PrintedRow {
 
 fn json(text: &str) -> Result<Printed, Mistake> {
     let whole: Value = serde_json::from_str(&without_no_numbers(text))
-        .map_err(|error| Mistake::new(error.to_string(), "").of(&format!("line {}", error.line())))?;
+        .map_err(|error| Mistake::plain(error.to_string()).of(&format!("line {}", error.line())))?;
     let whole = whole.as_object().ok_or("it is no object")?;
     let about =
         |name: &str| whole.get("run information").and_then(|about| about.get(name)).and_then(Value::as_f64);

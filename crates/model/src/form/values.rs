@@ -1,6 +1,6 @@
 //! Lengths of time, sizes, bandwidths and distributions, as numbers or as people write them.
 
-use krarup_units::text;
+use krarup_units::{Mistake, text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::schema::{Bandwidth, SizeValue, TimeForm, TimeTable, TimeValue, WaitForm};
@@ -86,8 +86,9 @@ number_or_text!(
 ///
 /// # Errors
 /// What is wrong with the text.
-pub fn parse_bandwidth(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is not a bandwidth; write it like 101 Mbit/s or 10 Gbit/s");
+pub fn parse_bandwidth(text: &str) -> Result<f64, Mistake> {
+    let wrong =
+        || Mistake::new(format!("`{text}` is not a bandwidth"), "write it like 101 Mbit/s or 10 Gbit/s");
     let trimmed = text.trim();
     let end = trimmed.find(char::is_alphabetic).ok_or_else(wrong)?;
     let number: f64 = trimmed[..end].trim().parse().map_err(|_| wrong())?;

@@ -248,7 +248,7 @@ impl PoolConfig {
         pool: impl Fn(&str) -> Option<usize>,
     ) -> Result<PoolSpec, Mistake> {
         let count = self.servers.len();
-        let wrong = |key: &str, why: String| Mistake::from(format!("pool {name}: `{key}` {why}"));
+        let wrong = |key: &str, why: String| Mistake::plain(format!("pool {name}: `{key}` {why}"));
         if count == 0 {
             return Err(wrong("servers", "names no server".into()));
         }
@@ -269,7 +269,7 @@ impl PoolConfig {
                 let tag = self.hash_tag.as_deref().map(|tag| self.tag(tag, name)).transpose()?;
                 let members: Vec<Member> = self.servers.iter().map(ServerConfig::member).collect();
                 let made = Placement::new(distribution, self.hash, tag, &members);
-                Some(made.map_err(|why| format!("pool {name}: {why}"))?)
+                Some(made.map_err(|why| why.within(&format!("pool {name}")))?)
             }
         };
         let copies = match placement {
@@ -321,7 +321,7 @@ impl PoolConfig {
     fn tag(&self, tag: &str, name: &str) -> Result<(u8, u8), Mistake> {
         match tag.as_bytes() {
             &[open, close] => Ok((open, close)),
-            _ => Err(Mistake::from(format!(
+            _ => Err(Mistake::plain(format!(
                 "pool {name}: `hash_tag` is `{tag}`, and must be two characters such as \"{{}}\""
             ))),
         }

@@ -25,6 +25,7 @@ pub(crate) mod tests;
 
 pub use hash::KeyHash;
 use ketama::Ring;
+use krarup_units::Mistake;
 pub use member::Member;
 use rendezvous::Rendezvous;
 use serde::{Deserialize, Serialize};
@@ -112,25 +113,28 @@ impl Placement {
         hash: KeyHash,
         tag: Option<(u8, u8)>,
         members: &[Member],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         if members.is_empty() {
-            return Err("there is no server to place keys on".into());
+            return Err(Mistake::plain("there is no server to place keys on"));
         }
         if members.len() > usize::from(u16::MAX) {
-            return Err(format!("{} servers in one pool; 65535 are the most", members.len()));
+            return Err(Mistake::new(format!("{} servers in one pool", members.len()), "65535 are the most"));
         }
         if let Some(member) = members.iter().find(|member| member.weight == 0) {
-            return Err(format!("{} has weight 0, and must have at least 1", member.name));
+            return Err(Mistake::plain(format!("{} has weight 0, and must have at least 1", member.name)));
         }
         let by_name =
             !matches!(distribution, KeyDistribution::Jump | KeyDistribution::Modulo | KeyDistribution::Ch3);
         let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| by_name && pair[0] == pair[1]) {
-            return Err(format!(
-                "two servers are called {}, and by {} the second would get no key; give them different names",
-                pair[0],
-                distribution.name()
+            return Err(Mistake::new(
+                format!(
+                    "two servers are called {}, and by {} the second would get no key",
+                    pair[0],
+                    distribution.name()
+                ),
+                "give them different names",
             ));
         }
         let weighted = members.iter().any(|member| member.weight > 1);
@@ -143,7 +147,7 @@ impl Placement {
             KeyDistribution::Jump => Table::Slots { slot: jump::slot, owners: slots(members)? },
             KeyDistribution::Modulo => Table::Slots { slot: modulo::slot, owners: slots(members)? },
             KeyDistribution::Ch3 if weighted => {
-                return Err("ch3 knows no weights; leave them out, or choose rendezvous".into());
+                return Err(Mistake::new("ch3 knows no weights", "leave them out, or choose rendezvous"));
             }
             KeyDistribution::Ch3 => Table::Tree,
         };
@@ -223,11 +227,12 @@ impl Placement {
 }
 
 /// One slot for each unit of weight, in the order of the list.
-fn slots(members: &[Member]) -> Result<Vec<u16>, String> {
+fn slots(members: &[Member]) -> Result<Vec<u16>, Mistake> {
     let total: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
     if total > SLOTS {
-        return Err(format!(
-            "the weights add up to {total}; {SLOTS} are the most, so divide them all by the same number"
+        return Err(Mistake::new(
+            format!("the weights add up to {total}"),
+            format!("{SLOTS} are the most, so divide them all by the same number"),
         ));
     }
     let owners = members.iter().enumerate();

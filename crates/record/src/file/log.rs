@@ -15,7 +15,7 @@ use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
-use krarup_units::{Nanos, Stamp};
+use krarup_units::{Mistake, Nanos, Stamp};
 
 use super::problem::{FileProblem, RunMetadata};
 use crate::histogram::{DIGITS, Exact, LONGEST};
@@ -121,7 +121,7 @@ impl Packed {
     ///
     /// # Errors
     /// Why the text is no histogram of our range.
-    pub fn unpack(&self) -> Result<MeasuredDistribution, String> {
+    pub fn unpack(&self) -> Result<MeasuredDistribution, Mistake> {
         let exact = Exact {
             sum: Nanos(self.sum_ns),
             least: Nanos(self.least_ns),
@@ -194,7 +194,8 @@ pub fn read(mut input: impl Read) -> Result<Log, FileProblem> {
                 if interval.tag().is_none_or(|tag| tag.as_str() != noted.tag()) {
                     return Err(wrong("the tag is not that of the exact figures before it"));
                 }
-                let histogram = decode(interval.encoded_histogram()).map_err(|why| wrong(&why))?;
+                let histogram =
+                    decode(interval.encoded_histogram()).map_err(|why| wrong(&why.to_string()))?;
                 entries.push(noted.entry(&histogram));
             }
             Some(Ok(LogEntry::StartTime(_) | LogEntry::BaseTime(_))) | None => {}
@@ -259,7 +260,7 @@ impl Noted {
 }
 
 /// A histogram of our range from its text, or why it is none.
-fn decode(text: &str) -> Result<Histogram<u64>, String> {
+fn decode(text: &str) -> Result<Histogram<u64>, Mistake> {
     let compressed = STANDARD.decode(text).map_err(|error| format!("not base64: {error}"))?;
     // Eight bytes of cookie and length stand before the deflated histogram.
     let deflated = compressed.get(8..).ok_or("the histogram is cut short")?;
@@ -271,14 +272,16 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
     // is its own negative (nine bytes of ones), so neither may get there.
     let announced = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
     if announced != counts.len() || counts.windows(9).any(|nine| nine == [0xff; 9]) {
-        return Err("the histogram is damaged".to_owned());
+        return Err(Mistake::plain("the histogram is damaged"));
     }
     let range = |from: usize| u64::from_be_bytes(std::array::from_fn(|place| head[from + place]));
     let digits = u32::from_be_bytes(std::array::from_fn(|place| head[12 + place]));
     if (digits, range(16), range(24)) != (u32::from(DIGITS), 1, LONGEST.0) {
-        return Err(format!("the histogram's range is not 1 ns to {LONGEST} to {DIGITS} digits"));
+        return Err(Mistake::plain(format!(
+            "the histogram's range is not 1 ns to {LONGEST} to {DIGITS} digits"
+        )));
     }
-    Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| error.to_string())
+    Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| Mistake::plain(error.to_string()))
 }
 
 #[cfg(test)]

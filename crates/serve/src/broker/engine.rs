@@ -19,7 +19,7 @@ use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener, listen};
 use krarup_service::Service;
-use krarup_units::{Address, Nanos, Stamp};
+use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{self, ClientLimits, Driver};
@@ -201,7 +201,7 @@ pub fn run(
     store: Option<MessageStore>,
     clock: Clock,
     notice: impl FnMut(BrokerNotice),
-) -> Result<BrokerEnd, String> {
+) -> Result<BrokerEnd, Mistake> {
     let started = clock.now();
     let mut engine = Engine::start(settings, broker, store, clock, notice)?;
     engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
@@ -276,7 +276,7 @@ fn monitor(
     address: &Address,
     waker: &Arc<Waker>,
     tls: Option<&Acceptor>,
-) -> Result<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer), String> {
+) -> Result<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer), Mistake> {
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
@@ -315,7 +315,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         store: Option<MessageStore>,
         clock: Clock,
         mut notice: N,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);

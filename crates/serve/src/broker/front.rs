@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use krarup_net::blocking::{BlockingClient, ShutdownHandle};
 use krarup_net::{Listener, Stream};
-use krarup_units::{Address, Nanos};
+use krarup_units::{Address, Mistake, Nanos};
 
 use crate::broker::accepting;
 use crate::broker::engine::Protocol;
@@ -73,7 +73,7 @@ impl Front {
         protocol: Protocol,
         settings: FrontSettings,
         owners: Arc<Owners>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
         let address = listener.address().map_err(told)?;
         let inner = Arc::new(Inner::new(protocol, settings, owners).map_err(told)?);

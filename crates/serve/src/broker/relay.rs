@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use krarup_net::blocking::Wakeup;
 use krarup_net::{Listener, Stream};
-use krarup_units::Address;
+use krarup_units::{Address, Mistake};
 
 use crate::broker::accepting;
 
@@ -55,7 +55,7 @@ impl Relay {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn begin(listener: Listener) -> Result<Self, String> {
+    pub fn begin(listener: Listener) -> Result<Self, Mistake> {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
         let address = listener.address().map_err(told)?;
         let over = Wakeup::new().map_err(told)?;

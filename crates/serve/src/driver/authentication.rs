@@ -2,6 +2,7 @@
 //! the value `user password`. The answer is `STORED`, or an error; nothing else is carried out
 //! before.
 
+use krarup_units::Mistake;
 use std::collections::BTreeMap;
 
 /// What a client has said so far, judged.
@@ -39,10 +40,10 @@ impl Users {
     ///
     /// # Errors
     /// With the line's number.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         let mut users = BTreeMap::new();
         for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let wrong = |why| Err(format!("line {}: {why}", place + 1));
+            let wrong = |why: &str| Err(Mistake::plain(why).of(&format!("line {}", place + 1)));
             match line.split_once(':') {
                 Some((user, password)) if !user.is_empty() && !password.is_empty() => {
                     if line.contains([' ', '\t', '\0']) {
@@ -60,10 +61,10 @@ impl Users {
     }
 
     /// What is said to a server first, for the only user there is.
-    pub(crate) fn login(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn login(&self) -> Result<Vec<u8>, Mistake> {
         let mut users = self.0.iter();
         let (Some((user, password)), None) = (users.next(), users.next()) else {
-            return Err(format!("{} users stand in it, where one is needed", self.0.len()));
+            return Err(Mistake::plain(format!("{} users stand in it, where one is needed", self.0.len())));
         };
         let value = [user.as_slice(), b" ", password].concat();
         let line = format!("set krarup 0 0 {}\r\n", value.len()).into_bytes();
@@ -147,13 +148,13 @@ mod tests {
             users().judge(&login),
             Login::Answered { reply: b"STORED\r\n", used: login.len(), admitted: true }
         );
-        assert!(users().login().unwrap_err().contains("2 users"));
+        assert!(users().login().unwrap_err().what.contains("2 users"));
     }
 
     #[test]
     fn a_file_of_users_is_read_line_by_line() {
         for (text, part) in [("", "no user"), ("a:b\nc", "line 2"), (":b", "line 1"), ("a:b c", "blank")] {
-            assert!(Users::parse(text).unwrap_err().contains(part), "{text:?}");
+            assert!(Users::parse(text).unwrap_err().to_string().contains(part), "{text:?}");
         }
     }
 

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use krarup_units::Address;
 use krarup_units::Nanos;
+use krarup_units::{Address, Mistake};
 
 use krarup_proxy::config::{Config, Replicas, ServerConfig};
 use krarup_proxy::engine::Engine;
@@ -17,7 +17,7 @@ use krarup_proxy::engine::Engine;
 pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
 
 /// Asks for the numbers behind an address.
-pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, String>;
+pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, Mistake>;
 
 /// A configuration whose names have been looked up, those that stand for many servers replaced by
 /// these.
@@ -38,8 +38,8 @@ impl Resolved {
     fn of_known_names(
         as_written: &Config,
         resolve: Resolve<'_>,
-        missing: &mut dyn FnMut(&str),
-    ) -> Result<Self, String> {
+        missing: &mut dyn FnMut(&Mistake),
+    ) -> Result<Self, Mistake> {
         let mut last = None;
         let found = Self::of(as_written, &mut |address| {
             Ok(resolve(address).unwrap_or_else(|why| {
@@ -63,7 +63,7 @@ impl Resolved {
     ///
     /// # Errors
     /// Names the first that has no address.
-    pub fn of(as_written: &Config, resolve: Resolve<'_>) -> Result<Self, String> {
+    pub fn of(as_written: &Config, resolve: Resolve<'_>) -> Result<Self, Mistake> {
         let mut config = as_written.clone();
         let mut numbers = Numbers::new();
         for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
@@ -114,7 +114,7 @@ pub struct ConfigurationSource {
     /// As it holds from the start.
     pub resolved: Resolved,
     /// Reads and checks it again.
-    pub reread: Box<dyn FnMut() -> Result<Config, String> + Send>,
+    pub reread: Box<dyn FnMut() -> Result<Config, Mistake> + Send>,
 }
 
 impl ConfigurationSource {
@@ -126,17 +126,17 @@ impl ConfigurationSource {
     /// As [`Resolved::of`], where a name would never be looked up again, or none at all is known.
     pub fn new(
         written: Config,
-        reread: impl FnMut() -> Result<Config, String> + Send + 'static,
-        mut missing: impl FnMut(&str),
-    ) -> Result<Self, String> {
+        reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
+        missing: impl FnMut(&Mistake),
+    ) -> Result<Self, Mistake> {
         let mut resolve = krarup_net::resolve;
         let resolved = match Resolved::of(&written, &mut resolve) {
             Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
                 let mut unknown = Vec::new();
                 let found = Resolved::of_known_names(&written, &mut resolve, &mut |why| {
-                    unknown.push(why.to_owned());
+                    unknown.push(why.clone());
                 })?;
-                unknown.iter().for_each(|why| missing(why));
+                unknown.iter().for_each(missing);
                 found
             }
             all => all?,
@@ -146,7 +146,7 @@ impl ConfigurationSource {
 }
 
 /// Where the outcome of a reload is sent.
-pub(crate) type ReloadReply = mpsc::Sender<Result<(), String>>;
+pub(crate) type ReloadReply = mpsc::Sender<Result<(), Mistake>>;
 
 /// How long a request to reload waits for its outcome.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -155,7 +155,7 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) enum ConfigurationChange {
     /// The configuration was read again, or names that stand for many servers stand for others.
-    Configuration(Box<Result<Resolved, String>>, Option<ReloadReply>),
+    Configuration(Box<Result<Resolved, Mistake>>, Option<ReloadReply>),
     /// Servers have other numbers.
     Numbers(Numbers),
 }
@@ -182,7 +182,7 @@ impl ConfigurationWatcher {
     }
 
     /// Has the configuration read again when it is called, and waits for the outcome.
-    pub(crate) fn reload(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+    pub(crate) fn reload(&self) -> impl Fn() -> Result<(), Mistake> + Send + Sync + use<> {
         let requests = self.requests.clone();
         move || {
             let (reply, result) = mpsc::channel();
@@ -297,7 +297,7 @@ mod tests {
         let mut one = numbers(&["10.0.9.9:2"]);
         let answer = |many: &[SocketAddr], one: &[SocketAddr], address: &Address| match &*address.host {
             "many" => Ok(many.to_vec()),
-            "one" if one.is_empty() => Err("`one` is not known".to_owned()),
+            "one" if one.is_empty() => Err(Mistake::plain("`one` is not known")),
             _ => Ok(one.to_vec()),
         };
         let mut resolved = Resolved::of(&written, &mut |address| answer(&many, &one, address)).unwrap();
@@ -332,14 +332,14 @@ mod tests {
             move |address: &Address| {
                 let found = if address.host == "many" { &many } else { &one };
                 if found.is_empty() {
-                    Err(format!("`{}` is not known", address.host))
+                    Err(Mistake::plain(format!("`{}` is not known", address.host)))
                 } else {
                     Ok(found.clone())
                 }
             }
         };
         let mut missing = Vec::new();
-        let mut tell = |why: &str| missing.push(why.to_owned());
+        let mut tell = |why: &Mistake| missing.push(why.to_string());
         let mut resolved =
             Resolved::of_known_names(&written, &mut found(&[], &["10.0.0.9:2"]), &mut tell).unwrap();
         assert_eq!(
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(taken.unwrap().config.addresses().len(), 3);
         // With nobody known there is nothing to do.
         let nobody = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});
-        assert!(nobody.unwrap_err().contains("is not known"));
+        assert!(nobody.unwrap_err().what.contains("is not known"));
     }
 
     #[test]

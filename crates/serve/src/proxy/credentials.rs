@@ -1,5 +1,6 @@
 //! What the files named under `[edge]` hold.
 
+use krarup_units::Mistake;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Credentials {
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
-pub fn check_files(edge: &Edge) -> Result<Vec<String>, String> {
+pub fn check_files(edge: &Edge) -> Result<Vec<String>, Mistake> {
     credentials(edge).map(|found| found.warnings)
 }
 
@@ -32,13 +33,13 @@ pub fn check_files(edge: &Edge) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
-pub(crate) fn credentials(edge: &Edge) -> Result<Credentials, String> {
+pub(crate) fn credentials(edge: &Edge) -> Result<Credentials, Mistake> {
     let mut found = Credentials::default();
     if let Some(file) = &edge.users {
         found.users = Some(Arc::new(users(file)?));
     }
     if let Some(file) = &edge.server_login {
-        found.login = Some(users(file)?.login().map_err(|why| format!("{}: {why}", file.display()))?);
+        found.login = Some(users(file)?.login().map_err(|why| why.of(&file.display().to_string()))?);
     }
     if let Some(tls) = &edge.tls {
         let identity = TlsIdentity { certificate: tls.certificate.clone(), key: tls.key.clone() };
@@ -58,8 +59,8 @@ pub(crate) fn credentials(edge: &Edge) -> Result<Credentials, String> {
     Ok(found)
 }
 
-fn users(file: &Path) -> Result<Users, String> {
+fn users(file: &Path) -> Result<Users, Mistake> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    Users::parse(&text).map_err(|why| format!("{}, {why}", file.display()))
+    Users::parse(&text).map_err(|why| why.of(&file.display().to_string()))
 }

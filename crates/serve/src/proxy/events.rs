@@ -19,7 +19,7 @@ use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Listener, http, listen};
 use krarup_service::{LANES, Service as _, Upstreams as _};
-use krarup_units::{Address, Nanos, Stamp};
+use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{
@@ -80,7 +80,7 @@ pub fn run(
     cores: Vec<Core>,
     clock: Clock,
     mut notice: impl FnMut(ProxyNotice) + Send + 'static,
-) -> Result<ProxyEnd, String> {
+) -> Result<ProxyEnd, Mistake> {
     let started = clock.now();
     let system = |error: io::Error| format!("cannot start an event loop: {error}");
     let polls: Vec<Poll> = cores.iter().map(|_| Poll::new()).collect::<Result<_, _>>().map_err(system)?;
@@ -239,7 +239,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
 
     /// What the first loop, or the only one, does for all: it listens, receives signals and changes
     /// of the configuration, and answers monitoring.
-    fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), String> {
+    fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), Mistake> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
         let mut inherited = listen::inherited().into_iter();
@@ -262,7 +262,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     }
 
     /// Answers monitoring at `address`.
-    fn monitor(&mut self, address: &Address) -> Result<http::HttpServer, String> {
+    fn monitor(&mut self, address: &Address) -> Result<http::HttpServer, Mistake> {
         let ask: Box<dyn Fn() -> Option<Arc<ProxySnapshot>> + Send + Sync> = match &self.group {
             Some(member) => {
                 let group = Arc::clone(&member.group);
@@ -670,7 +670,7 @@ fn server_settings(config: &Config, credentials: &Credentials) -> ConnectSetting
     }
 }
 
-fn listen_at(config: &Config, address: &Address) -> Result<Listener, String> {
+fn listen_at(config: &Config, address: &Address) -> Result<Listener, Mistake> {
     let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
     listen::listen_with(address, options)
 }

@@ -1,5 +1,6 @@
 //! How one machine is spoken to: words for the system's `ssh`.
 
+use krarup_units::Mistake;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -164,15 +165,18 @@ impl Destination {
         Err(process.error(match ended.status.code() {
             // What ssh itself ends with.
             Some(255) => self.unreachable(),
-            _ => format!("`{what}` failed there ({})", ended.status),
+            _ => format!("`{what}` failed there ({})", ended.status).into(),
         }))
     }
 
     /// What is said of a machine that ssh does not come to.
-    pub fn unreachable(&self) -> String {
-        format!(
-            "cannot be reached by ssh, or no longer; try `{}` by hand: its host key must be known, and a key must do for a login without a password",
-            self.by_hand()
+    pub fn unreachable(&self) -> Mistake {
+        Mistake::new(
+            "cannot be reached by ssh, or no longer",
+            format!(
+                "try `{}` by hand: its host key must be known, and a key must do for a login without a password",
+                self.by_hand()
+            ),
         )
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use krarup_units::Nanos;
+use krarup_units::{Mistake, Nanos};
 
 use super::super::clock::{Offset, wall};
 use super::super::error::StationError;
@@ -25,7 +25,7 @@ pub struct Fleet {
     _sockets: Sockets,
 }
 
-fn wrong(name: &str, why: String) -> StationError {
+fn wrong(name: &str, why: impl Into<Mistake>) -> StationError {
     StationError::new(name, why)
 }
 
@@ -35,7 +35,7 @@ fn machines(
     named: &[Machine],
     inventory: Option<&Inventory>,
 ) -> Result<Vec<(String, Machine)>, StationError> {
-    let fail = |why: String| wrong(&format!("stations.{station}"), why);
+    let fail = |why: Mistake| wrong(&format!("stations.{station}"), why);
     let mut all = Vec::new();
     let group = [Machine { host: station.to_owned(), ..Machine::default() }];
     for machine in if named.is_empty() { &group } else { named } {
@@ -45,18 +45,15 @@ fn machines(
             Some(known) => all.extend(known.into_iter().map(|(name, known)| (name, over(machine, known)))),
             None if named.is_empty() => {
                 let groups = inventory.map_or(String::new(), |inventory| {
-                    format!(
-                        "; the inventory has no group of that name, it has: {}",
-                        inventory.names().join(", ")
-                    )
+                    format!(", or name the group so: the inventory has {}", inventory.names().join(", "))
                 });
-                return Err(fail(format!("has no hosts: write hosts = [\"…\"]{groups}")));
+                return Err(fail(Mistake::new("has no hosts", format!("write hosts = [\"…\"]{groups}"))));
             }
             None => all.push((machine.host.clone(), machine.clone())),
         }
     }
     if all.is_empty() {
-        return Err(fail("has no hosts: its group in the inventory is empty".into()));
+        return Err(fail(Mistake::plain("has no hosts: its group in the inventory is empty")));
     }
     Ok(all)
 }

@@ -5,6 +5,7 @@
 //! `group_vars/`. Where Ansible is not installed, a file that the tool wrote elsewhere is read as
 //! it is.
 
+use krarup_units::Mistake;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -111,7 +112,7 @@ impl Inventory {
     ///
     /// # Errors
     /// Where what it says of one cannot be told to ssh.
-    pub fn machines(&self, name: &str) -> Result<Option<Vec<(String, Machine)>>, String> {
+    pub fn machines(&self, name: &str) -> Result<Option<Vec<(String, Machine)>>, Mistake> {
         let hosts = match self.groups.get(name) {
             Some(_) => self.members(name),
             None if self.hosts().contains(&name) => vec![name],
@@ -126,7 +127,7 @@ impl Inventory {
             };
             Ok((host.to_owned(), Machine::of(host, text)?))
         };
-        hosts.into_iter().map(machine).collect::<Result<_, String>>().map(Some)
+        hosts.into_iter().map(machine).collect::<Result<_, Mistake>>().map(Some)
     }
 
     /// The names of its groups and hosts, for hints.
@@ -243,9 +244,9 @@ mod tests {
             );
             Inventory::parse(text.as_bytes()).unwrap().machines("s").unwrap_err()
         };
-        assert!(one(r#"{"ansible_host": "-oProxyCommand=x"}"#).contains("cannot be told to ssh"));
-        assert!(one(r#"{"ansible_port": "x"}"#).contains("`x` is no port"));
-        assert!(one(r#"{"ansible_host": "{{ x }}"}"#).contains("template"));
+        assert!(one(r#"{"ansible_host": "-oProxyCommand=x"}"#).to_string().contains("cannot be told to ssh"));
+        assert!(one(r#"{"ansible_port": "x"}"#).to_string().contains("`x` is no port"));
+        assert!(one(r#"{"ansible_host": "{{ x }}"}"#).to_string().contains("template"));
         let hint = Unusable::NoTool(io::ErrorKind::NotFound.into()).to_string();
         assert!(hint.contains("ansible-core") && hint.contains("--list"), "{hint}");
     }

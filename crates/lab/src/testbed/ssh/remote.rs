@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use krarup_units::Address;
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Mistake, Nanos, Seconds};
 
 use super::super::calibrate::LimitCalibration;
 use super::super::clock::{ClockExchange, Offset, wall};
@@ -109,7 +109,7 @@ struct Sessions {
     master: ChildProcess,
 }
 
-fn wrong(destination: &Destination, why: String) -> StationError {
+fn wrong(destination: &Destination, why: impl Into<Mistake>) -> StationError {
     StationError::new(&destination.name, why)
 }
 
@@ -490,7 +490,7 @@ impl Remote {
             Ok(Err(error)) => {
                 Err(wrong(&self.destination, format!("what it wrote cannot be brought here: {error}")))
             }
-            Err(_) => Err(wrong(&self.destination, "what it wrote cannot be brought here".into())),
+            Err(_) => Err(wrong(&self.destination, "what it wrote cannot be brought here")),
         }
     }
 
@@ -503,7 +503,7 @@ impl Remote {
             .exchanges()
             .map_err(|error| wrong(&self.destination, format!("its clock cannot be asked: {error}")))?;
         let Some(offset) = Offset::of(&exchanges) else {
-            return Err(wrong(&self.destination, "its clock did not answer".into()));
+            return Err(wrong(&self.destination, "its clock did not answer"));
         };
         match offset.refused() {
             None => Ok(offset),
@@ -558,7 +558,10 @@ fn connect(
     match master.ready("krarup: connected", 2 * PATIENCE, stop) {
         Ok(_) => Ok(master),
         Err(error) if stop.asked() => Err(error),
-        Err(error) => Err(StationError { why: destination.unreachable(), ..error }),
+        Err(error) => {
+            let Mistake { what, hint, .. } = destination.unreachable();
+            Err(StationError { why: what, hint, ..error })
+        }
     }
 }
 
@@ -587,8 +590,9 @@ fn hold(
     hold.ready(WATCHES, PATIENCE, stop)?;
     let said = said.recv_timeout(PATIENCE).unwrap_or_default();
     let facts = serde_json::from_str(&said).map_err(|error| {
-        hold.error(format!(
-            "`{krarup}` there is no krarup that we understand: {error}; install the same version there"
+        hold.error(Mistake::new(
+            format!("`{krarup}` there is no krarup that we understand: {error}"),
+            "install the same version there",
         ))
     })?;
     Ok((hold, facts))

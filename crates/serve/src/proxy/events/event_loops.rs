@@ -21,7 +21,7 @@ use std::time::Duration;
 use krarup_memcache::ReplyClass;
 use krarup_net::Stream;
 use krarup_net::mio::Waker;
-use krarup_units::Stamp;
+use krarup_units::{Mistake, Stamp};
 
 use crate::driver::EventLoops;
 use crate::proxy::configuration::{Numbers, Resolved};
@@ -103,7 +103,7 @@ pub(super) struct LoopHandle {
 
 impl LoopGroup {
     /// As many loops as there are wakers, which share `common`.
-    pub(super) fn members(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<LoopHandle>, String> {
+    pub(super) fn members(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<LoopHandle>, Mistake> {
         let (mut loops, mut slots) = (Vec::new(), Vec::new());
         let mut receivers = Vec::new();
         for (number, waker) in wakers.iter().enumerate() {

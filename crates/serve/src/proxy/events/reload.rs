@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use krarup_units::Stamp;
+use krarup_units::{Mistake, Stamp};
 
 use super::event_loops::Message;
 use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, server_settings};
@@ -30,7 +30,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                             // It may have given up waiting.
                             let _ = reply.send(Err(why.clone()));
                         }
-                        (self.notice)(ProxyNotice::NotReloaded(why));
+                        (self.notice)(ProxyNotice::NotReloaded(why.to_string()));
                     }
                 }
             }
@@ -47,7 +47,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     }
 
     /// Everything that can fail, and the connections to servers that are new.
-    pub(super) fn prepare(&mut self, resolved: Resolved) -> Result<NextConfiguration, String> {
+    pub(super) fn prepare(&mut self, resolved: Resolved) -> Result<NextConfiguration, Mistake> {
         let config = &resolved.config;
         self.config.takes_over(config)?;
         let (topology, entrances) = (config.topology()?, config.listeners()?);

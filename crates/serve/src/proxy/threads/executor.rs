@@ -230,7 +230,7 @@ impl Executor {
             let answer = self.config.timeout;
             let made = match address.file() {
                 Some(path) => BlockingConnection::connect_file(path, answer).map_err(|error| plain(&error)),
-                None => krarup_net::resolve(address).and_then(|found| {
+                None => krarup_net::resolve(address).map_err(|why| why.to_string()).and_then(|found| {
                     let mut last = String::new();
                     for number in found {
                         match BlockingConnection::connect(number, self.config.connect_timeout, answer) {

@@ -28,6 +28,7 @@ mod executor;
 mod network;
 mod queue;
 
+use krarup_units::Mistake;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -104,7 +105,7 @@ pub fn run(
     core: Core,
     clock: Clock,
     mut notice: impl FnMut(ProxyNotice),
-) -> Result<ProxyEnd, String> {
+) -> Result<ProxyEnd, Mistake> {
     let system = |error: io::Error| format!("cannot start the threads: {error}");
     let started = clock.now();
     let poll = Poll::new().map_err(system)?;

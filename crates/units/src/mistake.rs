@@ -1,4 +1,4 @@
-//! What is wrong with settings, where it stands, and what would do.
+//! What is wrong, where it stands, and what would do: the error of whatever a person has to mend.
 
 use std::fmt;
 
@@ -12,13 +12,18 @@ pub struct Mistake {
     /// What would do; empty where nothing is to be said.
     pub hint: String,
     /// Where in the file's text, in bytes.
-    pub(crate) offset: usize,
+    pub offset: usize,
 }
 
 impl Mistake {
     /// What is wrong, and what would do.
-    pub fn new(what: impl Into<String>, hint: &str) -> Self {
-        Self { what: what.into(), hint: hint.to_owned(), ..Self::default() }
+    pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: hint.into(), ..Self::default() }
+    }
+
+    /// What is wrong, where nothing is to be said of what would do.
+    pub fn plain(what: impl Into<String>) -> Self {
+        Self::new(what, "")
     }
 
     /// The same at this place of a file's text, in bytes.
@@ -79,7 +84,7 @@ impl Mistakes {
     }
 
     /// These of the file `name` with its `text`.
-    pub(crate) fn of_file(mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
+    pub fn of_file(mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
         mistakes.sort_by_key(|mistake| mistake.offset);
         for mistake in &mut mistakes {
             mistake.place = place(name, text, mistake.offset);
@@ -98,11 +103,39 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistake {}
 
+impl From<Mistakes> for Mistake {
+    /// The only one, or all in one line.
+    fn from(mut mistakes: Mistakes) -> Self {
+        match mistakes.0.len() {
+            1 => mistakes.0.remove(0),
+            _ => Self::plain(mistakes.to_string().replace('\n', ", and ")),
+        }
+    }
+}
+
 impl From<String> for Mistake {
-    /// What is wrong and, behind a semicolon, what would do.
-    fn from(text: String) -> Self {
-        let (what, hint) = text.split_once("; ").unwrap_or((&text, ""));
-        Self::new(what, hint)
+    /// What is wrong, where nothing is to be said of what would do.
+    fn from(what: String) -> Self {
+        Self::plain(what)
+    }
+}
+
+impl From<&str> for Mistake {
+    /// The same.
+    fn from(what: &str) -> Self {
+        Self::plain(what)
+    }
+}
+
+impl From<String> for Mistakes {
+    fn from(what: String) -> Self {
+        Mistake::plain(what).into()
+    }
+}
+
+impl From<&str> for Mistakes {
+    fn from(what: &str) -> Self {
+        Mistake::plain(what).into()
     }
 }
 
@@ -111,37 +144,5 @@ impl std::error::Error for Mistakes {}
 impl From<Mistake> for Mistakes {
     fn from(mistake: Mistake) -> Self {
         Self(vec![mistake])
-    }
-}
-
-impl From<&str> for Mistake {
-    /// The same.
-    fn from(text: &str) -> Self {
-        Self::from(text.to_owned())
-    }
-}
-
-impl From<String> for Mistakes {
-    fn from(text: String) -> Self {
-        Mistake::from(text).into()
-    }
-}
-
-impl From<&str> for Mistakes {
-    fn from(text: &str) -> Self {
-        Mistake::from(text).into()
-    }
-}
-
-impl From<Mistake> for String {
-    fn from(mistake: Mistake) -> Self {
-        mistake.to_string()
-    }
-}
-
-impl From<Mistakes> for String {
-    /// In one line.
-    fn from(mistakes: Mistakes) -> Self {
-        mistakes.to_string().replace('\n', ", and ")
     }
 }
