@@ -1,11 +1,12 @@
 //! A whole conversation with the broker, by either protocol: cut anyhow, it is the same
 //! conversation, and memory stays within its bound.
 
-use krarup_broker::broker::BrokerSettings;
+use krarup_broker::broker::{BrokerSettings, MEMCACHED};
 use krarup_broker::shards::Shard;
 use krarup_broker::statistics::ProcessFacts;
 use krarup_broker::{Broker, Queues, queues};
 use krarup_record::{Recorder, recorder};
+use krarup_service::Service;
 use krarup_units::{Nanos, Stamp};
 
 const NOW: Stamp = Stamp(1_000);
@@ -39,29 +40,29 @@ fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
     let recorder =
         Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     let mut broker = Broker::new(settings, Queues::new(bounds), recorder);
-    let id = if memcached { broker.memcached_opened() } else { broker.client_opened() };
+    let id = if memcached { broker.connected(MEMCACHED, Stamp(0)) } else { broker.connected(0, Stamp(0)) };
     let mut out = Vec::new();
     let (mut start, mut end) = (0, 0);
     while end < bytes.len() {
         end = bytes.len().min(end.saturating_add(cut));
         loop {
-            let used = broker.client_bytes(id, &bytes[start..end], NOW, NOW);
+            let used = broker.read(id, &bytes[start..end], NOW, NOW);
             assert!(used <= end - start);
             start += used;
-            out.extend_from_slice(broker.client_output(id));
-            let length = broker.client_output(id).len();
-            broker.client_written(id, length, NOW);
+            out.extend_from_slice(broker.output(id).unsent());
+            let length = broker.output(id).unsent().len();
+            broker.written(id, length, NOW);
             assert!(broker.queues().memory_used() <= MEMORY);
             // Who waits for a message would wait for ever: time passes only at the end.
-            if used == 0 || broker.client_held_back(id) || start == end {
+            if used == 0 || broker.paused(id) || start == end {
                 break;
             }
         }
-        if broker.client_finished(id) || broker.client_held_back(id) {
+        if broker.finished(id) || broker.paused(id) {
             break;
         }
     }
-    broker.client_ended(id, NOW);
-    out.extend_from_slice(broker.client_output(id));
+    broker.ended(id, NOW);
+    out.extend_from_slice(broker.output(id).unsent());
     out
 }

@@ -18,12 +18,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use krarup_beanstalk::{
-    InvalidRequest, LineError, PutBatch, ReplyWord, Request, Verb, reply, request, write,
-};
+use krarup_beanstalk::{PutBatch, ReplyWord, Request, Verb, reply, write};
 use krarup_record::file::rows::Lane;
 use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
-use krarup_units::{Nanos, Outbox, Parsed, Stamp};
+use krarup_units::{Nanos, Outbox, Stamp};
 
 use crate::batches::BatchStatistics;
 use crate::changes::CommitBatch;
@@ -279,8 +277,8 @@ impl Broker {
 
     // ---- clients --------------------------------------------------------------------------------
 
-    /// A client connects.
-    pub fn client_opened(&mut self) -> ClientId {
+    /// A client that speaks beanstalkd's protocol connects.
+    fn opened(&mut self) -> ClientId {
         let id = self.queues.open();
         if self.dialogs.len() <= id as usize {
             self.dialogs.resize_with(id as usize + 1, || None);
@@ -293,37 +291,6 @@ impl Broker {
         id
     }
 
-    /// It is gone; replies that it was owed are dropped.
-    pub fn client_gone(&mut self, id: ClientId, now: Stamp) {
-        let dialog = self.dialogs[id as usize].take().expect("he was connected");
-        if dialog.runnable {
-            self.runnable.retain(|&other| other != id);
-        }
-        self.unanswered -= dialog.slots.len() as u64;
-        for slot in dialog.slots {
-            let mut visit = slot.visit;
-            visit.outcome = Ending::ClientGone;
-            visit.replied = now;
-            self.keep(&visit, slot.server.as_slice());
-        }
-        for one in dialog.leaving {
-            let mut visit = one.visit;
-            visit.outcome = Ending::ClientGone;
-            visit.replied = now;
-            self.keep(&visit, one.server.as_slice());
-        }
-        if let Some(shared) = &mut self.shared {
-            shared.close(id);
-        }
-        self.queues.close(id, now);
-        self.spread(now);
-    }
-
-    /// How many are connected.
-    pub fn clients(&self) -> u64 {
-        self.queues.totals().connections
-    }
-
     /// Requests without an answer: they wait for a commit or a message.
     pub fn unanswered(&self) -> u64 {
         self.unanswered
@@ -333,75 +300,6 @@ impl Broker {
         self.dialogs[id as usize].as_mut().expect("he is connected")
     }
 
-    /// What may leave to the client, which is connected.
-    pub fn client_outbox(&self, id: ClientId) -> &Outbox {
-        &self.dialogs[id as usize].as_ref().expect("it is connected").outbox
-    }
-
-    /// What shall be written to a client.
-    pub fn client_output(&self, id: ClientId) -> &[u8] {
-        self.dialogs[id as usize].as_ref().map_or(&[], |dialog| dialog.outbox.unsent())
-    }
-
-    /// Some of it has been.
-    pub fn client_written(&mut self, id: ClientId, count: usize, now: Stamp) {
-        let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
-        dialog.outbox.advance(count);
-        let position = dialog.outbox.position();
-        while let Some(first) = dialog.leaving.front()
-            && first.end <= position
-        {
-            let mut row = dialog.leaving.pop_front().expect("it is there");
-            row.visit.replied = now;
-            keep(&mut self.recorder, &mut self.rows, &row.visit, row.server.as_slice());
-        }
-        dialog.outbox.shrink(KEEP);
-        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT && !std::mem::replace(&mut dialog.runnable, true)
-        {
-            self.runnable.push_back(id);
-        }
-    }
-
-    /// Whether requests are done that asked for no answer, so that no write will end their rows.
-    pub fn has_silent_answers(&self, id: ClientId) -> bool {
-        self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
-            dialog.outbox.is_empty()
-                && dialog.leaving.front().is_some_and(|first| first.end <= dialog.outbox.position())
-        })
-    }
-
-    /// Whether it has received all replies, and is to be closed.
-    pub fn client_finished(&self, id: ClientId) -> bool {
-        self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
-            let done = dialog.quitting || (dialog.ended && !dialog.stuck);
-            done && dialog.slots.is_empty() && dialog.outbox.is_empty()
-        })
-    }
-
-    /// Its side of the connection has ended: what it has sent is still answered, but it waits for
-    /// nothing any more.
-    pub fn client_ended(&mut self, id: ClientId, now: Stamp) {
-        self.dialog(id).ended = true;
-        self.give_up_waiting(id);
-        self.spread(now);
-        self.dirty.push(id);
-    }
-
-    /// Nothing more is read from it; it gets what it is owed, and a last word if there is one.
-    pub fn client_dismissed(&mut self, id: ClientId, now: Stamp) {
-        let dialog = self.dialog(id);
-        dialog.quitting = true;
-        dialog.stuck = false;
-        self.give_up_waiting(id);
-        self.spread(now);
-        if let Some(word) = self.settings.final_reply {
-            self.scratch.clear();
-            write::line(&mut self.scratch, word);
-            self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));
-        }
-        self.dirty.push(id);
-    }
-
     fn give_up_waiting(&mut self, id: ClientId) {
         match &mut self.shared {
             Some(shared) => shared.give_up_waiting(id),
@@ -409,118 +307,7 @@ impl Broker {
         }
     }
 
-    /// Whether no more of its bytes are read for now.
-    pub fn client_held_back(&self, id: ClientId) -> bool {
-        self.dialogs[id as usize].as_ref().is_some_and(Dialog::is_held_back)
-    }
-
-    /// Clients that may have something to be written, or are finished.
-    pub fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
-        into.clear();
-        std::mem::swap(&mut self.dirty, into);
-        into.sort_unstable();
-        into.dedup();
-        into.retain(|&id| self.dialogs[id as usize].is_some());
-    }
-
-    /// How many clients there are whose bytes were left over and may now be offered again.
-    pub fn runnable(&self) -> usize {
-        self.runnable.len()
-    }
-
-    /// Takes the first of them.
-    pub fn next_runnable(&mut self) -> Option<ClientId> {
-        let id = self.runnable.pop_front()?;
-        if let Some(dialog) = &mut self.dialogs[id as usize] {
-            dialog.runnable = false;
-        }
-        Some(id)
-    }
-
     // ---- requests -------------------------------------------------------------------------------
-
-    /// Bytes of a client, the first of them not understood yet; how many are done with. Those left
-    /// over are to be offered again with more behind them, or when it is runnable.
-    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
-        let mut done = 0;
-        loop {
-            let rest = &bytes[done..];
-            let Some(dialog) = self.dialogs[id as usize].as_mut() else { return bytes.len() };
-            dialog.stuck = false;
-            if dialog.quitting {
-                return bytes.len();
-            }
-            if rest.is_empty() {
-                break;
-            }
-            if let Some((discard, line)) = dialog.discard.take() {
-                let gone = discard.min(rest.len() as u64);
-                done += gone as usize;
-                if gone < discard {
-                    dialog.discard = Some((discard - gone, line));
-                } else {
-                    self.complain(id, line, received, gone as usize);
-                }
-                continue;
-            }
-            if dialog.endless {
-                let Some(end) = memchr::memmem::find(rest, b"\r\n") else {
-                    // The end of the line may be cut in two.
-                    done += rest.len() - usize::from(rest.ends_with(b"\r"));
-                    break;
-                };
-                dialog.endless = false;
-                done += end + 2;
-                self.complain(id, LineError::BadFormat.word().line(), received, end + 2);
-                continue;
-            }
-            if dialog.is_held_back() {
-                dialog.stuck = true;
-                break;
-            }
-            if dialog.memcached.is_some() {
-                match self.memcached_bytes(id, rest, received, now) {
-                    0 => break,
-                    used => done += used,
-                }
-                continue;
-            }
-            match request::parse(rest, self.settings.largest) {
-                Parsed::Incomplete { .. } => break,
-                Parsed::Invalid(InvalidRequest::Endless) => dialog.endless = true,
-                Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
-                    dialog.discard = Some((discard, why.word().line()));
-                }
-                Parsed::Complete { message: Request::PutBatch(batch), used } => {
-                    if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {
-                        dialog.stuck = true;
-                        break;
-                    }
-                    done += used;
-                    self.put_batch(id, &batch, used, received, now);
-                }
-                Parsed::Complete { message: request, used } => {
-                    if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
-                        dialog.stuck = true;
-                        break;
-                    }
-                    if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request, &self.queues) {
-                        dialog.stuck = true;
-                        break;
-                    }
-                    if self.lacks(id, |queues| queues.lacks(id, &request, now)) {
-                        break;
-                    }
-                    done += used;
-                    let row =
-                        Visit { bytes_in: used as u64, ..Visit::at(received, operation(request.verb())) };
-                    self.carry_out(id, &request, row, now);
-                }
-            }
-        }
-        self.spread(now);
-        done
-    }
 
     /// Whether the next request of a client must wait for messages that are only in the store.
     fn lacks(&mut self, id: ClientId, what: impl FnOnce(&mut Queues) -> bool) -> bool {
@@ -815,20 +602,6 @@ impl Broker {
     }
 
     // ---- time and commits -----------------------------------------------------------------------
-
-    /// When something is due.
-    pub fn due(&self) -> Option<Stamp> {
-        self.queues.due().into_iter().chain(self.shared.as_ref().and_then(SharedQueues::due)).min()
-    }
-
-    /// Does what is due.
-    pub fn tick(&mut self, now: Stamp) {
-        self.queues.tick(now);
-        if let Some(shared) = &mut self.shared {
-            shared.tick(&self.queues, now);
-        }
-        self.spread(now);
-    }
 
     /// What waits to be written to the store, under its number, while so many batches are under
     /// way.

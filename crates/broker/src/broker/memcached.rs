@@ -28,8 +28,8 @@ struct Asking {
 
 impl Broker {
     /// A client connects that speaks memcached's protocol.
-    pub fn memcached_opened(&mut self) -> ClientId {
-        let id = self.client_opened();
+    pub(super) fn opened_memcached(&mut self) -> ClientId {
+        let id = self.opened();
         self.dialog(id).memcached = Some(QueueSession::default());
         self.queues.wants_flags(id);
         id

@@ -1,84 +1,229 @@
 //! The broker as the service that a driver moves the bytes of.
 
+use krarup_beanstalk::{InvalidRequest, LineError, Request, request, write};
 use krarup_service::{ClientId, Service};
-use krarup_units::{Outbox, Stamp};
+use krarup_units::{Outbox, Parsed, Stamp};
 
-use super::Broker;
+use super::{Broker, Dialog, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, keep, operation};
+use crate::shared::SharedQueues;
 
 /// The listener at which clients speak memcached's protocol; at the other they speak beanstalkd's.
 pub const MEMCACHED: usize = 1;
 
 impl Service for Broker {
     fn connected(&mut self, listener: usize, _now: Stamp) -> ClientId {
-        if listener == MEMCACHED { self.memcached_opened() } else { self.client_opened() }
+        if listener == MEMCACHED { self.opened_memcached() } else { self.opened() }
     }
 
-    fn read(&mut self, client: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
-        self.client_bytes(client, bytes, received, now)
+    fn read(&mut self, id: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
+        let mut done = 0;
+        loop {
+            let rest = &bytes[done..];
+            let Some(dialog) = self.dialogs[id as usize].as_mut() else { return bytes.len() };
+            dialog.stuck = false;
+            if dialog.quitting {
+                return bytes.len();
+            }
+            if rest.is_empty() {
+                break;
+            }
+            if let Some((discard, line)) = dialog.discard.take() {
+                let gone = discard.min(rest.len() as u64);
+                done += gone as usize;
+                if gone < discard {
+                    dialog.discard = Some((discard - gone, line));
+                } else {
+                    self.complain(id, line, received, gone as usize);
+                }
+                continue;
+            }
+            if dialog.endless {
+                let Some(end) = memchr::memmem::find(rest, b"\r\n") else {
+                    // The end of the line may be cut in two.
+                    done += rest.len() - usize::from(rest.ends_with(b"\r"));
+                    break;
+                };
+                dialog.endless = false;
+                done += end + 2;
+                self.complain(id, LineError::BadFormat.word().line(), received, end + 2);
+                continue;
+            }
+            if dialog.is_held_back() {
+                dialog.stuck = true;
+                break;
+            }
+            if dialog.memcached.is_some() {
+                match self.memcached_bytes(id, rest, received, now) {
+                    0 => break,
+                    used => done += used,
+                }
+                continue;
+            }
+            match request::parse(rest, self.settings.largest) {
+                Parsed::Incomplete { .. } => break,
+                Parsed::Invalid(InvalidRequest::Endless) => dialog.endless = true,
+                Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
+                    dialog.discard = Some((discard, why.word().line()));
+                }
+                Parsed::Complete { message: Request::PutBatch(batch), used } => {
+                    if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {
+                        dialog.stuck = true;
+                        break;
+                    }
+                    done += used;
+                    self.put_batch(id, &batch, used, received, now);
+                }
+                Parsed::Complete { message: request, used } => {
+                    if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
+                        dialog.stuck = true;
+                        break;
+                    }
+                    if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request, &self.queues) {
+                        dialog.stuck = true;
+                        break;
+                    }
+                    if self.lacks(id, |queues| queues.lacks(id, &request, now)) {
+                        break;
+                    }
+                    done += used;
+                    let row =
+                        Visit { bytes_in: used as u64, ..Visit::at(received, operation(request.verb())) };
+                    self.carry_out(id, &request, row, now);
+                }
+            }
+        }
+        self.spread(now);
+        done
     }
 
-    fn paused(&self, client: ClientId) -> bool {
-        self.client_held_back(client)
-    }
-
-    fn needed(&self, _client: ClientId) -> usize {
+    fn needed(&self, _id: ClientId) -> usize {
         0
     }
 
-    fn ended(&mut self, client: ClientId, now: Stamp) {
-        self.client_ended(client, now);
+    fn paused(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_some_and(Dialog::is_held_back)
     }
 
-    fn dismissed(&mut self, client: ClientId, now: Stamp) {
-        self.client_dismissed(client, now);
+    fn ended(&mut self, id: ClientId, now: Stamp) {
+        self.dialog(id).ended = true;
+        self.give_up_waiting(id);
+        self.spread(now);
+        self.dirty.push(id);
     }
 
-    fn gone(&mut self, client: ClientId, now: Stamp) {
-        self.client_gone(client, now);
+    fn dismissed(&mut self, id: ClientId, now: Stamp) {
+        let dialog = self.dialog(id);
+        dialog.quitting = true;
+        dialog.stuck = false;
+        self.give_up_waiting(id);
+        self.spread(now);
+        if let Some(word) = self.settings.final_reply {
+            self.scratch.clear();
+            write::line(&mut self.scratch, word);
+            self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));
+        }
+        self.dirty.push(id);
     }
 
-    fn output(&self, client: ClientId) -> &Outbox {
-        self.client_outbox(client)
+    fn gone(&mut self, id: ClientId, now: Stamp) {
+        let dialog = self.dialogs[id as usize].take().expect("he was connected");
+        if dialog.runnable {
+            self.runnable.retain(|&other| other != id);
+        }
+        self.unanswered -= dialog.slots.len() as u64;
+        for slot in dialog.slots {
+            let mut visit = slot.visit;
+            visit.outcome = Ending::ClientGone;
+            visit.replied = now;
+            self.keep(&visit, slot.server.as_slice());
+        }
+        for one in dialog.leaving {
+            let mut visit = one.visit;
+            visit.outcome = Ending::ClientGone;
+            visit.replied = now;
+            self.keep(&visit, one.server.as_slice());
+        }
+        if let Some(shared) = &mut self.shared {
+            shared.close(id);
+        }
+        self.queues.close(id, now);
+        self.spread(now);
     }
 
-    fn written(&mut self, client: ClientId, count: usize, now: Stamp) {
-        self.client_written(client, count, now);
+    fn output(&self, id: ClientId) -> &Outbox {
+        &self.dialogs[id as usize].as_ref().expect("it is connected").outbox
     }
 
-    fn finished(&self, client: ClientId) -> bool {
-        self.client_finished(client)
+    fn written(&mut self, id: ClientId, count: usize, now: Stamp) {
+        let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
+        dialog.outbox.advance(count);
+        let position = dialog.outbox.position();
+        while let Some(first) = dialog.leaving.front()
+            && first.end <= position
+        {
+            let mut row = dialog.leaving.pop_front().expect("it is there");
+            row.visit.replied = now;
+            keep(&mut self.recorder, &mut self.rows, &row.visit, row.server.as_slice());
+        }
+        dialog.outbox.shrink(KEEP);
+        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT && !std::mem::replace(&mut dialog.runnable, true)
+        {
+            self.runnable.push_back(id);
+        }
+    }
+
+    fn finished(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
+            let done = dialog.quitting || (dialog.ended && !dialog.stuck);
+            done && dialog.slots.is_empty() && dialog.outbox.is_empty()
+        })
     }
 
     fn clients(&self) -> usize {
-        self.queues().totals().connections as usize
+        self.queues.totals().connections as usize
     }
 
     fn deadline(&self) -> Option<Stamp> {
-        self.due()
+        self.queues.due().into_iter().chain(self.shared.as_ref().and_then(SharedQueues::due)).min()
     }
 
     fn tick(&mut self, now: Stamp) {
-        Self::tick(self, now);
+        self.queues.tick(now);
+        if let Some(shared) = &mut self.shared {
+            shared.tick(&self.queues, now);
+        }
+        self.spread(now);
     }
 
     fn runnable(&self) -> usize {
-        Self::runnable(self)
+        self.runnable.len()
     }
 
     fn next_runnable(&mut self) -> Option<ClientId> {
-        Self::next_runnable(self)
+        let id = self.runnable.pop_front()?;
+        if let Some(dialog) = &mut self.dialogs[id as usize] {
+            dialog.runnable = false;
+        }
+        Some(id)
     }
 
     fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
-        Self::take_dirty(self, into);
+        into.clear();
+        std::mem::swap(&mut self.dirty, into);
+        into.sort_unstable();
+        into.dedup();
+        into.retain(|&id| self.dialogs[id as usize].is_some());
     }
 
-    fn has_silent_replies(&self, client: ClientId) -> bool {
-        self.has_silent_answers(client)
+    fn has_silent_replies(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
+            dialog.outbox.is_empty()
+                && dialog.leaving.front().is_some_and(|first| first.end <= dialog.outbox.position())
+        })
     }
 
     /// A client that waits for a message and vanishes must not be given one.
-    fn heeds_end(&self, _client: ClientId) -> bool {
+    fn heeds_end(&self, _id: ClientId) -> bool {
         true
     }
 }

@@ -1,6 +1,7 @@
 //! Dialogues: what a client says, what it hears, wherever the network cuts the bytes.
 
 use krarup_record::recorder;
+use krarup_service::Service;
 use proptest::prelude::*;
 
 use super::*;
@@ -30,14 +31,14 @@ pub(super) const NOW: Stamp = Stamp(1_000);
 
 /// Says it and hears what comes at once.
 pub(super) fn say(broker: &mut Broker, id: ClientId, text: &str) -> String {
-    let used = broker.client_bytes(id, text.as_bytes(), NOW, NOW);
+    let used = broker.read(id, text.as_bytes(), NOW, NOW);
     assert_eq!(used, text.len());
     hear(broker, id)
 }
 
 pub(super) fn hear(broker: &mut Broker, id: ClientId) -> String {
-    let output = String::from_utf8(broker.client_output(id).to_vec()).unwrap();
-    broker.client_written(id, output.len(), NOW);
+    let output = String::from_utf8(broker.output(id).unsent().to_vec()).unwrap();
+    broker.written(id, output.len(), NOW);
     output
 }
 
@@ -49,7 +50,7 @@ pub(super) fn commit(broker: &mut Broker) {
 #[test]
 fn a_conversation_is_beanstalkds() {
     let mut broker = broker(false);
-    let id = broker.client_opened();
+    let id = broker.opened();
     let lines = [
         ("put 1 0 60 5\r\nhello\r\n", "INSERTED 1\r\n"),
         ("peek 1\r\n", "FOUND 1 5\r\nhello\r\n"),
@@ -87,7 +88,7 @@ fn a_conversation_is_beanstalkds() {
 #[test]
 fn a_body_beyond_the_limit_goes_by_and_the_conversation_goes_on() {
     let mut broker = broker(false);
-    let id = broker.client_opened();
+    let id = broker.opened();
     let said = format!("put 1 0 60 1001\r\n{}\r\nping\r\n", "x".repeat(1_001));
     assert_eq!(say(&mut broker, id, &said), "JOB_TOO_BIG\r\nPONG\r\n");
     let said = format!("{}\r\nping\r\n", "x".repeat(2_000));
@@ -97,23 +98,23 @@ fn a_body_beyond_the_limit_goes_by_and_the_conversation_goes_on() {
 #[test]
 fn a_client_that_waits_is_read_later_when_it_is_answered() {
     let mut broker = broker(false);
-    let [worker, producer] = [(); 2].map(|()| broker.client_opened());
+    let [worker, producer] = [(); 2].map(|()| broker.opened());
     let said = b"reserve\r\nping\r\n";
-    let used = broker.client_bytes(worker, said, NOW, NOW);
+    let used = broker.read(worker, said, NOW, NOW);
     assert_eq!(used, 9);
-    assert!(broker.client_held_back(worker));
+    assert!(broker.paused(worker));
     assert_eq!(hear(&mut broker, worker), "");
     assert_eq!(say(&mut broker, producer, "put 0 0 1 1\r\nx\r\n"), "INSERTED 1\r\n");
     let runnable: Vec<_> = std::iter::from_fn(|| broker.next_runnable()).collect();
     assert_eq!(runnable, [worker]);
-    assert_eq!(broker.client_bytes(worker, &said[used..], NOW, NOW), 6);
+    assert_eq!(broker.read(worker, &said[used..], NOW, NOW), 6);
     assert_eq!(hear(&mut broker, worker), "RESERVED 1 1\r\nx\r\nPONG\r\n");
 }
 
 #[test]
 fn answers_leave_after_their_commit_and_in_order() {
     let mut broker = broker(true);
-    let id = broker.client_opened();
+    let id = broker.opened();
     assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\nput 0 0 1 1\r\nb\r\nbroken\r\n"), "");
     let (number, batch) = broker.take_batch(NOW, 0).unwrap();
     assert_eq!(batch.messages.len(), 2);
@@ -130,21 +131,21 @@ fn answers_leave_after_their_commit_and_in_order() {
 #[test]
 fn a_client_that_has_put_sees_what_it_has_put() {
     let mut broker = broker(true);
-    let id = broker.client_opened();
+    let id = broker.opened();
     let said = b"put 0 0 1 1\r\na\r\npeek-ready\r\n";
-    let used = broker.client_bytes(id, said, NOW, NOW);
+    let used = broker.read(id, said, NOW, NOW);
     assert_eq!(used, 16, "the question waits for the commit");
     commit(&mut broker);
     let runnable: Vec<_> = std::iter::from_fn(|| broker.next_runnable()).collect();
     assert_eq!(runnable, [id]);
-    broker.client_bytes(id, &said[used..], NOW, NOW);
+    broker.read(id, &said[used..], NOW, NOW);
     assert_eq!(hear(&mut broker, id), "INSERTED 1\r\nFOUND 1 1\r\na\r\n");
 }
 
 #[test]
 fn a_popped_message_leaves_after_its_end_is_on_disk() {
     let mut broker = broker(true);
-    let id = broker.client_opened();
+    let id = broker.opened();
     say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
     commit(&mut broker);
     assert_eq!(hear(&mut broker, id), "INSERTED 1\r\n");
@@ -156,7 +157,7 @@ fn a_popped_message_leaves_after_its_end_is_on_disk() {
 #[test]
 fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
     let mut broker = broker(true);
-    let id = broker.client_opened();
+    let id = broker.opened();
     say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
     commit(&mut broker);
     hear(&mut broker, id);
@@ -172,19 +173,19 @@ fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
 #[test]
 fn a_client_that_has_ended_its_side_waits_for_nothing_and_gets_what_it_is_owed() {
     let mut broker = broker(false);
-    let id = broker.client_opened();
-    broker.client_bytes(id, b"reserve\r\n", NOW, NOW);
-    broker.client_ended(id, NOW);
-    assert!(!broker.client_finished(id));
+    let id = broker.opened();
+    broker.read(id, b"reserve\r\n", NOW, NOW);
+    broker.ended(id, NOW);
+    assert!(!broker.finished(id));
     assert_eq!(hear(&mut broker, id), "TIMED_OUT\r\n");
-    assert!(broker.client_finished(id));
+    assert!(broker.finished(id));
 }
 
 #[test]
 fn where_a_secret_is_set_nothing_is_done_without_it() {
     let mut broker = broker(false);
     broker.settings.secret = Some("hush".into());
-    let id = broker.client_opened();
+    let id = broker.opened();
     assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n"), "NOT_LOGGED_IN\r\n");
     assert_eq!(say(&mut broker, id, "login anna\r\n"), "NOT_LOGGED_IN\r\n");
     assert_eq!(say(&mut broker, id, "login anna wrong\r\n"), "NOT_LOGGED_IN\r\n");
@@ -195,7 +196,7 @@ fn where_a_secret_is_set_nothing_is_done_without_it() {
 #[test]
 fn a_draining_broker_takes_no_more_messages_and_gives_out_those_it_has() {
     let mut broker = broker(false);
-    let id = broker.client_opened();
+    let id = broker.opened();
     say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
     broker.drain();
     assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\nb\r\n"), "DRAINING\r\n");
@@ -205,7 +206,7 @@ fn a_draining_broker_takes_no_more_messages_and_gives_out_those_it_has() {
 #[test]
 fn a_batch_of_messages_is_taken_and_deleted_in_one_request() {
     let mut broker = broker(false);
-    let id = broker.client_opened();
+    let id = broker.opened();
     say(&mut broker, id, "put 0 0 1 1\r\na\r\nput 0 0 1 1\r\nb\r\n");
     let expected = "RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n";
     assert_eq!(say(&mut broker, id, "reserve-batch 10 0\r\n"), expected);
@@ -215,7 +216,7 @@ fn a_batch_of_messages_is_taken_and_deleted_in_one_request() {
 #[test]
 fn a_batch_of_messages_is_put_in_one_request_and_each_is_answered() {
     let mut broker = broker(true);
-    let id = broker.client_opened();
+    let id = broker.opened();
     assert_eq!(say(&mut broker, id, "put-batch 3 0 60 1 0 3\r\na\r\n\r\nb\r\n\r\n"), "");
     let (number, batch) = broker.take_batch(NOW, 0).unwrap();
     assert_eq!(batch.messages.len(), 3);
@@ -229,7 +230,7 @@ fn a_batch_of_messages_is_put_in_one_request_and_each_is_answered() {
 #[test]
 fn a_batch_that_is_not_well_formed_goes_by_as_a_whole() {
     let mut broker = broker(false);
-    let id = broker.client_opened();
+    let id = broker.opened();
     for (said, expected) in [
         ("put-batch 3 0 60 1 1\r\na\r\nbcd", "EXPECTED_CRLF\r\n"),
         ("put-batch 3 0 60\r\n", "BAD_FORMAT\r\n"),
@@ -275,12 +276,12 @@ proptest! {
     ) {
         let text: Vec<u8> = lines.concat().into_bytes();
         let mut whole = broker(false);
-        let id = whole.client_opened();
-        prop_assume!(whole.client_bytes(id, &text, NOW, NOW) <= text.len());
-        let expected = whole.client_output(id).to_vec();
+        let id = whole.opened();
+        prop_assume!(whole.read(id, &text, NOW, NOW) <= text.len());
+        let expected = whole.output(id).unsent().to_vec();
 
         let mut cut = broker(false);
-        let id = cut.client_opened();
+        let id = cut.opened();
         let mut places: Vec<usize> = cuts.iter().map(|share| (share * text.len() as f64) as usize).collect();
         places.push(text.len());
         places.sort_unstable();
@@ -288,9 +289,9 @@ proptest! {
         for place in places {
             kept.extend_from_slice(&text[from..place]);
             from = place;
-            let used = cut.client_bytes(id, &kept, NOW, NOW);
+            let used = cut.read(id, &kept, NOW, NOW);
             kept.drain(..used);
         }
-        prop_assert_eq!(cut.client_output(id), expected);
+        prop_assert_eq!(cut.output(id).unsent(), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! Dialogues in memcached's protocol: what a client says, what it hears, wherever the network cuts
 //! the bytes.
 
+use krarup_service::Service;
 use krarup_units::Nanos;
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ use super::*;
 #[test]
 fn messages_are_put_and_taken_by_the_name_of_their_queue() {
     let mut broker = broker(false);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     let lines = [
         ("get jobs\r\n", "END\r\n"),
         ("set jobs 0 0 5\r\nfirst\r\n", "STORED\r\n"),
@@ -38,7 +39,7 @@ fn messages_are_put_and_taken_by_the_name_of_their_queue() {
 #[test]
 fn an_open_message_is_closed_or_goes_back_to_where_it_was() {
     let mut broker = broker(false);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     say(&mut broker, id, "set q 0 0 1\r\na\r\nset q 0 0 1\r\nb\r\n");
     let lines = [
         ("get q/open\r\n", "VALUE q/open 0 1\r\na\r\nEND\r\n"),
@@ -58,14 +59,14 @@ fn an_open_message_is_closed_or_goes_back_to_where_it_was() {
 #[test]
 fn each_queue_has_its_open_message_and_a_client_that_goes_gives_them_back() {
     let mut broker = broker(false);
-    let [id, other] = [(); 2].map(|()| broker.memcached_opened());
+    let [id, other] = [(); 2].map(|()| broker.opened_memcached());
     say(&mut broker, id, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n");
     assert_eq!(say(&mut broker, id, "get a/open\r\n"), "VALUE a/open 0 1\r\nx\r\nEND\r\n");
     assert_eq!(say(&mut broker, id, "get b/open\r\n"), "VALUE b/open 0 1\r\ny\r\nEND\r\n");
     let refused = say(&mut broker, id, "get a/open\r\n");
     assert!(refused.starts_with("CLIENT_ERROR a message of this queue is open"), "{refused}");
     assert_eq!(say(&mut broker, other, "get a\r\n"), "END\r\n");
-    broker.client_gone(id, NOW);
+    broker.gone(id, NOW);
     assert_eq!(say(&mut broker, other, "get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
     assert_eq!(say(&mut broker, other, "get b\r\n"), "VALUE b 0 1\r\ny\r\nEND\r\n");
 }
@@ -73,7 +74,7 @@ fn each_queue_has_its_open_message_and_a_client_that_goes_gives_them_back() {
 #[test]
 fn a_client_that_waits_gets_the_next_message_of_that_queue_or_hears_in_time_that_there_is_none() {
     let mut broker = broker(false);
-    let [worker, producer] = [(); 2].map(|()| broker.memcached_opened());
+    let [worker, producer] = [(); 2].map(|()| broker.opened_memcached());
     assert_eq!(say(&mut broker, worker, "get q/t=500/open\r\n"), "");
     assert_eq!(say(&mut broker, producer, "set other 0 0 1\r\nx\r\n"), "STORED\r\n");
     assert_eq!(hear(&mut broker, worker), "");
@@ -90,7 +91,7 @@ fn a_client_that_waits_gets_the_next_message_of_that_queue_or_hears_in_time_that
 #[test]
 fn the_same_queue_serves_clients_of_both_protocols() {
     let mut broker = broker(false);
-    let (old, new) = (broker.client_opened(), broker.memcached_opened());
+    let (old, new) = (broker.opened(), broker.opened_memcached());
     assert_eq!(say(&mut broker, old, "use q\r\nput 1 0 60 2\r\nhi\r\n"), "USING q\r\nINSERTED 1\r\n");
     assert_eq!(say(&mut broker, new, "get q/open\r\n"), "VALUE q/open 0 2\r\nhi\r\nEND\r\n");
     assert_eq!(say(&mut broker, old, "peek-ready\r\n"), "NOT_FOUND\r\n");
@@ -102,13 +103,13 @@ fn the_same_queue_serves_clients_of_both_protocols() {
 #[test]
 fn answers_leave_after_their_commit_and_a_question_sees_what_was_put() {
     let mut broker = broker(true);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     assert_eq!(say(&mut broker, id, "set q 0 0 1\r\na\r\nset q 0 0 1\r\nb\r\n"), "");
     let question = b"get q/open\r\nget q/close\r\n";
-    assert_eq!(broker.client_bytes(id, question, NOW, NOW), 0);
+    assert_eq!(broker.read(id, question, NOW, NOW), 0);
     commit(&mut broker);
     assert_eq!(hear(&mut broker, id), "STORED\r\nSTORED\r\n");
-    assert_eq!(broker.client_bytes(id, question, NOW, NOW), question.len());
+    assert_eq!(broker.read(id, question, NOW, NOW), question.len());
     assert_eq!(hear(&mut broker, id), "VALUE q/open 0 1\r\na\r\nEND\r\n");
     commit(&mut broker);
     assert_eq!(hear(&mut broker, id), "END\r\n");
@@ -117,10 +118,10 @@ fn answers_leave_after_their_commit_and_a_question_sees_what_was_put() {
 #[test]
 fn flags_are_reported_by_memcacheds_protocol_alone_and_what_is_over_is_counted() {
     let mut broker = broker(false);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     assert_eq!(say(&mut broker, id, "set q 7 0 1\r\na\r\nset q 8 -1 1\r\nb\r\n"), "STORED\r\nSTORED\r\n");
     assert_eq!(say(&mut broker, id, "get q/peek\r\n"), "VALUE q/peek 7 1\r\na\r\nEND\r\n");
-    let other = broker.client_opened();
+    let other = broker.opened();
     let output = say(&mut broker, other, "watch q\r\nreserve\r\nrelease 1 0 0\r\n");
     assert_eq!(output, "WATCHING 2\r\nRESERVED 1 1\r\na\r\nRELEASED\r\n");
     assert_eq!(say(&mut broker, id, "get q\r\n"), "VALUE q 7 1\r\na\r\nEND\r\n");
@@ -131,7 +132,7 @@ fn flags_are_reported_by_memcacheds_protocol_alone_and_what_is_over_is_counted()
 #[test]
 fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
     let mut broker = broker(false);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     for (said, expected) in [
         ("incr q 1\r\n", "CLIENT_ERROR queues know"),
         ("append q 0 0 1\r\nx\r\n", "CLIENT_ERROR queues know"),
@@ -155,7 +156,7 @@ fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
 fn where_a_secret_is_set_the_first_value_says_it() {
     let mut broker = broker(false);
     broker.settings.secret = Some("hush".into());
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     let refused = "CLIENT_ERROR unauthenticated\r\n";
     assert_eq!(say(&mut broker, id, "get q\r\nflush q\r\nstats\r\n"), refused.repeat(3));
     for wrong in ["anna wrong", "anna"] {
@@ -170,7 +171,7 @@ fn where_a_secret_is_set_the_first_value_says_it() {
 #[test]
 fn statistics_are_lines_of_memcacheds_form() {
     let mut broker = broker(false);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     say(&mut broker, id, "set q 0 0 1\r\nx\r\nset q 0 0 1\r\ny\r\nget q/open\r\n");
     let text = say(&mut broker, id, "stats\r\n");
     for line in ["curr_items 1", "cmd_set 2", "cmd_get 1", "queue_q_items 1", "queue_q_open_transactions 1"] {
@@ -182,10 +183,10 @@ fn statistics_are_lines_of_memcacheds_form() {
 #[test]
 fn rows_of_silent_requests_end_without_a_write() {
     let mut broker = broker(false);
-    let id = broker.memcached_opened();
+    let id = broker.opened_memcached();
     assert_eq!(say(&mut broker, id, "set q 0 0 1 noreply\r\nx\r\n"), "");
-    broker.client_written(id, 0, NOW);
-    assert!(!broker.has_silent_answers(id));
+    broker.written(id, 0, NOW);
+    assert!(!broker.has_silent_replies(id));
     assert_eq!(broker.recorder().total(Operation::Put).count, 1);
 }
 
@@ -212,15 +213,15 @@ proptest! {
         let text: Vec<u8> = lines.concat().into_bytes();
         let converse = |places: &[usize]| {
             let mut broker = broker(false);
-            let id = broker.memcached_opened();
+            let id = broker.opened_memcached();
             let (mut kept, mut from) = (Vec::new(), 0);
             for &place in places {
                 kept.extend_from_slice(&text[from..place]);
                 from = place;
-                let used = broker.client_bytes(id, &kept, NOW, NOW);
+                let used = broker.read(id, &kept, NOW, NOW);
                 kept.drain(..used);
             }
-            broker.client_output(id).to_vec()
+            broker.output(id).unsent().to_vec()
         };
         let mut places: Vec<usize> = cuts.iter().map(|share| (share * text.len() as f64) as usize).collect();
         places.push(text.len());
