@@ -44,7 +44,7 @@ pub use message::{DEFAULT_TTR, Ids, Put, PutBatch};
 pub use page::page;
 pub use refusal::{InvalidRequest, LineError};
 pub use reply::Reply;
-pub use table::{Request, Verb};
+pub use table::{Request, RequestSubject, Verb};
 pub use verb::{LineStart, VerbGroup};
 pub use word::{ReplyForm, ReplyWord};
 

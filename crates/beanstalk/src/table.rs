@@ -1,10 +1,12 @@
-//! Every verb, once: what it asks, its word and arguments, how its line begins, what it is about,
-//! and what may be answered.
+//! Every verb, once: what it asks, its word and arguments, how its line begins, what may be
+//! answered, and what it is about.
 //!
 //! ```text
-//! Delete(id: Id)  "delete"  Spaced   Delete  [Counted]  [Deleted NotFound]
+//! Delete(id: Id)  "delete"  Spaced   Delete  [Counted]  [Deleted NotFound]  Message(id)
+//! │      │         │        │        │       │          │                   └ what it is about: RequestSubject
 //! │      │         │        │        │       │          └ the words of its replies, errors of any request left out
-//! │      │         │        │        │       └ Counted: beanstalkd's `stats` has it; Waits: for a message; Open: anything may follow
+//! │      │         │        │        │       └ Counted: beanstalkd's `stats` has it; Repeatable: may be carried out twice;
+//! │      │         │        │        │         Waits: for a message; Open: anything may follow
 //! │      │         │        │        └ what it is measured with: Group
 //! │      │         │        └ what its line may look like: Begins
 //! │      │         └ its word
@@ -41,9 +43,31 @@ pub(crate) enum ParsedLine<'a> {
     },
 }
 
+/// What a request is about: it decides which of several brokers is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestSubject<'a> {
+    /// The connection alone.
+    Connection,
+    /// The tubes that the connection watches.
+    WatchedTubes,
+    /// The tube that the connection uses.
+    UsedTube,
+    /// This tube.
+    Tube(&'a str),
+    /// This message.
+    Message(u64),
+    /// These messages; the answer is how many of them it concerned.
+    Messages(Ids<'a>),
+    /// This client.
+    Client(&'a str),
+    /// All tubes.
+    Server,
+}
+
 /// What else is to be known of a verb.
 enum VerbNote {
     Counted,
+    Repeatable,
     Waits,
     Open,
 }
@@ -78,7 +102,7 @@ macro_rules! verbs {
         others { $(
             $(#[doc = $help:literal])+
             $verb:ident $(($($name:ident: $kind:ident),*))? $({$($part:ident: $part_kind:ident),*})? $word:literal
-                $begins:ident $group:ident [$($note:ident)*] [$($reply:ident)*];
+                $begins:ident $group:ident [$($note:ident)*] [$($reply:ident)*] $subject:ident $(($about:ident))?;
         )+ }
     ) => {
         /// The word that a request begins with.
@@ -220,13 +244,23 @@ macro_rules! verbs {
             }
         }
 
-        impl Request<'_> {
+        impl<'a> Request<'a> {
             /// Its verb; of a message that is put [`Verb::Put`], by whichever verb it arrived.
             pub const fn verb(&self) -> Verb {
                 match self {
                     Self::Put(_) => Verb::Put,
                     Self::$batch(_) => Verb::$batch,
                     $(Self::$verb { .. } => Verb::$verb,)+
+                }
+            }
+
+            /// What it is about.
+            #[allow(unused_variables, reason = "a request is about one of its arguments, or none")]
+            pub fn subject(&self) -> RequestSubject<'a> {
+                match *self {
+                    Self::Put(put) => put.tube.map_or(RequestSubject::UsedTube, RequestSubject::Tube),
+                    Self::$batch(_) => RequestSubject::UsedTube,
+                    $(Self::$verb $(($($name),*))? $({$($part),*})? => RequestSubject::$subject $(($about))?,)+
                 }
             }
 
@@ -280,93 +314,93 @@ verbs! {
     }
     others {
         /// Shows a message, which stays.
-        Peek(id: Id) "peek" Spaced Peek [Counted] [Found NotFound];
+        Peek(id: Id) "peek" Spaced Peek [Counted Repeatable] [Found NotFound] Message(id);
         /// Shows the message of the tube in use that is taken next.
-        PeekReady "peek-ready" Alone Peek [Counted] [Found NotFound];
+        PeekReady "peek-ready" Alone Peek [Counted Repeatable] [Found NotFound] UsedTube;
         /// Shows the message of the tube in use whose delay ends first.
-        PeekDelayed "peek-delayed" Alone Peek [Counted] [Found NotFound];
+        PeekDelayed "peek-delayed" Alone Peek [Counted Repeatable] [Found NotFound] UsedTube;
         /// Shows the message of the tube in use that was buried first.
-        PeekBuried "peek-buried" Alone Peek [Counted] [Found NotFound];
+        PeekBuried "peek-buried" Alone Peek [Counted Repeatable] [Found NotFound] UsedTube;
         /// Leases a message of the tubes that are watched, waiting for one.
-        Reserve "reserve" Alone Reserve [Counted Waits] [Reserved DeadlineSoon TimedOut];
+        Reserve "reserve" Alone Reserve [Counted Waits] [Reserved DeadlineSoon TimedOut] WatchedTubes;
         /// The same, waiting so many seconds at most.
         ReserveWithTimeout { timeout: Timeout } "reserve-with-timeout"
-            Spaced Reserve [Counted Waits Open] [Reserved DeadlineSoon TimedOut];
+            Spaced Reserve [Counted Waits Open] [Reserved DeadlineSoon TimedOut] WatchedTubes;
         /// Leases this message, wherever it stands.
-        ReserveJob(id: Id) "reserve-job" Spaced Reserve [] [Reserved NotFound];
+        ReserveJob(id: Id) "reserve-job" Spaced Reserve [Repeatable] [Reserved NotFound] Message(id);
         /// Leases up to so many messages of the tubes that are watched, waiting so many seconds for
         /// the first.
-        ReserveBatch { most: Positive, timeout: Seconds } "reserve-batch" Extra Reserve [Waits] [ReservedBatch DeadlineSoon TimedOut];
+        ReserveBatch { most: Positive, timeout: Seconds } "reserve-batch" Extra Reserve [Waits] [ReservedBatch DeadlineSoon TimedOut] WatchedTubes;
         /// Ends a message that the client has leased, or that no client has.
-        Delete(id: Id) "delete" Spaced Delete [Counted] [Deleted NotFound];
+        Delete(id: Id) "delete" Spaced Delete [Counted] [Deleted NotFound] Message(id);
         /// Ends several.
-        DeleteBatch(id: MessageIds) "delete-batch" Extra Delete [] [Deleted];
+        DeleteBatch(id: MessageIds) "delete-batch" Extra Delete [] [Deleted] Messages(id);
         /// Gives a leased message back.
-        Release { id: Id, priority: Small, delay: Small } "release" Spaced Release [Counted] [Released Buried NotFound];
+        Release { id: Id, priority: Small, delay: Small } "release" Spaced Release [Counted] [Released Buried NotFound] Message(id);
         /// Says into which tube messages are put.
-        Use(tube: Name) "use" Tight Other [Counted] [Using];
+        Use(tube: Name) "use" Tight Other [Counted] [Using] Connection;
         /// Watches a tube.
-        Watch(tube: Name) "watch" Tight Other [Counted] [Watching];
+        Watch(tube: Name) "watch" Tight Other [Counted] [Watching] Connection;
         /// Watches it no longer.
-        Ignore(tube: Name) "ignore" Tight Other [Counted] [Watching NotIgnored];
+        Ignore(tube: Name) "ignore" Tight Other [Counted] [Watching NotIgnored] Connection;
         /// Sets a leased message aside until it is kicked.
-        Bury { id: Id, priority: Small } "bury" Spaced Bury [Counted] [Buried NotFound];
+        Bury { id: Id, priority: Small } "bury" Spaced Bury [Counted] [Buried NotFound] Message(id);
         /// Makes so many messages ready that were buried in the tube in use, or else that are
         /// delayed.
-        Kick(bound: Low) "kick" Spaced Kick [Counted Open] [Kicked];
+        Kick(bound: Low) "kick" Spaced Kick [Counted Open] [Kicked] UsedTube;
         /// Makes this message ready.
-        KickJob(id: Id) "kick-job" Spaced Kick [] [Kicked NotFound];
+        KickJob(id: Id) "kick-job" Spaced Kick [] [Kicked NotFound] Message(id);
         /// Begins the lease of a message anew.
-        Touch(id: Id) "touch" Spaced Touch [Counted] [Touched NotFound];
+        Touch(id: Id) "touch" Spaced Touch [Counted] [Touched NotFound] Message(id);
         /// Statistics of the server.
-        Stats "stats" Alone Other [Counted] [Ok];
+        Stats "stats" Alone Other [Counted] [Ok] Server;
         /// Statistics of a message.
-        StatsJob(id: Id) "stats-job" Spaced Other [Counted] [Ok NotFound];
+        StatsJob(id: Id) "stats-job" Spaced Other [Counted Repeatable] [Ok NotFound] Message(id);
         /// Statistics of a tube.
-        StatsTube(tube: Name) "stats-tube" Tight Other [Counted] [Ok NotFound];
+        StatsTube(tube: Name) "stats-tube" Tight Other [Counted Repeatable] [Ok NotFound] Tube(tube);
         /// The names of all tubes.
-        ListTubes "list-tubes" Alone List [Counted] [Ok];
+        ListTubes "list-tubes" Alone List [Counted] [Ok] Server;
         /// The tube in use.
-        ListTubeUsed "list-tube-used" Alone List [Counted] [Using];
+        ListTubeUsed "list-tube-used" Alone List [Counted] [Using] Connection;
         /// The tubes that are watched.
-        ListTubesWatched "list-tubes-watched" Alone List [Counted] [Ok];
+        ListTubesWatched "list-tubes-watched" Alone List [Counted] [Ok] Connection;
         /// Lets no message of a tube be taken for so many seconds.
-        PauseTube { tube: Name, seconds: Small } "pause-tube" Loose Other [Counted] [Paused NotFound];
+        PauseTube { tube: Name, seconds: Small } "pause-tube" Loose Other [Counted Repeatable] [Paused NotFound] Tube(tube);
         /// Ends the connection.
-        Quit "quit" Loose Other [Open] [];
+        Quit "quit" Loose Other [Open] [] Connection;
         /// Says which client this is and, where the server wants one, the secret.
-        Login { client: Name, secret: MaybeName } "login" Extra Other [] [LoggedIn UnknownClient NotLoggedIn];
+        Login { client: Name, secret: MaybeName } "login" Extra Other [] [LoggedIn UnknownClient NotLoggedIn] Connection;
         /// Makes the name of a client known.
-        Register(client: Name) "register" Extra Other [] [Registered Exists];
+        Register(client: Name) "register" Extra Other [] [Registered Exists] Client(client);
         /// Makes it unknown.
-        Unregister(client: Name) "unregister" Extra Other [] [Unregistered UnknownClient];
+        Unregister(client: Name) "unregister" Extra Other [] [Unregistered UnknownClient] Client(client);
         /// Makes a tube that stays when it is empty.
-        CreateTube(tube: Name) "create-tube" Extra Other [] [Created Exists];
+        CreateTube(tube: Name) "create-tube" Extra Other [Repeatable] [Created Exists] Tube(tube);
         /// Ends a tube and all its messages.
-        DeleteTube(tube: Name) "delete-tube" Extra Other [] [Deleted UnknownTube];
+        DeleteTube(tube: Name) "delete-tube" Extra Other [] [Deleted UnknownTube] Tube(tube);
         /// A message that was reserved so often goes to the tube of the dead instead of back, or is
         /// buried; 0 takes the limit away.
-        LimitTube { tube: Name, most: Small, dead: MaybeName } "limit-tube" Extra Other [] [Limited OtherShard];
+        LimitTube { tube: Name, most: Small, dead: MaybeName } "limit-tube" Extra Other [Repeatable] [Limited OtherShard] Tube(tube);
         /// A message that still waits so many seconds after its put is gone; 0: never.
-        ExpireTube { tube: Name, seconds: Small } "expire-tube" Extra Other [] [Expiring];
+        ExpireTube { tube: Name, seconds: Small } "expire-tube" Extra Other [Repeatable] [Expiring] Tube(tube);
         /// Messages of the tube that are gone are kept for so many seconds; 0: not at all.
-        ArchiveTube { tube: Name, seconds: Small } "archive-tube" Extra Other [] [Archiving NoArchive];
+        ArchiveTube { tube: Name, seconds: Small } "archive-tube" Extra Other [Repeatable] [Archiving NoArchive] Tube(tube);
         /// Takes a message of the tubes that are watched for good, waiting so many seconds.
-        Pop { timeout: MaybeSeconds } "pop" Extra Pop [Waits] [Popped DeadlineSoon TimedOut];
+        Pop { timeout: MaybeSeconds } "pop" Extra Pop [Waits] [Popped DeadlineSoon TimedOut] WatchedTubes;
         /// Takes the oldest message of a created tube that is the client's or any client's.
-        PopTube(tube: Name) "pop-tube" Extra Pop [] [Popped Empty UnknownTube];
+        PopTube(tube: Name) "pop-tube" Extra Pop [] [Popped Empty UnknownTube] Tube(tube);
         /// The same from one sender, in any tube.
-        PopSender(client: Name) "pop-sender" Extra Pop [] [Popped Empty UnknownClient];
+        PopSender(client: Name) "pop-sender" Extra Pop [] [Popped Empty UnknownClient] Client(client);
         /// Shows what `pop-tube` would take.
-        PeekTube(tube: Name) "peek-tube" Extra Peek [] [Found Empty UnknownTube];
+        PeekTube(tube: Name) "peek-tube" Extra Peek [Repeatable] [Found Empty UnknownTube] Tube(tube);
         /// Shows what `pop-sender` would take.
-        PeekSender(client: Name) "peek-sender" Extra Peek [] [Found Empty UnknownClient];
+        PeekSender(client: Name) "peek-sender" Extra Peek [] [Found Empty UnknownClient] Client(client);
         /// The tubes that hold a message for this client or for any client.
-        ListTubesForMe "list-tubes-for-me" Extra List [] [Ok NotLoggedIn];
+        ListTubesForMe "list-tubes-for-me" Extra List [] [Ok NotLoggedIn] Server;
         /// Waits so many seconds until `reserve` would give a message, which stays.
-        Await { timeout: Seconds } "await" Extra Other [Waits] [Ready DeadlineSoon TimedOut];
+        Await { timeout: Seconds } "await" Extra Other [Waits] [Ready DeadlineSoon TimedOut] WatchedTubes;
         /// Is answered at once.
-        Ping "ping" Extra Other [] [Pong];
+        Ping "ping" Extra Other [] [Pong] Connection;
     }
 }
 
@@ -379,6 +413,11 @@ impl Verb {
     /// Whether beanstalkd's `stats` counts it.
     pub const fn is_counted(self) -> bool {
         matches!(self.notes(), [VerbNote::Counted, ..])
+    }
+
+    /// Whether it may be carried out twice, where it is not known whether it was.
+    pub const fn is_repeatable(self) -> bool {
+        matches!(self.notes(), [VerbNote::Repeatable, ..] | [VerbNote::Counted, VerbNote::Repeatable, ..])
     }
 
     /// Whether whatever stands behind its arguments is not looked at.

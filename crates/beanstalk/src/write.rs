@@ -2,7 +2,7 @@
 
 use crate::number::digits;
 use crate::reply::Reply;
-use crate::table::Request;
+use crate::table::{Request, Verb};
 use crate::word::ReplyWord;
 
 /// Appends a request.
@@ -21,6 +21,13 @@ pub fn request(out: &mut Vec<u8>, request: &Request<'_>) {
         }
         _ => end(out),
     }
+}
+
+/// Appends a request of `verb` for these messages, as verbs about several take them.
+pub fn request_about(out: &mut Vec<u8>, verb: Verb, ids: &[u64]) {
+    out.extend_from_slice(verb.name().as_bytes());
+    ids.iter().for_each(|id| blank_and(out, *id));
+    end(out);
 }
 
 /// Appends a reply, whatever it is.

@@ -22,7 +22,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use krarup_beanstalk::{Put, ReplyWord, Request, write};
+use krarup_beanstalk::{Ids, Put, ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
 use crate::database::{
@@ -49,6 +49,17 @@ pub struct SharedSettings {
     pub memory: u64,
 }
 
+/// A request that is several queries.
+#[derive(Clone, Copy, Debug)]
+struct PartCount {
+    /// Queries that are not answered yet.
+    left: usize,
+    /// Those that did what was asked.
+    done: u64,
+    /// What the client is answered, before how many those were.
+    word: ReplyWord,
+}
+
 /// The queues as one of their brokers sees them.
 #[derive(Debug)]
 pub(crate) struct SharedQueues {
@@ -57,8 +68,8 @@ pub(crate) struct SharedQueues {
     connections: u32,
     holders: Vec<Option<Holder>>,
     underway: HashMap<u64, Underway>,
-    /// What is left of requests that are several queries: how many, and how many went well.
-    several: HashMap<u64, (usize, u64)>,
+    /// What is left of requests that are several queries, by their numbers.
+    several: HashMap<u64, PartCount>,
     asked: Vec<QueuedRequest>,
     replies: Vec<PendingReply>,
     /// Bytes of bodies on their way.
@@ -251,13 +262,8 @@ impl SharedQueues {
             }
             Request::Delete(id) => (DatabaseRequest::Finish { id, taker }, For::Delete(id)),
             Request::DeleteBatch(ids) => {
-                let slot = self.next_number();
-                let ids: BTreeSet<Id> = ids.iter().collect();
-                self.several.insert(slot, (ids.len(), 0));
-                for id in ids {
-                    self.send(client, slot, DatabaseRequest::Finish { id, taker }, For::DeleteOneOf(id));
-                }
-                return Some(slot);
+                let query = |id| (DatabaseRequest::Finish { id, taker }, For::Delete(id));
+                return Some(self.ask_about(client, &ids, ReplyWord::Deleted, query));
             }
             Request::Release { id, priority, delay } => {
                 (at(id, StateChange::Release { priority, delay }), For::Release(id))
@@ -322,6 +328,23 @@ impl SharedQueues {
         let slot = self.next_number();
         self.send(client, slot, query, what);
         Some(slot)
+    }
+
+    /// Asks one query about each of these messages; the answer is `word` with how many went well.
+    fn ask_about(
+        &mut self,
+        client: ClientId,
+        ids: &Ids<'_>,
+        word: ReplyWord,
+        query: impl Fn(Id) -> (DatabaseRequest, For),
+    ) -> u64 {
+        let number = self.next_number();
+        let ids: BTreeSet<Id> = ids.iter().collect();
+        self.several.insert(number, PartCount { left: ids.len(), done: 0, word });
+        for (query, what) in ids.into_iter().map(query) {
+            self.send(client, number, query, what);
+        }
+        number
     }
 
     fn ask_put(

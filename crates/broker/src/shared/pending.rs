@@ -16,8 +16,6 @@ pub(super) enum For {
     Put(Arc<str>, Option<Arc<str>>, u64),
     Take(ReplyWord),
     Delete(Id),
-    /// One of several under this number.
-    DeleteOneOf(Id),
     Release(Id),
     Bury(Id),
     Touch(Id),

@@ -6,7 +6,7 @@ use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
 use super::pending::{For, PendingReply, Underway};
-use super::{SharedQueues, after};
+use super::{PartCount, SharedQueues, after};
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, Taker, TubeFacts};
 use crate::job::ClientId;
 use crate::owner::write_taken;
@@ -62,9 +62,9 @@ impl SharedQueues {
         let mut stats = None;
         match (what, reply) {
             (For::Put(..), DatabaseReply::Failed(_)) => write::line(&mut bytes, ReplyWord::OutOfMemory),
-            (what, DatabaseReply::Failed(_)) => {
+            (_, DatabaseReply::Failed(_)) => {
                 self.stop_waiting(client);
-                if let For::DeleteOneOf(_) = what {
+                if self.several.contains_key(&slot) {
                     return self.one_of_several(client, slot, false, way);
                 }
                 write::line(&mut bytes, ReplyWord::InternalError);
@@ -105,12 +105,10 @@ impl SharedQueues {
             (For::Delete(id), DatabaseReply::Lines(lines)) => {
                 let gone = first(&lines).word == ResultCode::Done;
                 self.no_longer_holds(client, id, gone);
+                if self.several.contains_key(&slot) {
+                    return self.one_of_several(client, slot, gone, way);
+                }
                 write::line(&mut bytes, if gone { ReplyWord::Deleted } else { NOT_FOUND });
-            }
-            (For::DeleteOneOf(id), DatabaseReply::Lines(lines)) => {
-                let gone = first(&lines).word == ResultCode::Done;
-                self.no_longer_holds(client, id, gone);
-                return self.one_of_several(client, slot, gone, way);
             }
             (For::Release(id), DatabaseReply::Lines(lines)) => {
                 let word = first(&lines).word;
@@ -128,6 +126,9 @@ impl SharedQueues {
                 let done = first(&lines).word == ResultCode::Done;
                 if done && let Some((until, ttr)) = self.holder(client).leases.get_mut(&id) {
                     *until = after(now, *ttr);
+                }
+                if self.several.contains_key(&slot) {
+                    return self.one_of_several(client, slot, done, way);
                 }
                 write::line(&mut bytes, if done { ReplyWord::Touched } else { NOT_FOUND });
             }
@@ -233,13 +234,14 @@ impl SharedQueues {
     }
 
     fn one_of_several(&mut self, client: ClientId, slot: u64, well: bool, way: &RequestTimes) {
-        let Some((left, done)) = self.several.get_mut(&slot) else { return };
-        *left -= 1;
-        *done += u64::from(well);
-        if *left == 0 {
-            let (_, done) = self.several.remove(&slot).expect("it is there");
+        let Some(count) = self.several.get_mut(&slot) else { return };
+        count.left -= 1;
+        count.done += u64::from(well);
+        let PartCount { left, done, word } = *count;
+        if left == 0 {
+            self.several.remove(&slot);
             let mut bytes = Vec::new();
-            write::numbered(&mut bytes, ReplyWord::Deleted, done);
+            write::numbered(&mut bytes, word, done);
             self.tell(client, slot, bytes, Some(*way));
         }
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use krarup_beanstalk::{
-    DEFAULT_TUBE, Ids, InvalidRequest, LineError, Reply, ReplyWord, Request, request, write,
+    DEFAULT_TUBE, Ids, InvalidRequest, LineError, Reply, ReplyWord, Request, RequestSubject, Verb, VerbGroup,
+    request, write,
 };
 use krarup_net::blocking::BlockingClient;
 use krarup_units::Parsed;
@@ -216,29 +217,9 @@ impl<'a> BeanstalkSession<'a> {
             }
             Request::Pop { timeout } => self.reserve(TakeMode::Pop, None, Some(timeout))?,
             Request::Await { timeout } => self.reserve(TakeMode::Look, None, Some(timeout))?,
-            Request::Delete(id)
-            | Request::Release { id, .. }
-            | Request::Bury { id, .. }
-            | Request::Touch(id)
-            | Request::KickJob(id) => self.by_number(id, line, false)?,
-            Request::ReserveJob(id) | Request::Peek(id) | Request::StatsJob(id) => {
-                self.by_number(id, line, true)?;
-            }
-            Request::DeleteBatch(ids) => self.delete_batch(&ids)?,
-            Request::PeekReady | Request::PeekDelayed | Request::PeekBuried => {
-                self.ask(of(&self.used), &[line], true)?;
-            }
-            Request::Kick(_) => self.ask(of(&self.used), &[line], false)?,
-            Request::StatsTube(tube) | Request::PeekTube(tube) => self.ask(of(tube), &[line], true)?,
-            Request::PauseTube { tube, .. }
-            | Request::CreateTube(tube)
-            | Request::ExpireTube { tube, .. }
-            | Request::ArchiveTube { tube, .. } => self.ask(of(tube), &[line], true)?,
-            Request::DeleteTube(tube) | Request::PopTube(tube) => self.ask(of(tube), &[line], false)?,
             Request::LimitTube { dead: Some(dead), tube, .. } if of(dead) != of(tube) => {
                 write::line(&mut self.out, ReplyWord::OtherShard);
             }
-            Request::LimitTube { tube, .. } => self.ask(of(tube), &[line], true)?,
             Request::Register(name) => self.of_clients(of(name), line, true)?,
             Request::Unregister(name) => self.of_clients(of(name), line, false)?,
             Request::PeekSender(_) => self.of_sender(line, line)?,
@@ -249,8 +230,26 @@ impl<'a> BeanstalkSession<'a> {
             }
             Request::ListTubes | Request::ListTubesForMe => self.list(line)?,
             Request::Stats => self.stats(line)?,
+            ref other => self.about(other.verb(), other.subject(), line)?,
         }
         Ok(())
+    }
+
+    /// A request goes to the shard that has what it is about.
+    fn about(&mut self, verb: Verb, subject: RequestSubject<'_>, line: &[u8]) -> Result<(), End> {
+        let repeatable = verb.is_repeatable();
+        match subject {
+            RequestSubject::Message(id) => self.by_number(id, line, repeatable),
+            RequestSubject::Messages(ids) => self.by_numbers(verb, &ids),
+            RequestSubject::UsedTube => self.ask(shard_of(&self.used, self.shards), &[line], repeatable),
+            RequestSubject::Tube(tube) => self.ask(shard_of(tube, self.shards), &[line], repeatable),
+            RequestSubject::Connection
+            | RequestSubject::WatchedTubes
+            | RequestSubject::Client(_)
+            | RequestSubject::Server => {
+                unreachable!("`{}` is carried out by itself", verb.name())
+            }
+        }
     }
 
     fn log_in(&mut self, shard: u32, line: &[u8]) -> Result<(), End> {
@@ -287,14 +286,16 @@ impl<'a> BeanstalkSession<'a> {
         std::iter::once(first).chain((0..self.shards).filter(|shard| *shard != first)).collect()
     }
 
-    fn delete_batch(&mut self, ids: &Ids<'_>) -> Result<(), End> {
+    /// Several messages by their numbers: each shard is asked about its own, and the counts are
+    /// added.
+    fn by_numbers(&mut self, verb: Verb, ids: &Ids<'_>) -> Result<(), End> {
         let all: BTreeSet<Id> = ids.iter().collect();
-        let mut deleted = 0;
+        let (well, mut done) = (verb.replies()[0], 0);
         for first in 0..self.shards {
             let its: Vec<Id> = all.iter().copied().filter(|id| self.shards_of(*id)[0] == first).collect();
             let mut left = its.len() as u64;
             let mut line = Vec::new();
-            write::request(&mut line, &Request::DeleteBatch(Ids::of(&its)));
+            write::request_about(&mut line, verb, &its);
             let others = (0..self.shards).filter(|other| *other != first);
             for shard in std::iter::once(first).chain(others) {
                 if left == 0 {
@@ -302,17 +303,19 @@ impl<'a> BeanstalkSession<'a> {
                 }
                 let answer = self.answer(shard, &line, false)?;
                 let count = match read(&answer) {
-                    Some(Reply::Line { word: ReplyWord::Deleted, number }) => number.unwrap_or(0),
+                    Some(Reply::Line { word, number }) if word == well => number.unwrap_or(0),
                     _ => 0,
                 };
-                if let Some(owner) = &mut self.owner[shard as usize] {
+                if verb.group() == VerbGroup::Delete
+                    && let Some(owner) = &mut self.owner[shard as usize]
+                {
                     its.iter().for_each(|id| _ = owner.held.remove(id));
                 }
-                deleted += count;
+                done += count;
                 left = left.saturating_sub(count);
             }
         }
-        write::numbered(&mut self.out, ReplyWord::Deleted, deleted);
+        write::numbered(&mut self.out, well, done);
         Ok(())
     }
 
