@@ -31,4 +31,7 @@ pub mod mistake;
 pub mod table;
 
 pub use mistake::{Mistake, Mistakes};
-pub use table::{Flag, Setting, SettingsTable, check, commented, document, read, said, template};
+pub use table::{
+    Flag, KeyTable, Setting, SettingsTable, check, commented, document, key_tables, read, read_checked, said,
+    template,
+};
