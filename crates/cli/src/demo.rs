@@ -77,9 +77,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 
 /// The shipped spec with the flags' values in it.
 fn source(args: &DemoArgs) -> Result<SpecSource, Failure> {
-    let wrong = |error| experiment::wrong("demo", &error);
+    let wrong = |mistake| experiment::wrong("demo", mistake);
     let text = shipped::spec("demo").expect("the demo is shipped");
-    let mut spec = Changes::of(text).map_err(wrong)?;
+    let mut spec = Changes::of(text, "demo")?;
     if args.quick {
         spec.quick().map_err(wrong)?;
     }

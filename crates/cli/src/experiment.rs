@@ -20,7 +20,7 @@ use krarup_lab::identities::Identities;
 use krarup_lab::identity::ManifestIdentity;
 use krarup_lab::plan::{Plan, PlannedCell, least_time, run_name};
 use krarup_lab::shipped;
-use krarup_lab::spec::{Spec, SpecError, Testbed};
+use krarup_lab::spec::{Spec, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::ResultsDirectory;
 use krarup_lab::testbed::error::StationError;
@@ -32,6 +32,7 @@ use krarup_lab::testbed::stations::{self, Caps, Starter};
 use krarup_report::document::{Column, Table, TableValue};
 use krarup_report::quantity::Unit;
 use krarup_report::{Page, text};
+use krarup_settings::{Mistake, Mistakes};
 use krarup_units::Seconds;
 use krarup_units::text::{count, duration, timestamp};
 
@@ -109,7 +110,8 @@ pub(crate) struct SpecSource {
 
 impl SpecSource {
     pub(crate) fn of(name: &str, text: String) -> Result<Self, Failure> {
-        let spec = Spec::parse(&text).map_err(|error| wrong(name, &error))?;
+        let spec = Spec::parse(&text, name)
+            .map_err(|mistakes| Failure::from(mistakes).or_hint("docs/reference/spec.md lists every key"))?;
         Ok(Self { text, spec, base: PathBuf::from(".") })
     }
 
@@ -129,15 +131,14 @@ impl SpecSource {
         if !args.quick {
             return Ok(Self { base, ..Self::of(&name, text)? });
         }
-        let mut changes = Changes::of(&text).map_err(|error| wrong(&name, &error))?;
-        changes.quick().map_err(|error| wrong(&name, &error))?;
+        let mut changes = Changes::of(&text, &name)?;
+        changes.quick().map_err(|mistake| wrong(&name, mistake))?;
         Ok(Self { base, ..Self::of(&format!("{name} (quick)"), changes.source())? })
     }
 }
 
-pub(crate) fn wrong(name: &str, error: &SpecError) -> Failure {
-    let place = error.line.map_or(String::new(), |line| format!(", line {line}"));
-    Failure::usage(format!("{name}{place}: {}", error.what)).hint(error.hint.clone())
+pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {
+    Mistakes::from(mistake.of(name)).into()
 }
 
 /// Shows a plan.
@@ -473,7 +474,7 @@ fn analyse(
     }
     if let Some(wanted) = &spec.predictions {
         let wanted = WantedPredictions {
-            workers: wanted.workers.get_ref().clone(),
+            workers: wanted.workers.clone(),
             population: spec.population.clone(),
             cells: wanted.cells as usize,
             seed: spec.seed,

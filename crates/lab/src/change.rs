@@ -1,13 +1,9 @@
 //! A spec with something changed, still a spec that can be read again: its quick form, or other
 //! levels from a command line.
 
+use krarup_settings::{Mistake, Mistakes};
+use krarup_units::mistake::place;
 use toml::{Table, Value};
-
-use crate::spec::SpecError;
-
-fn wrong(what: String, hint: &str) -> SpecError {
-    SpecError { line: None, what, hint: hint.to_owned() }
-}
 
 /// A spec as a tree of values.
 #[derive(Clone, Debug)]
@@ -19,12 +15,11 @@ impl Changes {
     /// Begins with a spec as it was written.
     ///
     /// # Errors
-    /// Where it is no TOML.
-    pub fn of(source: &str) -> Result<Self, SpecError> {
-        let table = source.parse::<Table>().map_err(|error| SpecError {
-            line: error.span().map(|span| crate::spec::line_at(source, span.start)),
-            what: error.message().to_owned(),
-            hint: "a spec is a TOML file".into(),
+    /// Where it is no TOML; `name` is the file's.
+    pub fn of(source: &str, name: &str) -> Result<Self, Mistakes> {
+        let table = source.parse::<Table>().map_err(|error| {
+            let place = place(name, source, error.span().map_or(0, |span| span.start));
+            Mistake::new(error.message(), "a spec is a TOML file").of(&place)
         })?;
         Ok(Self { table })
     }
@@ -34,16 +29,15 @@ impl Changes {
     ///
     /// # Errors
     /// Where it has no such table, or that speaks of a factor there is not.
-    pub fn quick(&mut self) -> Result<(), SpecError> {
+    pub fn quick(&mut self) -> Result<(), Mistake> {
         let Some(Value::Table(mut quick)) = self.table.remove("quick") else {
-            return Err(wrong(
-                "the spec has no quick form".into(),
-                "run it as it is, or give it a table [quick]",
-            ));
+            let hint = "run it as it is, or give it a table [quick]";
+            return Err(Mistake::new("the spec has no quick form", hint));
         };
         if let Some(levels) = quick.remove("levels") {
             let Value::Table(levels) = levels else {
-                return Err(wrong("quick.levels is no table".into(), "write levels = { clients = [1, 2] }"));
+                let hint = "write levels = { clients = [1, 2] }";
+                return Err(Mistake::new("quick.levels is no table", hint));
             };
             for (factor, levels) in levels {
                 self.levels(&factor, levels)?;
@@ -57,15 +51,13 @@ impl Changes {
     ///
     /// # Errors
     /// Where there is no such factor.
-    pub fn levels(&mut self, factor: &str, levels: Value) -> Result<(), SpecError> {
+    pub fn levels(&mut self, factor: &str, levels: Value) -> Result<(), Mistake> {
         let factors = self.table.get_mut("factor").and_then(Value::as_array_mut).into_iter().flatten();
         let mut found = factors.filter_map(Value::as_table_mut);
         let Some(found) = found.find(|found| found.get("name").and_then(Value::as_str) == Some(factor))
         else {
-            return Err(wrong(
-                format!("there is no factor `{factor}`"),
-                "levels are given to factors of the spec",
-            ));
+            let what = format!("there is no factor `{factor}`");
+            return Err(Mistake::new(what, "levels are given to factors of the spec"));
         };
         found.insert("levels".into(), levels);
         Ok(())
@@ -120,10 +112,10 @@ mod tests {
     #[test]
     fn a_quick_form_changes_what_it_names_and_nothing_else() {
         let source = shipped::spec("demo").unwrap();
-        let whole = Spec::parse(source).unwrap();
-        let mut changes = Changes::of(source).unwrap();
+        let whole = Spec::parse(source, "spec.toml").unwrap();
+        let mut changes = Changes::of(source, "spec.toml").unwrap();
         changes.quick().unwrap();
-        let quick = Spec::parse(&changes.source()).unwrap();
+        let quick = Spec::parse(&changes.source(), "spec.toml").unwrap();
         assert_eq!((quick.repetitions.min, quick.phases.measure), (1, 0.6));
         assert_eq!(quick.phases.warm_up, whole.phases.warm_up);
         assert_eq!(quick.factor("clients").unwrap().levels.len(), 3);
@@ -133,12 +125,12 @@ mod tests {
 
     #[test]
     fn values_are_set_and_taken_away_by_their_path() {
-        let mut changes = Changes::of(shipped::spec("demo").unwrap()).unwrap();
+        let mut changes = Changes::of(shipped::spec("demo").unwrap(), "spec.toml").unwrap();
         changes.set(&["phases", "measure"], "3s");
         changes.set(&["stations", "servers", "addresses"], vec!["127.0.0.1:1"]);
         changes.remove(&["stations", "servers", "program"]);
         changes.levels("clients", Value::from(vec![7])).unwrap();
-        let spec = Spec::parse(&changes.source()).unwrap();
+        let spec = Spec::parse(&changes.source(), "spec.toml").unwrap();
         assert_eq!((spec.phases.measure, spec.stations.servers.addresses.len()), (3.0, 1));
         assert_eq!(spec.factor("clients").unwrap().levels[0].words, ["7"]);
         assert!(changes.levels("nobody", Value::from(1)).unwrap_err().what.contains("`nobody`"));

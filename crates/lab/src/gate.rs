@@ -4,8 +4,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
-
 /// What a gate looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
@@ -181,19 +179,6 @@ fn relation(text: &str) -> Option<(Relation, f64)> {
     let limit: f64 = number.parse().ok()?;
     (limit.is_finite() && limit >= 0.0).then_some((relation, limit * scale))
 }
-
-macro_rules! from_text {
-    ($name:ident) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    };
-}
-
-from_text!(Gate);
-from_text!(StopRule);
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,8 @@ impl Identities {
     pub fn take_up(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> io::Result<Self> {
         let known = Self::written(store);
         let text = std::fs::read_to_string(store.directory().join("spec.toml"));
-        let before = text.ok().filter(|_| known.is_none()).and_then(|text| Spec::parse(&text).ok());
+        let before =
+            text.ok().filter(|_| known.is_none()).and_then(|text| Spec::parse(&text, "spec.toml").ok());
         let before = before.map(|spec| (Plan::of(&spec), spec));
         let meant = |cell: &PlannedCell| {
             let identity = Identity::of(spec, cell);

@@ -240,7 +240,7 @@ when = { workload = "read" }
 "#;
 
     fn identity(text: &str) -> Identity {
-        let spec = Spec::parse(text).unwrap_or_else(|error| panic!("{error} in {text}"));
+        let spec = Spec::parse(text, "spec.toml").unwrap_or_else(|error| panic!("{error} in {text}"));
         Identity::of(&spec, &Plan::of(&spec).cells[0])
     }
 

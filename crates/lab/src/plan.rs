@@ -276,7 +276,7 @@ mod tests {
         let text = format!(
             "title = \"t\"\n{head}\n[stations.servers]\nprogram = \"cache\"\n[stations.clients]\nprogram = \"load\"\nflags = [{used}]\n"
         );
-        Spec::parse(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+        Spec::parse(&text, "spec.toml").unwrap_or_else(|error| panic!("{error} in {text}"))
     }
 
     const TWO: &str = "[[factor]]\nname = \"workload\"\nlevels = [{ name = \"read\", words = [\"--ratio\", \"0:1\"] }, \"write\"]\n\
@@ -295,7 +295,7 @@ count = "$servers"
 [stations.clients]
 program = "load"
 "#;
-        let spec = Spec::parse(text).unwrap();
+        let spec = Spec::parse(text, "spec.toml").unwrap();
         let plan = Plan::of(&spec);
         let counts =
             |plan: &Plan, station| plan.cells.iter().map(|cell| cell.count(station, 7)).collect::<Vec<_>>();

@@ -68,7 +68,7 @@ mod tests {
             ("asl2015/stability", 1, 1, 1_800.0),
         ];
         let planned = |text: &str| {
-            let spec = Spec::parse(text).unwrap();
+            let spec = Spec::parse(text, "spec.toml").unwrap();
             let plan = Plan::of(&spec);
             (spec, plan)
         };
@@ -79,7 +79,7 @@ mod tests {
             assert!(spec.phases.warm_up > 0.0 && !spec.gates.is_empty(), "{name}");
         }
         for (name, text) in SPECS {
-            let mut changes = Changes::of(text).unwrap();
+            let mut changes = Changes::of(text, "spec.toml").unwrap();
             changes.quick().unwrap();
             let (spec, plan) = planned(&changes.source());
             let time = least_time(&spec, &plan);
@@ -90,12 +90,12 @@ mod tests {
     #[test]
     fn every_shipped_spec_can_be_planned_and_so_can_its_quick_form() {
         for (name, text) in SPECS {
-            let whole = Spec::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let whole = Spec::parse(text, "spec.toml").unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(!Plan::of(&whole).cells.is_empty(), "{name}");
-            let mut changes = Changes::of(text).unwrap();
+            let mut changes = Changes::of(text, "spec.toml").unwrap();
             changes.quick().unwrap_or_else(|error| panic!("{name}: {error}"));
-            let quick =
-                Spec::parse(&changes.source()).unwrap_or_else(|error| panic!("{name}, quick: {error}"));
+            let quick = Spec::parse(&changes.source(), "spec.toml")
+                .unwrap_or_else(|error| panic!("{name}, quick: {error}"));
             assert!(!Plan::of(&quick).cells.is_empty(), "{name}, quick");
         }
     }

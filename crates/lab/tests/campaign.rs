@@ -18,7 +18,7 @@ use krarup_lab::stop::Stop;
 use krarup_lab::store::{ResultsDirectory, read};
 
 fn spec(head: &str) -> Spec {
-    Spec::parse(&text(head)).unwrap()
+    Spec::parse(&text(head), "spec.toml").unwrap()
 }
 
 fn text(head: &str) -> String {
@@ -296,7 +296,7 @@ fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
         text("repetitions = { min = 1 }\ntestbed = \"netns\"")
             .replace("program = \"cache\"", &format!("program = \"cache\"{delay}"))
     };
-    let first = Spec::parse(&slow("\ndelay = \"1ms\"")).unwrap();
+    let first = Spec::parse(&slow("\ndelay = \"1ms\""), "spec.toml").unwrap();
     run(&first, &folder, &mut Made::new(&stop)).unwrap();
     as_of_an_earlier_build(&folder, &slow("\ndelay = \"1ms\""));
 
@@ -315,7 +315,7 @@ fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
     assert_eq!((ended.complete, ended.skipped), (6, 6), "the same spec: nothing to do");
     assert_eq!(read(&Identities::of_directory(&store, &plan).unwrap()), 6);
 
-    let other = Spec::parse(&slow("\ndelay = \"2ms\"")).unwrap();
+    let other = Spec::parse(&slow("\ndelay = \"2ms\""), "spec.toml").unwrap();
     let stopped = run(&other, &folder, &mut Made { until: 2, ..Made::new(&stop) });
     assert!(matches!(stopped, Err(CampaignError::Stopped)));
     fs::write(folder.join("spec.toml"), slow("\ndelay = \"2ms\"")).unwrap();

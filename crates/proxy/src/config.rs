@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use krarup_memcache::Limits;
 use krarup_settings::kind::{
-    ADDRESS, Count, CustomText, Duration, MONTH, Optional, Sections, SettingsSection, Size, Switch, TEXT,
-    Unwritten, Word,
+    ADDRESS, Count, CustomText, DAY, Duration, MONTH, Optional, Sections, SettingsSection, Size, Switch,
+    TEXT, Unwritten, Word,
 };
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
@@ -23,7 +23,6 @@ pub use pools::{FallBack, KeySpread, PoolConfig, Replicas, RouteConfig, ServerCo
 /// The name of the pool at the top level.
 const MAIN: &str = "main";
 const MILLISECOND: Nanos = Nanos::from_millis(1);
-const DAY: Nanos = Nanos::from_secs(86_400);
 
 settings! {
     /// Everything that can be configured.

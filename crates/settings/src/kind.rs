@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use krarup_units::{Address, Nanos, Seconds, text};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Mistake;
-use crate::table::{FileItem, SettingsTable, commented, differing, read_table};
+use crate::table::{FileItem, KeyTable, SettingsTable, commented, differing, key_tables, read_table};
 
 /// How values of `T` are read, written and bounded.
 pub trait Kind<T> {
     /// Reads one, or says what is wrong; `name` is how messages call the setting.
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T>;
 
-    /// Writes it as a file has it; none: it is not set.
-    fn write(&self, value: &T) -> Option<String>;
+    /// Writes it as a file has it; none: it is not set, or is only read.
+    fn write(&self, _value: &T) -> Option<String> {
+        None
+    }
 
     /// Whether it is within its bounds.
     ///
@@ -30,6 +34,9 @@ pub trait Kind<T> {
     fn bounds(&self) -> String {
         String::new()
     }
+
+    /// Adds the tables of keys within it, of which `name` is the first.
+    fn key_tables(&self, _name: &str, _tables: &mut Vec<KeyTable>) {}
 }
 
 /// Reads a value that is within its bounds.
@@ -186,7 +193,10 @@ macro_rules! whole {
     )*};
 }
 
-whole!(u32, u64, usize);
+whole!(u16, u32, u64, usize);
+
+/// A day.
+pub const DAY: Nanos = Nanos::from_secs(86_400);
 
 /// 30 days: the bound of what has no reason to be shorter.
 pub const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
@@ -284,17 +294,27 @@ impl Kind<Seconds> for Duration {
     }
 }
 
-/// A number above zero, or a share.
+/// A number between two.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
+    least: f64,
     most: f64,
+    /// Whether the two are excluded.
+    open: bool,
 }
 
 impl Number {
     /// From 0 to 1.
-    pub const SHARE: Self = Self { most: 1.0 };
+    pub const SHARE: Self = Self::between(0.0, 1.0);
+    /// Above 0, and below 1.
+    pub const FRACTION: Self = Self { open: true, ..Self::SHARE };
     /// Above 0, and finite.
-    pub const POSITIVE: Self = Self { most: f64::MAX };
+    pub const POSITIVE: Self = Self { least: 0.0, most: f64::INFINITY, open: true };
+
+    /// Between two, both included.
+    pub const fn between(least: f64, most: f64) -> Self {
+        Self { least, most, open: false }
+    }
 }
 
 impl Kind<f64> for Number {
@@ -309,14 +329,19 @@ impl Kind<f64> for Number {
     }
 
     fn check(&self, name: &str, value: &f64) -> Result<(), Mistake> {
-        if (0.0..=self.most).contains(value) && (self.most == 1.0 || *value > 0.0) {
+        let Self { least, most, open } = self;
+        if (least..=most).contains(&value) && !(*open && (value == least || value == most)) {
             return Ok(());
         }
         Err(Mistake::plain(format!("`{name}` is {value}, and must be {}", Kind::bounds(self))))
     }
 
     fn bounds(&self) -> String {
-        if self.most == 1.0 { "from 0 to 1" } else { "above 0" }.to_owned()
+        match *self {
+            Self { least, most, open: false } => format!("from {least} to {most}"),
+            Self { least, most: f64::INFINITY, .. } => format!("above {least}"),
+            Self { least, most, .. } => format!("above {least} and below {most}"),
+        }
     }
 }
 
@@ -356,13 +381,20 @@ impl<T: Copy> Word<T> {
     }
 }
 
+impl<T: Copy + PartialEq> Word<T> {
+    /// The word of a value.
+    pub fn word(&self, value: T) -> Option<&'static str> {
+        self.0.iter().find(|(one, _)| *one == value).map(|(_, word)| *word)
+    }
+}
+
 impl<T: Copy + PartialEq> Kind<T> for Word<T> {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
         from_text(name, item, mistakes, |text| self.of(name, text))
     }
 
     fn write(&self, value: &T) -> Option<String> {
-        self.0.iter().find(|(one, _)| one == value).map(|(_, word)| quoted(word))
+        self.word(*value).map(quoted)
     }
 }
 
@@ -385,6 +417,16 @@ impl<T> Kind<T> for CustomText<T> {
         // zero.
         let number = text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
         Some(if number { text } else { quoted(&text) })
+    }
+}
+
+/// What its type reads from a text.
+#[derive(Debug)]
+pub struct FromText;
+
+impl<T: FromStr<Err: Into<Mistake>>> Kind<T> for FromText {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+        from_text(name, item, mistakes, |text| text.parse().map_err(Into::into))
     }
 }
 
@@ -451,6 +493,28 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Optional<K> {
     fn bounds(&self) -> String {
         self.0.bounds()
     }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        self.0.key_tables(name, tables);
+    }
+}
+
+/// A value with its place in the file.
+#[derive(Debug)]
+pub struct Located<K>(pub K);
+
+impl<T, K: Kind<T>> Kind<Spanned<T>> for Located<K> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<Spanned<T>> {
+        Some(Spanned::new(item.span(), read(&self.0, name, item, mistakes)?))
+    }
+
+    fn write(&self, value: &Spanned<T>) -> Option<String> {
+        self.0.write(value.get_ref())
+    }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        self.0.key_tables(name, tables);
+    }
 }
 
 /// Several.
@@ -471,13 +535,39 @@ impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
         let items: Vec<_> = value.iter().filter_map(|item| self.0.write(item)).collect();
         Some(format!("[{}]", items.join(", ")))
     }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        self.0.key_tables(name, tables);
+    }
+}
+
+/// A table whose keys are free.
+#[derive(Debug)]
+pub struct FreeTable<K>(pub K);
+
+impl<T, K: Kind<T>> Kind<BTreeMap<String, T>> for FreeTable<K> {
+    fn read(
+        &self,
+        name: &str,
+        item: &FileItem<'_>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Option<BTreeMap<String, T>> {
+        let named = table(name, item, mistakes)?.iter().map(|(key, item)| {
+            let key = key.get_ref().to_string();
+            let value = read(&self.0, &format!("{name}.{key}"), item, mistakes)?;
+            Some((key, value))
+        });
+        let all: Vec<_> = named.collect();
+        all.into_iter().collect()
+    }
 }
 
 /// A table of settings within the line: `{ key = value, … }`.
 #[derive(Debug)]
 pub struct Inline;
 
-fn table<'a>(name: &str, item: &'a FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<&'a DeTable<'a>> {
+/// A table, or the mistake that it is none.
+pub fn table<'a>(name: &str, item: &'a FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<&'a DeTable<'a>> {
     let table = item.get_ref().as_table();
     if table.is_none() {
         mistakes.push(
@@ -501,7 +591,40 @@ impl<C: SettingsTable> Kind<C> for Inline {
 
     fn write(&self, value: &C) -> Option<String> {
         let parts: Vec<_> = differing(value).map(|(key, value)| format!("{key} = {value}")).collect();
-        Some(format!("{{ {} }}", parts.join(", ")))
+        Some(if parts.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", parts.join(", ")) })
+    }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        key_tables::<C>(name, tables);
+    }
+}
+
+/// A table of settings, or one value of another kind that stands for it.
+#[derive(Debug)]
+pub struct TableOr<K, T, C> {
+    /// The kind of the one value.
+    pub short: K,
+    /// What it stands for.
+    pub read: fn(T) -> Result<C, Mistake>,
+    /// What stands for the settings, where something does.
+    pub write: fn(&C) -> Option<T>,
+}
+
+impl<T, C: SettingsTable, K: Kind<T>> Kind<C> for TableOr<K, T, C> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+        if item.get_ref().is_table() {
+            return settings(name, item, mistakes);
+        }
+        let value = (self.read)(self.short.read(name, item, mistakes)?);
+        value.map_err(|mistake| mistakes.push(mistake.at(item.span().start))).ok()
+    }
+
+    fn write(&self, value: &C) -> Option<String> {
+        (self.write)(value).map_or_else(|| Inline.write(value), |short| self.short.write(&short))
+    }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        key_tables::<C>(name, tables);
     }
 }
 
@@ -516,6 +639,10 @@ impl<C: SettingsTable> Kind<C> for SettingsSection {
 
     fn write(&self, value: &C) -> Option<String> {
         Some(format!("[{}]\n\n{}", self.0, commented(value, |_| true).trim_end()) + "\n")
+    }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        key_tables::<C>(name, tables);
     }
 }
 
@@ -538,13 +665,7 @@ impl<C: SettingsTable> Kind<BTreeMap<String, C>> for Sections {
         item: &FileItem<'_>,
         mistakes: &mut Vec<Mistake>,
     ) -> Option<BTreeMap<String, C>> {
-        let named = table(name, item, mistakes)?.iter().map(|(key, item)| {
-            let key = key.get_ref().to_string();
-            let value = settings(&format!("{name}.{key}"), item, mistakes)?;
-            Some((key, value))
-        });
-        let all: Vec<_> = named.collect();
-        all.into_iter().collect()
+        FreeTable(Inline).read(name, item, mistakes)
     }
 
     fn write(&self, value: &BTreeMap<String, C>) -> Option<String> {
@@ -557,6 +678,10 @@ impl<C: SettingsTable> Kind<BTreeMap<String, C>> for Sections {
             value.iter().map(|(name, value)| block(&format!("[{}.{}]", self.0, key(name)), value)).collect();
         (!blocks.is_empty()).then(|| blocks.join("\n"))
     }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        key_tables::<C>(&format!("{name}.NAME"), tables);
+    }
 }
 
 impl<C: SettingsTable> Kind<Vec<C>> for Sections {
@@ -568,6 +693,10 @@ impl<C: SettingsTable> Kind<Vec<C>> for Sections {
         let blocks: Vec<_> = value.iter().map(|value| block(&format!("[[{}]]", self.0), value)).collect();
         (!blocks.is_empty()).then(|| blocks.join("\n"))
     }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        key_tables::<C>(name, tables);
+    }
 }
 
 /// What no file has.
@@ -576,10 +705,6 @@ pub struct Unwritten;
 
 impl<T> Kind<T> for Unwritten {
     fn read(&self, _: &str, _: &FileItem<'_>, _: &mut Vec<Mistake>) -> Option<T> {
-        None
-    }
-
-    fn write(&self, _: &T) -> Option<String> {
         None
     }
 }

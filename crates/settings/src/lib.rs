@@ -29,4 +29,7 @@ pub mod kind;
 pub mod table;
 
 pub use krarup_units::{Mistake, Mistakes};
-pub use table::{Flag, Setting, SettingsTable, check, commented, document, read, said, template};
+pub use table::{
+    Flag, KeyTable, Setting, SettingsTable, check, commented, document, key_tables, read, read_checked, said,
+    template,
+};

@@ -81,6 +81,8 @@ pub struct Setting<C: 'static> {
     pub write: fn(&C) -> Option<String>,
     /// Whether it is within its bounds.
     pub check: fn(&C, &str) -> Result<(), Mistake>,
+    /// Adds the tables of keys within it, of which the text names the first.
+    pub key_tables: fn(&str, &mut Vec<KeyTable>),
 }
 
 impl<C> Setting<C> {
@@ -178,6 +180,7 @@ macro_rules! settings {
                         },
                         write: |from| $crate::kind::Kind::write(&$kind, &from.$key),
                         check: |from, name| $crate::kind::Kind::check(&$kind, name, &from.$key),
+                        key_tables: |name, tables| $crate::kind::Kind::<$type>::key_tables(&$kind, name, tables),
                     }
                 },
             )*];
@@ -206,11 +209,39 @@ macro_rules! settings {
 /// # Errors
 /// Every mistake with its line.
 pub fn read<C: SettingsTable>(text: &str, name: &str) -> Result<C, Mistakes> {
+    read_checked(text, name, |_, _| Vec::new())
+}
+
+/// The same; `check` is given what no key alone is wrong in.
+///
+/// # Errors
+/// Every mistake with its line.
+pub fn read_checked<C: SettingsTable>(
+    text: &str,
+    name: &str,
+    check: impl FnOnce(&C, &DeTable<'_>) -> Vec<Mistake>,
+) -> Result<C, Mistakes> {
     document(text, name, |table, mistakes| {
         let mut settings = C::default();
         read_table(&mut settings, "", table, 0, mistakes);
+        if mistakes.is_empty() {
+            *mistakes = check(&settings, table);
+        }
         settings
     })
+}
+
+/// Where a key stands, by its path as `phases.measure`; where it does not, the innermost table that
+/// would hold it.
+pub fn offset(table: &DeTable<'_>, path: &str) -> usize {
+    let (key, rest) = path.split_once('.').unwrap_or((path, ""));
+    match table.get(key) {
+        None => 0,
+        Some(item) => match item.get_ref().as_table() {
+            Some(inner) => offset(inner, rest).max(item.span().start),
+            None => item.span().start,
+        },
+    }
 }
 
 /// Reads a file's text by a function that is given the table at its top.
@@ -329,4 +360,39 @@ pub(crate) fn differing<C: SettingsTable>(settings: &C) -> impl Iterator<Item = 
         let value = (row.write)(settings)?;
         (row.required || (row.write)(&usual).as_ref() != Some(&value)).then_some((row.key, value))
     })
+}
+
+/// A table of keys on a reference page.
+#[derive(Debug)]
+pub struct KeyTable {
+    /// Where it stands in a file; several places have the same keys.
+    pub names: Vec<String>,
+    /// In Markdown.
+    pub markdown: String,
+}
+
+/// Adds the table of the keys of `C`, called `name`, and those of the tables within it.
+pub fn key_tables<C: SettingsTable>(name: &str, tables: &mut Vec<KeyTable>) {
+    let usual = C::default();
+    let mut markdown = "| key | where not given | example | meaning |\n|---|---|---|---|\n".to_owned();
+    let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+    let rows = || C::ROWS.iter().filter(|row| !row.key.is_empty());
+    for row in rows() {
+        let default = match (row.required, (row.write)(&usual)) {
+            (true, _) => "required".to_owned(),
+            (false, default) => code(&default.unwrap_or_default()),
+        };
+        let help: Vec<_> = row.help.iter().map(|line| line.trim()).collect();
+        let bounds = Some((row.bounds)()).filter(|bounds| !bounds.is_empty());
+        let bounds = bounds.map_or(String::new(), |bounds| format!(" ({bounds})"));
+        let (key, example, help) = (row.key, code(row.example), help.join(" "));
+        markdown += &format!("| `{key}` | {default} | {example} | {help}{bounds} |\n");
+    }
+    if let Some(same) = tables.iter_mut().find(|table| table.markdown == markdown) {
+        same.names.push(name.to_owned());
+        return;
+    }
+    tables.push(KeyTable { names: vec![name.to_owned()], markdown });
+    let within = if name.is_empty() { String::new() } else { format!("{name}.") };
+    rows().for_each(|row| (row.key_tables)(&format!("{within}{}", row.key), tables));
 }

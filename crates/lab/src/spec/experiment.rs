@@ -1,113 +1,118 @@
-//! An experiment as its file has it, key by key.
+//! An experiment as its file has it: a row for each key.
 
 use std::collections::BTreeMap;
 
-use krarup_units::Seconds;
-use serde::Deserialize;
+use krarup_settings::kind::{
+    Count, DAY, Duration, FreeTable, FromText, Inline, Kind, List, Located, Number, Optional, TEXT, Word,
+    table,
+};
+use krarup_settings::table::FileItem;
+use krarup_settings::{Mistake, SettingsTable, settings};
+use krarup_units::{Nanos, Seconds};
 use toml::Spanned;
 
-use super::factor::{Factor, LevelName};
+use super::factor::{Factor, LEVEL, LevelName, LevelNameForm, WORDS};
 use super::fault::Fault;
 use super::machine::Ssh;
-use super::quantity::time;
 use super::station::{StationCount, StationSpec, Stations, Testbed};
 use crate::gate::{Gate, StopRule};
 
-/// An experiment.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Spec {
-    /// What is examined: the title of the report.
-    pub title: String,
-    /// Decides the order of the trials, and keys and values of each.
-    #[serde(default = "one")]
-    pub seed: u64,
-    /// What is varied; the cells are all combinations of their levels.
-    #[serde(default, rename = "factor")]
-    pub factors: Vec<Factor>,
-    /// Factors that move together: their first levels meet, their second, and so on.
-    #[serde(default)]
-    pub zip: Vec<Spanned<Vec<String>>>,
-    /// Combinations that are left out: factor = level, for some of the factors.
-    #[serde(default)]
-    pub except: Vec<Spanned<BTreeMap<String, LevelName>>>,
-    /// The factor that sets the number of clients: the x axis of the report.
-    #[serde(default = "clients")]
-    pub population: String,
+settings! {
+    /// An experiment.
+    #[derive(Clone, Debug)]
+    pub struct Spec {
+        /// What is examined: the title of the report.
+        title: String = String::new(), TEXT, required = true, example = "\"Reads and writes\"";
+        /// Decides the order of the trials, and keys and values of each.
+        seed: u64 = 1, Count::from(0);
+        /// What is varied: one `[[factor]]` each. The cells are all combinations of their levels.
+        /// `$name` in the words of a station becomes the words of the cell's level.
+        factors: Vec<Factor> = Vec::new(), List(Inline), key = "factor", example = "[[factor]]";
+        /// Factors that move together: their first levels meet, their second, and so on.
+        zip: Vec<Spanned<Vec<String>>> = Vec::new(), List(Located(List(TEXT))),
+            example = "[[\"workers\", \"threads\"]]";
+        /// Combinations that are left out: factor = level, for some of the factors.
+        except: Vec<Spanned<BTreeMap<String, LevelName>>> = Vec::new(), List(LEVELS),
+            example = "[{ workload = \"write\", clients = 64 }]";
+        /// The factor that sets the number of clients: the x axis of the report.
+        population: String = "clients".into(), TEXT;
+        /// How often each cell is run. Each repetition is a block: every cell once, in an order
+        /// drawn from the seed.
+        repetitions: Repetitions = Repetitions::default(), Inline, example = "{ min = 3, max = 6 }";
+        /// How long each trial is. Times are written as `"10s"`, `"600ms"`, or in seconds.
+        phases: Phases = Phases::default(), Inline, example = "{ measure = \"10s\" }";
+        /// Where it runs. `local`: processes on this machine; `netns`: each in a network namespace
+        /// of its own, behind a link of its own (Linux, root); `ssh`: on other machines.
+        testbed: Testbed = Testbed::Local, Word(&Testbed::NAMES);
+        /// What is done to stations while a trial is measured: one `[[fault]]` each. The servers
+        /// are made anew for the next trial.
+        faults: Vec<Spanned<Fault>> = Vec::new(), List(Located(Inline)), key = "fault", example = "[[fault]]";
+        /// What a trial must keep, or it has failed; see below.
+        gates: Vec<Spanned<Gate>> = Vec::new(), List(Located(FromText)), example = "[\"errors == 0\"]";
+        /// How often a trial that failed is tried again.
+        retries: u32 = 2, Count::from(0);
+        /// Words for `krarup load` whenever it runs: what keys and values there are.
+        data: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--keys\", \"10000\"]";
+        /// How the keys are stored, and verified, before anything is measured; without, they are
+        /// not.
+        populate: Option<Populate> = None, Optional(Inline), example = "{}";
+        /// What runs: servers, perhaps a middleware, clients.
+        stations: Stations = Stations::default(), Inline, required = true, example = "[stations.servers]";
+        /// A cell that is run at the beginning and at the end of each repetition, and between: what
+        /// it says at one time and another tells whether the machine stayed the same. The report
+        /// tells drift, and repetitions that disagree are not pooled. Without, none is.
+        anchor: Option<Spanned<Anchor>> = None, Optional(Located(Inline)),
+            example = "{ levels = { workload = \"read\", clients = 64 }, every = 10 }";
+        /// Levels of some factors: the report compares each cell with the one that has these and is
+        /// otherwise the same. Without, nothing is compared.
+        base: Option<Spanned<BTreeMap<String, LevelName>>> = None, Optional(LEVELS),
+            example = "{ servers = 3, replication = \"none\" }";
+        /// A model of the middleware is calibrated on some of the cells and predicts the others;
+        /// the report shows its errors there, and what would be if. The cells to calibrate on are
+        /// chosen by their place in the plan: low load, the smallest and the largest number of
+        /// workers with the most clients, and between.
+        predictions: Option<Predictions> = None, Optional(Inline), example = "{ workers = \"workers\" }";
+        /// How other machines are reached, in `ssh`. What an inventory, a host or the user's own
+        /// configuration of ssh says goes before this.
+        ssh: Option<Ssh> = None, Optional(Inline), example = "{ inventory = \"hosts.ini\" }";
+        /// What is different with `--quick`: the same keys, and `levels` with other levels by the
+        /// name of a factor.
+        quick: () = (), QuickForm, example = "{ repetitions = { min = 1 }, levels = { clients = [2, 64] } }";
+    }
+}
+
+/// A level for each of some factors.
+const LEVELS: Located<FreeTable<LevelNameForm>> = Located(FreeTable(LEVEL));
+
+/// A spec's quick form, of which [`crate::change::Changes::quick`] makes use: only its keys are
+/// looked at.
+struct QuickForm;
+
+impl Kind<()> for QuickForm {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<()> {
+        for (key, _) in table(name, item, mistakes)? {
+            let word = key.get_ref().as_ref();
+            if !Spec::keys().any(|known| known == word) && word != "levels" {
+                let what = format!("there is no key `{word}`");
+                let known = Spec::keys().chain(["levels"]);
+                mistakes.push(Mistake::unknown(what, word, known).at(key.span().start));
+            }
+        }
+        Some(())
+    }
+}
+
+settings! {
     /// How often each cell is run.
-    #[serde(default)]
-    pub repetitions: Repetitions,
-    /// How long each trial is.
-    #[serde(default)]
-    pub phases: Phases,
-    /// Where it runs.
-    #[serde(default)]
-    pub testbed: Testbed,
-    /// What is done to stations while a trial is measured.
-    #[serde(default, rename = "fault")]
-    pub faults: Vec<Spanned<Fault>>,
-    /// What a trial must keep, or it has failed.
-    #[serde(default)]
-    pub gates: Vec<Spanned<Gate>>,
-    /// How often a trial that failed is tried again.
-    #[serde(default = "two")]
-    pub retries: u32,
-    /// Words for the load generator whenever it runs: what keys and values there are.
-    #[serde(default)]
-    pub data: Vec<Spanned<String>>,
-    /// How the keys are stored before anything is measured; without, they are not.
-    pub populate: Option<Populate>,
-    /// What runs.
-    pub stations: Stations,
-    /// A cell that is repeated through the run; without, none is.
-    #[serde(default)]
-    pub anchor: Option<Spanned<Anchor>>,
-    /// Levels of some factors, with which the others are compared; without, nothing is.
-    #[serde(default)]
-    pub base: Option<Spanned<BTreeMap<String, LevelName>>>,
-    /// What a model is to predict; without, nothing.
-    #[serde(default)]
-    pub predictions: Option<Predictions>,
-    /// How other machines are reached: in `ssh`.
-    #[serde(default)]
-    pub ssh: Option<Ssh>,
-    /// What is different with `--quick`; see [`crate::change::Changes::quick`].
-    #[serde(default)]
-    pub quick: Option<toml::Table>,
-}
-
-fn one() -> u64 {
-    1
-}
-
-fn two() -> u32 {
-    2
-}
-
-fn clients() -> String {
-    "clients".into()
-}
-
-/// How often each cell is run.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Repetitions {
-    /// At least so often.
-    #[serde(default = "three")]
-    pub min: u32,
-    /// At most so often; without, as `min`.
-    pub max: Option<u32>,
-    /// Cells that do not keep this are run again, up to `max` times.
-    pub until: Option<StopRule>,
-}
-
-fn three() -> u32 {
-    3
-}
-
-impl Default for Repetitions {
-    fn default() -> Self {
-        Self { min: three(), max: None, until: None }
+    #[derive(Clone, Debug)]
+    pub struct Repetitions {
+        /// At least so often.
+        min: u32 = 3, Count::from(1);
+        /// At most so often; without, as `min`.
+        max: Option<u32> = None, Optional(Count::from(1)), example = "6";
+        /// Cells that do not keep this are run again, up to `max` times: of the throughput, or of
+        /// the `response` time.
+        until: Option<StopRule> = None, Optional(FromText), example = "\"cov(throughput) <= 5 %\"";
     }
 }
 
@@ -118,34 +123,18 @@ impl Repetitions {
     }
 }
 
-/// How long each trial is.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Phases {
-    /// Load that nobody looks at, before.
-    #[serde(default = "warm_up", deserialize_with = "time")]
-    pub warm_up: Seconds,
-    /// What is measured.
-    #[serde(default = "measure", deserialize_with = "time")]
-    pub measure: Seconds,
-    /// Load that goes on afterwards and counts no more, so that no client is measured while others
-    /// have ended already. Several clients begin at one instant, and so end together but for what
-    /// the machine makes them wait.
-    #[serde(default, deserialize_with = "time")]
-    pub cool_down: Seconds,
-}
-
-fn warm_up() -> Seconds {
-    2.0
-}
-
-fn measure() -> Seconds {
-    10.0
-}
-
-impl Default for Phases {
-    fn default() -> Self {
-        Self { warm_up: warm_up(), measure: measure(), cool_down: 0.0 }
+settings! {
+    /// How long each trial is.
+    #[derive(Clone, Debug)]
+    pub struct Phases {
+        /// Load that nobody looks at; then everything counted so far is forgotten.
+        warm_up: Seconds = 2.0, Duration::up_to(DAY);
+        /// What is measured. Several clients begin at one instant, their connections made before.
+        measure: Seconds = 10.0, Duration::between(Nanos::from_millis(100), DAY);
+        /// Load that goes on afterwards and counts no more, so that no client is measured while
+        /// others have ended already. Several clients begin at one instant, and so end together but
+        /// for what the machine makes them wait.
+        cool_down: Seconds = 0.0, Duration::up_to(DAY);
     }
 }
 
@@ -156,53 +145,40 @@ impl Phases {
     }
 }
 
-/// A cell that is run at the beginning and at the end of each repetition, and between: what it says
-/// at one time and another tells whether the machine stayed the same.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Anchor {
-    /// Which cell: the level of each factor that has several.
-    pub levels: BTreeMap<String, LevelName>,
-    /// After so many other trials it is run again, too; without, only at both ends.
-    pub every: Option<u32>,
-    /// By which share its throughput may differ from one repetition to another; those that differ
-    /// more are not pooled.
-    #[serde(default = "a_tenth")]
-    pub within: f64,
+settings! {
+    /// A cell that is run again and again.
+    #[derive(Clone, Debug)]
+    pub struct Anchor {
+        /// Which cell: the level of each factor that has several.
+        levels: BTreeMap<String, LevelName> = BTreeMap::new(), FreeTable(LEVEL), required = true,
+            example = "{ workload = \"read\", clients = 64 }";
+        /// After so many other trials it is run again, too; without, only at both ends.
+        every: Option<u32> = None, Optional(Count::from(1)), example = "10";
+        /// By which share its throughput may differ from one repetition to another; those that
+        /// differ more from most are left out of all figures.
+        within: f64 = 0.1, Number::FRACTION;
+    }
 }
 
-fn a_tenth() -> f64 {
-    0.1
+settings! {
+    /// A model of the middleware, calibrated on some of the cells, predicts the others.
+    #[derive(Clone, Debug)]
+    pub struct Predictions {
+        /// The factor that sets the workers: cells that differ in it and in their clients alone
+        /// have one model.
+        workers: String = "workers".into(), TEXT;
+        /// On how many cells it is calibrated at most; two at least are held out.
+        cells: u32 = 5, Count::from(3);
+    }
 }
 
-/// A model of the middleware, calibrated on some of the cells, predicts the others.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Predictions {
-    /// The factor that sets the workers: cells that differ in it and in their clients alone have
-    /// one model.
-    #[serde(default = "workers")]
-    pub workers: Spanned<String>,
-    /// On how many cells it is calibrated at most.
-    #[serde(default = "five")]
-    pub cells: u32,
-}
-
-fn workers() -> Spanned<String> {
-    Spanned::new(0..0, "workers".into())
-}
-
-fn five() -> u32 {
-    5
-}
-
-/// How the keys are stored.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Populate {
-    /// Words for `krarup load --populate-only`, beside those of `data`.
-    #[serde(default)]
-    pub flags: Vec<Spanned<String>>,
+settings! {
+    /// How the keys are stored.
+    #[derive(Clone, Debug)]
+    pub struct Populate {
+        /// Words for `krarup load --populate-only`, beside those of `data`.
+        flags: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--connections\", \"8\"]";
+    }
 }
 
 impl Spec {

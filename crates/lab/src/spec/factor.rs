@@ -2,27 +2,46 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer};
+use krarup_settings::kind::{CustomText, Kind, List, Located, TEXT, TableOr, scalar};
+use krarup_settings::table::FileItem;
+use krarup_settings::{Mistake, settings};
 use toml::Spanned;
+use toml::de::DeValue;
 
-/// Something that is varied.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Factor {
-    /// Its name; `$name` stands for its level in the words of the stations.
-    pub name: Spanned<String>,
-    /// Its levels.
-    pub levels: Vec<Level>,
+settings! {
+    /// Something that is varied.
+    #[derive(Clone, Debug)]
+    pub struct Factor {
+        /// Its name, of letters, digits and `_`; `$name` stands for its level in the words of the
+        /// stations.
+        name: Spanned<String> = Spanned::new(0..0, String::new()), Located(TEXT), required = true,
+            example = "\"clients\"";
+        /// Its levels: numbers, texts, or tables where the words are others than the name.
+        levels: Vec<Level> = Vec::new(), List(LEVEL_OR_TABLE), required = true,
+            example = "[1, \"x\", { name = \"read\", words = [\"--ratio\", \"0:1\"] }]";
+    }
 }
 
-/// One level of a factor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Level {
-    /// Its name in tables, and in folder names.
-    pub name: LevelName,
-    /// The words that stand for it on a command line.
-    pub words: Vec<String>,
+settings! {
+    /// One level of a factor.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Level {
+        /// Its name in tables, and in folder names.
+        name: LevelName = LevelName(String::new()), LEVEL, required = true, example = "\"read\"";
+        /// The words that stand for it on a command line.
+        words: Vec<String> = Vec::new(), List(TEXT), required = true, example = "[\"--ratio\", \"0:1\"]";
+    }
 }
+
+/// Words of a command line, which may name factors, each with its place.
+pub(super) const WORDS: List<Located<CustomText<String>>> = List(Located(TEXT));
+
+/// A level: its name, which is also its word, or a table.
+const LEVEL_OR_TABLE: TableOr<LevelNameForm, LevelName, Level> = TableOr {
+    short: LEVEL,
+    read: |name| Ok(Level { words: vec![name.0.clone()], name }),
+    write: |level| Some(level.name.clone()).filter(|name| level.words == [name.0.as_str()]),
+};
 
 /// A level as people write it: a number or a text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,42 +53,26 @@ impl fmt::Display for LevelName {
     }
 }
 
-/// A plain value, or one with words of its own.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a level is a number, a text, or { name = \"…\", words = [\"--flag\", \"…\"] }"
-)]
-enum Written {
-    Whole(i64),
-    Number(f64),
-    Truth(bool),
-    Text(String),
-    Worded { name: String, words: Vec<String> },
-}
+/// A number or a text.
+pub(super) struct LevelNameForm;
+/// The name of a level.
+pub(super) const LEVEL: LevelNameForm = LevelNameForm;
 
-impl Written {
-    fn level(self) -> Level {
-        let plain = |text: String| Level { words: vec![text.clone()], name: LevelName(text) };
-        match self {
-            Self::Whole(number) => plain(number.to_string()),
-            Self::Number(number) => plain(number.to_string()),
-            Self::Truth(truth) => plain(truth.to_string()),
-            Self::Text(text) => plain(text),
-            Self::Worded { name, words } => Level { name: LevelName(name), words },
+impl Kind<LevelName> for LevelNameForm {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<LevelName> {
+        // 0.50 and 0.5 are one level.
+        let number = match item.get_ref() {
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            _ => None,
+        };
+        let hint = "a level is a number, a text, or { name = \"…\", words = [\"--flag\", \"…\"] }";
+        match number.map_or_else(|| scalar(name, item), |number| Ok(number.to_string())) {
+            Ok(text) => Some(LevelName(text)),
+            Err(Mistake { what, .. }) => {
+                mistakes.push(Mistake::new(what, hint).at(item.span().start));
+                None
+            }
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Level {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Written::deserialize(deserializer).map(Written::level)
-    }
-}
-
-impl<'de> Deserialize<'de> for LevelName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Written::deserialize(deserializer).map(|written| written.level().name)
     }
 }
 

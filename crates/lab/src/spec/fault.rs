@@ -9,29 +9,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use krarup_settings::kind::{CustomText, DAY, Duration, FreeTable, FromText, Word};
+use krarup_settings::{Mistake, settings};
 use krarup_units::Seconds;
 use krarup_units::text::duration;
 use rustix::process::Signal;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::factor::LevelName;
-use super::quantity::time;
+use super::factor::{LEVEL, LevelName};
 
-/// Something that is done to a station.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fault {
-    /// To which.
-    pub station: FaultTarget,
-    /// When, from the beginning of what is measured.
-    #[serde(deserialize_with = "time")]
-    pub at: Seconds,
-    /// What is done.
-    #[serde(rename = "do")]
-    pub action: Action,
-    /// Only in cells with these levels; without, in all.
-    #[serde(default)]
-    pub when: BTreeMap<String, LevelName>,
+settings! {
+    /// Something that is done to a station.
+    #[derive(Clone, Debug)]
+    pub struct Fault {
+        /// To which of those that the spec starts: the kind, and the number from 1.
+        station: FaultTarget = FaultTarget::Server(1), FromText, required = true, example = "\"server 2\"";
+        /// When, from the beginning of what is measured.
+        at: Seconds = 0.0, Duration::up_to(DAY), required = true, example = "\"3s\"";
+        /// What is done. `kill`: it is gone at once, its memory too; `restart`: it is started once
+        /// more at its address with nothing in it, killed before where it runs; `freeze`: it takes
+        /// nothing and says nothing, and its connections stay; `thaw`: it goes on. A middleware is
+        /// frozen and thawed only: one that is killed writes no records.
+        action: Action = Action::Kill, ACTION, key = "do", required = true, example = "\"kill\"";
+        /// Only in cells with these levels; without, in all.
+        when: BTreeMap<String, LevelName> = BTreeMap::new(), FreeTable(LEVEL), example = "{ loss = \"kill\" }";
+    }
 }
 
 /// A station that was started, by its name in messages: `server 2`, `middleware 1`.
@@ -53,24 +55,19 @@ impl fmt::Display for FaultTarget {
 }
 
 impl FromStr for FaultTarget {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is no station that faults are for: write \"server 2\" or \"middleware 1\"");
-        let (kind, number) = text.split_once(' ').ok_or_else(wrong)?;
-        let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
-        match kind {
-            "server" => Ok(Self::Server(number)),
-            "middleware" => Ok(Self::Middleware(number)),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for FaultTarget {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let number = |number: &str| number.parse().ok().filter(|number| *number > 0);
+        let target = match text.split_once(' ') {
+            Some(("server", rest)) => number(rest).map(Self::Server),
+            Some(("middleware", rest)) => number(rest).map(Self::Middleware),
+            _ => None,
+        };
+        target.ok_or_else(|| {
+            let what = format!("`{text}` is no station that faults are for");
+            Mistake::new(what, "write \"server 2\" or \"middleware 1\"")
+        })
     }
 }
 
@@ -88,14 +85,19 @@ pub enum Action {
     Restart,
 }
 
+const ACTIONS: Word<Action> = Word(&[
+    (Action::Kill, "kill"),
+    (Action::Freeze, "freeze"),
+    (Action::Thaw, "thaw"),
+    (Action::Restart, "restart"),
+]);
+
+const ACTION: CustomText<Action> =
+    CustomText { read: |text| ACTIONS.of("action", text), write: Action::to_string };
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kill => "kill",
-            Self::Freeze => "freeze",
-            Self::Thaw => "thaw",
-            Self::Restart => "restart",
-        })
+        f.write_str(ACTIONS.word(*self).expect("each has a word"))
     }
 }
 

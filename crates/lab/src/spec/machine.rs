@@ -1,42 +1,66 @@
 //! What a spec says of machines: which, as whom, and where their programs go.
 
-use serde::{Deserialize, Deserializer};
+use krarup_settings::kind::{Count, CustomText, Optional, TEXT, TableOr, Whole};
+use krarup_settings::{Mistake, settings};
 
-/// How machines are reached; what an inventory or a machine itself says goes before this.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ssh {
-    /// An Ansible inventory in any form, read by `ansible-inventory`; a relative path is relative
-    /// to the spec.
-    pub inventory: Option<String>,
-    /// As whom.
-    pub user: Option<String>,
-    /// At which port.
-    pub port: Option<u16>,
-    /// With which private key.
-    pub identity: Option<String>,
-    /// A configuration file for ssh in place of the user's own; relative to the spec.
-    pub config: Option<String>,
-    /// Where programs and records go on each machine; `~/` is the user's home there.
-    pub cache: Option<String>,
-    /// A krarup that is installed there, in place of ours, which would be copied.
-    pub krarup: Option<String>,
+const PORT: Optional<Whole> = Optional(Count::between(1, 65_535));
+
+settings! {
+    /// How machines are reached; what an inventory or a machine itself says goes before this.
+    #[derive(Clone, Debug)]
+    pub struct Ssh {
+        /// An Ansible inventory in any form, which `ansible-inventory` reads, or what its `--list`
+        /// has written; a relative path is relative to the spec.
+        inventory: Option<String> = None, Optional(TEXT), example = "\"hosts.ini\"";
+        /// As whom; without, as ssh has it.
+        user: Option<String> = None, Optional(TEXT), example = "\"user\"";
+        /// At which port; without, as ssh has it.
+        port: Option<u16> = None, PORT, example = "22";
+        /// With which private key; without, as ssh has it.
+        identity: Option<String> = None, Optional(TEXT), example = "\"~/.ssh/id_ed25519\"";
+        /// A configuration file for ssh in place of the user's own; relative to the spec.
+        config: Option<String> = None, Optional(TEXT), example = "\"ssh_config\"";
+        /// Where programs and records go on each machine; `~/` is the user's home there. Without,
+        /// it is `~/.cache/krarup`.
+        cache: Option<String> = None, Optional(TEXT), example = "\"/scratch/krarup\"";
+        /// A krarup of the same version that is installed on each machine, in place of ours, which
+        /// would be copied.
+        krarup: Option<String> = None, Optional(TEXT), example = "\"/usr/bin/krarup\"";
+    }
 }
 
-/// A machine, or a group of them in the inventory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
-    /// Its name in the inventory, or what ssh is told: a name or an address.
-    pub host: String,
-    /// Where the other machines reach it; none: where ssh did, as the machine itself sees it.
-    pub address: Option<String>,
-    /// As whom.
-    pub user: Option<String>,
-    /// At which port.
-    pub port: Option<u16>,
-    /// With which private key.
-    pub identity: Option<String>,
+settings! {
+    /// A machine, or a group of them in the inventory.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Machine {
+        /// Its name in the inventory, or what ssh is told: a name or an address.
+        host: String = String::new(), SSH_WORD, required = true, example = "\"a.example\"";
+        /// Where the other machines reach it; none: where ssh did, as the machine itself sees it.
+        address: Option<String> = None, Optional(SSH_WORD), example = "\"10.0.0.4\"";
+        /// As whom.
+        user: Option<String> = None, Optional(SSH_WORD), example = "\"user\"";
+        /// At which port.
+        port: Option<u16> = None, PORT, example = "22";
+        /// With which private key.
+        identity: Option<String> = None, Optional(SSH_WORD), example = "\"~/.ssh/id_ed25519\"";
+    }
 }
+
+/// A machine as one would write it for ssh, or a table.
+pub(super) const MACHINE: TableOr<CustomText<String>, String, Machine> =
+    TableOr { short: TEXT, read: |text| Ok(Machine::read(&text)?), write: |_| None };
+
+/// What is told to ssh as one word. One that begins like an option would be one.
+const SSH_WORD: CustomText<String> = CustomText {
+    read: |word| {
+        if word.is_empty() || word.starts_with('-') || word.chars().any(char::is_control) {
+            let what = format!("`{}` cannot be told to ssh", word.escape_debug());
+            return Err(Mistake::new(what, "a word of it is not empty, and begins with no hyphen"));
+        }
+        Ok(word.to_owned())
+    },
+    write: Clone::clone,
+};
 
 impl Machine {
     /// `host`, `user@host`, `host:port`, `user@[::1]:port`.
@@ -60,47 +84,12 @@ impl Machine {
 
     fn checked(self) -> Result<Self, String> {
         let words = [Some(&self.host), self.address.as_ref(), self.user.as_ref(), self.identity.as_ref()];
-        // A word that begins like an option would be one.
-        let wrong =
-            |word: &&String| word.is_empty() || word.starts_with('-') || word.chars().any(char::is_control);
-        if let Some(word) = words.into_iter().flatten().find(wrong) {
-            return Err(format!(
-                "`{}` is no host: `{}` cannot be told to ssh",
-                self.host.escape_debug(),
-                word.escape_debug()
-            ));
+        for word in words.into_iter().flatten() {
+            (SSH_WORD.read)(word).map_err(|Mistake { what, .. }| {
+                format!("`{}` is no host: {what}", self.host.escape_debug())
+            })?;
         }
         Ok(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Machine {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(
-            untagged,
-            expecting = "a host is a text as \"user@host:port\", a group of the inventory, or { host = \"…\", address = \"…\", user = \"…\", port = 22, identity = \"…\" }"
-        )]
-        enum Written {
-            Text(String),
-            Table(Table),
-        }
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Table {
-            host: String,
-            address: Option<String>,
-            user: Option<String>,
-            port: Option<u16>,
-            identity: Option<String>,
-        }
-        let machine = match Written::deserialize(deserializer)? {
-            Written::Text(text) => Self::read(&text),
-            Written::Table(Table { host, address, user, port, identity }) => {
-                Self { host, address, user, port, identity }.checked()
-            }
-        };
-        machine.map_err(serde::de::Error::custom)
     }
 }
 

@@ -1,31 +1,41 @@
 //! What runs, how it is started, how many there are, and where.
 
-use krarup_units::Seconds;
-use serde::{Deserialize, Deserializer};
+use std::str::FromStr;
+
+use krarup_model::form::parse_bandwidth;
+use krarup_settings::kind::{
+    CustomText, Duration, FromText, Inline, List, Located, Number, Optional, TEXT, Word,
+};
+use krarup_settings::{Mistake, settings};
+use krarup_units::{Nanos, Seconds};
 use toml::Spanned;
 
-use super::factor::names_in;
-use super::machine::Machine;
-use super::quantity::{bandwidth, time};
+use super::factor::{WORDS, names_in};
+use super::machine::{MACHINE, Machine};
+use crate::testbed::cap::LEAST;
 
-/// What runs.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Stations {
-    /// memcached, or what speaks its protocol.
-    pub servers: StationSpec,
-    /// What stands between; without, the clients ask the servers themselves.
-    pub middleware: Option<StationSpec>,
-    /// The load.
-    pub clients: StationSpec,
+/// The longest way of a packet: connections give up where they wait longer.
+const LONGEST_DELAY: Nanos = Nanos::from_secs(5);
+/// Most of one station.
+pub(super) const MOST: u32 = 200;
+
+settings! {
+    /// What runs.
+    #[derive(Clone, Debug)]
+    pub struct Stations {
+        /// memcached, or what speaks its protocol.
+        servers: StationSpec = StationSpec::default(), Inline, required = true, example = "[stations.servers]";
+        /// What stands between; without, the clients ask the servers themselves.
+        middleware: Option<StationSpec> = None, Optional(Inline), example = "[stations.middleware]";
+        /// The load.
+        clients: StationSpec = StationSpec::default(), Inline, required = true, example = "[stations.clients]";
+    }
 }
 
 /// Where stations run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Testbed {
     /// As processes on this machine.
-    #[default]
     Local,
     /// The same, each in a network namespace of its own, behind a link of its own.
     Netns,
@@ -33,41 +43,63 @@ pub enum Testbed {
     Ssh,
 }
 
-/// One kind of program and how it is started.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StationSpec {
-    /// A program we know how to start.
-    pub program: Option<Program>,
-    /// Any other: its words, with `{port}` where it is told where to listen and `{servers}` where
-    /// it is told whom to ask.
-    #[serde(default)]
-    pub command: Vec<Spanned<String>>,
-    /// Those that run already, as HOST:PORT.
-    #[serde(default)]
-    pub addresses: Vec<String>,
-    /// The machines they run on, in turn: only in `ssh`.
-    #[serde(default)]
-    pub hosts: Vec<Machine>,
-    /// How many are started.
-    pub count: Option<StationCount>,
-    /// Bits per second that the host of each may send: only where it has one, in `netns`.
-    #[serde(default, deserialize_with = "bandwidth")]
-    pub link: Option<f64>,
-    /// How long what the host of each sends is under way at least, one way: only where it has one,
-    /// in `netns`.
-    #[serde(default, deserialize_with = "time")]
-    pub delay: Seconds,
-    /// Processors that each of them may use: 0.32 is a third of one.
-    pub cpu: Option<f64>,
-    /// Further words, after those that we give.
-    #[serde(default)]
-    pub flags: Vec<Spanned<String>>,
-    /// A configuration file of the middleware, as it is to be written for each trial: `$factor`
-    /// stands for the words of a level, `{host}`, `{port}` and `{servers}` for what the words of a
-    /// command mean by them. A command is told the file's path in place of `{config}`.
-    pub config: Option<Spanned<String>>,
+impl Testbed {
+    /// Each with its name in a spec.
+    pub const NAMES: [(Self, &str); 3] = [(Self::Local, "local"), (Self::Netns, "netns"), (Self::Ssh, "ssh")];
 }
+
+settings! {
+    /// One kind of program and how it is started: by one of `program`, `command` and `addresses`.
+    #[derive(Clone, Debug)]
+    pub struct StationSpec {
+        /// A program we know how to start. Servers: `memcached`, `cache` (`krarup cache`), `auto`
+        /// (memcached where it is installed) or `broker` (`krarup broker`); middleware: `proxy`;
+        /// clients: `load`. A station has one of `program`, `command` and `addresses`.
+        program: Option<Program> = None, Optional(Word(&Program::NAMES)), example = "\"memcached\"";
+        /// Any other program: its words, with `{host}` and `{port}` where it is told where to
+        /// listen, and `{servers}` where it is told whom to ask (`{server1}`, `{server2}` … are one
+        /// of them, `{server1.host}` and `{server1.port}` its parts).
+        command: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"memcached\", \"-p\", \"{port}\"]";
+        /// Those that run already, as `HOST:PORT`.
+        addresses: Vec<String> = Vec::new(), List(TEXT), example = "[\"10.0.0.4:11211\"]";
+        /// The machines they run on, in turn; without, those of the inventory's group of the
+        /// station's name: `"user@host:port"`, a host or a group of the inventory, or a table. Only
+        /// in `ssh`.
+        hosts: Vec<Machine> = Vec::new(), List(MACHINE),
+            example = "[\"user@host:22\", { host = \"a.example\", address = \"10.0.0.4\" }]";
+        /// How many are started, always or as the level of a factor says; without, 3 servers, 1
+        /// middleware, 1 client. Each of several clients is a load generator of its own, with all
+        /// of `flags`.
+        count: Option<StationCount> = None, Optional(FromText), example = "\"$servers\"";
+        /// Bits per second that the host of each may send, headers included; without, as fast as it
+        /// goes. Only where it has one, in `netns`.
+        link: Option<f64> = None, Optional(BANDWIDTH), example = "\"101Mbit/s\"";
+        /// How long what the host of each sends is under way at least, one way: 0.3ms in one data
+        /// centre, 40ms over an ocean. Only where it has one, in `netns`.
+        delay: Seconds = 0.0, Duration::up_to(LONGEST_DELAY);
+        /// Processors that each of them may use, by a control group with a quota: 0.32 is a third
+        /// of one. It needs root, and is refused where control groups cannot be written. Without,
+        /// all there are.
+        cpu: Option<f64> = None, Optional(Number::between(LEAST, 1_024.0)), example = "0.32";
+        /// Further words, after those that we give.
+        flags: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--workers\", \"$workers\"]";
+        /// A configuration file of the middleware, as it is to be written for each trial: `$factor`
+        /// stands for the words of a level, `{host}`, `{port}` and `{servers}` for what the words
+        /// of a command mean by them. `krarup proxy` gets it with `--config`; a command is told the
+        /// file's path in place of `{config}`.
+        config: Option<Spanned<String>> = None, Optional(Located(TEXT)), example = "\"replicas = $replicas\"";
+    }
+}
+
+/// A bandwidth as `101Mbit/s`.
+const BANDWIDTH: CustomText<f64> = CustomText {
+    read: |text| match parse_bandwidth(text) {
+        Ok(bits) if bits >= 1e4 => Ok(bits),
+        Ok(_) => Err(Mistake::plain(format!("{text} is below 10 kbit/s"))),
+        Err(wrong) => Err(wrong.into()),
+    },
+    write: |bits| format!("{bits}bit/s"),
+};
 
 /// How many of a station there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,24 +110,19 @@ pub enum StationCount {
     Factor(String),
 }
 
-impl<'de> Deserialize<'de> for StationCount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a count is a number, or a factor as \"$servers\"")]
-        enum Written {
-            Number(u32),
-            Text(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Number(number) => Ok(Self::Number(number)),
-            Written::Text(text) => match names_in(&text)[..] {
-                [name] if text == format!("${name}") || text == format!("${{{name}}}") => {
-                    Ok(Self::Factor(name.to_owned()))
-                }
-                _ => Err(serde::de::Error::custom(format!(
-                    "`{text}` is neither a number nor a factor as $name"
-                ))),
-            },
+impl FromStr for StationCount {
+    type Err = Mistake;
+
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        match (text.parse(), &names_in(text)[..]) {
+            (Ok(number), _) if (1..=MOST).contains(&number) => Ok(Self::Number(number)),
+            (_, [name]) if text == format!("${name}") || text == format!("${{{name}}}") => {
+                Ok(Self::Factor((*name).to_owned()))
+            }
+            _ => {
+                let what = format!("`{text}` is no count of stations");
+                Err(Mistake::new(what, &format!("write a number from 1 to {MOST}, or a factor as \"$name\"")))
+            }
         }
     }
 }
@@ -111,8 +138,7 @@ impl StationCount {
 }
 
 /// A program we know how to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// memcached where it is installed, else `krarup cache`.
     Auto,
@@ -126,4 +152,16 @@ pub enum Program {
     Proxy,
     /// `krarup load`.
     Load,
+}
+
+impl Program {
+    /// Each with its name in a spec.
+    pub const NAMES: [(Self, &str); 6] = [
+        (Self::Auto, "auto"),
+        (Self::Memcached, "memcached"),
+        (Self::Cache, "cache"),
+        (Self::Broker, "broker"),
+        (Self::Proxy, "proxy"),
+        (Self::Load, "load"),
+    ];
 }

@@ -1,9 +1,8 @@
 //! What a pool is told: its servers, who of them holds a key, and how it is read and written.
 
 use krarup_settings::kind::{
-    ADDRESS, Count, CustomText, Duration, Inline, Kind, List, MONTH, Number, Optional, Switch, TEXT, Word,
+    ADDRESS, Count, CustomText, Duration, List, MONTH, Number, Optional, Switch, TEXT, TableOr, Word,
 };
-use krarup_settings::table::FileItem;
 use krarup_settings::{Flag, Mistake, settings};
 use krarup_units::{Address, Nanos};
 
@@ -23,7 +22,7 @@ settings! {
         /// weight and the name by which keys are placed; with every_address = true each address
         /// that the name has is a server of its own. The first holder of a key gives out its cas
         /// uniques.
-        servers: Vec<ServerConfig> = Vec::new(), List(Server),
+        servers: Vec<ServerConfig> = Vec::new(), List(SERVER),
             flag = Some(Flag::new("servers", "HOST:PORT").short('m').many());
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
         /// libmemcached), "consistent" (unweighted libmemcached), "rendezvous", "jump", "modulo" or
@@ -200,23 +199,11 @@ settings! {
 }
 
 /// A server as a file has it: its address alone, or a table.
-struct Server;
-
-impl Kind<ServerConfig> for Server {
-    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<ServerConfig> {
-        if item.get_ref().is_table() {
-            return Inline.read(name, item, mistakes);
-        }
-        ADDRESS.read(name, item, mistakes).map(ServerConfig::from)
-    }
-
-    fn write(&self, server: &ServerConfig) -> Option<String> {
-        if *server == ServerConfig::from(server.address.clone()) {
-            return ADDRESS.write(&server.address);
-        }
-        Inline.write(server)
-    }
-}
+const SERVER: TableOr<CustomText<Address>, Address, ServerConfig> = TableOr {
+    short: ADDRESS,
+    read: |address| Ok(address.into()),
+    write: |server| Some(server.address.clone()).filter(|address| *server == address.clone().into()),
+};
 
 impl From<Address> for ServerConfig {
     fn from(address: Address) -> Self {
