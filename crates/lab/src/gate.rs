@@ -1,6 +1,7 @@
 //! What a trial must keep to count, and when a cell was run often enough: sentences that can be
 //! wrong.
 
+use krarup_units::Mistake;
 use std::fmt;
 use std::str::FromStr;
 
@@ -100,14 +101,17 @@ impl Gate {
 }
 
 impl FromStr for Gate {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let names: Vec<&str> = Watched::ALL.iter().map(|(name, _)| *name).collect();
         let wrong = || {
-            format!(
-                "`{text}` is no condition; write NAME < LIMIT, NAME <= LIMIT, NAME == LIMIT or NAME within LIMIT, with a NAME of {}",
-                names.join(", ")
+            Mistake::new(
+                format!("`{text}` is no condition"),
+                format!(
+                    "write NAME < LIMIT, NAME <= LIMIT, NAME == LIMIT or NAME within LIMIT, with a NAME of {}",
+                    names.join(", ")
+                ),
             )
         };
         let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).ok_or_else(wrong)?;
@@ -147,10 +151,15 @@ impl StopRule {
 }
 
 impl FromStr for StopRule {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no end; write cov(throughput) <= 5 % or cov(response) <= 5 %");
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let wrong = || {
+            Mistake::new(
+                format!("`{text}` is no end"),
+                "write cov(throughput) <= 5 % or cov(response) <= 5 %",
+            )
+        };
         let (of, rest) = if let Some(rest) = text.strip_prefix("cov(throughput)") {
             (Varying::Throughput, rest)
         } else {
@@ -203,9 +212,9 @@ mod tests {
             ["", "errors", "errors > 0", "latency < 5", "errors == many", "errors == -1", "misses < nan"]
         {
             let error = text.parse::<Gate>().unwrap_err();
-            assert!(error.contains("generator_cpu"), "{error}");
+            assert!(error.to_string().contains("generator_cpu"), "{error}");
         }
-        assert!("cov(misses) < 5 %".parse::<StopRule>().unwrap_err().contains("cov(throughput)"));
+        assert!("cov(misses) < 5 %".parse::<StopRule>().unwrap_err().to_string().contains("cov(throughput)"));
     }
 
     #[test]

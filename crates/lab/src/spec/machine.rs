@@ -48,7 +48,7 @@ settings! {
 
 /// A machine as one would write it for ssh, or a table.
 pub(super) const MACHINE: TableOr<CustomText<String>, String, Machine> =
-    TableOr { short: TEXT, read: |text| Ok(Machine::read(&text)?), write: |_| None };
+    TableOr { short: TEXT, read: |text| Machine::read(&text), write: |_| None };
 
 /// What is told to ssh as one word. One that begins like an option would be one.
 const SSH_WORD: CustomText<String> = CustomText {
@@ -64,7 +64,7 @@ const SSH_WORD: CustomText<String> = CustomText {
 
 impl Machine {
     /// `host`, `user@host`, `host:port`, `user@[::1]:port`.
-    fn read(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Result<Self, Mistake> {
         let (user, rest) = match text.rsplit_once('@') {
             Some((user, rest)) => (Some(user.to_owned()), rest),
             None => (None, text),
@@ -82,7 +82,7 @@ impl Machine {
         Self { host: host.to_owned(), user, port, ..Self::default() }.checked()
     }
 
-    fn checked(self) -> Result<Self, String> {
+    fn checked(self) -> Result<Self, Mistake> {
         let words = [Some(&self.host), self.address.as_ref(), self.user.as_ref(), self.identity.as_ref()];
         for word in words.into_iter().flatten() {
             (SSH_WORD.read)(word).map_err(|Mistake { what, .. }| {
@@ -98,7 +98,7 @@ impl Machine {
     ///
     /// # Errors
     /// Where something stands there that cannot be told to ssh.
-    pub fn of(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub fn of(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Mistake> {
         let of = |names: &[&str]| names.iter().find_map(|name| variable(name));
         let used = [
             "ansible_host",
@@ -110,9 +110,9 @@ impl Machine {
         if let Some(template) =
             used.iter().find(|name| variable(name).is_some_and(|value| value.contains("{{")))
         {
-            return Err(format!(
+            return Err(Mistake::plain(format!(
                 "host `{name}`: `{template}` is a template, which only a playbook works out: write its value"
-            ));
+            )));
         }
         let port = of(&["ansible_port", "ansible_ssh_port"]);
         let machine = Self {
@@ -143,9 +143,9 @@ mod tests {
         assert_eq!(read("me@a:2222"), is("me", "a", 2222));
         assert_eq!(read("me@[fe80::1]:22"), is("me", "fe80::1", 22));
         assert_eq!(read("fe80::1"), is("", "fe80::1", 0));
-        assert!(read("a:x").unwrap_err().contains("`x` is no port"));
+        assert!(read("a:x").unwrap_err().to_string().contains("`x` is no port"));
         for wrong in ["-oProxyCommand=x", "me@-x", "", "a\nb"] {
-            assert!(read(wrong).unwrap_err().contains("cannot be told to ssh"), "{wrong}");
+            assert!(read(wrong).unwrap_err().to_string().contains("cannot be told to ssh"), "{wrong}");
         }
     }
 }

@@ -96,7 +96,7 @@ const BANDWIDTH: CustomText<f64> = CustomText {
     read: |text| match parse_bandwidth(text) {
         Ok(bits) if bits >= 1e4 => Ok(bits),
         Ok(_) => Err(Mistake::plain(format!("{text} is below 10 kbit/s"))),
-        Err(wrong) => Err(wrong.into()),
+        Err(wrong) => Err(wrong),
     },
     write: |bits| format!("{bits}bit/s"),
 };
@@ -121,7 +121,7 @@ impl FromStr for StationCount {
             }
             _ => {
                 let what = format!("`{text}` is no count of stations");
-                Err(Mistake::new(what, &format!("write a number from 1 to {MOST}, or a factor as \"$name\"")))
+                Err(Mistake::new(what, format!("write a number from 1 to {MOST}, or a factor as \"$name\"")))
             }
         }
     }

@@ -45,7 +45,7 @@ fn machines(
             Some(known) => all.extend(known.into_iter().map(|(name, known)| (name, over(machine, known)))),
             None if named.is_empty() => {
                 let groups = inventory.map_or(String::new(), |inventory| {
-                    format!(", or name the group so: the inventory has {}", inventory.names().join(", "))
+                    format!(", or name a group of the inventory so, it has: {}", inventory.names().join(", "))
                 });
                 return Err(fail(Mistake::new("has no hosts", format!("write hosts = [\"…\"]{groups}"))));
             }
