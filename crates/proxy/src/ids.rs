@@ -109,6 +109,13 @@ impl ConnectionId {
         if self.0 < LANES { Ok(self.0) } else { Err(self.0 - LANES) }
     }
 
+    /// Which of the connections to its server it is, as rows have it: zero is the first. Lanes of
+    /// all servers are numbered together.
+    #[inline]
+    pub(crate) fn lane_number(self) -> u16 {
+        self.place().map_or_else(|lane| ((lane + 1) % usize::from(u16::MAX)) as u16, |_| 0)
+    }
+
     #[inline]
     pub(crate) fn is_lane(self) -> bool {
         self.0 >= LANES

@@ -20,6 +20,7 @@
 //! | [`histogram`] | how the four times are distributed, to three digits |
 //! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
 //! | [`recorder`] | all of it behind one call per request |
+//! | [`live`] | what a loop keeps of the last minutes for a model of its headroom |
 //! | [`watch`] | what the machine did meanwhile |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
@@ -32,6 +33,7 @@ pub mod exposition;
 pub mod file;
 pub mod histogram;
 pub mod holds;
+pub mod live;
 pub mod recorder;
 pub mod schema;
 pub mod stamps;
@@ -42,6 +44,7 @@ pub mod window;
 
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
+pub use live::{LiveBooks, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, Stretch};
 pub use recorder::{Recorder, RecorderSettings, ServerTotals};
 pub use tally::VisitTally;
 pub use visit::{Operation, Outcome, Parts, ServerVisit, Visit};

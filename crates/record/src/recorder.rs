@@ -268,8 +268,7 @@ mod tests {
     fn a_server_is_asked_and_counted_even_if_it_fails() {
         let mut visit = Visit::at(Stamp(0), Operation::Set);
         visit.replied = Stamp(100);
-        let lost =
-            ServerVisit { server: 2, outcome: Outcome::ServerLost, sent: Stamp(10), answered: Stamp(90) };
+        let lost = ServerVisit { outcome: Outcome::ServerLost, ..ServerVisit::ok(2, Stamp(10), Stamp(90)) };
         let recorder = recorder(&[(visit, vec![ServerVisit::ok(0, Stamp(10), Stamp(30)), lost])]);
         let seen: Vec<_> = recorder
             .servers()

@@ -179,6 +179,8 @@ impl Outcome {
 pub struct ServerVisit {
     /// The server's place in the configuration, from zero.
     pub server: u16,
+    /// Which of the connections to this server carried it, from zero.
+    pub lane: u16,
     /// How this server's part ended.
     pub outcome: Outcome,
     /// See [`crate::stamps::SENT`].
@@ -188,10 +190,10 @@ pub struct ServerVisit {
 }
 
 impl ServerVisit {
-    /// A server that answered as its protocol says.
+    /// A server that answered as its protocol says, on its first connection.
     #[inline]
     pub const fn ok(server: u16, sent: Stamp, answered: Stamp) -> Self {
-        Self { server, outcome: Outcome::Ok, sent, answered }
+        Self { server, lane: 0, outcome: Outcome::Ok, sent, answered }
     }
 
     /// Answered − sent; zero where the stamps are out of order.
@@ -363,8 +365,12 @@ pub(crate) mod tests {
     }
 
     fn visit_with(stamp: BoxedStrategy<Stamp>) -> impl Strategy<Value = (Visit, Vec<ServerVisit>)> {
-        let server = (0_u16..5, any_of(Outcome::ALL), stamp.clone(), stamp.clone())
-            .prop_map(|(server, outcome, sent, answered)| ServerVisit { server, outcome, sent, answered });
+        let server = (0_u16..5, any_of(Outcome::ALL), stamp.clone(), stamp.clone()).prop_map(
+            |(server, outcome, sent, answered)| ServerVisit {
+                outcome,
+                ..ServerVisit::ok(server, sent, answered)
+            },
+        );
         (
             (any::<u16>(), any_of(Operation::ALL), any_of(Outcome::ALL), any::<bool>()),
             [stamp.clone(), stamp.clone(), stamp.clone(), stamp],

@@ -94,6 +94,7 @@ impl Core {
             exchange.owed -= 1;
             let visit = pending.sent.map(|sent| ServerVisit {
                 server: server.number(),
+                lane: connection.lane_number(),
                 outcome,
                 sent,
                 answered: now,
@@ -149,7 +150,8 @@ impl Core {
         let exchange = &mut self.requests[number];
         let sent = pending.sent.expect("only what was sent is answered");
         let outcome = outcome_of(reply.class);
-        let visit = ServerVisit { server: server.number(), outcome, sent, answered: now };
+        let lane = connection.lane_number();
+        let visit = ServerVisit { server: server.number(), lane, outcome, sent, answered: now };
         exchange.owed -= 1;
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));

@@ -123,7 +123,7 @@ fn server(text: &str) -> Result<ServerVisit, FileProblem> {
     let server = next()?.parse().map_err(|_| wrong())?;
     let outcome = Outcome::from_name(next()?).ok_or_else(wrong)?;
     let (sent, answered) = (Stamp(number(next()?)?), Stamp(number(next()?)?));
-    Ok(ServerVisit { server, outcome, sent, answered })
+    Ok(ServerVisit { outcome, ..ServerVisit::ok(server, sent, answered) })
 }
 
 #[cfg(test)]
