@@ -24,6 +24,7 @@
 //! | [`usl`] | the universal scalability law |
 //! | [`mod@simulate`] | the same description, event by event, with intervals |
 //! | [`mod@solve`] | the right solver for a description, and what it assumes |
+//! | [`headroom`] | from running traffic: what is full first, and at which rate |
 //! | [`limits`] | what bounds a network, and how near measurements come |
 //! | [`whatif`] | the same network with one thing changed, before and after; what matters most |
 //! | [`table`] | results as rows, for people and for programs |
@@ -39,6 +40,7 @@ mod error;
 pub mod flow;
 pub mod forkjoin;
 pub mod form;
+pub mod headroom;
 mod infinite;
 pub mod laws;
 pub mod layered;

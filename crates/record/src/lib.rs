@@ -44,7 +44,7 @@ pub mod window;
 
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
-pub use live::{LiveBooks, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, Stretch};
+pub use live::{LiveBooks, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, VisitStretch};
 pub use recorder::{Recorder, RecorderSettings, ServerTotals};
 pub use tally::VisitTally;
 pub use visit::{Operation, Outcome, Parts, ServerVisit, Visit};

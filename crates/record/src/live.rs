@@ -140,7 +140,7 @@ const fn is_write(operation: Operation) -> bool {
 
 /// An interval of which every visit was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct VisitStretch {
     /// Which loop kept it, from zero.
     pub in_loop: u16,
     /// Where its visits begin among those of the snapshot.
@@ -394,7 +394,7 @@ impl LiveBooks {
             };
             let to = stretch.to.min(now);
             if from < to {
-                stretches.push(Stretch { in_loop: 0, first, count: visits.len() - first, from, to });
+                stretches.push(VisitStretch { in_loop: 0, first, count: visits.len() - first, from, to });
             }
         }
         let first_slot = self.first_slot.max(self.slot.saturating_sub(KEPT_SLOTS as u64 - 1));
@@ -439,7 +439,7 @@ pub struct LiveSnapshot {
     /// The visits of all stretches, stretch by stretch, each in the order of the replies.
     pub visits: Vec<LiveVisit>,
     /// Which intervals the visits cover, each loop's in the order of time.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<VisitStretch>,
     /// When the first slot of `arrivals` begins.
     pub first_slot: Stamp,
     /// Requests received in each [`SLOT`], of complete slots.
@@ -455,7 +455,7 @@ impl LiveSnapshot {
     pub fn merge(&mut self, other: &Self) {
         let (loops, first) = (self.loops, self.visits.len());
         self.visits.extend_from_slice(&other.visits);
-        self.stretches.extend(other.stretches.iter().map(|one| Stretch {
+        self.stretches.extend(other.stretches.iter().map(|one| VisitStretch {
             in_loop: one.in_loop + loops,
             first: one.first + first,
             ..*one
