@@ -50,7 +50,7 @@ mod course;
 mod engine;
 mod place;
 mod program;
-mod random;
+pub(crate) mod random;
 mod reading;
 mod request;
 pub mod result;

@@ -1,20 +1,58 @@
 //! From what was fitted and replayed to a verdict.
 
-use krarup_record::LiveSnapshot;
+use krarup_record::{LiveSnapshot, VisitStretch};
+use krarup_units::{Seconds, Stamp};
 
-use super::{
-    Headroom, HeadroomQuestion, HeadroomVerdict, LiveSystem, ProvenRate, SCHEMA, Silence, TrafficSeen,
+use super::answer::{
+    CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveSystem, ModelCheck,
+    PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, Silence, TrafficSeen,
 };
+use super::changes;
+use super::fit;
+use super::fitted::{First, Fitted};
+use super::kept::{Kept, kept, mean, quantile};
+use super::resources::run_queue;
+use super::traffic::Traffic;
+
+/// An interval whose high end is more than this times its low end is of no use: of saturation.
+const WIDE: f64 = 1.9;
+/// The same of the rate at which a percentile breaks its target, whose interval starts wider.
+const WIDE_OF_PERCENTILE: f64 = 2.35;
+/// Length of a block by which one goes back in time, in seconds.
+const BLOCK: Seconds = 10.0;
 
 /// Judges a snapshot. See the [module](super).
-pub fn judge(snapshot: &LiveSnapshot, _system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
+pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
+    let mut answer = silent(snapshot, question);
+    let (from, changed) = since_when(snapshot, system);
+    let kept = kept(snapshot, system, from, snapshot.at);
+    let clients = kept.requests.iter().filter(|one| !one.late).count();
+    let Some(traffic) = Traffic::of(&kept) else {
+        answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
+        return answer;
+    };
+    answer.tell_traffic(&kept, &traffic);
+    answer.broken_now = question.target.and_then(|target| is_broken(&kept, target));
+    if clients < 2_000 {
+        answer.silent.push(Silence::FewRequests);
+        return answer;
+    }
+    if changed && kept.span < 2.5 * BLOCK.min(kept.span.max(BLOCK)) {
+        answer.silent.push(Silence::ChangedJustNow);
+    }
+    let fitted = Fitted::of(kept, traffic, system, question.seed);
+    tell(&fitted, &mut answer, question);
+    answer
+}
+
+fn silent(snapshot: &LiveSnapshot, question: &HeadroomQuestion) -> Headroom {
     Headroom {
         schema: SCHEMA,
         at_ns: snapshot.at,
         traffic: TrafficSeen::default(),
         target: question.target,
         verdict: HeadroomVerdict::Silent,
-        silent: vec![Silence::NoQueueSeen],
+        silent: Vec::new(),
         broken_now: None,
         bottleneck: None,
         capacity_per_s: None,
@@ -26,4 +64,194 @@ pub fn judge(snapshot: &LiveSnapshot, _system: &LiveSystem, question: &HeadroomQ
         check: None,
         assumes: Vec::new(),
     }
+}
+
+impl Headroom {
+    fn tell_traffic(&mut self, kept: &Kept, traffic: &Traffic) {
+        self.traffic = TrafficSeen {
+            now_per_s: traffic.now(),
+            highest_per_s: traffic.highest(),
+            over_s: kept.span,
+            c1: traffic.c1,
+            c2: traffic.c2,
+        };
+        self.proven_per_s = ProvenRate {
+            one_second: traffic.by_second.iter().copied().fold(0.0, f64::max),
+            tenth_of_a_second: traffic.highest_tenth(),
+        };
+        self.assumes = vec![
+            "servers keep the speed they show".to_owned(),
+            format!("bursts are like those of the last {:.0} s", kept.span),
+        ];
+    }
+}
+
+/// Whether the last ten seconds' requests break the target.
+fn is_broken(kept: &Kept, target: ResponseTarget) -> Option<bool> {
+    let recent = kept.requests.iter().filter(|one| !one.late && one.received > kept.span - 10.0);
+    let mut times: Vec<_> = recent.map(|one| one.response).collect();
+    (times.len() >= 100).then(|| quantile(&mut times, target.quantile) > target.seconds)
+}
+
+// ---- how far back ---------------------------------------------------------------------------------
+
+/// One block of time: what each server's service time was in it, with its standard error, and the
+/// shares of the traffic.
+struct Block {
+    service: Vec<Option<(f64, f64)>>,
+}
+
+impl Block {
+    fn of(snapshot: &LiveSnapshot, system: &LiveSystem, from: u64, to: u64) -> Self {
+        let kept = kept(snapshot, system, Stamp(from), Stamp(to));
+        let service = |server| {
+            let fit = fit::server(&kept, server, 1.0).fit?;
+            Some((fit.service, fit.error))
+        };
+        Self { service: (0..system.servers.len()).map(service).collect() }
+    }
+
+    /// Whether a server's service time is another here.
+    fn differs(&self, other: &Self) -> bool {
+        self.service.iter().zip(&other.service).any(|pair| match pair {
+            (Some((ours, our_error)), Some((theirs, their_error))) => {
+                (ours / theirs).ln().abs() > (3.5 * our_error.hypot(*their_error)).max(0.12)
+            }
+            _ => false,
+        })
+    }
+}
+
+/// From when on the servers have had the speed that they have now, and whether they had another
+/// before.
+fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
+    let begin = snapshot.stretches.iter().map(|one: &VisitStretch| one.from.0).min().unwrap_or(0);
+    let span = (snapshot.at.0.saturating_sub(begin)) as f64 / 1e9;
+    if span <= 12.0 {
+        return (Stamp(begin), false);
+    }
+    let step = ((span / 6.0).clamp(6.0, BLOCK) * 1e9) as u64;
+    let mut start = snapshot.at.0 - step;
+    let newest = Block::of(snapshot, system, start, snapshot.at.0);
+    while start >= begin + step {
+        let older = Block::of(snapshot, system, start - step, start);
+        if newest.differs(&older) {
+            return (Stamp(start), true);
+        }
+        start -= step;
+    }
+    (Stamp(begin), false)
+}
+
+// ---- the answer -----------------------------------------------------------------------------------
+
+fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion) {
+    let server = fitted.first_server();
+    let workers = fitted.workers_full_at(server.map(|(_, rate)| rate));
+    answer.resources = states(fitted, workers);
+    let Some(first) = fitted.first() else {
+        answer.silent.push(Silence::NoQueueSeen);
+        return;
+    };
+    answer.bottleneck = Some(LimitingResource {
+        resource: first.resource,
+        name: first.server.map(|server| fitted.name_of(server)).unwrap_or_default(),
+    });
+    answer.saturation_per_s = Some(first.full_at);
+    let deep = fitted.replay_for(&first);
+    let capacity = match question.target {
+        Some(target) => fitted.breaks_at(&deep, target, first.full_at),
+        None => first.full_at,
+    };
+    let estimate = fitted.interval(&first, capacity, question.target.is_some());
+    answer.capacity_per_s = Some(estimate);
+    let now = fitted.traffic.now();
+    answer.headroom_ratio = (now > 0.0).then(|| estimate.map(|rate| rate / now));
+    answer.check = fitted.check();
+    doubts(fitted, &first, &estimate, answer);
+    answer.verdict = if !answer.silent.is_empty() {
+        HeadroomVerdict::Silent
+    } else if estimate.mean <= STATED * fitted.traffic.highest() {
+        HeadroomVerdict::Stated
+    } else {
+        HeadroomVerdict::Projected
+    };
+    answer.what_if = changes::effects(fitted, question, &first, &estimate);
+}
+
+/// Reasons to say nothing.
+fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answer: &mut Headroom) {
+    let answer_has_target = answer.target.is_some();
+    let mut silent = |is_so: bool, why: Silence| {
+        if is_so {
+            answer.silent.push(why);
+        }
+    };
+    if let Some((fit, _)) = fitted.first_fit(first) {
+        silent(fit.seconds < 6, Silence::WaitedInFewSeconds);
+        silent(fit.waited < 300, Silence::FewWaited);
+        silent(fit.allowance, Silence::AllowanceRunsOut);
+    }
+    let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
+    silent(answer.check.is_some_and(misses), Silence::CheckFailed);
+    let busy = fitted.loops.map_or(0.0, |fit| fit.busy * fitted.system.processors_per_loop);
+    silent(run_queue(&fitted.kept) > busy.max(0.05), Silence::MachineContended);
+    silent(estimate.mean > PROJECTED * fitted.traffic.highest(), Silence::TooFar);
+    let wide = if answer_has_target { WIDE_OF_PERCENTILE } else { WIDE };
+    silent(estimate.high > wide * estimate.low, Silence::IntervalTooWide);
+    let (failures, requests) =
+        fitted.kept.windows.iter().fold((0, 0), |sum, one| (sum.0 + one.failures, sum.1 + one.requests));
+    silent(failures * 100 > requests, Silence::Failures);
+}
+
+fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
+    let now = fitted.traffic.now();
+    let mut states: Vec<ResourceState> = Vec::new();
+    for (place, (server, limit)) in fitted.servers.iter().zip(&fitted.limits).enumerate() {
+        if server.share == 0.0 {
+            continue;
+        }
+        let fit = server.fit.as_ref();
+        states.push(ResourceState {
+            resource: ResourceKind::Server,
+            name: fitted.name_of(place),
+            full_at_per_s: limit.map(|limit| limit.full_at),
+            busy_now: limit.map(|limit| now / limit.full_at),
+            service_us: fit.map(|fit| fit.service * 1e6),
+            standard_error: fit.map(|fit| fit.error),
+            outside_us: fit.map(|fit| fit.delay * 1e6),
+            waited: fit.map(|fit| fit.waited),
+            contention: fit.map(|fit| fit.contention.slope),
+            stalled: fit.map(|fit| fit.stalls.lost),
+        });
+    }
+    let plain = |resource, full_at: Option<f64>, busy, service| ResourceState {
+        resource,
+        name: String::new(),
+        full_at_per_s: full_at,
+        busy_now: busy,
+        service_us: service,
+        standard_error: None,
+        outside_us: None,
+        waited: None,
+        contention: None,
+        stalled: None,
+    };
+    if let Some(fit) = fitted.loops {
+        states.push(plain(
+            ResourceKind::Loop,
+            Some(fit.middle()),
+            Some(fit.busy),
+            Some(fit.per_request * 1e6),
+        ));
+    }
+    if let Some(limit) = fitted.system.workers {
+        let hold = mean(fitted.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));
+        states.push(plain(ResourceKind::Workers, workers, Some(now * hold / f64::from(limit)), None));
+    }
+    states.sort_by(|a, b| {
+        let full = |one: &ResourceState| one.full_at_per_s.unwrap_or(f64::INFINITY);
+        full(a).total_cmp(&full(b))
+    });
+    states
 }

@@ -14,11 +14,11 @@ use crate::distribution::{Distribution, ln_gamma};
 /// A generator that belongs to one purpose. The generator is xoshiro256++ (Blackman and Vigna
 /// 2019).
 #[derive(Clone, Debug)]
-pub(super) struct RandomStream(Xoshiro256PlusPlus);
+pub(crate) struct RandomStream(Xoshiro256PlusPlus);
 
 impl RandomStream {
     /// The stream of this name in one replication.
-    pub(super) fn named(seed: u64, replication: u64, name: &[&str]) -> Self {
+    pub(crate) fn named(seed: u64, replication: u64, name: &[&str]) -> Self {
         // FNV-1a over the parts, each ended by a byte that stands in no text; seed_from_u64 then
         // mixes (SplitMix64).
         let bytes = name.iter().flat_map(|part| part.bytes().chain([0xff]));
@@ -31,13 +31,19 @@ impl RandomStream {
 
     /// A number from 0 up, below 1.
     #[inline]
-    pub(super) fn fraction(&mut self) -> f64 {
+    pub(crate) fn fraction(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    }
+
+    /// A draw from a law of the library.
+    #[inline]
+    pub(crate) fn draw(&mut self, law: &impl rand_distr::Distribution<f64>) -> f64 {
+        law.sample(&mut self.0)
     }
 
     /// A whole number below `end`, each equally likely up to `end` / 2⁶⁴.
     #[inline]
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 }

@@ -1,0 +1,333 @@
+//! What is asked about headroom, and what is answered.
+
+use krarup_units::{Seconds, Stamp};
+use serde::Serialize;
+
+/// The version of the JSON that a [`Headroom`] is written as.
+pub const SCHEMA: u32 = 1;
+
+/// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Stated`].
+pub const STATED: f64 = 2.0;
+
+/// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Projected`]; beyond,
+/// nothing is said.
+pub const PROJECTED: f64 = 4.0;
+
+/// What is known of a server beside its traffic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveServer {
+    /// Its name.
+    pub name: String,
+    /// Processors that it may use, where this is known.
+    pub processors: Option<f64>,
+    /// Bytes per second of the link to it, where this is known.
+    pub link: Option<f64>,
+}
+
+/// What is known of the system beside its traffic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveSystem {
+    /// The servers, by their numbers in the visits.
+    pub servers: Vec<LiveServer>,
+    /// Connections to each server over all loops, where clients share them; none where each client
+    /// has its own or nothing is known: then as many as were seen.
+    pub lanes: Option<u16>,
+    /// Workers that hold requests; none where they are unlimited.
+    pub workers: Option<u32>,
+    /// Processors that one loop may use: 1, or less under a quota.
+    pub processors_per_loop: f64,
+}
+
+impl LiveSystem {
+    /// Servers of these names, one connection each, unlimited workers, a whole processor per loop.
+    pub fn of(names: impl IntoIterator<Item = String>) -> Self {
+        let servers = names.into_iter().map(|name| LiveServer { name, ..LiveServer::default() }).collect();
+        Self { servers, lanes: None, workers: None, processors_per_loop: 1.0 }
+    }
+}
+
+/// What is asked of the response time: that a share of requests is answered within a time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ResponseTarget {
+    /// The share, above 0 and below 1.
+    pub quantile: f64,
+    /// The time, in seconds, above 0.
+    pub seconds: Seconds,
+}
+
+/// One thing changed, whose effect is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HeadroomChange {
+    /// The rate of all traffic times this.
+    Traffic(f64),
+    /// The number of workers times this.
+    Workers(f64),
+    /// One more server, as fast as the slowest, that takes an equal share.
+    ServerMore,
+    /// One server lost, whose share is divided among the others: the one of this number, or the
+    /// worst.
+    ServerLost(Option<usize>),
+    /// The service time of this server times a factor.
+    ServerSlow(usize, f64),
+    /// Bytes of all values times this.
+    Values(f64),
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadroomQuestion {
+    /// When the response time is too long; none: only saturation counts.
+    pub target: Option<ResponseTarget>,
+    /// Changes to look at.
+    pub changes: Vec<HeadroomChange>,
+    /// The seed of all random streams: the same snapshot and seed give the same answer.
+    pub seed: u64,
+}
+
+/// How sure a capacity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadroomVerdict {
+    /// It is at most [`STATED`] times the highest rate seen.
+    Stated,
+    /// It is at most [`PROJECTED`] times the highest rate seen: a limit that does not act until it
+    /// is met may lie before.
+    Projected,
+    /// Nothing is said; [`Headroom::silent`] has the reasons.
+    Silent,
+}
+
+/// Why nothing is said. The names are part of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Silence {
+    /// Fewer than 2000 requests were kept.
+    FewRequests,
+    /// Less than 4 seconds of traffic were seen.
+    ShortTime,
+    /// Fewer than 300 requests waited at the resource that seems to be first.
+    FewWaited,
+    /// Requests waited in fewer than 6 different seconds.
+    WaitedInFewSeconds,
+    /// No resource shows a queue.
+    NoQueueSeen,
+    /// A server changed its service time less than 2.5 blocks ago.
+    ChangedJustNow,
+    /// The model does not give the response times that were measured.
+    CheckFailed,
+    /// The event loop waited for a processor: other programs distort what is measured.
+    MachineContended,
+    /// High end over low end of the interval is above 1.9.
+    IntervalTooWide,
+    /// The capacity is more than [`PROJECTED`] times the highest rate seen.
+    TooFar,
+    /// More than 1 % of the requests failed.
+    Failures,
+    /// Requests that find a server idle are answered quicker than the server's rate: an allowance
+    /// that runs out, as of a token bucket.
+    AllowanceRunsOut,
+    /// The shares of servers or of writes are others than a moment ago.
+    MixChanged,
+}
+
+impl Silence {
+    /// What it means and what to do, in one sentence.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::FewRequests => "fewer than 2000 requests were seen: wait for more traffic",
+            Self::ShortTime => "less than 4 seconds of traffic were seen: wait",
+            Self::FewWaited => "too few requests found a server busy: the load is too low to tell",
+            Self::WaitedInFewSeconds => "requests waited in too few different seconds: wait for more traffic",
+            Self::NoQueueSeen => "no request waited anywhere: the load is too low to tell",
+            Self::ChangedJustNow => "a server's service time changed a moment ago: wait half a minute",
+            Self::CheckFailed => {
+                "the model does not reproduce the measured response times: something works otherwise than assumed"
+            }
+            Self::MachineContended => {
+                "other programs take the processor from the event loop: measure on a quiet machine"
+            }
+            Self::IntervalTooWide => {
+                "the interval is too wide to be of use: wait for more traffic, or for a higher load"
+            }
+            Self::TooFar => {
+                "the capacity is more than four times the highest rate seen: wait for a higher load"
+            }
+            Self::Failures => "more than 1 % of the requests failed: mend that first",
+            Self::AllowanceRunsOut => {
+                "an idle server answers quicker than a busy one can: an allowance runs out (token bucket, burst credits); configure the rate"
+            }
+            Self::MixChanged => "the mix of requests changed a moment ago: wait a minute",
+        }
+    }
+}
+
+/// What is full first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitingResource {
+    /// Which kind of resource.
+    pub resource: ResourceKind,
+    /// Which one: the server's name; empty where there is one of the kind.
+    pub name: String,
+}
+
+/// The kinds of resource that can be full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResourceKind {
+    /// A server: its service time on the connections to it.
+    Server,
+    /// The event loop of this program: its processor time.
+    Loop,
+    /// The workers that hold requests.
+    Workers,
+    /// The link to a server, whose rate is known.
+    Link,
+    /// The clients: they wait for replies before they ask again, so they cannot ask more often.
+    Clients,
+}
+
+/// An estimate with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CapacityEstimate {
+    /// The low end: the conservative figure.
+    pub low: f64,
+    /// The estimate.
+    pub mean: f64,
+    /// The high end.
+    pub high: f64,
+}
+
+impl CapacityEstimate {
+    /// All three ends by a function that keeps their order.
+    #[must_use]
+    pub fn map(self, with: impl Fn(f64) -> f64) -> Self {
+        Self { low: with(self.low), mean: with(self.mean), high: with(self.high) }
+    }
+}
+
+/// One resource as the estimator sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResourceState {
+    /// Which kind.
+    pub resource: ResourceKind,
+    /// Which one.
+    pub name: String,
+    /// The rate of all traffic at which it is full; none where this cannot be told.
+    pub full_at_per_s: Option<f64>,
+    /// The share of time, or of places, in use now.
+    pub busy_now: Option<f64>,
+    /// Mean effective service time on one connection, in microseconds; of the loop, processor time
+    /// per request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_us: Option<f64>,
+    /// Its relative standard error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<f64>,
+    /// The part of the round trip in which nothing queues, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside_us: Option<f64>,
+    /// Requests seen that found the connection busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<usize>,
+    /// By how much the service time grows per request outstanding, as a share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contention: Option<f64>,
+    /// The share of wall time lost in stalls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<f64>,
+}
+
+/// The effect of one change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChangeEffect {
+    /// The change, in words.
+    pub change: String,
+    /// The capacity after it; none where silent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_per_s: Option<CapacityEstimate>,
+    /// The quantile of the target at the traffic of now, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantile_s: Option<Seconds>,
+    /// Whether the target holds at the traffic of now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
+    /// Why nothing is said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent: Option<&'static str>,
+}
+
+/// Rates of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TrafficSeen {
+    /// Mean of the last ten seconds.
+    pub now_per_s: f64,
+    /// The 95th percentile of the seconds seen.
+    pub highest_per_s: f64,
+    /// Over how many seconds the traffic was looked at.
+    pub over_s: f64,
+    /// Squared coefficient of variation of the rate from second to second, Poisson noise taken out.
+    pub c1: f64,
+    /// The same from 50 ms to 50 ms within a second.
+    pub c2: f64,
+}
+
+/// How well the model gives what was measured, as logarithms of model over measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ModelCheck {
+    /// Of the mean response time.
+    pub mean: f64,
+    /// Of its 95th percentile.
+    pub p95: f64,
+    /// Over how many stretches of traffic.
+    pub blocks: usize,
+}
+
+/// The highest rates that were served, over intervals of two lengths, per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ProvenRate {
+    /// Over a whole second.
+    #[serde(rename = "1s")]
+    pub one_second: f64,
+    /// Over 100 ms.
+    #[serde(rename = "100ms")]
+    pub tenth_of_a_second: f64,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Headroom {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// When, on the clock of the run.
+    pub at_ns: Stamp,
+    /// Rates seen.
+    pub traffic: TrafficSeen,
+    /// The target asked for.
+    pub target: Option<ResponseTarget>,
+    /// How far the answer reaches.
+    pub verdict: HeadroomVerdict,
+    /// Why nothing is said; empty unless the verdict is [`HeadroomVerdict::Silent`].
+    pub silent: Vec<Silence>,
+    /// Whether the target is broken already by the traffic of now; none without a target or
+    /// requests.
+    pub broken_now: Option<bool>,
+    /// What is full first.
+    pub bottleneck: Option<LimitingResource>,
+    /// The rate at which the target breaks or, without a target, the first resource is full; also
+    /// where silent, if it was computed: then it is not to be relied on.
+    pub capacity_per_s: Option<CapacityEstimate>,
+    /// The rate at which the first resource is full.
+    pub saturation_per_s: Option<f64>,
+    /// Capacity over the traffic of now.
+    pub headroom_ratio: Option<CapacityEstimate>,
+    /// What was served already.
+    pub proven_per_s: ProvenRate,
+    /// Every resource looked at, first to be full first.
+    pub resources: Vec<ResourceState>,
+    /// The effects of the changes asked for.
+    pub what_if: Vec<ChangeEffect>,
+    /// Whether the model gives what was measured.
+    pub check: Option<ModelCheck>,
+    /// What is taken for granted.
+    pub assumes: Vec<String>,
+}

@@ -1,0 +1,186 @@
+//! What a change would do: the fitted system with one thing changed, replayed.
+
+use super::answer::{CapacityEstimate, ChangeEffect, HeadroomChange, HeadroomQuestion, ResourceKind};
+use super::fitted::{First, Fitted};
+use super::replay::Replay;
+
+/// By how much the interval of a changed system is wider than that of the system as it is, in
+/// logarithms.
+const WIDER: f64 = 0.1;
+
+/// The effects of all changes asked for.
+pub(super) fn effects(
+    fitted: &Fitted<'_>,
+    question: &HeadroomQuestion,
+    first: &First,
+    base: &CapacityEstimate,
+) -> Vec<ChangeEffect> {
+    question.changes.iter().map(|change| effect(fitted, question, first, base, change)).collect()
+}
+
+fn effect(
+    fitted: &Fitted<'_>,
+    question: &HeadroomQuestion,
+    first: &First,
+    base: &CapacityEstimate,
+    change: &HeadroomChange,
+) -> ChangeEffect {
+    let mut replay = fitted.replay_for(first);
+    let words = fitted.words(change);
+    if let HeadroomChange::Traffic(times) = change {
+        return at_other_rate(fitted, question, &replay, words, *times);
+    }
+    let full_at = match changed(fitted, &mut replay, change) {
+        Ok(full_at) => full_at,
+        Err(why) => return ChangeEffect { silent: Some(why), ..nothing(words) },
+    };
+    // What was full first of what did not change still is.
+    let others = match first.resource {
+        ResourceKind::Loop => first.full_at,
+        _ => fitted.loops.map_or(f64::INFINITY, |fit| fit.middle()),
+    };
+    let full_at = fitted.with_workers(&replay, full_at).min(others);
+    let capacity = match question.target {
+        Some(target) => fitted.breaks_at(&replay, target, full_at),
+        None => full_at,
+    };
+    let estimate = CapacityEstimate {
+        low: capacity * base.low / base.mean * (-WIDER).exp(),
+        mean: capacity,
+        high: capacity * base.high / base.mean * WIDER.exp(),
+    };
+    let now = fitted.traffic.now();
+    ChangeEffect {
+        capacity_per_s: Some(estimate),
+        quantile_s: question.target.map(|target| fitted.quantile_at(&replay, target.quantile, now)),
+        holds: Some(now <= capacity),
+        ..nothing(words)
+    }
+}
+
+fn nothing(change: String) -> ChangeEffect {
+    ChangeEffect { change, capacity_per_s: None, quantile_s: None, holds: None, silent: None }
+}
+
+fn at_other_rate(
+    fitted: &Fitted<'_>,
+    question: &HeadroomQuestion,
+    replay: &Replay<'_>,
+    words: String,
+    times: f64,
+) -> ChangeEffect {
+    let rate = fitted.traffic.now() * times;
+    let Some(target) = question.target else {
+        return ChangeEffect { silent: Some("no_target"), ..nothing(words) };
+    };
+    let seconds = fitted.quantile_at(replay, target.quantile, rate);
+    ChangeEffect { quantile_s: Some(seconds), holds: Some(seconds <= target.seconds), ..nothing(words) }
+}
+
+/// The rate of all traffic at which the first server is full, if parts were shared out like this
+/// and each server's service took so many times as long.
+fn full_at(fitted: &Fitted<'_>, shares: &[f64], times: &[f64]) -> f64 {
+    let limits = fitted.limits.iter().enumerate();
+    let full = limits.filter_map(|(server, limit)| {
+        let share = shares[server] / fitted.servers[server].share;
+        Some((*limit)?.full_at / times[server] / share)
+    });
+    full.fold(f64::INFINITY, f64::min)
+}
+
+/// Changes the replay; the rate of all traffic at which the first server is full then, or why
+/// nothing can be said.
+fn changed<'a>(
+    fitted: &'a Fitted<'_>,
+    replay: &mut Replay<'a>,
+    change: &HeadroomChange,
+) -> Result<f64, &'static str> {
+    let shares: Vec<f64> = fitted.servers.iter().map(|server| server.share).collect();
+    let mut times = vec![1.0; shares.len()];
+    match change {
+        HeadroomChange::Traffic(_) => {}
+        HeadroomChange::Workers(factor) => {
+            let workers = replay.workers.ok_or("workers_unlimited")?;
+            replay.workers = Some(((workers as f64 * factor).round() as usize).max(1));
+        }
+        HeadroomChange::ServerSlow(slow, factor) => {
+            fitted.limits.get(*slow).ok_or("no_such_server")?.ok_or("no_queue_seen")?;
+            times[*slow] = *factor;
+        }
+        HeadroomChange::Values(factor) => {
+            for (server, fit) in fitted.servers.iter().enumerate() {
+                let Some(fit) = fit.fit.as_ref().filter(|_| fitted.limits[server].is_some()) else {
+                    continue;
+                };
+                let bytes = fit.bytes.filter(|bytes| bytes.z.abs() > 4.0).ok_or("sizes_do_not_vary")?;
+                times[server] = (1.0 + bytes.slope * bytes.at * (factor - 1.0)).max(0.1);
+            }
+        }
+        HeadroomChange::ServerMore => return one_more(fitted, replay, &shares),
+        HeadroomChange::ServerLost(which) => return one_lost(fitted, replay, &shares, *which),
+    }
+    for (server, factor) in replay.servers.iter_mut().zip(&times) {
+        server.scale *= factor;
+    }
+    Ok(full_at(fitted, &shares, &times))
+}
+
+/// A server as fast as the slowest takes an equal part from each of the others.
+fn one_more<'a>(
+    fitted: &'a Fitted<'_>,
+    replay: &mut Replay<'a>,
+    shares: &[f64],
+) -> Result<f64, &'static str> {
+    let servers = shares.len();
+    let slowest = slowest(fitted).ok_or("no_queue_seen")?;
+    let limit = fitted.limits[slowest].ok_or("no_queue_seen")?;
+    let keeps = servers as f64 / (servers + 1) as f64;
+    replay.servers.push(replay.servers[slowest].clone());
+    let route = |server: usize| {
+        let mut route = vec![0.0; servers + 1];
+        (route[server], route[servers]) = (keeps, 1.0 - keeps);
+        route
+    };
+    replay.routes = (0..servers).map(route).collect();
+    let new = limit.full_at * shares[slowest] / (shares.iter().sum::<f64>() * (1.0 - keeps));
+    let rest: Vec<f64> = shares.iter().map(|share| share * keeps).collect();
+    Ok(full_at(fitted, &rest, &vec![1.0; servers]).min(new))
+}
+
+/// A server is lost, the worst one unless it is named, and its part is divided among the others as
+/// theirs are.
+fn one_lost(
+    fitted: &Fitted<'_>,
+    replay: &mut Replay<'_>,
+    shares: &[f64],
+    which: Option<usize>,
+) -> Result<f64, &'static str> {
+    let servers = shares.len();
+    if servers < 2 {
+        return Err("only_one_server");
+    }
+    let after = |lost: usize| -> Vec<f64> {
+        let rest = (shares.iter().sum::<f64>() - shares[lost]).max(1e-12);
+        let grown = |server: usize| shares[server] * (1.0 + shares[lost] / rest);
+        (0..servers).map(|server| if server == lost { 0.0 } else { grown(server) }).collect()
+    };
+    let rate = |lost: usize| full_at(fitted, &after(lost), &vec![1.0; servers]);
+    let worst = (0..servers).min_by(|a, b| rate(*a).total_cmp(&rate(*b)));
+    let lost = which.or(worst).filter(|lost| *lost < servers).ok_or("no_such_server")?;
+    let shares = after(lost);
+    let total: f64 = shares.iter().sum::<f64>().max(1e-12);
+    let route = |server: usize| -> Vec<f64> {
+        let others = |other: usize| {
+            if server == lost { shares[other] / total } else { f64::from(u8::from(other == server)) }
+        };
+        (0..servers).map(others).collect()
+    };
+    replay.routes = (0..servers).map(route).collect();
+    Ok(rate(lost))
+}
+
+fn slowest(fitted: &Fitted<'_>) -> Option<usize> {
+    let limits =
+        fitted.limits.iter().enumerate().filter_map(|(server, limit)| Some((server, (*limit)?.service)));
+    limits.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(server, _)| server)
+}

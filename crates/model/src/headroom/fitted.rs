@@ -1,0 +1,269 @@
+//! What was fitted of a system, and what follows from it: the resource that is full first, the rate
+//! at which a target breaks, the interval, and whether the model gives what was measured.
+
+use krarup_units::Seconds;
+
+use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
+use super::fit::{self, ServerFit, ServiceFit};
+use super::kept::{Kept, mean, quantile};
+use super::replay::{Replay, ReplayServer};
+use super::resources::{LoopFit, ServerLimit, loops};
+use super::traffic::Traffic;
+use crate::simulate::random::RandomStream;
+
+/// Half the interval's width in units of its spread: 90 % of a normal distribution.
+const NORMAL_90: f64 = 1.65;
+/// The spread of an estimate beyond what its standard error says, in logarithms: of saturation.
+const SPREAD: f64 = 0.07;
+/// The same of the rate at which a percentile breaks its target: ± 25 % at 90 %.
+const SPREAD_OF_PERCENTILE: f64 = 0.135;
+/// The same where workers are full first.
+const SPREAD_OF_WORKERS: f64 = 0.13;
+
+// ---- what was fitted ------------------------------------------------------------------------------
+
+pub(super) struct Fitted<'a> {
+    pub(super) kept: Kept,
+    pub(super) traffic: Traffic,
+    pub(super) system: &'a LiveSystem,
+    pub(super) seed: u64,
+    pub(super) servers: Vec<ServerFit>,
+    pub(super) limits: Vec<Option<ServerLimit>>,
+    pub(super) loops: Option<LoopFit>,
+    pub(super) own: Seconds,
+}
+
+/// What is full first, and when.
+pub(super) struct First {
+    pub(super) resource: ResourceKind,
+    pub(super) server: Option<usize>,
+    pub(super) full_at: f64,
+}
+
+impl<'a> Fitted<'a> {
+    pub(super) fn of(kept: Kept, traffic: Traffic, system: &'a LiveSystem, seed: u64) -> Self {
+        let lanes = |server: usize| {
+            let configured = usize::from(system.lanes.unwrap_or(1));
+            kept.lanes[server].max(configured) as f64
+        };
+        let servers: Vec<ServerFit> =
+            (0..system.servers.len()).map(|server| fit::server(&kept, server, lanes(server))).collect();
+        let limits = servers.iter().map(|server| {
+            let fit = server.fit.as_ref().filter(|_| server.share > 0.0)?;
+            Some(ServerLimit::of(server, fit))
+        });
+        let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
+        Self {
+            limits: limits.collect(),
+            loops: loops(&kept, system.processors_per_loop),
+            own: quantile(&mut own, 0.5),
+            servers,
+            kept,
+            traffic,
+            system,
+            seed,
+        }
+    }
+
+    pub(super) fn random(&self, purpose: &str) -> RandomStream {
+        RandomStream::named(self.seed, 0, &["headroom", purpose])
+    }
+
+    /// The system as fitted; `deep` with the service times of deep queues.
+    pub(super) fn replay(&self, deep: bool) -> Replay<'_> {
+        let servers = self.servers.iter().zip(&self.limits).map(|(fit, limit)| {
+            let scale = limit.filter(|_| deep).map_or(1.0, |limit| limit.scale);
+            ReplayServer { scale, ..ReplayServer::of(fit) }
+        });
+        Replay {
+            kept: &self.kept,
+            servers: servers.collect(),
+            workers: self.system.workers.map(|workers| workers as usize),
+            per_request: 0.0,
+            own: self.own,
+            routes: Vec::new(),
+        }
+    }
+
+    // ---- resources --------------------------------------------------------------------------------
+
+    /// The server that is full first, with the rate.
+    pub(super) fn first_server(&self) -> Option<(usize, f64)> {
+        let limits = self.limits.iter().enumerate();
+        limits
+            .filter_map(|(server, limit)| Some((server, (*limit)?.full_at)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The rate at which the workers are full; none where a server is full before.
+    pub(super) fn workers_full_at(&self, server: Option<f64>) -> Option<f64> {
+        let workers = f64::from(self.system.workers?);
+        let hold = mean(self.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));
+        let Some(server) = server else { return Some(workers / hold.max(1e-9)) };
+        let mut random = self.random("workers");
+        let arrivals = self.traffic.at_rate(3.0 * server.max(self.traffic.highest()), &mut random);
+        let throughput = self.replay(true).throughput(&arrivals, &mut random);
+        (throughput < 0.93 * server).then_some(throughput)
+    }
+
+    pub(super) fn first(&self) -> Option<First> {
+        let server = self.first_server();
+        let workers = self.workers_full_at(server.map(|(_, rate)| rate));
+        let by_server = server.map(|(server, full_at)| First {
+            resource: ResourceKind::Server,
+            server: Some(server),
+            full_at,
+        });
+        let by_workers =
+            workers.map(|full_at| First { resource: ResourceKind::Workers, server: None, full_at });
+        let by_loop =
+            self.loops.map(|fit| First { resource: ResourceKind::Loop, server: None, full_at: fit.middle() });
+        let all = [by_server, by_workers, by_loop].into_iter().flatten();
+        let first = all.min_by(|a, b| a.full_at.total_cmp(&b.full_at))?;
+        // Where the loop is full nearly as early, what seems to be a server's queue is the loop's.
+        match self.loops {
+            Some(fit)
+                if first.resource == ResourceKind::Server
+                    && fit.middle() < 1.2 * first.full_at
+                    && fit.busy > 0.5 * self.traffic.now() / fit.middle() =>
+            {
+                Some(First { resource: ResourceKind::Loop, server: None, full_at: fit.middle() })
+            }
+            _ => Some(first),
+        }
+    }
+
+    pub(super) fn name_of(&self, server: usize) -> String {
+        self.system.servers[server].name.clone()
+    }
+
+    /// The deep system, with the loop in the path where it could matter.
+    pub(super) fn replay_for(&self, first: &First) -> Replay<'_> {
+        let mut deep = self.replay(true);
+        if let Some(fit) = self.loops
+            && fit.middle() < 2.0 * first.full_at
+        {
+            deep.per_request = 1.0 / fit.middle();
+        }
+        deep
+    }
+
+    /// The rate at which the target breaks, below `full_at`.
+    pub(super) fn breaks_at(&self, replay: &Replay<'_>, target: ResponseTarget, full_at: f64) -> f64 {
+        let holds = |rate: f64| {
+            // The same arrivals and services at every rate, as far as can be.
+            let mut random = self.random("target");
+            let arrivals = self.traffic.at_rate(rate, &mut random);
+            replay.quantile(&arrivals, target.quantile, &mut random) <= target.seconds
+        };
+        let (mut low, mut high) = (0.03 * full_at, full_at);
+        if !holds(low) {
+            return low;
+        }
+        for _ in 0..7 {
+            let middle = 0.5 * (low + high);
+            if holds(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        0.5 * (low + high)
+    }
+
+    /// The quantile of the response time at a rate.
+    pub(super) fn quantile_at(&self, replay: &Replay<'_>, share: f64, rate: f64) -> Seconds {
+        let mut random = self.random("target");
+        let arrivals = self.traffic.at_rate(rate, &mut random);
+        replay.quantile(&arrivals, share, &mut random)
+    }
+
+    /// The rate at which servers are full, or workers before them, of a changed system.
+    pub(super) fn with_workers(&self, replay: &Replay<'_>, full_at: f64) -> f64 {
+        if replay.workers.is_none() || !full_at.is_finite() {
+            return full_at;
+        }
+        let mut random = self.random("workers");
+        let arrivals = self.traffic.at_rate(3.0 * full_at.max(self.traffic.highest()), &mut random);
+        let throughput = replay.throughput(&arrivals, &mut random);
+        if throughput < 0.93 * full_at { throughput } else { full_at }
+    }
+
+    /// A change in words, servers by name.
+    pub(super) fn words(&self, change: &HeadroomChange) -> String {
+        let name = |server: usize| self.system.servers.get(server).map_or("?", |one| one.name.as_str());
+        match change {
+            HeadroomChange::Traffic(times) => format!("traffic x{times}"),
+            HeadroomChange::Workers(times) => format!("workers x{times}"),
+            HeadroomChange::ServerMore => "server +1".to_owned(),
+            HeadroomChange::ServerLost(None) => "server lost (worst)".to_owned(),
+            HeadroomChange::ServerLost(Some(server)) => format!("server {} lost", name(*server)),
+            HeadroomChange::ServerSlow(server, times) => format!("server {} x{times} slower", name(*server)),
+            HeadroomChange::Values(times) => format!("values x{times}"),
+        }
+    }
+
+    pub(super) fn interval(&self, first: &First, capacity: f64, of_percentile: bool) -> CapacityEstimate {
+        let mut spread = if of_percentile { SPREAD_OF_PERCENTILE } else { SPREAD };
+        let (mut below, mut above) = (0.0, 0.0);
+        match first.resource {
+            ResourceKind::Loop => {
+                if let Some(fit) = self.loops {
+                    below = 0.5 * (fit.high / fit.low).ln();
+                    above = below;
+                }
+            }
+            ResourceKind::Workers => spread = spread.max(SPREAD_OF_WORKERS),
+            _ => {
+                if let Some((fit, limit)) = self.first_fit(first) {
+                    spread = spread.hypot(1.7 * fit.error);
+                    (below, above) = (limit.doubt.max(limit.unseen), limit.doubt);
+                }
+            }
+        }
+        CapacityEstimate {
+            low: capacity * (-NORMAL_90 * spread - below).exp(),
+            mean: capacity,
+            high: capacity * (NORMAL_90 * spread + above).exp(),
+        }
+    }
+
+    pub(super) fn first_fit(&self, first: &First) -> Option<(&ServiceFit, &ServerLimit)> {
+        let server = first.server?;
+        Some((self.servers[server].fit.as_ref()?, self.limits[server].as_ref()?))
+    }
+
+    // ---- the check --------------------------------------------------------------------------------
+
+    /// What was kept at its own times: measured beside modelled, block by block.
+    pub(super) fn check(&self) -> Option<ModelCheck> {
+        let replayed = self.replay(false).at_own_times(&mut self.random("check"));
+        let block = (self.kept.span / 8.0).max(2.0);
+        let mut blocks: Vec<(Vec<f64>, Vec<f64>)> =
+            vec![Default::default(); (self.kept.span / block) as usize + 1];
+        for (place, modelled) in replayed {
+            let request = &self.kept.requests[place as usize];
+            let number = (request.received.max(0.0) / block) as usize;
+            if let Some((measured, model)) = blocks.get_mut(number) {
+                measured.push(request.response);
+                model.push(modelled.response);
+            }
+        }
+        blocks.retain(|(measured, _)| measured.len() > 300);
+        if blocks.len() < 3 {
+            return None;
+        }
+        let mut sizes: Vec<f64> = blocks.iter().map(|(measured, _)| measured.len() as f64).collect();
+        let middle = quantile(&mut sizes, 0.5);
+        let (mut means, mut tails) = (Vec::new(), Vec::new());
+        for (measured, model) in blocks.iter_mut().filter(|(measured, _)| measured.len() as f64 >= middle) {
+            means.push((mean(model.iter().copied()) / mean(measured.iter().copied())).ln());
+            tails.push((quantile(model, 0.95) / quantile(measured, 0.95)).ln());
+        }
+        Some(ModelCheck {
+            mean: quantile(&mut means, 0.5),
+            p95: quantile(&mut tails, 0.5),
+            blocks: means.len(),
+        })
+    }
+}

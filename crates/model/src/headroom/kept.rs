@@ -1,0 +1,182 @@
+//! A snapshot's visits as the estimator reads them: requests with their parts, in seconds from the
+//! first stretch, for a range of stretches.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use krarup_record::live::{SLOT, VisitStretch};
+use krarup_record::{LiveSnapshot, LiveVisit, LoopWindow};
+use krarup_units::{Seconds, Stamp};
+
+use super::answer::LiveSystem;
+
+/// One server's part of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptPart {
+    pub(super) server: usize,
+    /// Dense number of the connection among those of its server, over all loops.
+    pub(super) lane: u32,
+    pub(super) sent: Seconds,
+    pub(super) answered: Seconds,
+    pub(super) bytes: f64,
+}
+
+/// A request, or an answer that no client waited for.
+#[derive(Clone, Debug)]
+pub(super) struct KeptRequest {
+    pub(super) received: Seconds,
+    /// Response time.
+    pub(super) response: Seconds,
+    /// From the worker's taking it to the reply.
+    pub(super) hold: Seconds,
+    /// What neither the queue nor a server accounts for.
+    pub(super) own: Seconds,
+    pub(super) parts: Range<usize>,
+    /// Whether no client waited for it.
+    pub(super) late: bool,
+}
+
+/// An interval of one loop of which every request was kept.
+#[derive(Clone, Debug)]
+pub(super) struct KeptStretch {
+    pub(super) from: Seconds,
+    pub(super) to: Seconds,
+    pub(super) in_loop: u16,
+    pub(super) requests: Range<usize>,
+}
+
+/// What was kept of one range of time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) stretches: Vec<KeptStretch>,
+    pub(super) requests: Vec<KeptRequest>,
+    pub(super) parts: Vec<KeptPart>,
+    /// Connections seen to each server.
+    pub(super) lanes: Vec<usize>,
+    /// Requests that arrived in each slot of [`SLOT`], from the first stretch on.
+    pub(super) arrivals: Vec<f64>,
+    /// What loops used.
+    pub(super) windows: Vec<LoopWindow>,
+    /// From the first stretch to the end of the last.
+    pub(super) span: Seconds,
+}
+
+/// The stretches of a snapshot that begin within `from..to`.
+pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to: Stamp) -> Kept {
+    let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0;
+    let mut chosen: Vec<&VisitStretch> = snapshot.stretches.iter().filter(within).collect();
+    // Loop by loop, so that the requests of stretches that join stand together.
+    chosen.sort_by_key(|one| (one.in_loop, one.from));
+    let Some(origin) = chosen.iter().map(|one| one.from).min() else { return Kept::default() };
+    let at = |stamp: Stamp| (stamp.0 as f64 - origin.0 as f64) / 1e9;
+    let mut kept = Kept { lanes: vec![0; system.servers.len()], ..Kept::default() };
+    let mut lanes: HashMap<(usize, u16, u16), u32> = HashMap::new();
+    for stretch in chosen {
+        let first = kept.requests.len();
+        for visit in &snapshot.visits[stretch.first..stretch.first + stretch.count] {
+            if visit.server() >= system.servers.len() {
+                continue;
+            }
+            let seen = &mut kept.lanes[visit.server()];
+            let lane = *lanes.entry((visit.server(), stretch.in_loop, visit.lane())).or_insert_with(|| {
+                *seen += 1;
+                *seen as u32 - 1
+            });
+            let part = KeptPart {
+                server: visit.server(),
+                lane,
+                sent: at(visit.sent_at()),
+                answered: at(visit.answered_at()),
+                bytes: f64::from(visit.bytes),
+            };
+            kept.parts.push(part);
+            if visit.follows() && kept.requests.len() > first {
+                kept.requests.last_mut().expect("it follows one").parts.end = kept.parts.len();
+            } else {
+                kept.requests.push(request(visit, at(visit.received), kept.parts.len() - 1));
+            }
+        }
+        let last = kept.stretches.last_mut();
+        match last.filter(|last| last.in_loop == stretch.in_loop && last.to >= at(stretch.from)) {
+            // Nothing is missing between the two: one stretch.
+            Some(last) => (last.to, last.requests.end) = (at(stretch.to), kept.requests.len()),
+            None => kept.stretches.push(KeptStretch {
+                from: at(stretch.from),
+                to: at(stretch.to),
+                in_loop: stretch.in_loop,
+                requests: first..kept.requests.len(),
+            }),
+        }
+        kept.span = kept.span.max(at(stretch.to));
+    }
+    for request in &mut kept.requests {
+        let parts = &kept.parts[request.parts.clone()];
+        let sent = parts.iter().map(|one| one.sent).fold(f64::INFINITY, f64::min);
+        let answered = parts.iter().map(|one| one.answered).fold(f64::NEG_INFINITY, f64::max);
+        request.own = (request.hold - (answered - sent)).max(0.0);
+    }
+    kept.arrivals = arrivals(snapshot, origin, kept.span);
+    let end = origin.0 + (kept.span * 1e9) as u64;
+    let within = |one: &&LoopWindow| one.from >= origin && one.to.0 <= end;
+    kept.windows = snapshot.windows.iter().filter(within).copied().collect();
+    kept
+}
+
+fn request(visit: &LiveVisit, received: Seconds, part: usize) -> KeptRequest {
+    let seconds = |nanos: u32| f64::from(nanos) / 1e9;
+    KeptRequest {
+        received,
+        response: seconds(visit.replied),
+        hold: seconds(visit.replied.saturating_sub(visit.taken)),
+        own: 0.0,
+        parts: part..part + 1,
+        late: visit.is_late(),
+    }
+}
+
+fn arrivals(snapshot: &LiveSnapshot, origin: Stamp, span: Seconds) -> Vec<f64> {
+    let skip = (origin.0.div_ceil(SLOT.0) * SLOT.0).saturating_sub(snapshot.first_slot.0) / SLOT.0;
+    let slots = (span * 1e9 / SLOT.0 as f64) as usize;
+    snapshot.arrivals.iter().skip(skip as usize).take(slots).map(|&count| f64::from(count)).collect()
+}
+
+impl Kept {
+    /// Time that the stretches of one loop cover, averaged over loops.
+    pub(super) fn covered(&self) -> Seconds {
+        let loops = self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1);
+        self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(loops)
+    }
+
+    /// The parts of one stretch that went to one server.
+    pub(super) fn parts_at<'a>(
+        &'a self,
+        stretch: &KeptStretch,
+        server: usize,
+    ) -> impl Iterator<Item = &'a KeptPart> + 'a {
+        let requests = &self.requests[stretch.requests.clone()];
+        let parts = match (requests.first(), requests.last()) {
+            (Some(first), Some(last)) => first.parts.start..last.parts.end,
+            _ => 0..0,
+        };
+        self.parts[parts].iter().filter(move |one| one.server == server)
+    }
+}
+
+/// The `share` quantile of values in any order; zero without any.
+pub(super) fn quantile(values: &mut [f64], share: f64) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let place = ((values.len() - 1) as f64 * share).round() as usize;
+    *values.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+/// The arithmetic mean; zero without values.
+pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut count, mut sum) = (0.0, 0.0);
+    for value in values {
+        count += 1.0;
+        sum += value;
+    }
+    if count == 0.0 { 0.0 } else { sum / count }
+}

@@ -1,0 +1,243 @@
+//! At which rate of all traffic each resource is full.
+
+use krarup_record::LoopWindow;
+use krarup_units::Seconds;
+
+use super::fit::{BusyLanesPoint, DEEP, ServerFit, ServiceFit};
+use super::kept::{Kept, quantile};
+
+/// What a server can do when its queue is as deep as where targets break.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerLimit {
+    /// Service time there, wall time lost in stalls included.
+    pub(super) service: Seconds,
+    /// What the law of service is multiplied with in a replay.
+    pub(super) scale: f64,
+    /// By how much the interval is wider on either side, in logarithms.
+    pub(super) doubt: f64,
+    /// By how much its low end is lower, in logarithms: contention that may begin deeper than seen.
+    pub(super) unseen: f64,
+    /// The rate of all traffic at which it is full.
+    pub(super) full_at: f64,
+}
+
+impl ServerLimit {
+    /// Of a server with a fit that gets a share of the traffic.
+    pub(super) fn of(server: &ServerFit, fit: &ServiceFit) -> Self {
+        let slope = fit.contention;
+        let deeper = (DEEP - slope.at).max(0.0);
+        let mut limit = Self {
+            service: fit.service,
+            scale: 1.0,
+            doubt: 0.0,
+            unseen: ((2.0 * slope.error + slope.slope.max(0.0)) * deeper).ln_1p(),
+            full_at: 0.0,
+        };
+        limit.by_contention(fit);
+        limit.by_busy_lanes(server, fit);
+        limit.by_bytes(fit);
+        if fit.stalls.counts() {
+            let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);
+            limit.service *= times / (1.0 - lost);
+            limit.scale *= times;
+            limit.doubt += -0.5 * (1.0 - lost).ln();
+        }
+        limit.full_at = server.lanes / limit.service / server.share;
+        limit
+    }
+
+    fn by_contention(&mut self, fit: &ServiceFit) {
+        let slope = fit.contention;
+        let deeper = DEEP - slope.at;
+        let tells = (slope.z > 2.5 || slope.z < -4.0) && slope.slope.abs() * deeper > 0.03;
+        if !tells {
+            return;
+        }
+        let times = (1.0 + slope.slope * deeper).max(0.3);
+        if slope.slope > 0.0 {
+            self.service *= times;
+            self.scale *= times;
+            self.doubt = 0.5 * times.ln().abs();
+        } else if times < 0.92 {
+            // The deeper the quicker: batching, or stops that hit the idle server. It is not counted
+            // on, and the low end allows for stops.
+            self.doubt = (fit.jitter / fit.service).ln_1p();
+        }
+    }
+
+    /// Connections of a server that share its processors take the longer, the more of them are
+    /// busy: straight on from the highest levels seen to all of them.
+    fn by_busy_lanes(&mut self, server: &ServerFit, fit: &ServiceFit) {
+        let points = &fit.by_busy_lanes;
+        let (Some(first), Some(top)) = (points.first(), points.last()) else { return };
+        let Some((slope, error)) = weighted_slope(points) else { return };
+        if slope <= 3.0 * error || slope * (top.busy - first.busy) <= 0.05 * fit.service {
+            return;
+        }
+        let before = points[points.len().saturating_sub(3)];
+        let rise = ((top.service - before.service) / (top.busy - before.busy)).max(0.0);
+        let service = top.service + rise * (server.lanes - top.busy).max(0.0);
+        self.service = service;
+        self.scale = service / fit.service;
+        self.doubt = self.doubt.max((service / top.service).ln() + 0.03);
+    }
+
+    fn by_bytes(&mut self, fit: &ServiceFit) {
+        let Some(bytes) = fit.bytes.filter(|bytes| bytes.z > 4.0) else { return };
+        let times = 1.0 + bytes.slope * (bytes.of_late - bytes.at);
+        if times > 0.2 {
+            self.service *= times;
+            self.scale *= times;
+            self.doubt += 0.3 * times.ln().abs();
+        }
+    }
+}
+
+/// Slope of the service time over busy connections, weighted by the precision of each point.
+fn weighted_slope(points: &[BusyLanesPoint]) -> Option<(f64, f64)> {
+    if points.len() < 2 {
+        return None;
+    }
+    let weight = |one: &BusyLanesPoint| 1.0 / one.error.max(1e-12).powi(2);
+    let sum =
+        |of: &dyn Fn(&BusyLanesPoint) -> f64| points.iter().map(|one| weight(one) * of(one)).sum::<f64>();
+    let total = sum(&|_| 1.0);
+    let (x, y) = (sum(&|one| one.busy) / total, sum(&|one| one.service) / total);
+    let variance = sum(&|one| (one.busy - x).powi(2));
+    let slope = sum(&|one| (one.busy - x) * (one.service - y)) / variance;
+    Some((slope, variance.sqrt().recip()))
+}
+
+/// What the event loops themselves can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LoopFit {
+    /// Rate of all traffic if a request goes on costing what it costs at the highest load seen.
+    pub(super) low: f64,
+    /// Rate if only what a request costs by itself remains, because passes carry more and more.
+    pub(super) high: f64,
+    /// Share of its processor time that the busiest loop uses.
+    pub(super) busy: f64,
+    /// Processor time per request at the highest load seen.
+    pub(super) per_request: Seconds,
+}
+
+impl LoopFit {
+    pub(super) fn middle(&self) -> f64 {
+        (self.low * self.high).sqrt()
+    }
+}
+
+/// Processor time of a window = a · passes + b · requests, neither negative; `limit` is how many
+/// processors a loop may use.
+pub(super) fn loops(kept: &Kept, limit: f64) -> Option<LoopFit> {
+    let loops = kept.windows.iter().map(|one| one.in_loop).max()? + 1;
+    let all: f64 = kept.windows.iter().map(|one| one.requests as f64).sum();
+    let fits = (0..loops).filter_map(|number| {
+        let windows: Vec<&LoopWindow> = kept.windows.iter().filter(|one| one.in_loop == number).collect();
+        one_loop(&windows, limit, all)
+    });
+    fits.min_by(|a, b| a.middle().total_cmp(&b.middle()))
+}
+
+fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
+    let seconds = |one: &LoopWindow| (one.to.0 - one.from.0) as f64 / 1e9;
+    let used = |one: &LoopWindow| one.used.processor.as_seconds();
+    let requests: f64 = windows.iter().map(|one| one.requests as f64).sum();
+    let processor: f64 = windows.iter().map(|one| used(one)).sum();
+    if windows.len() < 10 || requests < 1_000.0 || processor <= 0.0 {
+        return None;
+    }
+    let mut rates: Vec<f64> = windows.iter().map(|one| one.requests as f64 / seconds(one)).collect();
+    let high = quantile(&mut rates, 0.9);
+    let top = windows.iter().filter(|one| one.requests as f64 / seconds(one) >= 0.9 * high);
+    let (top_processor, top_requests) =
+        top.fold((0.0, 0.0), |sum, one| (sum.0 + used(one), sum.1 + one.requests as f64));
+    let per_request = top_processor / top_requests.max(1.0);
+    let marginal = cost_of_a_request(windows).clamp(0.15 * per_request, per_request);
+    let share = requests / all.max(1.0);
+    Some(LoopFit {
+        low: limit / per_request / share,
+        high: limit / marginal / share,
+        busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
+        per_request,
+    })
+}
+
+/// b of the least squares of processor time on passes and requests.
+fn cost_of_a_request(windows: &[&LoopWindow]) -> f64 {
+    let sum = |of: &dyn Fn(&LoopWindow) -> f64| windows.iter().map(|one| of(one)).sum::<f64>();
+    let passes = |one: &LoopWindow| one.used.passes as f64;
+    let requests = |one: &LoopWindow| one.requests as f64;
+    let used = |one: &LoopWindow| one.used.processor.as_seconds();
+    let (pp, rr, pr) = (
+        sum(&|one| passes(one).powi(2)),
+        sum(&|one| requests(one).powi(2)),
+        sum(&|one| passes(one) * requests(one)),
+    );
+    let (pc, rc) = (sum(&|one| passes(one) * used(one)), sum(&|one| requests(one) * used(one)));
+    let determinant = pp * rr - pr * pr;
+    if determinant <= 1e-9 * pp * rr {
+        return rc / rr.max(1e-12);
+    }
+    let (a, b) = ((pc * rr - rc * pr) / determinant, (rc * pp - pc * pr) / determinant);
+    if b < 0.0 {
+        0.0
+    } else if a < 0.0 {
+        rc / rr.max(1e-12)
+    } else {
+        b
+    }
+}
+
+/// The share of time in which loops waited for a processor.
+pub(super) fn run_queue(kept: &Kept) -> f64 {
+    let time: f64 = kept.windows.iter().map(|one| (one.to.0 - one.from.0) as f64).sum();
+    let waited: f64 = kept.windows.iter().map(|one| one.used.run_queue.0 as f64).sum();
+    if time > 0.0 { waited / time } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::LoopUse;
+    use krarup_units::{Nanos, Stamp};
+
+    use super::*;
+
+    fn windows(cost: impl Fn(u64) -> (u64, u64)) -> Kept {
+        let window = |number: u64| {
+            let requests = 1_000 + 100 * (number % 10);
+            let (passes, processor) = cost(requests);
+            LoopWindow {
+                from: Stamp(number * 1_000_000_000),
+                to: Stamp((number + 1) * 1_000_000_000),
+                requests,
+                used: LoopUse {
+                    passes,
+                    processor: Nanos(processor),
+                    run_queue: Nanos(20_000_000),
+                    clients: 1,
+                },
+                ..LoopWindow::default()
+            }
+        };
+        Kept { windows: (0..40).map(window).collect(), ..Kept::default() }
+    }
+
+    #[test]
+    fn passes_and_requests_are_told_apart() {
+        // Passes do not rise with requests: 2 µs a pass, 10 µs a request.
+        let kept = windows(|requests| (5_000 - requests, 2_000 * (5_000 - requests) + 10_000 * requests));
+        let fit = loops(&kept, 1.0).unwrap();
+        assert!((fit.high - 100_000.0).abs() < 1.0, "{fit:?}");
+        assert!(fit.low < fit.high && fit.low > 50_000.0);
+        assert!((loops(&kept, 0.5).unwrap().high - 50_000.0).abs() < 1.0);
+        assert!((run_queue(&kept) - 0.02).abs() < 1e-9);
+    }
+
+    #[test]
+    fn few_windows_tell_nothing() {
+        let mut kept = windows(|requests| (requests, requests));
+        kept.windows.truncate(5);
+        assert_eq!(loops(&kept, 1.0), None);
+    }
+}

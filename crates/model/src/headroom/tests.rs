@@ -1,0 +1,83 @@
+//! Small systems whose truth is known in closed form.
+
+use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Operation, ServerVisit, Visit};
+use krarup_units::Stamp;
+
+use super::*;
+use crate::simulate::random::RandomStream;
+
+/// One connection to one server: a fixed round trip around a FIFO queue.
+struct OneServer {
+    /// Round trip without a queue, in seconds.
+    outside: f64,
+    /// Mean service time, in seconds.
+    service: f64,
+    /// Whether service times are exponential; else constant.
+    exponential: bool,
+    /// Requests per second at a time.
+    rate: fn(f64) -> f64,
+    seconds: f64,
+}
+
+impl OneServer {
+    fn run(&self, seed: u64) -> LiveSnapshot {
+        let mut random = RandomStream::named(seed, 0, &["test"]);
+        let mut books = LiveBooks::default();
+        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+        let (mut now, mut free, mut second) = (1.0, 0.0, 1.0_f64);
+        while now < self.seconds {
+            now += random.draw(&rand_distr::Exp1) / (self.rate)(now);
+            while second < now {
+                books.loop_use(nanos(second), LoopUse::default());
+                second += 1.0;
+            }
+            let draw = random.draw(&rand_distr::Exp1);
+            let service = self.service * if self.exponential { draw } else { 1.0 };
+            free = (now + 0.5 * self.outside).max(free) + service;
+            let mut visit = Visit::at(nanos(now), Operation::Get);
+            let answered = nanos(free + 0.5 * self.outside);
+            visit.replied = answered;
+            visit.bytes_out = 100;
+            books.finish(&visit, &[ServerVisit::ok(0, visit.received, answered)]);
+        }
+        books.snapshot(nanos(self.seconds))
+    }
+}
+
+fn asked(seconds: f64) -> HeadroomQuestion {
+    let target = Some(ResponseTarget { quantile: 0.99, seconds });
+    HeadroomQuestion { target, changes: Vec::new(), seed: 1 }
+}
+
+fn one() -> LiveSystem {
+    LiveSystem::of(["a".to_owned()])
+}
+
+/// M/M/1: P(R > t) = exp(−(μ − λ) t) of the queue's own part.
+#[test]
+fn an_exponential_server_is_found_from_a_third_of_its_load() {
+    let system = OneServer {
+        outside: 400e-6,
+        service: 500e-6,
+        exponential: true,
+        rate: |now| 500.0 + 150.0 * (now / 10.0).sin(),
+        seconds: 61.0,
+    };
+    let target = 400e-6 + (100.0_f64).ln() / (2_000.0 - 1_500.0);
+    let answer = judge(&system.run(7), &one(), &asked(target));
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / 2_000.0 - 1.0).abs() < 0.05, "{saturation}");
+    let capacity = answer.capacity_per_s.unwrap();
+    assert!((capacity.mean / 1_500.0 - 1.0).abs() < 0.1, "{capacity:?}");
+}
+
+#[test]
+fn a_constant_server_far_away_is_found() {
+    let system =
+        OneServer { outside: 4e-3, service: 300e-6, exponential: false, rate: |_| 1_300.0, seconds: 61.0 };
+    let answer = judge(&system.run(3), &one(), &asked(10e-3));
+    let state = &answer.resources[0];
+    assert!((state.service_us.unwrap() - 300.0).abs() < 9.0, "{state:?}");
+    assert!((state.outside_us.unwrap() - 4_000.0).abs() < 60.0, "{state:?}");
+    assert_eq!(answer.verdict, HeadroomVerdict::Projected, "{:?}", answer.silent);
+}

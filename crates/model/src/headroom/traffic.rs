@@ -1,0 +1,219 @@
+//! The traffic that was seen, as something that can be played at another rate: how its rate varies
+//! from second to second and within a second, and what its requests ask for.
+//!
+//! The rate of second s is the trend E_s (a moving mean) times a factor m1 of mean one; the rate of
+//! a slot of 50 ms in it that times m2. Counts N vary more than the rates behind them, because they
+//! are counts: with Poisson arrivals `Var N = E N + c (E N)²`, so `c = (Var N − E N) / (E N)²` is
+//! the squared coefficient of variation of the factor. Played at another rate, each factor is drawn
+//! from what is known of it after its count was seen (the gamma distribution is conjugate to
+//! Poisson's):
+//!
+//! ```text
+//! m1 ~ Gamma(1/c1 + N_s) / (1/c1 + E_s)      m2 ~ Gamma(1/c2 + N_b) / (1/c2 + N_s / 20)
+//! ```
+//!
+//! so bursts stay where and as they were, and the noise of counting is not multiplied.
+
+use krarup_units::Seconds;
+use rand_distr::{Gamma, Poisson};
+
+use super::kept::{Kept, mean, quantile};
+use crate::simulate::random::RandomStream;
+
+/// Slots of 50 ms in a second.
+const SLOTS: usize = 20;
+/// Seconds over which the trend is averaged.
+const TREND: usize = 5;
+/// A factor that varies by less is constant.
+const CONSTANT: f64 = 1e-5;
+/// Requests of one replay at the most.
+pub(super) const REPLAYED: usize = 200_000;
+
+/// The traffic of some seconds.
+#[derive(Clone, Debug)]
+pub(super) struct Traffic {
+    /// Requests in each second.
+    pub(super) by_second: Vec<f64>,
+    trend: Vec<f64>,
+    by_slot: Vec<f64>,
+    /// See the module.
+    pub(super) c1: f64,
+    /// See the module.
+    pub(super) c2: f64,
+    /// Requests kept of each second, by their places; seconds of which none were kept have those of
+    /// the nearest.
+    kept: Vec<Vec<u32>>,
+    /// The places of answers that no client waited for, per request of the clients.
+    late_share: f64,
+    late: Vec<u32>,
+}
+
+/// Where a second's arrivals lie: slots, and the request that each is like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) at: Seconds,
+    /// The place of the kept request that it is like.
+    pub(super) like: u32,
+}
+
+impl Traffic {
+    /// The traffic of what was kept; none of less than four seconds.
+    pub(super) fn of(kept: &Kept) -> Option<Self> {
+        let seconds = kept.arrivals.len() / SLOTS;
+        if seconds < 4 {
+            return None;
+        }
+        let by_slot = kept.arrivals[..seconds * SLOTS].to_vec();
+        let by_second: Vec<f64> = by_slot.chunks(SLOTS).map(|slots| slots.iter().sum()).collect();
+        let trend = trend(&by_second);
+        let (c1, c2) = (variation_of_seconds(&by_second, &trend), variation_of_slots(&by_second, &by_slot));
+        let mut places = vec![Vec::new(); seconds];
+        let mut late = Vec::new();
+        for (place, request) in kept.requests.iter().enumerate() {
+            if request.late {
+                late.push(place as u32);
+            } else if let Some(second) = places.get_mut(request.received.max(0.0) as usize) {
+                second.push(place as u32);
+            }
+        }
+        let clients = kept.requests.len() - late.len();
+        fill_gaps(&mut places);
+        Some(Self {
+            by_second,
+            trend,
+            by_slot,
+            c1,
+            c2,
+            kept: places,
+            late_share: late.len() as f64 / clients.max(1) as f64,
+            late,
+        })
+    }
+
+    /// Mean rate of the last ten seconds.
+    pub(super) fn now(&self) -> f64 {
+        mean(self.by_second[self.by_second.len().saturating_sub(10)..].iter().copied())
+    }
+
+    /// The 95th percentile of the seconds' rates.
+    pub(super) fn highest(&self) -> f64 {
+        quantile(&mut self.by_second.clone(), 0.95)
+    }
+
+    /// The highest rate of 100 ms.
+    pub(super) fn highest_tenth(&self) -> f64 {
+        self.by_slot.chunks(2).map(|two| two.iter().sum::<f64>() * 10.0).fold(0.0, f64::max)
+    }
+
+    /// Arrivals like those seen, at another mean rate, of as many seconds as were seen, but at least
+    /// 8 and no more requests than [`REPLAYED`].
+    pub(super) fn at_rate(&self, rate: f64, random: &mut RandomStream) -> Vec<Arrival> {
+        let seen = self.by_second.len();
+        let seconds = (seen.max(60) as f64).min(REPLAYED as f64 / rate.max(1.0)).max(8.0) as usize;
+        let offset = if seconds < seen { random.below(seen - seconds + 1) } else { 0 };
+        let second_of = |place: usize| (place + offset) % seen;
+        let mut rates = Vec::with_capacity(seconds * SLOTS);
+        for place in 0..seconds {
+            self.rates_of(second_of(place), random, &mut rates);
+        }
+        let scale = rate / SLOTS as f64 / mean(rates.iter().copied()).max(1e-12);
+        let mut arrivals = Vec::with_capacity((rate * seconds as f64 * 1.1) as usize);
+        for (slot, factor) in rates.iter().enumerate() {
+            let second = second_of(slot / SLOTS);
+            let first = arrivals.len();
+            for _ in 0..poisson(factor * scale, random) {
+                let at = (slot as f64 + random.fraction()) / SLOTS as f64;
+                arrivals.push(Arrival { at, like: self.like(second, random) });
+                if self.late_share > 0.0 && random.fraction() < self.late_share {
+                    let like = self.late[random.below(self.late.len())];
+                    arrivals.push(Arrival { at, like });
+                }
+            }
+            arrivals[first..].sort_by(|a, b| a.at.total_cmp(&b.at));
+        }
+        arrivals
+    }
+
+    /// The factors of one second's slots.
+    fn rates_of(&self, second: usize, random: &mut RandomStream, rates: &mut Vec<f64>) {
+        let (count, trend) = (self.by_second[second], self.trend[second]);
+        let m1 = if self.c1 > CONSTANT {
+            gamma(1.0 / self.c1 + count, random) / (1.0 / self.c1 + trend)
+        } else {
+            1.0
+        };
+        let first = rates.len();
+        for slot in 0..SLOTS {
+            let m2 = if self.c2 > CONSTANT {
+                let seen = self.by_slot[second * SLOTS + slot];
+                gamma(1.0 / self.c2 + seen, random) / (1.0 / self.c2 + count / SLOTS as f64)
+            } else {
+                1.0
+            };
+            rates.push(m1 * m2);
+        }
+        if self.c2 > CONSTANT {
+            let average = mean(rates[first..].iter().copied()).max(1e-12) / m1.max(1e-12);
+            rates[first..].iter_mut().for_each(|rate| *rate /= average);
+        }
+    }
+
+    fn like(&self, second: usize, random: &mut RandomStream) -> u32 {
+        let places = &self.kept[second];
+        if places.is_empty() { 0 } else { places[random.below(places.len())] }
+    }
+}
+
+/// Seconds of which nothing was kept have what was kept of the nearest one before, or after.
+fn fill_gaps(places: &mut [Vec<u32>]) {
+    for forward in [true, false] {
+        let mut last: Option<Vec<u32>> = None;
+        let order: Box<dyn Iterator<Item = usize>> =
+            if forward { Box::new(0..places.len()) } else { Box::new((0..places.len()).rev()) };
+        for place in order {
+            if places[place].is_empty() {
+                places[place] = last.clone().unwrap_or_default();
+            } else {
+                last = Some(places[place].clone());
+            }
+        }
+    }
+}
+
+fn trend(by_second: &[f64]) -> Vec<f64> {
+    let half = TREND / 2;
+    (0..by_second.len())
+        .map(|second| {
+            let around = &by_second[second.saturating_sub(half)..(second + half + 1).min(by_second.len())];
+            mean(around.iter().copied()).max(1e-3)
+        })
+        .collect()
+}
+
+fn variation_of_seconds(by_second: &[f64], trend: &[f64]) -> f64 {
+    let pairs = || by_second.iter().zip(trend);
+    // Each second is a part of its own mean: the residual has 1 − 1/k of the variance.
+    let residual: f64 =
+        pairs().map(|(count, mean)| (count - mean).powi(2)).sum::<f64>() / (1.0 - 1.0 / TREND as f64);
+    let (sum, squares) = (trend.iter().sum::<f64>(), trend.iter().map(|mean| mean * mean).sum::<f64>());
+    ((residual - sum) / squares).max(0.0)
+}
+
+fn variation_of_slots(by_second: &[f64], by_slot: &[f64]) -> f64 {
+    let (mut residual, mut squares) = (0.0, 0.0);
+    for (count, slots) in by_second.iter().zip(by_slot.chunks(SLOTS)) {
+        let mean = count / SLOTS as f64;
+        residual += slots.iter().map(|slot| (slot - mean).powi(2)).sum::<f64>();
+        squares += mean * mean * SLOTS as f64;
+    }
+    let residual = residual / (1.0 - 1.0 / SLOTS as f64);
+    ((residual - by_second.iter().sum::<f64>()) / squares.max(1e-9)).max(0.0)
+}
+
+fn gamma(shape: f64, random: &mut RandomStream) -> f64 {
+    Gamma::new(shape, 1.0).map_or(shape, |law| random.draw(&law))
+}
+
+fn poisson(mean: f64, random: &mut RandomStream) -> u64 {
+    Poisson::new(mean).map_or(0, |law| random.draw(&law) as u64)
+}
