@@ -28,6 +28,7 @@
 
 mod answer;
 mod changes;
+mod consumers;
 mod fit;
 mod fitted;
 mod judge;
@@ -41,6 +42,7 @@ pub use answer::{
     LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState,
     ResponseTarget, SCHEMA, STATED, Silence, TrafficSeen,
 };
+pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;
 
 #[cfg(test)]
