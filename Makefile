@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo demo-broker test test-fast test-clients test-oracles check release bench docs fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-oracles check release bench bench-headroom docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -63,6 +63,9 @@ release: ## target/release/krarup without its debug information, which stands be
 
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace
+
+bench-headroom: ## the estimator of headroom on HEADROOM_SYSTEMS (default 40) simulated systems from HEADROOM_SEED on, of HEADROOM_KINDS (default all): one line each, and a table
+	$(CARGO) run --quiet --release --package krarup-model --example headroom
 
 docs: ## rewrite the pages that are generated from tables in the code
 	UPDATE=1 $(CARGO) test --workspace --quiet -- page reference published help

@@ -5,6 +5,7 @@ mod coverage;
 mod faults;
 mod fork_join;
 mod fork_servers;
+mod headroom;
 mod networks;
 mod oracle;
 mod prediction;

@@ -1,0 +1,222 @@
+//! What the estimator says of a system that it has watched, beside what is true.
+//!
+//! Truth comes from the same simulator: saturation from 200 clients that never think, the target
+//! from the response times at 72 to 90 % of saturation. The estimator then sees a minute of traffic
+//! up to 30 %, one up to 50 % and one up to 70 % of saturation, and is asked at the end of each at
+//! which rate the target breaks.
+
+use krarup_model::headroom::{
+    Headroom, HeadroomQuestion, HeadroomVerdict, LiveServer, LiveSystem, ResourceKind, ResponseTarget, judge,
+};
+use krarup_record::LiveBooks;
+use krarup_units::Stamp;
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand_distr::{Distribution as _, StandardNormal};
+
+use super::kinds::{Candidate, Kind, STAGE};
+use super::system::{Load, SECOND, Simulation, SystemLaw};
+
+/// Seeds from here on shape the estimator: look at them as often as you like.
+pub(crate) const SHAPING_SEED: u64 = 1000;
+
+/// Seeds from here on judge it. They are never used to tune anything: a figure that was looked at
+/// while a constant was chosen says nothing about systems that were not.
+pub(crate) const JUDGING_SEED: u64 = 15_000;
+
+/// The lowest and the highest rate of each level, as shares of saturation.
+pub(crate) const LEVELS: [(f64, f64); 3] = [(0.10, 0.30), (0.20, 0.50), (0.30, 0.70)];
+
+/// By how much the rate of a second differs from the plan: the standard deviation, as a share.
+const NOISE: f64 = 0.08;
+
+/// Seconds before what is counted.
+const WARM_UP: u64 = 2;
+
+/// How long the simulations that tell the truth go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Replies to find saturation from.
+    pub(crate) saturation: u64,
+    /// Replies to find the quantile of response times from.
+    pub(crate) target: u64,
+    /// Seconds that either takes at least.
+    pub(crate) seconds: u64,
+}
+
+/// For a table.
+pub(crate) const THOROUGH: Effort = Effort { saturation: 200_000, target: 600_000, seconds: 60 };
+
+/// What is true of a system at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Truth {
+    /// Requests per second when the first resource is full.
+    pub(crate) saturation: f64,
+    /// The rate at which 99 % of requests are answered within `target`.
+    pub(crate) capacity: f64,
+    /// In seconds.
+    pub(crate) target: f64,
+}
+
+/// One answer beside the truth.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(crate) kind: Kind,
+    pub(crate) seed: u64,
+    /// Which of [`LEVELS`].
+    pub(crate) level: usize,
+    pub(crate) truth: Truth,
+    pub(crate) answer: Headroom,
+    pub(crate) named_right: bool,
+}
+
+impl Judged {
+    pub(crate) fn said(&self) -> bool {
+        self.answer.verdict != HeadroomVerdict::Silent
+    }
+
+    /// By which share the capacity is off, also of what is not to be relied on.
+    pub(crate) fn capacity_error(&self) -> Option<f64> {
+        self.answer.capacity_per_s.map(|one| one.mean / self.truth.capacity - 1.0)
+    }
+
+    /// The same of saturation.
+    pub(crate) fn saturation_error(&self) -> Option<f64> {
+        self.answer.saturation_per_s.map(|one| one / self.truth.saturation - 1.0)
+    }
+
+    pub(crate) fn covers(&self) -> bool {
+        self.answer
+            .capacity_per_s
+            .is_some_and(|one| one.low <= self.truth.capacity && self.truth.capacity <= one.high)
+    }
+
+    /// Outside of its own interval and off by more than a fifth; how far, with its sign.
+    pub(crate) fn false_confident(&self) -> Option<f64> {
+        self.capacity_error().filter(|error| self.said() && !self.covers() && error.abs() > 0.2)
+    }
+}
+
+/// Saturation, from 200 clients that ask as soon as they have their reply.
+pub(crate) fn saturation(law: &SystemLaw, effort: Effort, seed: u64) -> f64 {
+    let load = Load::Closed { clients: vec![(0.0, 200)], think: 0.0 };
+    let mut run = Simulation::new(law, &load, seed);
+    run.run_until(WARM_UP * SECOND);
+    let before = run.replies;
+    let mut seconds = 0;
+    while seconds < effort.seconds || run.replies - before < effort.saturation {
+        seconds += 1;
+        run.run_until((WARM_UP + seconds) * SECOND);
+    }
+    (run.replies - before) as f64 / seconds as f64
+}
+
+/// What is true of a system that does not change.
+fn truth(candidate: &Candidate, law: &SystemLaw, effort: Effort) -> Truth {
+    let saturation = saturation(law, effort, candidate.seed ^ 7);
+    let capacity = candidate.target_at * saturation;
+    let noise = if candidate.kind == Kind::Clients { 0.0 } else { NOISE };
+    let seconds = ((effort.target as f64 / saturation) as u64).clamp(effort.seconds, 600);
+    let mut normal = noise_of(candidate.seed ^ 9);
+    let rates = (0..WARM_UP + seconds).map(|_| capacity * (1.0 + noise * normal())).collect();
+    let load = Load::Open(rates);
+    let mut run = Simulation::new(law, &load, candidate.seed ^ 9);
+    run.keep_from = Some(WARM_UP * SECOND);
+    run.run_until((WARM_UP + seconds) * SECOND);
+    Truth { saturation, capacity, target: quantile(&mut run.responses, 0.99) }
+}
+
+fn noise_of(seed: u64) -> impl FnMut() -> f64 {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    move || StandardNormal.sample(&mut random)
+}
+
+/// The value below which this share of them lies. They lose their order.
+pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
+    let place = ((values.len() as f64 * share) as usize).min(values.len() - 1);
+    *values.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+/// The traffic of all levels. `reference` is the lowest saturation of all times, so that it fits.
+fn traffic(candidate: &Candidate, reference: f64) -> Load {
+    if candidate.kind == Kind::Clients {
+        let server = candidate.law.servers[0];
+        let think = 20.0 * server.service;
+        let mut clients = Vec::new();
+        for (level, (low, high)) in LEVELS.into_iter().enumerate() {
+            for (third, share) in [low, f64::midpoint(low, high), high].into_iter().enumerate() {
+                let many = (share * reference * (think + server.service + server.delay)) as usize;
+                clients.push((STAGE * (level as f64 + third as f64 / 3.0), many.max(1)));
+            }
+        }
+        return Load::Closed { clients, think };
+    }
+    let mut normal = noise_of(candidate.seed ^ 5);
+    let seconds = (STAGE * LEVELS.len() as f64) as usize;
+    let rate = |second: usize| {
+        let (low, high) = LEVELS[second / STAGE as usize];
+        let turn = std::f64::consts::TAU * second as f64 / STAGE;
+        let plan = low + (high - low) * (0.5 - 0.5 * turn.cos());
+        reference * high.min(plan * (1.0 + NOISE * normal())).max(0.0)
+    };
+    Load::Open((0..seconds).map(rate).collect())
+}
+
+/// What the estimator is given of the system.
+pub(crate) fn description(law: &SystemLaw) -> LiveSystem {
+    let server = |number| LiveServer { name: format!("s{number}"), ..LiveServer::default() };
+    LiveSystem {
+        servers: (0..law.servers.len()).map(server).collect(),
+        lanes: Some(law.lanes as u16),
+        workers: law.workers.map(|many| many as u32),
+        processors_per_loop: 1.0,
+    }
+}
+
+/// Whether the answer names what is full first. A link of unknown speed is part of its server; of
+/// clients that wait for replies either they or the server are right.
+fn names_right(candidate: &Candidate, answer: &Headroom) -> bool {
+    let Some(named) = &answer.bottleneck else { return false };
+    let (resource, number) = candidate.limit;
+    match named.resource {
+        ResourceKind::Clients => candidate.kind == Kind::Clients,
+        ResourceKind::Server | ResourceKind::Link => {
+            resource == ResourceKind::Server && named.name == format!("s{number}")
+        }
+        other => other == resource,
+    }
+}
+
+/// Watches the system and asks at the end of each level, of which it looks at so many.
+pub(crate) fn watch(candidate: &Candidate, levels: usize, effort: Effort) -> Vec<Judged> {
+    let ends: Vec<f64> = (0..LEVELS.len()).map(|level| STAGE * (level as f64 + 1.0)).collect();
+    let truths: Vec<Truth> = if candidate.law.changes() {
+        ends.iter().map(|end| truth(candidate, &candidate.law.frozen_at(*end), effort)).collect()
+    } else {
+        vec![truth(candidate, &candidate.law, effort); LEVELS.len()]
+    };
+    let mut reference = truths.iter().map(|one| one.saturation).fold(f64::INFINITY, f64::min);
+    if candidate.law.changes() {
+        reference = reference.min(saturation(&candidate.law.frozen_at(0.0), effort, candidate.seed ^ 7));
+    }
+    let load = traffic(candidate, reference);
+    let system = description(&candidate.law);
+    let mut run = Simulation::new(&candidate.law, &load, candidate.seed ^ 5);
+    run.books = Some(LiveBooks::default());
+    let mut judged = Vec::new();
+    for (level, truth) in truths.into_iter().enumerate().take(levels) {
+        let end = ends[level] as u64 * SECOND;
+        run.run_until(end);
+        let snapshot = run.books.as_ref().expect("books are kept").snapshot(Stamp(end));
+        let question = HeadroomQuestion {
+            target: Some(ResponseTarget { quantile: 0.99, seconds: truth.target }),
+            changes: Vec::new(),
+            seed: candidate.seed,
+        };
+        let answer = judge(&snapshot, &system, &question);
+        let named_right = names_right(candidate, &answer);
+        let Candidate { kind, seed, .. } = *candidate;
+        judged.push(Judged { kind, seed, level, truth, answer, named_right });
+    }
+    judged
+}
