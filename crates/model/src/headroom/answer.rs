@@ -126,6 +126,9 @@ pub enum Silence {
     /// Requests that find a server idle are answered quicker than the server's rate: an allowance
     /// that runs out, as of a token bucket.
     AllowanceRunsOut,
+    /// A server's longest services end with the period of a processor quota: it is stopped when that
+    /// is used up.
+    QuotaRunsOut,
     /// The shares of servers or of writes are others than a moment ago.
     MixChanged,
 }
@@ -155,6 +158,9 @@ impl Silence {
             Self::Failures => "more than 1 % of the requests failed: mend that first",
             Self::AllowanceRunsOut => {
                 "an idle server answers quicker than a busy one can: an allowance runs out (token bucket, burst credits); configure the rate"
+            }
+            Self::QuotaRunsOut => {
+                "a server is stopped every now and then until the next 100 ms begin: its processor quota runs out; configure its processors"
             }
             Self::MixChanged => "the mix of requests changed a moment ago: wait a minute",
         }

@@ -37,7 +37,7 @@ fn effect(
     // What was full first of what did not change still is.
     let others = match first.resource {
         ResourceKind::Loop => first.full_at,
-        _ => fitted.loops.map_or(f64::INFINITY, |fit| fit.middle()),
+        _ => fitted.loops.map_or(f64::INFINITY, |fit| fit.middle),
     };
     let full_at = fitted.with_workers(&replay, full_at).min(others);
     let capacity = match question.target {

@@ -70,6 +70,8 @@ pub(super) struct StallFit {
     pub(super) lost: f64,
     /// Service time with the part of stalls that comes with requests, not with time.
     pub(super) service: Seconds,
+    /// The share of them that comes with requests.
+    pub(super) with_requests: f64,
 }
 
 impl StallFit {
@@ -81,10 +83,77 @@ impl StallFit {
 
 /// The mean effective service time while so many connections of the server were busy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BusyLanesPoint {
-    pub(super) busy: f64,
-    pub(super) service: Seconds,
-    pub(super) error: Seconds,
+struct BusyLanesPoint {
+    busy: f64,
+    service: Seconds,
+    error: Seconds,
+}
+
+/// Connections of a server that shares its processors take the longer, the more of them are busy.
+#[derive(Clone, Debug)]
+pub(super) struct LaneCurve {
+    /// The service time with 1, 2, … busy connections over its mean, as far as there are
+    /// connections.
+    factors: Vec<f64>,
+    /// By how much the last factor is beyond the highest level seen, in logarithms.
+    pub(super) beyond_seen: f64,
+}
+
+impl LaneCurve {
+    /// With so many busy; 1 where that is not known.
+    pub(super) fn factor(&self, busy: usize) -> f64 {
+        match busy {
+            0 => 1.0,
+            busy => self.factors[busy.min(self.factors.len()) - 1],
+        }
+    }
+
+    /// With all busy.
+    pub(super) fn last(&self) -> f64 {
+        self.factors[self.factors.len() - 1]
+    }
+
+    /// Through the points, straight on from the highest levels seen to all connections; none unless
+    /// the rise is beyond doubt.
+    fn through(points: &[BusyLanesPoint], service: Seconds, lanes: usize) -> Option<Self> {
+        let (first, top) = (points.first()?, points.last()?);
+        let (slope, error) = weighted_slope(points)?;
+        if slope <= 3.0 * error || slope * (top.busy - first.busy) <= 0.05 * service {
+            return None;
+        }
+        let before = points[points.len().saturating_sub(3)];
+        let rise = ((top.service - before.service) / (top.busy - before.busy)).max(0.0);
+        let at = |busy: f64| {
+            let next = points.partition_point(|one| one.busy < busy);
+            match (next.checked_sub(1).map(|place| points[place]), points.get(next)) {
+                (_, Some(point)) if point.busy == busy => point.service,
+                (Some(low), Some(high)) => {
+                    low.service + (high.service - low.service) * (busy - low.busy) / (high.busy - low.busy)
+                }
+                (None, Some(point)) => point.service,
+                _ => top.service + rise * (busy - top.busy),
+            }
+        };
+        let factors: Vec<f64> = (1..=lanes.max(1)).map(|busy| at(busy as f64) / service).collect();
+        let beyond_seen = (factors[factors.len() - 1] * service / top.service).ln().max(0.0);
+        Some(Self { factors, beyond_seen })
+    }
+}
+
+/// Slope of the service time over busy connections, weighted by the precision of each point, with
+/// its standard error.
+fn weighted_slope(points: &[BusyLanesPoint]) -> Option<(f64, f64)> {
+    if points.len() < 2 {
+        return None;
+    }
+    let weight = |one: &BusyLanesPoint| 1.0 / one.error.max(1e-12).powi(2);
+    let sum =
+        |of: &dyn Fn(&BusyLanesPoint) -> f64| points.iter().map(|one| weight(one) * of(one)).sum::<f64>();
+    let total = sum(&|_| 1.0);
+    let (x, y) = (sum(&|one| one.busy) / total, sum(&|one| one.service) / total);
+    let variance = sum(&|one| (one.busy - x).powi(2));
+    let slope = sum(&|one| (one.busy - x) * (one.service - y)) / variance;
+    Some((slope, variance.sqrt().recip()))
 }
 
 /// What was fitted to the answers of a server at which requests waited.
@@ -101,7 +170,8 @@ pub(super) struct ServiceFit {
     /// How it changes with the bytes.
     pub(super) bytes: Option<RelativeSlope>,
     pub(super) stalls: StallFit,
-    pub(super) by_busy_lanes: Vec<BusyLanesPoint>,
+    /// How the service time depends on how many connections of the server are busy.
+    pub(super) by_busy_lanes: Option<LaneCurve>,
     /// Mean of what the round trip varies by, where nothing waits.
     pub(super) jitter: Seconds,
     /// Effective service times of requests that found their connection busy: the law of service.
@@ -112,6 +182,8 @@ pub(super) struct ServiceFit {
     pub(super) seconds: usize,
     /// Whether idle requests were answered much quicker than busy ones.
     pub(super) allowance: bool,
+    /// Whether the longest services end with the period of a processor quota.
+    pub(super) quota: bool,
 }
 
 /// What is known of one server.
@@ -141,12 +213,12 @@ fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit
     let mut units = units(kept, number);
     let mut times: Vec<Seconds> = parts.iter().map(|one| one.answered - one.sent).collect();
     let shortest = quantile(&mut times, 0.002);
-    let (delay, allowance) = delay(&units, shortest);
+    let (delay, allowance) = delay(kept, number, &units, shortest);
     let waited: f64 = units.iter().filter(|one| one.found_busy(delay)).map(|one| one.count).sum();
     if waited < 150.0 {
         return None;
     }
-    let long = long_units(&units, delay);
+    let long = long_units(kept, number, &units, delay);
     let clean = |unit: &Unit| unit.found_busy(delay) && !long.is_long(unit, delay);
     let busy: Vec<usize> = (0..units.len()).filter(|&place| clean(&units[place])).collect();
     let waited = busy.iter().map(|&place| units[place].count).sum::<f64>();
@@ -162,12 +234,22 @@ fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit
     let idle: Vec<Seconds> = idle.filter(|one| one.count == 1.0).map(|one| one.answered - one.sent).collect();
     let jitter = if idle.len() > 50 { (mean(idle.iter().copied()) - delay - service).max(0.0) } else { 0.0 };
     let (error, seconds) = error_by_seconds(&busy, delay, service);
+    let curve = LaneCurve::through(&by_busy_lanes(&busy, delay), service, kept.lanes[number]);
+    // What busy connections explain is not explained by depth again.
+    let alike: Vec<Unit> = busy
+        .iter()
+        .map(|one| {
+            let factor = curve.as_ref().map_or(1.0, |curve| curve.factor(one.busy_lanes));
+            let answered = one.began(delay) + one.effective(delay) / factor;
+            Unit { before: one.began(delay), answered, ..*one }
+        })
+        .collect();
     Some(ServiceFit {
         delay,
         service,
         error,
         contention: slope(
-            &busy,
+            &alike,
             delay,
             service,
             |one| one.outstanding.min(40.0),
@@ -176,9 +258,10 @@ fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit
         .unwrap_or(RelativeSlope { error: 9.0, ..RelativeSlope::default() }),
         bytes: bytes_slope(&busy, delay, service),
         stalls,
-        by_busy_lanes: by_busy_lanes(&busy, delay),
+        law: law(&busy, delay, curve.as_ref()),
+        by_busy_lanes: curve,
         jitter,
-        law: law(&busy, delay),
+        quota: stops_with_a_period(&units, delay, service),
         waited: waited as usize,
         seconds,
         allowance,
@@ -238,16 +321,14 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
 ///
 /// Means are compared whose highest two fifths count as the 60th percentile: stops and stalls, which
 /// hit the idle and the busy differently, must not bend the delay.
-fn delay(units: &[Unit], shortest: Seconds) -> (Seconds, bool) {
-    let (mut idle, mut busy) = (Vec::with_capacity(units.len()), Vec::with_capacity(units.len()));
-    let mut means = |delay: Seconds| {
-        idle.clear();
-        busy.clear();
-        for unit in units {
-            let list = if unit.found_busy(delay) { &mut busy } else { &mut idle };
-            list.push(unit.effective(delay) / unit.count);
-        }
-        (idle.len() >= 50 && busy.len() >= 50).then(|| (lower_mean(&mut idle), lower_mean(&mut busy)))
+///
+/// Connections of one server may share its processors: then those are compared that met as many
+/// other connections busy, because a request that found its own connection busy is likely to have
+/// found the others so.
+fn delay(kept: &Kept, number: usize, units: &[Unit], shortest: Seconds) -> (Seconds, bool) {
+    let means = |delay: Seconds| match kept.lanes[number] {
+        2..=MOST_LANES => matched_means(kept, number, units, delay),
+        _ => idle_and_busy(units.iter().map(|unit| (unit, 0)), delay, 50).pop().map(|(_, means)| means),
     };
     let Some((idle, busy)) = means(0.0) else { return (0.0, false) };
     if idle <= busy {
@@ -267,24 +348,76 @@ fn delay(units: &[Unit], shortest: Seconds) -> (Seconds, bool) {
     (0.5 * (low + high), false)
 }
 
+/// Mean effective service times of units that found their connection idle and busy, group by group,
+/// with the number in the smaller of the two; groups with fewer than `least` in either are left
+/// out.
+fn idle_and_busy<'a>(
+    units: impl Iterator<Item = (&'a Unit, usize)>,
+    delay: Seconds,
+    least: usize,
+) -> Vec<(f64, (f64, f64))> {
+    let mut groups: Vec<[Vec<f64>; 2]> = Vec::new();
+    for (unit, group) in units {
+        if groups.len() <= group {
+            groups.resize_with(group + 1, Default::default);
+        }
+        groups[group][usize::from(unit.found_busy(delay))].push(unit.effective(delay) / unit.count);
+    }
+    groups.retain(|[idle, busy]| idle.len() >= least && busy.len() >= least);
+    groups
+        .iter_mut()
+        .map(|[idle, busy]| (idle.len().min(busy.len()) as f64, (lower_mean(idle), lower_mean(busy))))
+        .collect()
+}
+
+/// The same for a server of several connections, groups being those that met as many connections
+/// busy, averaged by the number of pairs.
+fn matched_means(kept: &Kept, number: usize, units: &[Unit], delay: Seconds) -> Option<(f64, f64)> {
+    let mut of: Option<(usize, BusyIntervals)> = None;
+    let with_level = units.iter().map(|unit| {
+        if of.as_ref().is_none_or(|(place, _)| *place != unit.stretch) {
+            let stretch = &kept.stretches[unit.stretch];
+            of = Some((unit.stretch, BusyIntervals::of(kept, stretch, number, delay)));
+        }
+        let level = of.as_ref().map_or(0, |(_, lanes)| lanes.busy_at(unit.began(delay)));
+        (unit, level)
+    });
+    let groups = idle_and_busy(with_level, delay, 25);
+    let pairs: f64 = groups.iter().map(|(pairs, _)| pairs).sum();
+    let sum =
+        |of: &dyn Fn((f64, f64)) -> f64| groups.iter().map(|(pairs, means)| pairs * of(*means)).sum::<f64>();
+    (pairs >= 50.0).then(|| (sum(&|means| means.0) / pairs, sum(&|means| means.1) / pairs))
+}
+
 fn lower_mean(values: &mut [f64]) -> f64 {
     let most = quantile(values, 0.6);
     mean(values.iter().map(|value| value.min(most)))
 }
 
-/// From when on a unit counts as a stall.
+/// Which units are stalls: long ones during which no other connection of the server was answered.
 struct LongUnits {
     beyond: Seconds,
     per_answer: Seconds,
+    /// When the server answered on any connection, stretch by stretch; empty where there is one.
+    answered: Vec<Vec<Seconds>>,
 }
 
 impl LongUnits {
     fn is_long(&self, unit: &Unit, delay: Seconds) -> bool {
         unit.effective(delay) > self.beyond + self.per_answer * unit.count
+            && self.all_stood_still(unit, delay)
+    }
+
+    fn all_stood_still(&self, unit: &Unit, delay: Seconds) -> bool {
+        let Some(answered) = self.answered.get(unit.stretch) else { return true };
+        let length = unit.effective(delay);
+        let within = |at: Seconds| answered.partition_point(|&one| one <= at);
+        // What was under way when it began may still come, and what comes with its end.
+        within(unit.answered - 0.05 * length) == within(unit.began(delay) + 0.3 * length)
     }
 }
 
-fn long_units(units: &[Unit], delay: Seconds) -> LongUnits {
+fn long_units(kept: &Kept, number: usize, units: &[Unit], delay: Seconds) -> LongUnits {
     let mut each: Vec<f64> = units
         .iter()
         .filter(|one| one.found_busy(delay))
@@ -292,7 +425,13 @@ fn long_units(units: &[Unit], delay: Seconds) -> LongUnits {
         .collect();
     let median = quantile(&mut each, 0.5).max(1e-9);
     let base = mean(each.iter().map(|one| one.min(30.0 * median))).max(median);
-    LongUnits { beyond: (25.0 * base).max(1e-3), per_answer: 3.0 * base }
+    let several = kept.lanes[number] > 1;
+    let answered = kept.stretches.iter().filter(|_| several).map(|stretch| {
+        let mut answered: Vec<_> = kept.parts_at(stretch, number).map(|one| one.answered).collect();
+        answered.sort_by(f64::total_cmp);
+        answered
+    });
+    LongUnits { beyond: (25.0 * base).max(1e-3), per_answer: 3.0 * base, answered: answered.collect() }
 }
 
 fn stalls(
@@ -307,7 +446,7 @@ fn stalls(
     stalled.sort_by(|a, b| a.answered.total_cmp(&b.answered));
     let beyond = |unit: &Unit| (unit.effective(delay) - service * unit.count).max(0.0);
     let seen: Vec<_> = stalled.iter().map(|one| (one.began(delay), beyond(one))).collect();
-    let mut stalls = StallFit { seen, lost: 0.0, service };
+    let mut stalls = StallFit { seen, lost: 0.0, service, with_requests: 0.0 };
     if !stalls.counts() {
         return stalls;
     }
@@ -331,7 +470,35 @@ fn stalls(
     let together = caught_up_at_once(kept, number, &stalled, delay, service);
     stalls.lost = (alpha * (1.0 - together)).min(0.9);
     stalls.service = service + beta;
+    stalls.with_requests = with_requests(kept, &stalls.seen);
     stalls
+}
+
+/// Which share of the stalls comes with requests, as a garbage collector's, and not with time: from
+/// the rate of arrivals around them, which is on average that of any moment where they come with
+/// time, and that of any request where they come with requests. Zero where the rate varies too
+/// little to tell.
+fn with_requests(kept: &Kept, seen: &[(Seconds, Seconds)]) -> f64 {
+    // Five seconds around each second; of 20 slots each.
+    let around = |second: usize| {
+        let slots = (second.saturating_sub(2) * 20)..((second + 3) * 20);
+        let slots = kept.arrivals.get(slots.start..slots.end.min(kept.arrivals.len())).unwrap_or(&[]);
+        mean(slots.iter().copied()).max(1e-6).ln()
+    };
+    let mut logs = Vec::new();
+    for stretch in &kept.stretches {
+        logs.extend((stretch.from as usize..stretch.to.ceil() as usize).map(around));
+    }
+    let of_time = mean(logs.iter().copied());
+    let sum: f64 = logs.iter().map(|log| log.exp()).sum();
+    let of_requests = logs.iter().map(|log| log.exp() * log).sum::<f64>() / sum.max(1e-12);
+    let spread = mean(logs.iter().map(|log| (log - of_time).powi(2))).sqrt();
+    let apart = of_requests - of_time;
+    if apart < spread / (seen.len() as f64).sqrt() {
+        return 0.0;
+    }
+    let at_stalls = mean(seen.iter().map(|&(at, _)| around(at.max(0.0) as usize)));
+    ((at_stalls - of_time) / apart).clamp(0.0, 1.0)
 }
 
 /// Share of wall time lost, and time lost per answer. The second is zero unless it is 2.5 standard
@@ -555,8 +722,34 @@ fn error_by_seconds(busy: &[Unit], delay: Seconds, service: Seconds) -> (f64, us
     ((squares * number / (number - 1.0)).sqrt() / count / service, blocks.len())
 }
 
-fn law(busy: &[Unit], delay: Seconds) -> Vec<Seconds> {
-    busy.iter()
-        .flat_map(|one| std::iter::repeat_n(one.effective(delay) / one.count, one.count as usize))
-        .collect()
+/// Effective service times, of each answer, as if the mean number of connections had been busy.
+fn law(busy: &[Unit], delay: Seconds, curve: Option<&LaneCurve>) -> Vec<Seconds> {
+    let each = |one: &Unit| {
+        let factor = curve.map_or(1.0, |curve| curve.factor(one.busy_lanes));
+        std::iter::repeat_n(one.effective(delay) / one.count / factor, one.count as usize)
+    };
+    busy.iter().flat_map(each).collect()
+}
+
+/// The period in which Linux accounts for processor quotas, in seconds, unless configured.
+const QUOTA_PERIOD: Seconds = 0.1;
+
+/// Whether the longest services end at one phase of the period of processor quotas: the server is
+/// stopped when its quota is used up, and goes on when the next period begins.
+///
+/// Rayleigh's test of uniform phases: n R² is exponential with mean one where there is no period.
+fn stops_with_a_period(units: &[Unit], delay: Seconds, service: Seconds) -> bool {
+    let mut long: Vec<(f64, Seconds)> = units
+        .iter()
+        .filter(|one| one.effective(delay) > 4.0 * service * one.count)
+        .map(|one| (one.effective(delay) / one.count, one.answered))
+        .collect();
+    long.sort_by(|a, b| b.0.total_cmp(&a.0));
+    [8, 16, 32, 64].into_iter().filter(|&count| count <= long.len()).any(|count| {
+        let (sine, cosine) = long[..count].iter().fold((0.0, 0.0), |sum, one| {
+            let angle = one.1 / QUOTA_PERIOD * std::f64::consts::TAU;
+            (sum.0 + angle.sin(), sum.1 + angle.cos())
+        });
+        (sine * sine + cosine * cosine) / count as f64 > 9.0
+    })
 }

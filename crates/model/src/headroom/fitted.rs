@@ -48,9 +48,12 @@ impl<'a> Fitted<'a> {
         };
         let servers: Vec<ServerFit> =
             (0..system.servers.len()).map(|server| fit::server(&kept, server, lanes(server))).collect();
-        let limits = servers.iter().map(|server| {
+        let limits = servers.iter().zip(&system.servers).map(|(server, known)| {
             let fit = server.fit.as_ref().filter(|_| server.share > 0.0)?;
-            Some(ServerLimit::of(server, fit))
+            let mut limit = ServerLimit::of(server, fit);
+            // Below one processor a server works for that share of the time.
+            limit.full_at *= known.processors.unwrap_or(1.0).min(1.0);
+            Some(limit)
         });
         let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
         Self {
@@ -117,17 +120,17 @@ impl<'a> Fitted<'a> {
         let by_workers =
             workers.map(|full_at| First { resource: ResourceKind::Workers, server: None, full_at });
         let by_loop =
-            self.loops.map(|fit| First { resource: ResourceKind::Loop, server: None, full_at: fit.middle() });
+            self.loops.map(|fit| First { resource: ResourceKind::Loop, server: None, full_at: fit.middle });
         let all = [by_server, by_workers, by_loop].into_iter().flatten();
         let first = all.min_by(|a, b| a.full_at.total_cmp(&b.full_at))?;
         // Where the loop is full nearly as early, what seems to be a server's queue is the loop's.
         match self.loops {
             Some(fit)
                 if first.resource == ResourceKind::Server
-                    && fit.middle() < 1.2 * first.full_at
-                    && fit.busy > 0.5 * self.traffic.now() / fit.middle() =>
+                    && fit.middle < 1.2 * first.full_at
+                    && fit.busy > 0.5 * self.traffic.now() / fit.middle =>
             {
-                Some(First { resource: ResourceKind::Loop, server: None, full_at: fit.middle() })
+                Some(First { resource: ResourceKind::Loop, server: None, full_at: fit.middle })
             }
             _ => Some(first),
         }
@@ -141,9 +144,9 @@ impl<'a> Fitted<'a> {
     pub(super) fn replay_for(&self, first: &First) -> Replay<'_> {
         let mut deep = self.replay(true);
         if let Some(fit) = self.loops
-            && fit.middle() < 2.0 * first.full_at
+            && fit.middle < 2.0 * first.full_at
         {
-            deep.per_request = 1.0 / fit.middle();
+            deep.serve_one_by_one(1.0 / fit.middle);
         }
         deep
     }
@@ -217,7 +220,7 @@ impl<'a> Fitted<'a> {
             _ => {
                 if let Some((fit, limit)) = self.first_fit(first) {
                     spread = spread.hypot(1.7 * fit.error);
-                    (below, above) = (limit.doubt.max(limit.unseen), limit.doubt);
+                    (below, above) = (limit.doubt.max(limit.unseen), limit.doubt.max(limit.quicker));
                 }
             }
         }
@@ -237,7 +240,11 @@ impl<'a> Fitted<'a> {
 
     /// What was kept at its own times: measured beside modelled, block by block.
     pub(super) fn check(&self) -> Option<ModelCheck> {
-        let replayed = self.replay(false).at_own_times(&mut self.random("check"));
+        let mut replay = self.replay(false);
+        if let Some(fit) = self.loops.filter(|fit| fit.busy > 0.15) {
+            replay.serve_one_by_one(fit.per_request);
+        }
+        let replayed = replay.at_own_times(&mut self.random("check"));
         let block = (self.kept.span / 8.0).max(2.0);
         let mut blocks: Vec<(Vec<f64>, Vec<f64>)> =
             vec![Default::default(); (self.kept.span / block) as usize + 1];

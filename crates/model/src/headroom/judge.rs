@@ -99,6 +99,8 @@ fn is_broken(kept: &Kept, target: ResponseTarget) -> Option<bool> {
 /// shares of the traffic.
 struct Block {
     service: Vec<Option<(f64, f64)>>,
+    /// Requests per second.
+    rate: f64,
 }
 
 impl Block {
@@ -108,14 +110,17 @@ impl Block {
             let fit = fit::server(&kept, server, 1.0).fit?;
             Some((fit.service, fit.error))
         };
-        Self { service: (0..system.servers.len()).map(service).collect() }
+        let rate = kept.requests.len() as f64 / kept.covered().max(1e-9);
+        Self { service: (0..system.servers.len()).map(service).collect(), rate }
     }
 
-    /// Whether a server's service time is another here.
+    /// Whether a server's service time is another here. Where the rates differ too, a small
+    /// difference may come from the load.
     fn differs(&self, other: &Self) -> bool {
+        let least = if (self.rate / other.rate).ln().abs() < 0.3 { 0.15 } else { 0.3 };
         self.service.iter().zip(&other.service).any(|pair| match pair {
             (Some((ours, our_error)), Some((theirs, their_error))) => {
-                (ours / theirs).ln().abs() > (3.5 * our_error.hypot(*their_error)).max(0.12)
+                (ours / theirs).ln().abs() > (4.5 * our_error.hypot(*their_error)).max(least)
             }
             _ => false,
         })
@@ -191,6 +196,7 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
         silent(fit.seconds < 6, Silence::WaitedInFewSeconds);
         silent(fit.waited < 300, Silence::FewWaited);
         silent(fit.allowance, Silence::AllowanceRunsOut);
+        silent(fit.quota, Silence::QuotaRunsOut);
     }
     let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
     silent(answer.check.is_some_and(misses), Silence::CheckFailed);
@@ -238,12 +244,7 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
         stalled: None,
     };
     if let Some(fit) = fitted.loops {
-        states.push(plain(
-            ResourceKind::Loop,
-            Some(fit.middle()),
-            Some(fit.busy),
-            Some(fit.per_request * 1e6),
-        ));
+        states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(fit.busy), Some(fit.per_request * 1e6)));
     }
     if let Some(limit) = fitted.system.workers {
         let hold = mean(fitted.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));

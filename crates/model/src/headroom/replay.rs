@@ -11,7 +11,7 @@
 
 use krarup_units::Seconds;
 
-use super::fit::ServerFit;
+use super::fit::{LaneCurve, ServerFit};
 use super::kept::{Kept, quantile};
 use super::traffic::Arrival;
 use crate::simulate::random::RandomStream;
@@ -28,8 +28,12 @@ pub(super) struct ReplayServer<'a> {
     /// What service times are multiplied with.
     pub(super) scale: f64,
     pub(super) lanes: usize,
+    /// How service times depend on how many connections are busy.
+    pub(super) curve: Option<&'a LaneCurve>,
     /// Begin and length of stalls, as seen.
     pub(super) stalls: &'a [(Seconds, Seconds)],
+    /// The share of stalls that comes with requests, not with time.
+    pub(super) stalls_with_requests: f64,
 }
 
 impl<'a> ReplayServer<'a> {
@@ -43,9 +47,20 @@ impl<'a> ReplayServer<'a> {
                 law: &fit.law,
                 scale: 1.0,
                 lanes,
+                curve: fit.by_busy_lanes.as_ref(),
                 stalls: if fit.stalls.counts() { &fit.stalls.seen } else { &[] },
+                stalls_with_requests: fit.stalls.with_requests,
             },
-            None => Self { delay: server.round_trip, jitter: 0.0, law: &[], scale: 1.0, lanes, stalls: &[] },
+            None => Self {
+                delay: server.round_trip,
+                jitter: 0.0,
+                law: &[],
+                scale: 1.0,
+                lanes,
+                curve: None,
+                stalls: &[],
+                stalls_with_requests: 0.0,
+            },
         }
     }
 }
@@ -81,12 +96,24 @@ enum LaneChoice {
 }
 
 impl Replay<'_> {
-    /// Arrivals at another rate. Stalls come as often as they were seen.
+    /// Puts the loop into the path: what it takes for a request is no longer a part of the rest.
+    pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
+        self.per_request = per_request;
+        self.own = (self.own - per_request).max(0.0);
+    }
+
+    /// Arrivals at another rate. Stalls come as often as they were seen, or the more often the more
+    /// requests there are.
     pub(super) fn at_rate(&self, arrivals: &[Arrival], random: &mut RandomStream) -> Vec<Replayed> {
         let end = arrivals.last().map_or(0.0, |last| last.at);
         let covered = self.kept.covered().max(1e-9);
-        let stalls: Vec<_> =
-            self.servers.iter().map(|one| spread_stalls(one.stalls, covered, end, random)).collect();
+        let seen = self.kept.requests.len() as f64 / covered;
+        let more = arrivals.len() as f64 / end.max(1e-9) / seen.max(1e-9);
+        let stalls = self.servers.iter().map(|one| {
+            let times = 1.0 + one.stalls_with_requests * (more - 1.0);
+            spread_stalls(one.stalls, covered / times.max(0.01), end, random)
+        });
+        let stalls: Vec<_> = stalls.collect();
         let arrivals = arrivals.iter().map(|one| (one.at, one.like));
         self.play(arrivals, LaneChoice::AnyOne, &stalls, random)
     }
@@ -185,12 +212,14 @@ struct Station<'a> {
     stalls: &'a [(Seconds, Seconds)],
     next_stall: usize,
     stalled_until: Seconds,
+    /// The share of requests that found their connection busy.
+    busy_share: f64,
 }
 
 impl<'a> Station<'a> {
     fn new((server, stalls): (&'a ReplayServer<'a>, &'a Vec<(Seconds, Seconds)>)) -> Self {
         let free = vec![f64::NEG_INFINITY; server.lanes];
-        Self { server, free, stalls, next_stall: 0, stalled_until: f64::NEG_INFINITY }
+        Self { server, free, stalls, next_stall: 0, stalled_until: f64::NEG_INFINITY, busy_share: 0.0 }
     }
 
     /// Serves a part that is sent at `now` by this connection; when it is answered.
@@ -211,7 +240,11 @@ impl<'a> Station<'a> {
             self.next_stall += 1;
         }
         begin = begin.max(self.stalled_until);
-        let mut done = begin + server.law[random.below(server.law.len())] * server.scale;
+        let factor = server.curve.map_or(1.0, |curve| {
+            let busy = self.others_busy(begin, lane, begin > now + server.delay, random);
+            curve.factor(busy + 1)
+        });
+        let mut done = begin + server.law[random.below(server.law.len())] * server.scale * factor;
         for &(at, length) in &self.stalls[self.next_stall..] {
             if at >= done {
                 break;
@@ -220,6 +253,23 @@ impl<'a> Station<'a> {
         }
         self.free[lane] = done;
         done + 0.5 * server.delay
+    }
+}
+
+impl Station<'_> {
+    /// How many other connections are busy at `begin`. A request that waits begins in the future, for
+    /// which other connections may get requests that are not known yet: they are busy then with the
+    /// probability with which they were until now.
+    fn others_busy(&mut self, begin: Seconds, lane: usize, waits: bool, random: &mut RandomStream) -> usize {
+        let mut busy = 0;
+        for (other, &free) in self.free.iter().enumerate() {
+            let is_busy = free > begin || (waits && random.fraction() < self.busy_share);
+            busy += usize::from(other != lane && is_busy);
+        }
+        // A moving mean over about a thousand requests of what arrivals meet.
+        let met = if waits { 1.0 } else { 0.0 };
+        self.busy_share += (met - self.busy_share) / 1_000.0;
+        busy
     }
 }
 
@@ -235,14 +285,27 @@ fn spread_stalls(
         return Vec::new();
     }
     let every = covered / seen.len() as f64;
+    let spread = irregularity(seen);
     let mut from = 0.0;
     let mut stalls = Vec::new();
     while from < end {
         let length = seen[random.below(seen.len())].1;
-        stalls.push((from + random.fraction() * (every - length).max(0.0), length));
+        stalls.push((from + spread * random.fraction() * (every - length).max(0.0), length));
         from += every;
     }
     stalls
+}
+
+/// From 0, a clock's, to 1, chance: the middle half of the gaps between stalls over their median,
+/// which is 1.58 for gaps of chance.
+fn irregularity(seen: &[(Seconds, Seconds)]) -> f64 {
+    let mut gaps: Vec<f64> = seen.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    if gaps.len() < 8 {
+        return 1.0;
+    }
+    let (low, middle, high) =
+        (quantile(&mut gaps, 0.25), quantile(&mut gaps, 0.5), quantile(&mut gaps, 0.75));
+    ((high - low) / middle.max(1e-12) / 1.58).min(1.0)
 }
 
 /// When each of some workers is free: a heap whose least is on top.

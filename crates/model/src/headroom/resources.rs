@@ -3,7 +3,7 @@
 use krarup_record::LoopWindow;
 use krarup_units::Seconds;
 
-use super::fit::{BusyLanesPoint, DEEP, ServerFit, ServiceFit};
+use super::fit::{DEEP, ServerFit, ServiceFit};
 use super::kept::{Kept, quantile};
 
 /// What a server can do when its queue is as deep as where targets break.
@@ -15,6 +15,8 @@ pub(super) struct ServerLimit {
     pub(super) scale: f64,
     /// By how much the interval is wider on either side, in logarithms.
     pub(super) doubt: f64,
+    /// By how much its high end is higher, in logarithms: the server may go on getting quicker.
+    pub(super) quicker: f64,
     /// By how much its low end is lower, in logarithms: contention that may begin deeper than seen.
     pub(super) unseen: f64,
     /// The rate of all traffic at which it is full.
@@ -30,16 +32,16 @@ impl ServerLimit {
             service: fit.service,
             scale: 1.0,
             doubt: 0.0,
+            quicker: 0.0,
             unseen: ((2.0 * slope.error + slope.slope.max(0.0)) * deeper).ln_1p(),
             full_at: 0.0,
         };
         limit.by_contention(fit);
-        limit.by_busy_lanes(server, fit);
+        limit.by_busy_lanes(fit);
         limit.by_bytes(fit);
         if fit.stalls.counts() {
             let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);
             limit.service *= times / (1.0 - lost);
-            limit.scale *= times;
             limit.doubt += -0.5 * (1.0 - lost).ln();
         }
         limit.full_at = server.lanes / limit.service / server.share;
@@ -62,24 +64,17 @@ impl ServerLimit {
             // The deeper the quicker: batching, or stops that hit the idle server. It is not counted
             // on, and the low end allows for stops.
             self.doubt = (fit.jitter / fit.service).ln_1p();
+            self.quicker = -times.ln();
         }
     }
 
-    /// Connections of a server that share its processors take the longer, the more of them are
-    /// busy: straight on from the highest levels seen to all of them.
-    fn by_busy_lanes(&mut self, server: &ServerFit, fit: &ServiceFit) {
-        let points = &fit.by_busy_lanes;
-        let (Some(first), Some(top)) = (points.first(), points.last()) else { return };
-        let Some((slope, error)) = weighted_slope(points) else { return };
-        if slope <= 3.0 * error || slope * (top.busy - first.busy) <= 0.05 * fit.service {
-            return;
+    /// With all connections busy; a replay knows this curve by itself.
+    fn by_busy_lanes(&mut self, fit: &ServiceFit) {
+        if let Some(curve) = &fit.by_busy_lanes {
+            // More outstanding is more connections busy: not counted twice.
+            (self.service, self.scale) = (fit.service * curve.last(), 1.0);
+            self.doubt = self.doubt.max(curve.beyond_seen + 0.03);
         }
-        let before = points[points.len().saturating_sub(3)];
-        let rise = ((top.service - before.service) / (top.busy - before.busy)).max(0.0);
-        let service = top.service + rise * (server.lanes - top.busy).max(0.0);
-        self.service = service;
-        self.scale = service / fit.service;
-        self.doubt = self.doubt.max((service / top.service).ln() + 0.03);
     }
 
     fn by_bytes(&mut self, fit: &ServiceFit) {
@@ -93,26 +88,13 @@ impl ServerLimit {
     }
 }
 
-/// Slope of the service time over busy connections, weighted by the precision of each point.
-fn weighted_slope(points: &[BusyLanesPoint]) -> Option<(f64, f64)> {
-    if points.len() < 2 {
-        return None;
-    }
-    let weight = |one: &BusyLanesPoint| 1.0 / one.error.max(1e-12).powi(2);
-    let sum =
-        |of: &dyn Fn(&BusyLanesPoint) -> f64| points.iter().map(|one| weight(one) * of(one)).sum::<f64>();
-    let total = sum(&|_| 1.0);
-    let (x, y) = (sum(&|one| one.busy) / total, sum(&|one| one.service) / total);
-    let variance = sum(&|one| (one.busy - x).powi(2));
-    let slope = sum(&|one| (one.busy - x) * (one.service - y)) / variance;
-    Some((slope, variance.sqrt().recip()))
-}
-
 /// What the event loops themselves can do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoopFit {
     /// Rate of all traffic if a request goes on costing what it costs at the highest load seen.
     pub(super) low: f64,
+    /// Rate if a pass carries [`MORE_PER_PASS`] times as many requests as there.
+    pub(super) middle: f64,
     /// Rate if only what a request costs by itself remains, because passes carry more and more.
     pub(super) high: f64,
     /// Share of its processor time that the busiest loop uses.
@@ -121,11 +103,8 @@ pub(super) struct LoopFit {
     pub(super) per_request: Seconds,
 }
 
-impl LoopFit {
-    pub(super) fn middle(&self) -> f64 {
-        (self.low * self.high).sqrt()
-    }
-}
+/// How many times more requests a pass of a full loop carries than one at the highest load seen.
+const MORE_PER_PASS: f64 = 4.0;
 
 /// Processor time of a window = a · passes + b · requests, neither negative; `limit` is how many
 /// processors a loop may use.
@@ -136,7 +115,7 @@ pub(super) fn loops(kept: &Kept, limit: f64) -> Option<LoopFit> {
         let windows: Vec<&LoopWindow> = kept.windows.iter().filter(|one| one.in_loop == number).collect();
         one_loop(&windows, limit, all)
     });
-    fits.min_by(|a, b| a.middle().total_cmp(&b.middle()))
+    fits.min_by(|a, b| a.middle.total_cmp(&b.middle))
 }
 
 fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
@@ -157,6 +136,7 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
     let share = requests / all.max(1.0);
     Some(LoopFit {
         low: limit / per_request / share,
+        middle: limit / (marginal + (per_request - marginal) / MORE_PER_PASS) / share,
         high: limit / marginal / share,
         busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
         per_request,

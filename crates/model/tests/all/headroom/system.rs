@@ -296,7 +296,6 @@ pub(crate) struct Simulation<'a> {
     lanes: Vec<Lane>,
     servers: Vec<Server>,
     shares: Vec<f64>,
-    turn: usize,
     ready: VecDeque<Ready>,
     waiting: VecDeque<u32>,
     outgoing: Vec<u32>,
@@ -360,7 +359,6 @@ impl<'a> Simulation<'a> {
             lanes,
             servers: Vec::new(),
             shares: shares.collect(),
-            turn: 0,
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
             outgoing: Vec::new(),
@@ -487,8 +485,9 @@ impl<'a> Simulation<'a> {
     fn arrive(&mut self) {
         let server = self.choose_server();
         let lanes = self.law.lanes;
-        let lane = server * lanes + self.turn % lanes;
-        self.turn += 1;
+        // A client keeps to one connection, and any client may be the next to ask.
+        let turn = if lanes > 1 { (fraction(&mut self.attributes) * lanes as f64) as usize } else { 0 };
+        let lane = server * lanes + turn;
         let seconds = self.now as f64 * 1e-9;
         let size = match &self.sizes {
             Some(law) => law.sample(&mut self.attributes),
