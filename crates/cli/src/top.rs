@@ -8,9 +8,9 @@ use clap::Args;
 use krarup_net::http;
 use krarup_record::exposition::read::Samples;
 use krarup_report::document::{Table, TableValue};
-use krarup_report::{quantity::Unit, text};
-use krarup_units::Address;
+use krarup_report::text;
 use krarup_units::text::{count, duration, parse_duration, three_digits};
+use krarup_units::{Address, Unit};
 
 use crate::failure::Failure;
 

@@ -1,5 +1,7 @@
 //! The right solver for a description, what it assumes, and what it refuses.
 
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
 use serde::{Deserialize, Serialize};
 
 use self::alone::{is_mg1, lone_station, ranked_station};
@@ -8,7 +10,7 @@ use crate::layered::{self, PathPart};
 use crate::multi::{self, Customers, MulticlassStation};
 use crate::network::{Class, Demand, Feature, FeatureKind, Network, Station, StationKind};
 use crate::open::{self, OpenClass};
-use crate::table::{ColumnUnit, ResultTable};
+use crate::table::ResultTable;
 
 mod alone;
 mod point;
@@ -352,10 +354,10 @@ impl Solution {
     /// Classes: X and R at each point (all populations of a closed class).
     pub fn class_table(&self) -> ResultTable {
         let columns = [
-            ("class", ColumnUnit::Text),
-            ("population", ColumnUnit::Count),
-            ("throughput", ColumnUnit::PerSecond),
-            ("response", ColumnUnit::Seconds),
+            ("class", Unit::Text),
+            quantities::POPULATION.column(),
+            quantities::THROUGHPUT.column(),
+            quantities::RESPONSE_TIME.column(),
         ];
         let mut table = ResultTable::new(self.title("classes"), &columns);
         for class in self.points.iter().flat_map(|p| &p.classes) {
@@ -372,11 +374,12 @@ impl Solution {
     /// Stations at the last point: visits, U, Q, R.
     pub fn station_table(&self) -> ResultTable {
         let columns = [
-            ("station", ColumnUnit::Text),
-            ("visits", ColumnUnit::PerSecond),
-            ("utilization", ColumnUnit::Count),
-            ("queue", ColumnUnit::Count),
-            ("residence per visit", ColumnUnit::Seconds),
+            ("station", Unit::Text),
+            ("visits", Unit::PerSecond),
+            // Of a delay it is the mean number there, which is no share.
+            (quantities::UTILIZATION.name, Unit::Count),
+            quantities::AT_STATION.column(),
+            ("residence time per visit", Unit::Seconds),
         ];
         let mut table = ResultTable::new(self.title("stations"), &columns);
         for station in &self.last().stations {
@@ -394,12 +397,12 @@ impl Solution {
     /// Pools at the last point; `None` without pools.
     pub fn pool_table(&self) -> Option<ResultTable> {
         let columns = [
-            ("pool", ColumnUnit::Text),
-            ("slots", ColumnUnit::Count),
-            ("held", ColumnUnit::Count),
-            ("waiting", ColumnUnit::Count),
-            ("wait", ColumnUnit::Seconds),
-            ("hold", ColumnUnit::Seconds),
+            ("pool", Unit::Text),
+            ("slots", Unit::Count),
+            ("held", Unit::Count),
+            ("waiting", Unit::Count),
+            quantities::WAITING_TIME.column(),
+            stamps::HOLD_TIME.column(),
         ];
         let mut table = ResultTable::new(self.title("pools"), &columns);
         for pool in &self.last().pools {
