@@ -184,7 +184,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{} {what}{plural}", count(number as f64))
 }
 
-/// How long somebody has to wait: in minutes, or in hours, where seconds say nothing any more.
+/// How long a user has to wait: in minutes, or in hours, where seconds say nothing any more.
 fn wait(seconds: Seconds) -> String {
     let minutes = (seconds / 60.0).round() as u64;
     match minutes {

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         // Home, and nothing of the look before behind it.
         let front = if screen { "\x1b[H\x1b[J" } else { "" };
         if writeln!(out, "{front}{shown}").and_then(|()| out.flush()).is_err() {
-            // Nobody reads any more.
+            // The reader of the output is gone.
             return Ok(());
         }
         (before, then) = (now, when);

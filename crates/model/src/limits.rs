@@ -17,10 +17,9 @@ use crate::table::ResultTable;
 pub struct CapacityLimits {
     /// By station, pool and fork.
     pub parts: Vec<PartLimit>,
-    /// D: the shortest time inside, nobody waiting.
+    /// D: the shortest time inside, without waiting.
     pub shortest: Seconds,
-    /// The longest time inside of a request that nobody is beside, at the slowest rate of each
-    /// station.
+    /// The longest time inside of a request that is alone, at the slowest rate of each station.
     #[serde(default)]
     pub slowest: Seconds,
     /// Z.
@@ -114,8 +113,8 @@ fn extremes(kind: &StationKind) -> (f64, f64) {
     }
 }
 
-/// What the parts take one after another, each at its slowest: so long a request takes whose way
-/// nobody shares, and N of them take no more than N times as long.
+/// What the parts take one after another, each at its slowest: so long a request takes that shares
+/// its way with no other, and N of them take no more than N times as long.
 fn slowest(network: &Network, parts: &[PathPart]) -> Seconds {
     let least = |kind: &StationKind| match kind {
         StationKind::LoadDependent { rates } => rates.iter().copied().fold(f64::INFINITY, f64::min),

@@ -100,7 +100,7 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
             "simulate; or say `discipline = \"ps\"` where those there are served at once: then only means count",
         ),
         FeatureKind::UnequalService => Approximate("each class keeps its own demand, the waits are shared"),
-        FeatureKind::Priority if ranked || one_class => Exact, // one class has nobody to overtake
+        FeatureKind::Priority if ranked || one_class => Exact, // one class has no other to overtake
         FeatureKind::Priority => {
             Refused("one server alone that serves open classes by priority is solved; simulate the rest")
         }
@@ -487,7 +487,7 @@ mod tests {
         );
         assert!((x(&closed("1")) - 0.75).abs() < 1e-12, "three at two equal stations");
         assert!(x(&found) > 0.8 && x(&closed("{ hyperexponential = 1, scv = 4 }")) < 0.7);
-        // A customer alone is never in anybody's way.
+        // A customer alone delays no other.
         assert!((found.points[0].classes[0].throughput - 0.5).abs() < 1e-6);
         for elsewhere in [", discipline = \"ps\"", ", delay = true"] {
             assert!(solved(&source(elsewhere, "population = 3", constant)).exact);

@@ -98,7 +98,7 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
     if calibration.form == calibrate::CurveFamily::UnknownCores {
-        notes.push("nobody said how many cores a middleware has: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
+        notes.push("the number of cores of the middleware is not given: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
     }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
     tables.extend(holds);

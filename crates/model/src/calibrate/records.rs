@@ -98,8 +98,8 @@ impl Middlewares {
     /// The row of the run.
     ///
     /// # Errors
-    /// [`Error::Measurements`] where nothing was recorded while the clients measured, or nobody was
-    /// answered.
+    /// [`Error::Measurements`] where nothing was recorded while the clients measured, or no request
+    /// was answered.
     pub fn row(
         &self,
         place: &str,
