@@ -9,8 +9,8 @@ Beside requests per second stands the processor time that a request takes from t
     cargo build --release -p krarup && cargo build --release -p krarup-serve -p krarup-store --example drive --example pool
     bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
 
-jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while somebody else holds a snapshot, over those of a
-second broker at the same time before whose database nobody does. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
+jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while another session holds a snapshot, over those of a
+second broker at the same time before whose database none does. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
 cc). --realtime runs everything that is measured in the scheduler's class SCHED_RR, for a machine that does other things too (root).
 Needs PostgreSQL's programs; BEANSTALKD names a beanstalkd that is not on the path.
 """
@@ -274,9 +274,9 @@ def five(flags, cluster):
 
 
 def held(flags, cluster):
-    """put, reserve, delete at 120 clients, in turn where somebody holds a snapshot and where nobody does."""
+    """put, reserve, delete at 120 clients, in turn where a session holds a snapshot and where none does."""
     found = {}
-    print(f"while somebody holds a snapshot, for {flags.held} s; 120 clients, {flags.waiting:,} waiting\n")
+    print(f"while a session holds a snapshot, for {flags.held} s; 120 clients, {flags.waiting:,} waiting\n")
     print("| mode | requests/s without | over that, at first | at the end |\n|---|---|---|---|")
     for mode in flags.modes:
         databases = [f"{mode}_held", f"{mode}_free"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What idle clients cost krarup proxy: memory for each connection, processor time while nobody asks anything.
+"""What idle clients cost krarup proxy: memory for each connection, processor time without requests.
 
     cargo build --release && bench/connections.py [--connections 10000]
 

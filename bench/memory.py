@@ -5,7 +5,7 @@
     bench/memory.py [--memory 64MiB] [--threads 1] [--clients 200] [--seconds 5] [case ...]
 
 One memcached and one proxy for each case. A bystander, in a process of its own, asks for a small key all the while, one request after the
-other. Another does the same meanwhile at a second proxy and a second memcached that nobody else uses: how long it waits is the machine's doing
+other. Another does the same meanwhile at a second proxy and a second memcached that no other client uses: how long it waits is the machine's doing
 and not the proxy's. Of each answer is also taken how long the proxy and its server ran until it came, which does not depend on who else wants
 the processors. The cases:
 
@@ -203,7 +203,7 @@ class Pair:
     """A memcached and a proxy before it, with two keys."""
 
     def __init__(self, args):
-        # A port that nobody else is given: bound, and never listening.
+        # A port that no other program is given: bound, and never listening.
         self.held = socket.socket()
         self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.held.bind(("127.0.0.1", 0))

@@ -205,7 +205,7 @@ def main():
     arguments.add_argument("--json", help="write every figure here")
     arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
     arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
-    arguments.add_argument("--rate", type=float, metavar="N", help="N requests a second (paced, whoever is slow) instead of a closed loop")
+    arguments.add_argument("--rate", type=float, metavar="N", help="N requests a second (paced, however slow the answers) instead of a closed loop")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
     options = arguments.parse_args()
     everything = {}

@@ -3,7 +3,7 @@
 
 memcached gets one core and one worker thread, the generator another core and one thread; the busiest thread of each is watched from
 outside while the load runs (/proc/PID/task/*/schedstat: time on a core, and time ready to run without getting one, to the nanosecond).
-Both together are the time in which it had something to do: at 100 % it is saturated, whoever else used the core. With --first (needs
+Both together are the time in which it had something to do: at 100 % it is saturated, whatever else used the core. With --first (needs
 root) both go before everybody else on the machine, for a machine that others use too. In each round the generators take turns;
 the figures are medians, with the least and the most.
 

@@ -1,6 +1,6 @@
 //! A whole conversation through the proxy, its pool and its servers being of any kind: every
 //! request is answered, where the network cuts the bytes does not matter, and whatever servers say
-//! nobody waits for ever.
+//! no client waits for ever.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +36,7 @@ struct Rows(Arc<Mutex<usize>>);
 impl RowSink for Rows {
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
         assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
-        *self.0.lock().expect("nobody panics with it") += 1;
+        *self.0.lock().expect("no thread panics with it") += 1;
     }
 }
 
@@ -125,13 +125,13 @@ impl World {
         used > 0
     }
 
-    /// Everything is done: a row for each request, and nobody waits.
+    /// Everything is done: a row for each request, and no client waits.
     fn end(mut self) -> Vec<u8> {
         let now = self.now();
         self.core.ended(self.client, now);
         self.read();
         assert_eq!((self.core.unfinished(), self.core.in_flight()), (0, 0));
-        assert_eq!(*self.rows.lock().expect("nobody panics with it") as u64, self.core.events().requests);
+        assert_eq!(*self.rows.lock().expect("no thread panics with it") as u64, self.core.events().requests);
         self.replies
     }
 
@@ -151,7 +151,7 @@ impl World {
                     let now = self.now();
                     match self.core.server_read(server, &said, now) {
                         Ok(used) => assert_eq!(used, said.len(), "{}", said.escape_ascii()),
-                        // It found fault with a value: nobody knows what it took that for.
+                        // It rejected a value: it is not known what it took that for.
                         Err(why) => {
                             self.core.server_lost(server, why.why, ConnectionLoss::Untrusted, now);
                             self.bring_up(server);

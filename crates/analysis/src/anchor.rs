@@ -82,7 +82,7 @@ fn drift(runs: &[AnchorRun]) -> Option<Quantity> {
 }
 
 impl AnchorRuns {
-    /// What somebody who reads the other figures must know.
+    /// What a reader of the other figures must know.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if !self.left_out.is_empty() {
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(judge("read", 0.1, Vec::new()), None);
     }
 
-    /// Two that disagree cannot both be right, and nobody knows which is: the first stays, and it
-    /// is said.
+    /// Two that disagree cannot both be right, and the data does not say which is: the first stays,
+    /// and it is said.
     #[test]
     fn of_two_blocks_that_disagree_the_first_stays() {
         let anchor = judge("read", 0.1, runs(&[(0, 100.0), (1, 60.0)])).unwrap();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use krarup_record::quantities;
 use krarup_stats::compare::Direction;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
@@ -29,8 +30,8 @@ impl Measure {
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Throughput => "throughput",
-            Self::Response => "response time",
+            Self::Throughput => quantities::THROUGHPUT.name,
+            Self::Response => quantities::RESPONSE_TIME.name,
             Self::P99 => "p99",
         }
     }

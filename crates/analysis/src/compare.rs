@@ -213,7 +213,7 @@ fn over_all(
     })
 }
 
-/// Up to so many comparisons nobody is misled by chance.
+/// Up to so many comparisons chance misleads no reader.
 const FEW: u64 = 10;
 
 fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Caution> {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     proptest! {
-        /// Who is compared with whom turns the verdict around, and nothing else.
+        /// The order of the two turns the verdict around, and nothing else.
         #[test]
         fn turned_around_better_is_worse(
             base in proptest::collection::vec(500.0..2_000.0f64, 2..6),

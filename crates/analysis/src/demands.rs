@@ -5,8 +5,8 @@
 //! B = X · D      processors or links kept busy, throughput, demand: a line through zero over the cells of one workload
 //! X ≤ C / D      C: how many of it can be busy at once
 //! ```
-//! The least of these bounds is the bottleneck's. What a process does when nobody asks it for
-//! anything is in its demand, too, so that bounds are a little low.
+//! The least of these bounds is the bottleneck's. What a process does without requests is in its
+//! demand, too, so that bounds are a little low.
 
 use krarup_stats::regression::{Intercept, Predictor, Regression};
 use krarup_stats::{Estimate, USUAL_LEVEL};

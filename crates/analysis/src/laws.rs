@@ -83,7 +83,7 @@ pub fn check_load(cell: &Cell, cores: u32) -> Vec<Warning> {
     warnings
 }
 
-/// L = X W at the worker slots: nobody can hold more than there are.
+/// L = X W at the worker slots: no more can be held than there are.
 fn workers_beyond(trial: &Trial) -> Option<Warning> {
     let middleware = trial.middleware.as_ref()?;
     let workers = middleware.workers.filter(|workers| *workers > 0)?;

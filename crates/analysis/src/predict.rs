@@ -1,5 +1,5 @@
 //! What a model says that was calibrated on a few cells and never saw the others; and what it says
-//! of configurations nobody measured.
+//! of configurations that were not measured.
 //!
 //! Cells that differ only in their clients and their workers are one family. The cells to calibrate
 //! on are chosen by their place in the plan, not by what they came to: low load, the smallest pool
@@ -42,7 +42,7 @@ pub struct Prediction {
     pub mean_error: Option<(f64, f64)>,
     /// Median |error|, likewise.
     pub median_error: Option<(f64, f64)>,
-    /// Configurations that nobody measured.
+    /// Configurations that were not measured.
     pub what_if: Vec<WhatIf>,
     /// Whether there is no model because too few cells are known well enough, and not because there
     /// are too few.

@@ -10,7 +10,8 @@
 //! own rate, means and percentiles, and the spread between batches gives the intervals.
 //!
 //! **Laws.** Little's L = X·W is checked with sides that were counted apart: X and W from what
-//! *ended* in the span, L from how long anybody *was* there in the span, whenever it came and went.
+//! *ended* in the span, L from how long requests *were* there in the span, whenever they arrived
+//! and left.
 
 pub mod cut;
 pub mod estimates;

@@ -40,7 +40,7 @@ pub struct Results {
     /// One cell repeated through the run, where one was.
     #[serde(default)]
     pub anchor: Option<AnchorRuns>,
-    /// What a model calibrated on some cells says of the others; empty where nobody asked.
+    /// What a model calibrated on some cells says of the others; empty where none was asked for.
     #[serde(default)]
     pub predictions: Vec<Prediction>,
     /// Cells beside the base that the spec names; empty where it names none.
@@ -60,8 +60,8 @@ pub struct Results {
 pub struct Environment {
     /// Processor model.
     pub cpu: String,
-    /// Processors of the machine all processes share; 0 where they run on several machines or
-    /// nobody looked.
+    /// Processors of the machine all processes share; 0 where they run on several machines or none
+    /// was read.
     pub cores: u32,
     /// Memory.
     pub memory: String,
@@ -103,8 +103,8 @@ pub struct Way {
     pub from: String,
     /// Who is sent to.
     pub to: String,
-    /// Bits per second of what is sent, headers left out, with nobody else at work; none where it
-    /// could not be told.
+    /// Bits per second of what is sent, headers left out, with no other program at work; none where
+    /// it could not be told.
     pub bits_per_second: Option<f64>,
 }
 

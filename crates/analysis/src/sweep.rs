@@ -3,6 +3,7 @@
 use std::fmt;
 
 use krarup_record::watch::Watch;
+use krarup_record::{quantities, stamps};
 use krarup_stats::StatsError;
 
 use crate::cell::{
@@ -242,9 +243,9 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
     let cell = Cell {
         levels: levels.clone(),
         think: trials[0].think,
-        throughput: estimates.of("throughput", &throughputs, &rates)?,
+        throughput: estimates.of(quantities::THROUGHPUT.name, &throughputs, &rates)?,
         response: estimates.times(
-            "response time",
+            quantities::RESPONSE_TIME.name,
             &trials.iter().map(|trial| trial.client.response).collect::<Vec<_>>(),
             &responses,
         )?,
@@ -302,7 +303,9 @@ fn middleware(
         .collect();
     let lengths: Option<Vec<f64>> = sides.iter().map(|side| side.queue_length).collect();
     let queue_length = match lengths {
-        Some(lengths) => Some(estimates.of("queue length", &lengths, &of(|window| window.queue_length))?),
+        Some(lengths) => {
+            Some(estimates.of(quantities::QUEUE_LENGTH.name, &lengths, &of(|window| window.queue_length))?)
+        }
         None => None,
     };
     let held: f64 = trials
@@ -315,11 +318,15 @@ fn middleware(
     let whole = |window: &crate::trial::MiddlewareWindow| Some(window.queue? + window.server? + window.own?);
     let times = |of: fn(&MiddlewareSide) -> TrialTimes| sides.iter().map(|side| of(side)).collect::<Vec<_>>();
     Ok(MiddlewareCell {
-        response: estimates.times("response time", &times(|side| side.response), &of(whole))?,
-        queue: estimates.times("queue time", &times(|side| side.queue), &of(|w| w.queue))?,
-        server: estimates.times("server time", &times(|side| side.server), &of(|w| w.server))?,
-        own: estimates.times("own time", &times(|side| side.own), &of(|w| w.own))?,
-        outside: estimates.of("time outside the middleware", &outside, &[])?,
+        response: estimates.times(
+            quantities::RESPONSE_TIME.name,
+            &times(|side| side.response),
+            &of(whole),
+        )?,
+        queue: estimates.times(stamps::QUEUE_TIME.name, &times(|side| side.queue), &of(|w| w.queue))?,
+        server: estimates.times(stamps::SERVER_TIME.name, &times(|side| side.server), &of(|w| w.server))?,
+        own: estimates.times(stamps::OWN_TIME.name, &times(|side| side.own), &of(|w| w.own))?,
+        outside: estimates.of(quantities::OUTSIDE.name, &outside, &[])?,
         workers,
         queue_length,
         workers_busy: workers
@@ -349,15 +356,15 @@ fn operations(estimates: &Estimates<'_>, trials: &[&Trial]) -> Result<Vec<Operat
                 estimates.times(what, &sides.iter().map(of).collect::<Vec<_>>(), &[])
             };
             Ok(OperationInside {
-                response: times("response time", |one| one.response)?,
-                queue: times("queue time", |one| one.queue)?,
-                server: times("server time", |one| one.server)?,
+                response: times(quantities::RESPONSE_TIME.name, |one| one.response)?,
+                queue: times(stamps::QUEUE_TIME.name, |one| one.queue)?,
+                server: times(stamps::SERVER_TIME.name, |one| one.server)?,
             })
         });
         cells.push(OperationCell {
             name: name.clone(),
-            throughput: estimates.of("throughput", &rates, &[])?,
-            response: estimates.times("response time", &responses, &[])?,
+            throughput: estimates.of(quantities::THROUGHPUT.name, &rates, &[])?,
+            response: estimates.times(quantities::RESPONSE_TIME.name, &responses, &[])?,
             inside: inside.transpose()?,
         });
     }

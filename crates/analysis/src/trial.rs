@@ -1,8 +1,8 @@
 //! What one run of one cell said of itself: plain data, filled from the outputs of load generator,
 //! middleware and host.
 //!
-//! Everything belongs to the same measured span, warm-up and cool-down cut away by whoever fills
-//! this in.
+//! Everything belongs to the same measured span, warm-up and cool-down cut away by the caller that
+//! fills this in.
 
 use krarup_record::watch::Watch;
 use krarup_units::Seconds;
@@ -40,7 +40,7 @@ pub struct Trial {
     #[serde(default)]
     pub links: Vec<HostLink>,
     /// How long a packet was under way there and back between hosts that talk, before it was
-    /// measured; empty where nobody asked.
+    /// measured; empty where they were not asked for.
     #[serde(default)]
     pub ways: Vec<RoundTrip>,
     /// The level of every factor of the experiment.
@@ -55,7 +55,7 @@ pub struct Trial {
     /// Before and after each thing that was done to a station meanwhile; empty where nothing was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<Stretch>,
-    /// Why its figures may be others' doing; none where nobody was in the way.
+    /// Why other programs may have changed its figures; none where none was in the way.
     #[serde(default)]
     pub disturbed: Option<String>,
 }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use krarup_record::quantities::{self, QuantityDefinition};
+use krarup_record::stamps;
 use krarup_record::watch::FOREIGN;
 use krarup_units::{Seconds, text};
 use serde::{Deserialize, Serialize};
@@ -219,14 +221,19 @@ pub enum ResponsePart {
 }
 
 impl ResponsePart {
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
+    /// What it is.
+    pub const fn quantity(self) -> QuantityDefinition {
         match self {
-            Self::Queue => "queue time",
-            Self::Server => "server time",
-            Self::Own => "own time",
-            Self::Outside => "outside the middleware",
+            Self::Queue => stamps::QUEUE_TIME,
+            Self::Server => stamps::SERVER_TIME,
+            Self::Own => stamps::OWN_TIME,
+            Self::Outside => quantities::OUTSIDE,
         }
+    }
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        self.quantity().name
     }
 }
 

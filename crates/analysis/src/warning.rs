@@ -115,7 +115,7 @@ pub enum Warning {
         /// How many.
         packets: u64,
     },
-    /// Whoever wrote the rows could not keep them all.
+    /// The program that wrote the rows could not keep them all.
     RowsLost {
         /// How many are missing.
         lost: u64,
@@ -344,7 +344,7 @@ impl Warning {
                 "Look at the clients: those that connect late, stop early or wait for a processor are missing in the sum."
             }
             Self::CountsDiffer { .. } => {
-                "Check that both measured the same span and that nobody else used the middleware."
+                "Check that both measured the same span and that no other client used the middleware."
             }
             Self::PartBeyondWhole { .. } => {
                 "Check that both measured the same span; do not read the time outside the middleware from this cell."

@@ -193,7 +193,7 @@ mod tests {
         let mut line = KeyWindow::default();
         line.unread(0, 3);
         line.read(1);
-        assert_eq!(line.read_up_to(None, 1), 2, "somebody else has taken two");
+        assert_eq!(line.read_up_to(None, 1), 2, "another reader has taken two");
         assert_eq!((line.len(), line.rest()), (1, None));
     }
 }

@@ -26,7 +26,7 @@ struct Client {
     ended: bool,
 }
 
-/// Items, and those who ask for them. See the module.
+/// Items, and the clients that ask for them. See the module.
 #[derive(Debug)]
 pub struct Cache {
     state: State,
@@ -124,7 +124,7 @@ impl Service for Cache {
     }
 
     fn dismissed(&mut self, id: ClientId, now: Stamp) {
-        // What has arrived is answered; nobody waits here for anything else.
+        // What has arrived is answered; no client waits here for anything else.
         self.ended(id, now);
     }
 

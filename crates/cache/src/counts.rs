@@ -46,7 +46,7 @@ pub struct ItemCounts {
     pub total_items: u64,
     /// Items that left before their time because memory was full.
     pub evictions: u64,
-    /// Items that were removed because their time had passed: when somebody asked for them, or
+    /// Items that were removed because their time had passed: when a client asked for them, or
     /// memory was needed.
     pub reclaimed: u64,
 }

@@ -44,7 +44,7 @@ pub enum Stored {
     /// The condition of `add`, `replace`, `append` or `prepend` did not hold, or the outcome would
     /// be too large.
     NotStored,
-    /// `cas`: somebody else has changed the item.
+    /// `cas`: another client has changed the item.
     Exists,
     /// `cas`: there is no such item.
     NotFound,
@@ -115,8 +115,8 @@ impl ItemStore {
         self.items.bytes()
     }
 
-    /// How many items there are, those included whose time has passed but that nobody has asked for
-    /// since.
+    /// How many items there are, those included whose time has passed but that no client has asked
+    /// for since.
     pub fn len(&self) -> usize {
         self.items.len()
     }

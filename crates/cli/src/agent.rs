@@ -33,7 +33,7 @@ enum Job {
         /// The run's folder
         folder: PathBuf,
     },
-    /// Run a program to its end, or until nobody speaks any more
+    /// Run a program to its end, or until its connection is closed or silent
     Run {
         /// The run's folder
         #[arg(long, value_name = "DIR")]

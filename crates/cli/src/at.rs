@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Run a command at an instant: it waits, and then becomes the command.
 ///
 /// Load generators that are told the same instant begin together, on one machine or on several
-/// whose clocks agree. `krarup run` does it where several clients are somebody else's program.
+/// whose clocks agree. `krarup run` does it where several clients are another program.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  krarup at 2026-11-22T07:30:00Z -- memtier_benchmark -s 10.0.0.1 -p 11211 -P memcache_text --test-time=60"

@@ -182,7 +182,7 @@ fn serve(
     })
 }
 
-/// The queues as they are in the database, once nobody else owns them, and where clients are to
+/// The queues as they are in the database, once no other broker owns them, and where clients are to
 /// find it: where they have been sent on from, if they have. None: a stop was asked for first.
 fn owned(
     args: &BrokerArgs,
@@ -232,7 +232,7 @@ fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
     }
 }
 
-/// A share in the queues of a database, once nobody owns them; none: a stop was asked for first.
+/// A share in the queues of a database, once no broker owns them; none: a stop was asked for first.
 fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
     let mut waiting = false;
     let sharing = waiting::turn(&base.signals, place, reached, move |place, there| {

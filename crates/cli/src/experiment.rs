@@ -30,11 +30,10 @@ use krarup_lab::testbed::netns::{self, Namespaces};
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, Starter};
 use krarup_report::document::{Column, Table, TableValue};
-use krarup_report::quantity::Unit;
 use krarup_report::{Page, text};
 use krarup_settings::{Mistake, Mistakes};
-use krarup_units::Seconds;
 use krarup_units::text::{count, duration, timestamp};
+use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
 use crate::{export, stations as stations_check, trials, written};
@@ -185,7 +184,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{} {what}{plural}", count(number as f64))
 }
 
-/// How long somebody has to wait: in minutes, or in hours, where seconds say nothing any more.
+/// How long a user has to wait: in minutes, or in hours, where seconds say nothing any more.
 fn wait(seconds: Seconds) -> String {
     let minutes = (seconds / 60.0).round() as u64;
     match minutes {

@@ -266,7 +266,7 @@ fn tell(notice: ProxyNotice) {
             eprintln!("metrics on http://{address}/metrics");
             if !address.is_local() {
                 eprintln!(
-                    "warning: anybody who reaches {address} can read them; the admin address knows no password"
+                    "warning: every client that reaches {address} can read them; the admin address knows no password"
                 );
             }
         }
@@ -279,7 +279,7 @@ fn tell(notice: ProxyNotice) {
             eprintln!("warning: {requests} requests were not finished within the limit");
         }
         ProxyNotice::Open(address) => eprintln!(
-            "warning: anybody who reaches {address} can read and change everything; `users` or `tls` under [edge] in the configuration \
+            "warning: every client that reaches {address} can read and change everything; `users` or `tls` under [edge] in the configuration \
              ask who connects"
         ),
         ProxyNotice::Cut(client, bytes) => {

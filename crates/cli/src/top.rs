@@ -8,9 +8,9 @@ use clap::Args;
 use krarup_net::http;
 use krarup_record::exposition::read::Samples;
 use krarup_report::document::{Table, TableValue};
-use krarup_report::{quantity::Unit, text};
-use krarup_units::Address;
+use krarup_report::text;
 use krarup_units::text::{count, duration, parse_duration, three_digits};
+use krarup_units::{Address, Unit};
 
 use crate::failure::Failure;
 
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         // Home, and nothing of the look before behind it.
         let front = if screen { "\x1b[H\x1b[J" } else { "" };
         if writeln!(out, "{front}{shown}").and_then(|()| out.flush()).is_err() {
-            // Nobody reads any more.
+            // The reader of the output is gone.
             return Ok(());
         }
         (before, then) = (now, when);

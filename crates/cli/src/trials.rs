@@ -431,7 +431,7 @@ fn all_times(results: &[&OperationResult]) -> TrialTimes {
         // All of ours have buckets of one width.
         let _ = histogram.merge(&buckets(result));
     }
-    // The middle of the bucket: nobody knows better.
+    // The middle of the bucket: no more is known.
     let quantile = |share| {
         histogram.bucket_of_share(share).map_or(0.0, |bucket| (bucket as f64 + 0.5) * histogram.width)
     };

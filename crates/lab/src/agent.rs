@@ -1,5 +1,5 @@
 //! What the runner has done on another machine: this program, started there by ssh, which ends
-//! whatever it started when nobody speaks to it any more.
+//! whatever it started when its connection is closed or silent.
 //!
 //! ```text
 //! runner ── ssh ──▶ agent hold              makes the run's folder; at the end nothing of the run is left
@@ -41,7 +41,7 @@ pub mod facts;
 pub mod protocol;
 
 /// Whether the run that an agent works for still goes on: [`hold`] takes the folder away at its
-/// end, and nobody must make it again.
+/// end, and it must not be made again.
 ///
 /// # Errors
 /// Where it is over.
@@ -70,7 +70,7 @@ enum Message {
     End,
     /// This is to be done, and told under this number.
     Do(Action, u32),
-    /// Nobody speaks any more.
+    /// The connection is closed, or silent for too long.
     Gone,
     /// The program has ended.
     Exited(io::Result<ExitStatus>),
@@ -137,7 +137,7 @@ fn tell_runner(line: &str) {
 }
 
 /// Passes on what a program tells, in whole lines: a program writes a line in pieces, and ours
-/// would come between them. What is returned ends when nobody can tell any more.
+/// would come between them. What is returned ends when no other end is left to send to it.
 fn pass_on(told: ChildStderr) -> Receiver<()> {
     let (over, ended) = channel();
     std::thread::spawn(move || {
@@ -161,7 +161,7 @@ pub fn hold(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let (sender, messages) = channel();
     listen(sender);
-    // Where nobody hears it any more, there is nothing to wait for.
+    // Where no thread receives it any more, there is nothing to wait for.
     if say(&serde_json::to_string(&Facts::here()).expect("plain data")).is_ok() {
         tell_runner(WATCHES);
         next(&messages, &stop, SILENCE);
@@ -223,9 +223,9 @@ pub struct Order {
     pub folder: Option<PathBuf>,
 }
 
-/// Runs a program to its end, or ends it when it is asked to or nobody speaks any more. Returns the
-/// exit code: its own, 0 where a request to end ended it, 128 and the signal's number where another
-/// signal did, 127 where it could not be started.
+/// Runs a program to its end, or ends it when it is asked to or the connection is closed or silent.
+/// Returns the exit code: its own, 0 where a request to end ended it, 128 and the signal's number
+/// where another signal did, 127 where it could not be started.
 ///
 /// # Errors
 /// From the system, where it is not the program's fault.
@@ -283,7 +283,7 @@ pub fn run(order: &Order) -> io::Result<u8> {
         let _ = kill_process_group(group, Signal::KILL);
     }
     if let Some(told) = told {
-        // Somebody who left its group may hold it open.
+        // A process that left its group may hold it open.
         let _ = told.recv_timeout(GRACE);
     }
     tell_runner(&format!("{SPENT}{:.3}", children_cpu()));
@@ -481,7 +481,7 @@ fn rate(looks: &[(Seconds, u64)]) -> Option<f64> {
 /// Sends as much as it can for a moment.
 ///
 /// # Errors
-/// Where nobody listens there.
+/// Where no program listens there.
 pub fn pour(to: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
     stream.set_write_timeout(Some(COUNTED))?;

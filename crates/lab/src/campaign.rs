@@ -48,7 +48,7 @@ pub struct TrialOutcome {
     /// Whether it would fail again, whatever the machine does: then it is not tried again, and
     /// neither is its cell.
     pub certain: bool,
-    /// Why its figures may be others' doing; none where nobody was in the way.
+    /// Why other programs may have changed its figures; none where none was in the way.
     pub disturbed: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct CampaignEnd {
 /// Why a campaign could not go on.
 #[derive(Debug)]
 pub enum CampaignError {
-    /// Somebody asked for the end. What is complete is kept.
+    /// The user asked for the end. What is complete is kept.
     Stopped,
     /// The directory of results cannot be written.
     Store(io::Error),

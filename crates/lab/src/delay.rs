@@ -152,7 +152,7 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
         line.pass(now(), &mut onward);
         let at = now();
         if tally != told && at - told_at >= TELLING {
-            // Where nobody hears it, it goes on all the same: what runs next ends it.
+            // Where it is not received, it goes on all the same: what runs next ends it.
             let _ = io::stderr().write_all(format!("{PASSED}{}\n", tally.text()).as_bytes());
             (told, told_at) = (tally, at);
         }

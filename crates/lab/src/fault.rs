@@ -82,7 +82,7 @@ pub(crate) fn course<'a>(spec: &'a Spec, cell: &PlannedCell) -> Result<(), (&'a 
     Ok(())
 }
 
-/// How many of a station are started in a cell; none where nobody starts it.
+/// How many of a station are started in a cell; none where the lab does not start it.
 fn started(station: Option<&StationSpec>, cell: &PlannedCell, usual: u32) -> Option<u32> {
     let station = station.filter(|station| station.addresses.is_empty())?;
     Some(cell.count(station, usual))

@@ -1,5 +1,5 @@
-//! What was started is written down at once, so that whoever comes after one that was killed can
-//! end it.
+//! What was started is written down at once, so that the next runner can end what one that was
+//! killed has left.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

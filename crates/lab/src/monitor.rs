@@ -1,5 +1,5 @@
 //! What the machine and the stations do while a trial is measured, looked at each second, and
-//! whether somebody else was at work on it.
+//! whether other programs were at work on it.
 //!
 //! Stations are the processes that descend from this one, or on another machine those that carry
 //! the mark of the run. A thread of ours reads `/proc`, which takes some milliseconds of one
@@ -78,7 +78,7 @@ struct Look {
     threads: BTreeMap<u32, Thread>,
     /// Memory of each process in bytes.
     resident: BTreeMap<u32, u64>,
-    /// Links by network and name; each network is called by one who lives there.
+    /// Links by network and name; each network is called by a process that runs there.
     links: BTreeMap<(String, String), LinkCounters>,
 }
 

@@ -44,12 +44,12 @@ fn memory(meminfo: &str) -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Whether we are root, whom some servers refuse to run as.
+/// Whether we are root, as which some servers refuse to run.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether there is nobody here but ourselves: in a user namespace in which we are root, and no
+/// Whether there is no user here but ourselves: in a user namespace in which we are root, and no
 /// other user is known.
 pub fn is_alone() -> bool {
     alone(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())

@@ -6,7 +6,7 @@
 //! DIR/trials/workload=read,clients=8/0/        trial.json and what each station said
 //! DIR/trials/workload=read,clients=8/anchor-0-1/   a run of the anchor, in the first block the second
 //! DIR/failed/workload=read,clients=8/0-1/      the same of a trial that failed, with its reason
-//! DIR/unfinished/                              what is being run, or was when somebody pulled the plug
+//! DIR/unfinished/                              what is being run, or was when the power failed
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -49,7 +49,8 @@ pub struct Manifest {
     pub response: Seconds,
     /// Why it failed; none where it did not.
     pub failed: Option<String>,
-    /// Why its figures may be others' doing; none where nobody was in the way, or nobody looked.
+    /// Why other programs may have changed its figures; none where none was in the way, or none was
+    /// looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
 }

@@ -51,7 +51,7 @@ fn fresh(name: &str) -> PathBuf {
 /// A testbed whose trials cost nothing: what they find depends on cell and repetition alone.
 struct Made<'a> {
     stop: &'a Stop,
-    /// After so many trials somebody presses Ctrl-C.
+    /// After so many trials the user presses Ctrl-C.
     until: usize,
     run: usize,
     fails: fn(&DueTrial<'_>) -> bool,
@@ -84,7 +84,7 @@ impl TrialRunner for Made<'_> {
         self.run += 1;
         let throughput = 100.0 + self.spread * f64::from(due.repetition);
         let failed = (self.fails)(due).then(|| format!("no luck in attempt {}", due.attempt));
-        let disturbed = (self.disturbed)(due).then(|| "somebody compiled".to_owned());
+        let disturbed = (self.disturbed)(due).then(|| "a compiler ran".to_owned());
         let certain = (self.certain)(due);
         TrialOutcome {
             commands: vec!["nothing".into()],
@@ -167,10 +167,10 @@ fn a_trial_on_a_disturbed_machine_is_repeated_once_and_then_kept_with_its_mark()
         store.complete(cell, 0, &identities).unwrap().1
     };
     let marks: Vec<_> = (0..3).map(|cell| (manifest(cell).attempt, manifest(cell).disturbed)).collect();
-    assert_eq!(marks, [(1, None), (1, Some("somebody compiled".to_owned())), (0, None)]);
+    assert_eq!(marks, [(1, None), (1, Some("a compiler ran".to_owned())), (0, None)]);
     let reasons: Vec<_> =
         store.failures().into_iter().map(|(_, manifest)| manifest.failed.unwrap()).collect();
-    assert_eq!(reasons, ["somebody compiled"; 2]);
+    assert_eq!(reasons, ["a compiler ran"; 2]);
 }
 
 #[test]

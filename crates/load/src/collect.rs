@@ -249,7 +249,7 @@ mod tests {
                 && !said.contains("add"),
             "{said}"
         );
-        // In a closed load nobody has a time to be late for.
+        // In a closed load no request has a time to be late for.
         assert_eq!(warnings_of_generator(false, &overall, &generator), []);
     }
 }

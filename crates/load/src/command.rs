@@ -97,12 +97,13 @@ commands! {
     Peek = "peek",
     /// Asks for the names of all queues.
     List = "list",
-    /// Of krarup's broker alone, as all that follow: a message for anybody, to a queue drawn from
-    /// all.
+    /// Of krarup's broker alone, as all that follow: a message for any receiver, to a queue drawn
+    /// from all.
     Send = "send",
     /// The same for one receiver, drawn from all names.
     SendTo = "send-to",
-    /// Takes the oldest message of a queue, drawn from all, that is mine or nobody's.
+    /// Takes the oldest message of a queue, drawn from all, that is for this client or for any
+    /// receiver.
     PopTube = "pop-tube",
     /// Takes the oldest from one sender, drawn from all names, in any queue.
     PopSender = "pop-sender",

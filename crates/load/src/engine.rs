@@ -152,8 +152,8 @@ impl ClientGroup {
     }
 }
 
-/// One client of a closed load, over all of its connections. In an open load there is none: nobody
-/// waits.
+/// One client of a closed load, over all of its connections. In an open load there is none: no
+/// client waits.
 #[derive(Debug)]
 pub struct ClosedClient {
     /// What it asks.

@@ -74,7 +74,7 @@ pub fn put(out: &mut Vec<u8>, body: &[u8]) {
     write::request(out, &Request::Put(put));
 }
 
-/// Appends a message to a tube: for one receiver, or for anybody.
+/// Appends a message to a tube: for one receiver, or for any.
 pub fn send(out: &mut Vec<u8>, to: u64, receiver: Option<u64>, body: &[u8]) {
     let (tube, receiver) = (tube(to), receiver.map(client));
     let receiver = receiver.as_ref().map(Numbered::as_str);
@@ -150,7 +150,7 @@ pub fn hello(
         say(Request::Login { client: own, secret }, LOGGED_IN);
     }
     if named {
-        // Its own name first: who is nobody yet cannot be logged in.
+        // Its own name first: a name that is not registered cannot log in.
         for name in std::iter::once(number % names).chain(share(names).skip(1)) {
             say(Request::Register(client(name).as_str()), REGISTERED);
         }

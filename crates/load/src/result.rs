@@ -49,7 +49,7 @@ pub struct LoadResult {
     pub series: Vec<SeriesRow>,
     /// What the generator itself used, and whether it was on time.
     pub generator: Generator,
-    /// What was found when values were verified. `None` where nobody asked.
+    /// What was found when values were verified. `None` where it was not asked for.
     pub verified: Option<Verified>,
     /// What became of the rows of all requests. `None` where none were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]

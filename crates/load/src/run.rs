@@ -127,7 +127,7 @@ struct Line {
 
 impl Line {
     fn say(&self, segment: Option<Segment>) {
-        // Nobody listens any more only if the conductor has failed; then there is no result anyway.
+        // The receiver is gone only if the conductor has failed; then there is no result anyway.
         let _ = self.send.send((self.thread, segment));
         let _ = self.waker.wake();
     }

@@ -507,7 +507,7 @@ fn tls(options: &Options) -> Result<Option<TlsSettings>, Mistake> {
         Some(authorities) => Ok(Some(TlsSettings { authorities, identity, name })),
         None if identity.is_some() || name.is_some() => {
             let what =
-                "connections are not encrypted without tls_authorities, the file that says whom to trust";
+                "connections are not encrypted without tls_authorities, the file of the authorities to trust";
             Err(Mistake::plain(what))
         }
         None => Ok(None),

@@ -352,7 +352,7 @@ impl Times {
         Ok(answer)
     }
 
-    /// X lies between those of the slowest and the fastest of its rates, and nobody is lost.
+    /// X lies between those of the slowest and the fastest of its rates, and no customer is lost.
     fn check(&self, answer: &FlowAnswer) -> Result<(), Error> {
         let broken = |law: String| Err(Error::Violated { station: "the middleware".into(), law });
         let fastest = self.rate.iter().copied().fold(0.0, f64::max);

@@ -4,8 +4,8 @@
 //!
 //! | case | answer |
 //! |---|---|
-//! | nobody else is there | exact for exponential services, from their order statistics |
-//! | copies to delays alone | exact for exponential services: nobody ever waits |
+//! | no other request is there | exact for exponential services, from their order statistics |
+//! | copies to delays alone | exact for exponential services: no request ever waits |
 //! | one copy to one of n | exact: n stations of a product-form network |
 //! | two equal single servers, closed, always j requests | exact: j/(j + 1/2) of the rate of one |
 //! | two equal single servers, open | exact (Nelson and Tantawi 1988) |
@@ -187,7 +187,8 @@ impl Cluster {
         }
     }
 
-    /// Expected time of a fork until `needed` of its copies are done when nobody else is there.
+    /// Expected time of a fork until `needed` of its copies are done when no other request is
+    /// there.
     pub fn alone(&self, fork: &ForkedCopies) -> Seconds {
         let pieces: Vec<Piece> = fork
             .service
@@ -433,7 +434,7 @@ impl Cluster {
             }
             other => other,
         })?;
-        // Those who wait do so for an exponential time.
+        // Those that wait do so for an exponential time.
         let square = if alone.delayed > 0.0 { 2.0 * alone.wait * alone.wait / alone.delayed } else { 0.0 };
         Ok(Waiting { mean: alone.wait, variance: square - alone.wait * alone.wait, utilization, ..none })
     }
@@ -502,8 +503,8 @@ impl Cluster {
         });
         let together = if copies > 1.0 { (f64::from(fork.choose) - 1.0) / (copies - 1.0) } else { 0.0 };
         let harmonic: f64 = (1..=fork.choose).map(|i| 1.0 / f64::from(i)).sum();
-        // Nelson and Tantawi: R = shorter·H·S/(1 − ρ), of which H·S is what it takes without anyone
-        // else.
+        // Nelson and Tantawi: R = shorter·H·S/(1 − ρ), of which H·S is what it takes without other
+        // requests.
         let relative = 1.5 / harmonic;
         let shorter = (1.0 - rho / 12.0) * (1.0 - (1.0 - relative) * 4.0 * rho / 11.0);
         let kept = (shorter - 1.0 + rho) / rho;

@@ -91,7 +91,7 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<PathPart> {
             Some(&mut cluster.sites[place])
         });
         match there {
-            // Nobody waits at a delay: visits there have nothing to do with copies.
+            // No request waits at a delay: visits there have nothing to do with copies.
             Some(site) if network.stations[station].kind != StationKind::Delay => {
                 (site.visits, site.demand) = (visits, demand);
             }

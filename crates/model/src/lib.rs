@@ -2,7 +2,7 @@
 //!
 //! One description, [`Network`], feeds every solver and the simulator. A solver treats some
 //! features of the description exactly, some approximately, and refuses the rest by name; every
-//! answer is checked against the laws before anyone sees it, and an answer that breaks one is an
+//! answer is checked against the laws before it is returned, and an answer that breaks one is an
 //! error, never a number.
 //!
 //! | module | its one idea |

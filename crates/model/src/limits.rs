@@ -1,6 +1,7 @@
 //! What bounds a network whatever its distributions, and how near measurements come to a model.
 
-use krarup_units::Seconds;
+use krarup_record::quantities;
+use krarup_units::{Seconds, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -9,17 +10,16 @@ use crate::calibrate::{Calibration, PopulationMeasurement};
 use crate::layered::{self, PathPart};
 use crate::network::{Feature, Network, StationKind};
 use crate::solve::{Solution, Treatment, treatment};
-use crate::table::{ColumnUnit, ResultTable};
+use crate::table::ResultTable;
 
 /// What each station and pool of a network can do at most, and what follows for the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapacityLimits {
     /// By station, pool and fork.
     pub parts: Vec<PartLimit>,
-    /// D: the shortest time inside, nobody waiting.
+    /// D: the shortest time inside, without waiting.
     pub shortest: Seconds,
-    /// The longest time inside of a request that nobody is beside, at the slowest rate of each
-    /// station.
+    /// The longest time inside of a request that is alone, at the slowest rate of each station.
     #[serde(default)]
     pub slowest: Seconds,
     /// Z.
@@ -113,8 +113,8 @@ fn extremes(kind: &StationKind) -> (f64, f64) {
     }
 }
 
-/// What the parts take one after another, each at its slowest: so long a request takes whose way
-/// nobody shares, and N of them take no more than N times as long.
+/// What the parts take one after another, each at its slowest: so long a request takes that shares
+/// its way with no other, and N of them take no more than N times as long.
 fn slowest(network: &Network, parts: &[PathPart]) -> Seconds {
     let least = |kind: &StationKind| match kind {
         StationKind::LoadDependent { rates } => rates.iter().copied().fold(f64::INFINITY, f64::min),
@@ -194,9 +194,9 @@ impl CapacityLimits {
     /// Each part, the tightest first.
     pub fn table(&self) -> ResultTable {
         let columns = [
-            ("station or pool", ColumnUnit::Text),
-            ("demand", ColumnUnit::Seconds),
-            ("capacity", ColumnUnit::PerSecond),
+            ("station or pool", Unit::Text),
+            quantities::SERVICE_DEMAND.column(),
+            quantities::CAPACITY.column(),
         ];
         let mut table = ResultTable::new("What each part can do", &columns);
         let mut sorted = self.parts.clone();
@@ -210,11 +210,11 @@ impl CapacityLimits {
     /// Bounds of X and R at some populations.
     pub fn bounds_table(&self, populations: &[u64]) -> ResultTable {
         let columns = [
-            ("population", ColumnUnit::Count),
-            ("throughput at least", ColumnUnit::PerSecond),
-            ("throughput at most", ColumnUnit::PerSecond),
-            ("response at least", ColumnUnit::Seconds),
-            ("response at most", ColumnUnit::Seconds),
+            quantities::POPULATION.column(),
+            ("throughput at least", Unit::PerSecond),
+            ("throughput at most", Unit::PerSecond),
+            ("response time at least", Unit::Seconds),
+            ("response time at most", Unit::Seconds),
         ];
         let mut table = ResultTable::new("Asymptotic bounds", &columns);
         for population in populations {
@@ -238,11 +238,11 @@ impl CapacityLimits {
     pub fn product_form_table(&self, populations: &[u64]) -> Option<ResultTable> {
         let demands = self.product_form.as_ref()?;
         let columns = [
-            ("population", ColumnUnit::Count),
-            ("balanced jobs, at least", ColumnUnit::PerSecond),
-            ("at most", ColumnUnit::PerSecond),
-            ("geometric, at least", ColumnUnit::PerSecond),
-            ("at most", ColumnUnit::PerSecond),
+            quantities::POPULATION.column(),
+            ("balanced jobs, at least", Unit::PerSecond),
+            ("at most", Unit::PerSecond),
+            ("geometric, at least", Unit::PerSecond),
+            ("at most", Unit::PerSecond),
         ];
         let mut table = ResultTable::new("Tighter bounds of throughput, for product form", &columns);
         for population in populations {
@@ -260,15 +260,15 @@ impl CapacityLimits {
     }
 }
 
-const COMPARED: [(&str, ColumnUnit); 8] = [
-    ("population", ColumnUnit::Count),
-    ("throughput measured", ColumnUnit::PerSecond),
-    ("throughput model", ColumnUnit::PerSecond),
-    ("error of X", ColumnUnit::Share),
-    ("response measured", ColumnUnit::Seconds),
-    ("response model", ColumnUnit::Seconds),
-    ("error of R", ColumnUnit::Share),
-    ("calibrated on", ColumnUnit::Text),
+const COMPARED: [(&str, Unit); 8] = [
+    quantities::POPULATION.column(),
+    ("throughput measured", Unit::PerSecond),
+    ("throughput model", Unit::PerSecond),
+    ("error of X", Unit::Share),
+    ("response time measured", Unit::Seconds),
+    ("response time model", Unit::Seconds),
+    ("error of R", Unit::Share),
+    ("calibrated on", Unit::Text),
 ];
 
 /// A solution of a closed class beside what was measured. Rows beyond its population are left
@@ -304,7 +304,7 @@ pub fn compare_calibration(
     calibration: &Calibration,
     rows: &[crate::calibrate::CalibrationRow],
 ) -> Result<ResultTable, Error> {
-    let columns: Vec<_> = [("workers", ColumnUnit::Count)].into_iter().chain(COMPARED).collect();
+    let columns: Vec<_> = [("workers", Unit::Count)].into_iter().chain(COMPARED).collect();
     let mut table = ResultTable::new(format!("measured and model ({})", calibration.form.name()), &columns);
     for row in rows {
         let answer = calibration.model.solve(row.population as usize, row.workers as usize)?;

@@ -152,7 +152,7 @@ struct Crowded<'a> {
     levels: usize,
 }
 
-/// The stations of several servers, or with speeds of their own, that somebody visits.
+/// The stations of several servers, or with speeds of their own, that a class visits.
 fn crowd<'a>(
     places: &[MulticlassStation],
     classes: &[Customers],

@@ -77,7 +77,7 @@ pub enum StationKind {
         /// Number of servers.
         count: u32,
     },
-    /// As many servers as requests: nobody waits.
+    /// As many servers as requests: no request waits.
     Delay,
     /// One server whose speed depends on the number of requests there: `rates[j - 1]` times the
     /// speed it has alone, with j requests; the last entry goes on for ever. Each is > 0.
@@ -278,7 +278,7 @@ impl Station {
         Self::new(name, StationKind::Servers { count })
     }
 
-    /// A delay: nobody waits.
+    /// A delay: no request waits.
     pub fn delay(name: impl Into<String>) -> Self {
         Self::new(name, StationKind::Delay)
     }

@@ -1,5 +1,7 @@
 //! The right solver for a description, what it assumes, and what it refuses.
 
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
 use serde::{Deserialize, Serialize};
 
 use self::alone::{is_mg1, lone_station, ranked_station};
@@ -8,7 +10,7 @@ use crate::layered::{self, PathPart};
 use crate::multi::{self, Customers, MulticlassStation};
 use crate::network::{Class, Demand, Feature, FeatureKind, Network, Station, StationKind};
 use crate::open::{self, OpenClass};
-use crate::table::{ColumnUnit, ResultTable};
+use crate::table::ResultTable;
 
 mod alone;
 mod point;
@@ -98,7 +100,7 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
             "simulate; or say `discipline = \"ps\"` where those there are served at once: then only means count",
         ),
         FeatureKind::UnequalService => Approximate("each class keeps its own demand, the waits are shared"),
-        FeatureKind::Priority if ranked || one_class => Exact, // one class has nobody to overtake
+        FeatureKind::Priority if ranked || one_class => Exact, // one class has no other to overtake
         FeatureKind::Priority => {
             Refused("one server alone that serves open classes by priority is solved; simulate the rest")
         }
@@ -352,10 +354,10 @@ impl Solution {
     /// Classes: X and R at each point (all populations of a closed class).
     pub fn class_table(&self) -> ResultTable {
         let columns = [
-            ("class", ColumnUnit::Text),
-            ("population", ColumnUnit::Count),
-            ("throughput", ColumnUnit::PerSecond),
-            ("response", ColumnUnit::Seconds),
+            ("class", Unit::Text),
+            quantities::POPULATION.column(),
+            quantities::THROUGHPUT.column(),
+            quantities::RESPONSE_TIME.column(),
         ];
         let mut table = ResultTable::new(self.title("classes"), &columns);
         for class in self.points.iter().flat_map(|p| &p.classes) {
@@ -372,11 +374,12 @@ impl Solution {
     /// Stations at the last point: visits, U, Q, R.
     pub fn station_table(&self) -> ResultTable {
         let columns = [
-            ("station", ColumnUnit::Text),
-            ("visits", ColumnUnit::PerSecond),
-            ("utilization", ColumnUnit::Count),
-            ("queue", ColumnUnit::Count),
-            ("residence per visit", ColumnUnit::Seconds),
+            ("station", Unit::Text),
+            ("visits", Unit::PerSecond),
+            // Of a delay it is the mean number there, which is no share.
+            (quantities::UTILIZATION.name, Unit::Count),
+            quantities::AT_STATION.column(),
+            ("residence time per visit", Unit::Seconds),
         ];
         let mut table = ResultTable::new(self.title("stations"), &columns);
         for station in &self.last().stations {
@@ -394,12 +397,12 @@ impl Solution {
     /// Pools at the last point; `None` without pools.
     pub fn pool_table(&self) -> Option<ResultTable> {
         let columns = [
-            ("pool", ColumnUnit::Text),
-            ("slots", ColumnUnit::Count),
-            ("held", ColumnUnit::Count),
-            ("waiting", ColumnUnit::Count),
-            ("wait", ColumnUnit::Seconds),
-            ("hold", ColumnUnit::Seconds),
+            ("pool", Unit::Text),
+            ("slots", Unit::Count),
+            ("held", Unit::Count),
+            ("waiting", Unit::Count),
+            quantities::WAITING_TIME.column(),
+            stamps::HOLD_TIME.column(),
         ];
         let mut table = ResultTable::new(self.title("pools"), &columns);
         for pool in &self.last().pools {
@@ -484,7 +487,7 @@ mod tests {
         );
         assert!((x(&closed("1")) - 0.75).abs() < 1e-12, "three at two equal stations");
         assert!(x(&found) > 0.8 && x(&closed("{ hyperexponential = 1, scv = 4 }")) < 0.7);
-        // A customer alone is never in anybody's way.
+        // A customer alone delays no other.
         assert!((found.points[0].classes[0].throughput - 0.5).abs() < 1e-6);
         for elsewhere in [", discipline = \"ps\"", ", delay = true"] {
             assert!(solved(&source(elsewhere, "population = 3", constant)).exact);

@@ -26,9 +26,9 @@ use krarup_units::Seconds;
 
 use crate::Error;
 
-/// Erlang's loss formula B(m, a): the probability that all of `servers` are busy when nobody may
-/// wait, for an offered load of `load` = λ/μ. By the recursion B(m) = a·B(m−1) / (m + a·B(m−1)),
-/// which is safe at any size.
+/// Erlang's loss formula B(m, a): the probability that all of `servers` are busy when no request
+/// may wait, for an offered load of `load` = λ/μ. By the recursion B(m) = a·B(m−1) / (m +
+/// a·B(m−1)), which is safe at any size.
 pub fn erlang_b(servers: u32, load: f64) -> f64 {
     (1..=servers).fold(1.0, |blocked, m| load * blocked / (f64::from(m) + load * blocked))
 }

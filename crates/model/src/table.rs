@@ -1,6 +1,7 @@
 //! Results as rows with units. Nothing is computed here; how rows are written is the report's
 //! concern.
 
+use krarup_units::Unit;
 use serde::{Deserialize, Serialize};
 
 /// Named columns with units, and rows.
@@ -20,23 +21,7 @@ pub struct ColumnHead {
     /// Name, in the words of the project.
     pub name: String,
     /// Unit of the numbers.
-    pub unit: ColumnUnit,
-}
-
-/// What the numbers of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ColumnUnit {
-    /// Words.
-    Text,
-    /// A number of things, or a ratio.
-    Count,
-    /// Events per second.
-    PerSecond,
-    /// Seconds.
-    Seconds,
-    /// A part of a whole, or a relative change: 1 is all of it.
-    Share,
+    pub unit: Unit,
 }
 
 /// One value.
@@ -87,7 +72,7 @@ impl From<Option<f64>> for TableCell {
 
 impl ResultTable {
     /// A table without rows; each column as `(name, unit)`.
-    pub fn new(title: impl Into<String>, columns: &[(&str, ColumnUnit)]) -> Self {
+    pub fn new(title: impl Into<String>, columns: &[(&str, Unit)]) -> Self {
         let columns =
             columns.iter().map(|(name, unit)| ColumnHead { name: (*name).into(), unit: *unit }).collect();
         Self { title: title.into(), columns, rows: Vec::new() }
@@ -122,8 +107,7 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_name_and_gaps_stay_gaps() {
-        let mut table =
-            ResultTable::new("t", &[("station", ColumnUnit::Text), ("response", ColumnUnit::Seconds)]);
+        let mut table = ResultTable::new("t", &[("station", Unit::Text), ("response", Unit::Seconds)]);
         table.push(vec!["a".into(), (1.0 / 3.0).into()]);
         table.push(vec!["b".into(), f64::NAN.into()]);
         assert_eq!(table.numbers("response"), [Some(1.0 / 3.0), None]);
@@ -132,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_null_in_json() {
-        let mut table = ResultTable::new("t", &[("x", ColumnUnit::PerSecond)]);
+        let mut table = ResultTable::new("t", &[("x", Unit::PerSecond)]);
         table.push(vec![TableCell::Empty]);
         assert!(serde_json::to_string(&table).unwrap().contains("[[null]]"));
     }

@@ -99,7 +99,7 @@ fn settle(
                 .collect();
             let nowhere = think + others.iter().map(|resource| resource.demand).sum::<f64>() <= 0.0;
             let arrivals: Vec<f64> = if nowhere {
-                vec![1e9 / station.demand; population] // whoever leaves is back at once
+                vec![1e9 / station.demand; population] // a customer that leaves is back at once
             } else {
                 let rest = single::solve(&others, think, population)?;
                 (0..population).map(|there| rest.throughput(population - there)).collect()
@@ -244,7 +244,7 @@ mod tests {
             prop_assert!((square - 1.0 - scv).abs() < 1e-9 * (1.0 + scv), "{square} {scv}");
         }
 
-        /// Whatever the arrivals: as many are served as the share of the time with somebody there.
+        /// Whatever the arrivals: as many are served as the share of the time with a request there.
         #[test]
         fn work_is_conserved(scv in 0.07_f64..9.0, load in 0.1_f64..1.5, room in 2_usize..30) {
             let one = General::new(0, &ClassStation::fixed("s", 0.5), scv);
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Many clients who think long are Poisson arrivals: the formula of Pollaczek and Khinchine,
+    /// Many clients that think long are Poisson arrivals: the formula of Pollaczek and Khinchine,
     /// and at several servers that of Allen and Cunneen.
     #[test]
     fn a_station_fed_by_many_is_as_the_formulas_have_it() {

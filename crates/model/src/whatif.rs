@@ -2,14 +2,15 @@
 
 use std::str::FromStr;
 
-use krarup_units::text;
+use krarup_record::quantities;
+use krarup_units::{Unit, text};
 
 use crate::Error;
 use crate::network::{
     ClassWorkload, Fork, ForkWait, Network, PathVisit, Station, StationId, StationKind, Step,
 };
 use crate::solve::{Solution, SolutionMethod, solve};
-use crate::table::{ColumnUnit, ResultTable, TableCell};
+use crate::table::{ResultTable, TableCell};
 
 /// One change, written `name.key=value`.
 ///
@@ -242,12 +243,12 @@ pub fn what_if(
 /// with the change.
 pub fn beside(before: &Solution, after: &Solution) -> ResultTable {
     let columns = [
-        ("what", ColumnUnit::Text),
-        ("of", ColumnUnit::Text),
-        ("unit", ColumnUnit::Text),
-        ("before", ColumnUnit::Count),
-        ("after", ColumnUnit::Count),
-        ("change", ColumnUnit::Share),
+        ("what", Unit::Text),
+        ("of", Unit::Text),
+        ("unit", Unit::Text),
+        ("before", Unit::Count),
+        ("after", Unit::Count),
+        ("change", Unit::Share),
     ];
     let mut table = ResultTable::new("Before and after", &columns);
     let mut row = |what: &str, of: &str, unit: &str, old: Option<f64>, new: Option<f64>| {
@@ -264,13 +265,25 @@ pub fn beside(before: &Solution, after: &Solution) -> ResultTable {
     let (old, new) = (before.last(), after.last());
     for class in &new.classes {
         let was = old.classes.iter().find(|c| c.name == class.name);
-        row("throughput", &class.name, "1/s", was.map(|c| c.throughput), Some(class.throughput));
-        row("response", &class.name, "s", was.map(|c| c.response), Some(class.response));
+        row(
+            quantities::THROUGHPUT.name,
+            &class.name,
+            "1/s",
+            was.map(|c| c.throughput),
+            Some(class.throughput),
+        );
+        row(quantities::RESPONSE_TIME.name, &class.name, "s", was.map(|c| c.response), Some(class.response));
     }
     for station in &new.stations {
         let was = old.stations.iter().find(|s| s.name == station.name);
-        row("utilization", &station.name, "", was.map(|s| s.utilization), Some(station.utilization));
-        row("queue", &station.name, "", was.and_then(|s| s.queue), station.queue);
+        row(
+            quantities::UTILIZATION.name,
+            &station.name,
+            "",
+            was.map(|s| s.utilization),
+            Some(station.utilization),
+        );
+        row(quantities::AT_STATION.name, &station.name, "", was.and_then(|s| s.queue), station.queue);
     }
     for pool in &new.pools {
         let was = old.pools.iter().find(|p| p.name == pool.name);
@@ -290,11 +303,8 @@ pub fn beside(before: &Solution, after: &Solution) -> ResultTable {
 /// # Errors
 /// Those of [`solve`].
 pub fn sensitivity(network: &Network, method: SolutionMethod) -> Result<ResultTable, Error> {
-    let columns = [
-        ("station", ColumnUnit::Text),
-        ("of throughput", ColumnUnit::Count),
-        ("of response", ColumnUnit::Count),
-    ];
+    let columns =
+        [("station", Unit::Text), ("of throughput", Unit::Count), ("of response time", Unit::Count)];
     let mut table = ResultTable::new("Change in percent when a station is 1 % faster", &columns);
     let step = 0.005_f64;
     let mut rows = Vec::new();

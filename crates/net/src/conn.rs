@@ -65,7 +65,7 @@ impl Conn {
         Ok(conn)
     }
 
-    /// Nobody hears of it any more.
+    /// It is not watched any more.
     ///
     /// # Errors
     /// From the system.

@@ -3,8 +3,8 @@
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limit on open files to the hard one. Many systems keep the soft one at 1024 for
-/// the sake of old programs that cannot handle more; whoever holds a connection per client needs
-/// what there is.
+/// the sake of old programs that cannot handle more; a program that holds a connection per client
+/// needs what there is.
 pub fn allow_many() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -51,7 +51,7 @@ pub fn is_of_one(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// The listening sockets that whoever started this process has opened for it (systemd's
+/// The listening sockets that the program that started this process has opened for it (systemd's
 /// `LISTEN_FDS`), in order. They are handed over once: a second call finds none.
 pub fn inherited() -> Vec<Listener> {
     let mut given = listenfd::ListenFd::from_env();

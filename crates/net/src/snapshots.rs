@@ -50,7 +50,7 @@ impl<T> SnapshotSlot<T> {
         })
     }
 
-    /// Lays down numbers if somebody wants them. The loop calls this once in each pass.
+    /// Publishes numbers if a thread has asked for them. The loop calls this once in each pass.
     #[inline]
     pub fn publish(&self, numbers: impl FnOnce() -> T) {
         if self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Acquire) {

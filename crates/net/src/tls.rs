@@ -31,7 +31,8 @@ pub struct TlsIdentity {
     pub key: PathBuf,
 }
 
-/// Greets those who connect to us. Clones share their certificate: one reload holds for all.
+/// Makes the sessions of clients that connect to us. Clones share their certificate: one reload
+/// holds for all.
 #[derive(Clone, Debug)]
 pub struct Acceptor(Arc<Greeting>);
 
@@ -70,7 +71,7 @@ impl Acceptor {
         Ok(outdated(&self.0.identity.certificate))
     }
 
-    /// A session with somebody who has just connected.
+    /// A session with a client that has just connected.
     ///
     /// # Errors
     /// From the library.

@@ -1,4 +1,4 @@
-//! What it costs the event loop that somebody asks for metrics: laying down the numbers of three
+//! What it costs the event loop that metrics are asked for: laying down the numbers of three
 //! operations and three servers.
 
 use std::hint::black_box;

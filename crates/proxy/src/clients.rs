@@ -20,11 +20,11 @@ const KEEP: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Clients {
     all: Arena<ClientId, Client>,
-    /// The numbers of those to whom something may be written, or who are finished.
+    /// The numbers of the clients that something may be written to, or that are finished.
     dirty: Vec<u32>,
-    /// Those who were held back and are to be offered their bytes again.
+    /// Clients that were held back and are to be offered their bytes again.
     runnable: VecDeque<ClientId>,
-    /// Those who wait for room in the queue, first come first served.
+    /// Clients that wait for room in the queue, first come first served.
     waiting_for_room: VecDeque<ClientId>,
     /// What their buffers hold, and whether clients wait because that is too much. The driver
     /// counts it.
@@ -361,7 +361,8 @@ impl Clients {
         !(self.dirty.is_empty() && self.runnable.is_empty())
     }
 
-    /// Takes those to whom something may be written, or who are finished; `into` is emptied first.
+    /// Takes the clients that something may be written to, or that are finished; `into` is emptied
+    /// first.
     pub(crate) fn take_dirty(&mut self, into: &mut Vec<u32>) {
         into.clear();
         std::mem::swap(&mut self.dirty, into);

@@ -141,7 +141,7 @@ impl Core {
         self.books.keep_rows(sink);
     }
 
-    /// No more rows will come: whoever takes them can finish.
+    /// No more rows will come: the writer that takes them can finish.
     pub fn end_rows(&mut self) {
         self.books.end_rows();
     }
@@ -189,7 +189,7 @@ impl Core {
                     used += length;
                 }
                 Parsed::Incomplete { needed } => {
-                    // As long as its line is not whole, nobody knows of a value.
+                    // As long as its line is not whole, its value is not known of.
                     let promised = if rest.contains(&b'\n') { needed } else { 0 };
                     self.clients.needs(id, needed, promised);
                     break;
@@ -391,7 +391,7 @@ impl Core {
 
     // ---- for the engine -------------------------------------------------------------------------
 
-    /// Whether there is anybody to be written to, or to be listened to again.
+    /// Whether there is a client to write to, or to read from again.
     pub fn has_more_to_do(&self) -> bool {
         self.upstreams.has_dirty() || self.clients.has_news()
     }

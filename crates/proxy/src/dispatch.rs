@@ -86,7 +86,7 @@ impl Dispatch {
     fn has_idle_worker(&self) -> bool {
         match self.workers {
             Workers::Unlimited => true,
-            // Those who wait go first.
+            // Requests that wait go first.
             Workers::Limited(limit) => self.busy < limit && self.queue.is_empty(),
         }
     }

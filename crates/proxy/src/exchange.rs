@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     Done,
     /// The reply stands in the client's outbox and ends at this position.
     Rendered(u64),
-    /// The reply has left; some server still owes an answer that nobody waits for.
+    /// The reply has left; some server still owes an answer that no client waits for.
     Left,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Copies {
     None,
     /// The other holders get the value, and the reply waits for them: `cas`.
     Awaited,
-    /// The other holders get the same, and nobody waits.
+    /// The other holders get the same, and no client waits.
     Behind,
     /// If the client has won, the first holder, one of the others here, has the last word.
     Winner,
@@ -275,7 +275,7 @@ impl Exchange {
     pub(crate) fn begin(&mut self, client: ClientId, entry: PoolId, operation: Operation, received: Stamp) {
         debug_assert!(
             self.owed == 0 && self.rest.used().is_none_or(|rest| rest.followers.is_empty()),
-            "a place is free when nobody refers to it"
+            "a place is free when nothing refers to it"
         );
         self.rest.begin();
         self.generation = self.generation.wrapping_add(1);

@@ -16,7 +16,7 @@ const MOST: usize = 128 << 10;
 const COUNT: usize = 32;
 const UNUSED_FOR: Nanos = Nanos::from_secs(1);
 
-/// Memory that nobody uses just now.
+/// Memory that is not in use just now.
 #[derive(Debug, Default)]
 pub(crate) struct FreeBuffers {
     free: Vec<Arc<Vec<u8>>>,
@@ -26,7 +26,7 @@ pub(crate) struct FreeBuffers {
 }
 
 impl FreeBuffers {
-    /// Empty memory with room, if there is any. Nobody else has it.
+    /// Empty memory with room, if there is any. It has no other holder.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Arc<Vec<u8>>> {
         let spare = self.free.pop();
@@ -34,7 +34,8 @@ impl FreeBuffers {
         spare
     }
 
-    /// Memory that is not needed any more, and that nobody else has; what was in it is forgotten.
+    /// Memory that is not needed any more, and that has no other holder; what was in it is
+    /// forgotten.
     #[inline]
     pub(crate) fn put(&mut self, mut memory: Arc<Vec<u8>>) {
         if let Some(bytes) = Arc::get_mut(&mut memory)
@@ -74,7 +75,7 @@ mod tests {
             buffers.put(memory(other));
         }
         buffers.put(Arc::clone(&memory_again));
-        assert!(buffers.take().is_none(), "it is not worth it, or too much, or somebody else's too");
+        assert!(buffers.take().is_none(), "it is not worth it, or too much, or another holder has it too");
         for _ in 0..2 * COUNT {
             buffers.put(memory(KEEP));
         }

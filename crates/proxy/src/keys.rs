@@ -75,7 +75,7 @@ impl<'a> KeysOfPart<'a> {
     }
 }
 
-/// The part of a key that nobody has been asked for.
+/// The part of a key that no server has been asked for.
 pub(crate) const NO_PART: u16 = u16::MAX;
 
 impl KeyList {

@@ -32,7 +32,7 @@ use crate::pool::Lifetimes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// One holder; the first if that one lets the client win.
-    Anybody,
+    AnyHolder,
     /// The first holder.
     First,
     /// The first holder; the others are told.
@@ -43,7 +43,7 @@ pub(crate) enum Rule {
     FirstDecides,
 }
 
-/// For whom a request is written.
+/// For which server a request is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaRole {
     /// Who answers the client.
@@ -72,7 +72,7 @@ pub(crate) fn rule(meta: &Meta<'_>) -> Rule {
         MetaCommand::Get if meta.has_any(b"NRTE") && is_sound(meta) => Rule::FirstThenOthers,
         MetaCommand::Get if meta.has_any(b"NRTE") => Rule::First,
         MetaCommand::Get if meta.flags.iter().all(|(letter, _)| b"vkOqfstbuPL".contains(&letter)) => {
-            Rule::Anybody
+            Rule::AnyHolder
         }
         MetaCommand::Get | MetaCommand::Debug => Rule::First,
         _ if meta.has_any(b"Cc") => Rule::FirstDecides,
@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn who_is_asked_follows_from_what_each_server_has_of_its_own() {
         for (text, wanted) in [
-            ("mg k\r\n", Rule::Anybody),
-            ("mg k v t s f k O7 q\r\n", Rule::Anybody),
+            ("mg k\r\n", Rule::AnyHolder),
+            ("mg k v t s f k O7 q\r\n", Rule::AnyHolder),
             ("mg k v c\r\n", Rule::First),
             ("mg k h\r\n", Rule::First),
             ("mg k v C7\r\n", Rule::First),

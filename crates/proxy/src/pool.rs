@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
-/// A pool at work: what it was told to be, and what it has given to whom.
+/// A pool at work: what it was told to be, and what it has given to which server.
 #[derive(Debug)]
 pub(crate) struct Pool {
     spec: PoolSpec,
@@ -566,7 +566,7 @@ impl Pool {
         }
     }
 
-    /// Nobody else may wait for the answer to this `mg`.
+    /// No other client may wait for the answer to this `mg`.
     fn leads_no_more(&mut self, key: &[u8], request: RequestId) {
         if let Some(leaders) = self.meta_leaders.get_mut(key) {
             leaders.retain(|&leader| leader != request);

@@ -23,8 +23,8 @@ pub struct Slow {
     pub servers: Vec<ServerVisit>,
     /// The pool of its first key.
     pub pool: usize,
-    /// XXH3 of its first key as its servers see it: who suspects a key can tell whether it was that
-    /// one, nobody else learns it.
+    /// XXH3 of its first key as its servers see it: a reader that suspects a key can tell whether
+    /// it was that one, no other reader learns it.
     pub key: u64,
 }
 

@@ -44,7 +44,7 @@ pub struct ProxySummary {
     pub histogram: Buckets,
     /// Processor time this process took, user and system, in seconds.
     pub cpu_seconds: Option<Seconds>,
-    /// Processors this process could use; none where nobody looked.
+    /// Processors this process could use; none where they were not read.
     #[serde(default)]
     pub cores: Option<u32>,
 }

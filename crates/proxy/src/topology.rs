@@ -23,7 +23,7 @@ impl Topology {
     }
 }
 
-/// A pool: some servers, who of them holds a key, and who of the holders is asked.
+/// A pool: some servers, which of them holds a key, and which of the holders is asked.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
     /// Its name in the configuration.
@@ -121,7 +121,8 @@ pub enum Writes {
     Quorum,
     /// At the first good answer.
     First,
-    /// When the key's primary has answered; the others get copies then, and nobody waits for these.
+    /// When the key's primary has answered; the others get copies then, and no client waits for
+    /// these.
     Async,
 }
 

@@ -2,10 +2,10 @@
 //! several may lead to it.
 //!
 //! Every server has a first connection, which tells whether it is up, and by which goes what
-//! belongs to no client (refills, copies that nobody waits for). Others are its *lanes*: some that
-//! clients share in turn, or one of each client's own. A client uses the same one all the time, so
-//! that what it asks of a server is carried out in its order; what two clients ask by different
-//! lanes may overtake each other.
+//! belongs to no client (refills, copies that no client waits for). Others are its *lanes*: some
+//! that clients share in turn, or one of each client's own. A client uses the same one all the
+//! time, so that what it asks of a server is carried out in its order; what two clients ask by
+//! different lanes may overtake each other.
 
 use krarup_memcache::{ReplyClass, Response};
 use krarup_units::{Nanos, Outbox, Stamp};
@@ -69,7 +69,7 @@ pub(crate) struct LostConnection {
     pub(crate) by_lane: bool,
     /// Whether the server is ejected from now on.
     pub(crate) ejected: bool,
-    /// What is said to those who wait for its answers.
+    /// What is said to the clients that wait for its answers.
     pub(crate) text: String,
 }
 
@@ -383,7 +383,7 @@ impl Servers {
         !self.at(lane).owes_any()
     }
 
-    /// A lane has been closed; those who wait for room there are to be admitted before
+    /// A lane has been closed; the clients that wait for room there are to be admitted before
     /// [`Self::reopen_lane`].
     pub(crate) fn lane_closed(&mut self, lane: ConnectionId) {
         self.lane_lost(lane);

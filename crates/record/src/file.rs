@@ -53,8 +53,8 @@ impl std::error::Error for FileError {
     }
 }
 
-/// A file under the name `<name>.partial` until it is complete: under its own name nobody finds
-/// half a file.
+/// A file under the name `<name>.partial` until it is complete: a reader never finds half a file
+/// under its own name.
 #[derive(Debug)]
 pub struct Partial {
     file: File,

@@ -13,7 +13,7 @@ use krarup_units::{Nanos, Seconds};
 
 use crate::counts::BucketCounts;
 pub use crate::counts::DIGITS;
-use crate::stamps::{self, Definition};
+use crate::stamps::{self, QuantityDefinition};
 use crate::tally::add;
 use crate::visit::named;
 use crate::{Operation, Parts};
@@ -40,7 +40,7 @@ named! {
 
 impl Quantity {
     /// What it means.
-    pub const fn definition(self) -> Definition {
+    pub const fn definition(self) -> QuantityDefinition {
         match self {
             Self::Queue => stamps::QUEUE_TIME,
             Self::Server => stamps::SERVER_TIME,

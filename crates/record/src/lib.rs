@@ -34,6 +34,7 @@ pub mod file;
 pub mod histogram;
 pub mod holds;
 pub mod live;
+pub mod quantities;
 pub mod recorder;
 pub mod schema;
 pub mod stamps;

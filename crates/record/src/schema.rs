@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use crate::histogram::{BUCKET, DIGITS, LONGEST, Quantity};
 use crate::holds::{HIGHEST_LEVEL, Seen};
-use crate::stamps::{self, DEFINITIONS};
+use crate::quantities::QUANTITIES;
+use crate::stamps;
 use crate::{Operation, Outcome};
 
 /// The version of the tables below. It rises when a column changes its meaning or goes away.
@@ -256,7 +257,7 @@ pub fn page() -> String {
     let mut page = String::from(
         "# Records\n\n\
          What every station writes about every request, and what each word means. This page is generated from the tables in \
-         `crates/record/src/schema.rs` and `stamps.rs`.\n\n\
+         `crates/record/src/schema.rs` and `quantities.rs`.\n\n\
          ## Stamps and times\n\n\
          Stamps are nanoseconds on the monotonic clock of one run; the wall clock at stamp zero stands in the metadata of \
          `rows.parquet` and in `histograms.hlog`. A stamp stands next to the system call it belongs to; requests that one call \
@@ -264,8 +265,8 @@ pub fn page() -> String {
          | name | definition |\n|---|---|\n",
     );
     // Writing to a String cannot fail.
-    for definition in DEFINITIONS {
-        let _ = writeln!(page, "| `{}` | {} |", definition.name, definition.text);
+    for quantity in QUANTITIES.iter().filter(|quantity| !quantity.field.is_empty()) {
+        let _ = writeln!(page, "| `{}` | {} |", quantity.field, quantity.meaning());
     }
     let _ = write!(page, "\n## Names\n\n| what | names |\n|---|---|\n");
     let names = [

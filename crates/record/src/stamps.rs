@@ -6,100 +6,145 @@
 //! the time is zero: a request answered by the proxy itself was queued and taken when it was
 //! received.
 
-/// A name as it stands in code, files and reports, and what it means.
+use krarup_units::Unit;
+
+/// A quantity: its name in code, files and reports, and what it means. The table of all is
+/// [`crate::quantities::QUANTITIES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Definition {
-    /// One word for one thing, as columns and captions use it.
+pub struct QuantityDefinition {
+    /// One word for one thing, as captions, headings and the glossary use it.
     pub name: &'static str,
-    /// The definition, complete in itself.
+    /// Its symbol, or the formula that gives it; empty for what has none.
+    pub symbol: &'static str,
+    /// In which unit it is given.
+    pub unit: Unit,
+    /// The definition, a phrase that is complete together with those of [`Self::terms`].
     pub text: &'static str,
+    /// The quantities that the definition names.
+    pub terms: &'static [&'static QuantityDefinition],
+    /// How columns of recorded files and log lines spell it; empty for what is not recorded.
+    pub field: &'static str,
 }
 
-/// When the request was there.
-pub const RECEIVED: Definition =
-    Definition { name: "received", text: "after the read that brought the request's last byte" };
+impl QuantityDefinition {
+    /// A quantity that is not recorded and whose definition names no other.
+    pub const fn new(name: &'static str, symbol: &'static str, unit: Unit, text: &'static str) -> Self {
+        Self { name, symbol, unit, text, terms: &[], field: "" }
+    }
+
+    /// The same, with the quantities that its definition names.
+    pub const fn in_terms_of(self, terms: &'static [&'static Self]) -> Self {
+        Self { terms, ..self }
+    }
+
+    /// The same, with its spelling in recorded files.
+    pub const fn recorded_as(self, field: &'static str) -> Self {
+        Self { field, ..self }
+    }
+
+    /// Heading and unit of a column that holds it.
+    pub const fn column(self) -> (&'static str, Unit) {
+        (self.name, self.unit)
+    }
+
+    /// Its name and, if it is a letter rather than a formula, its symbol: `throughput X`.
+    pub fn title(&self) -> String {
+        if self.symbol.is_empty() || !self.formula().is_empty() {
+            self.name.to_owned()
+        } else {
+            format!("{} {}", self.name, self.symbol)
+        }
+    }
+
+    /// Its symbol where that is a formula rather than a letter; empty elsewhere.
+    pub fn formula(&self) -> &'static str {
+        if self.symbol.contains(' ') { self.symbol } else { "" }
+    }
+
+    /// The formula, if there is one, and the definition.
+    pub fn meaning(&self) -> String {
+        let formula = self.formula();
+        if formula.is_empty() { self.text.to_owned() } else { format!("{formula}: {}", self.text) }
+    }
+}
+
+const fn stamp(name: &'static str, text: &'static str) -> QuantityDefinition {
+    QuantityDefinition::new(name, "", Unit::Seconds, text).recorded_as(name)
+}
+
+const fn time(name: &'static str, symbol: &'static str, text: &'static str) -> QuantityDefinition {
+    QuantityDefinition::new(name, symbol, Unit::Seconds, text)
+}
+
+/// When the station had the request.
+pub const RECEIVED: QuantityDefinition =
+    stamp("received", "after the read that brought the request's last byte");
 /// When the request began to wait.
-pub const QUEUED: Definition = Definition {
-    name: "queued",
-    text: "when the request joined the queue of requests that wait for a worker",
-};
+pub const QUEUED: QuantityDefinition =
+    stamp("queued", "when the request joined the queue of requests that wait for a worker");
 /// When the request stopped waiting.
-pub const TAKEN: Definition = Definition {
-    name: "taken",
-    text: "when the request left the queue: a worker took it, or it was given up",
-};
+pub const TAKEN: QuantityDefinition =
+    stamp("taken", "when the request left the queue: a worker took it, or it was given up");
 /// When one server was asked.
-pub const SENT: Definition =
-    Definition { name: "sent", text: "before the write that carried the request's first byte to the server" };
+pub const SENT: QuantityDefinition =
+    stamp("sent", "before the write that carried the request's first byte to the server");
 /// When one server was done.
-pub const ANSWERED: Definition = Definition {
-    name: "answered",
-    text: "after the read that completed the server's reply, or when the server was given up",
-};
+pub const ANSWERED: QuantityDefinition =
+    stamp("answered", "after the read that completed the server's reply, or when the server was given up");
 /// When the client had its reply.
-pub const REPLIED: Definition = Definition {
-    name: "replied",
-    text: "after the write that took the reply's last byte, or when it was known that no reply would be taken",
-};
-/// Time with nobody working on the request but the dispatcher.
-pub const QUEUE_TIME: Definition =
-    Definition { name: "queue_time", text: "taken − queued: how long the request waited for a worker" };
+pub const REPLIED: QuantityDefinition = stamp(
+    "replied",
+    "after the write that took the reply's last byte, or when it was known that no reply would be taken",
+);
+/// Time in the queue.
+pub const QUEUE_TIME: QuantityDefinition =
+    time("queue time", "taken − queued", "how long the request waited for a worker")
+        .in_terms_of(&[&QUEUED, &TAKEN])
+        .recorded_as("queue_time");
 /// Time with the servers.
-pub const SERVER_TIME: Definition = Definition {
-    name: "server_time",
-    text: "last answered − first sent: how long any server had the request, the network to it included; zero where none was asked",
-};
+pub const SERVER_TIME: QuantityDefinition = time(
+    "server time",
+    "last answered − first sent",
+    "how long any server had the request, the network to it included; zero where none was asked",
+)
+.in_terms_of(&[&SENT, &ANSWERED])
+.recorded_as("server_time");
 /// Everything else.
-pub const OWN_TIME: Definition = Definition {
-    name: "own_time",
-    text: "response time − queue time − server time: what the station itself added before, between and after",
-};
+pub const OWN_TIME: QuantityDefinition = time(
+    "own time",
+    "response time at the middleware − queue time − server time",
+    "what the station itself added before, between and after",
+)
+.in_terms_of(&[&RESPONSE_TIME, &QUEUE_TIME, &SERVER_TIME])
+.recorded_as("own_time");
 /// The whole.
-pub const RESPONSE_TIME: Definition = Definition {
-    name: "response_time",
-    text: "replied − received: how long the station had the request, the sum of queue, server and own time",
-};
+pub const RESPONSE_TIME: QuantityDefinition = time(
+    "response time at the middleware",
+    "replied − received",
+    "how long the station had the request, the sum of queue, server and own time",
+)
+.in_terms_of(&[&RECEIVED, &REPLIED])
+.recorded_as("response_time");
 /// How long a worker was bound.
-pub const HOLD_TIME: Definition =
-    Definition { name: "hold_time", text: "replied − taken: how long the request held its worker" };
+pub const HOLD_TIME: QuantityDefinition =
+    time("hold time", "replied − taken", "how long the request held its worker")
+        .in_terms_of(&[&TAKEN, &REPLIED])
+        .recorded_as("hold_time");
 /// One server's part of a request.
-pub const ONE_SERVER_TIME: Definition = Definition {
-    name: "one_server_time",
-    text: "answered − sent of one server: how long this server had its part of the request",
-};
-
-/// Every definition, in the order of a request's life: first the stamps, then what derives from
-/// them.
-pub const DEFINITIONS: &[Definition] = &[
-    RECEIVED,
-    QUEUED,
-    TAKEN,
-    SENT,
-    ANSWERED,
-    REPLIED,
-    QUEUE_TIME,
-    SERVER_TIME,
-    OWN_TIME,
-    RESPONSE_TIME,
-    HOLD_TIME,
-    ONE_SERVER_TIME,
-];
-
-/// The definition of `name`, if there is one.
-pub fn definition(name: &str) -> Option<Definition> {
-    DEFINITIONS.iter().copied().find(|definition| definition.name == name)
-}
+pub const ONE_SERVER_TIME: QuantityDefinition =
+    time("time of one server", "its answered − its sent", "how long this server had its part of the request")
+        .in_terms_of(&[&SENT, &ANSWERED])
+        .recorded_as("one_server_time");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_definition() {
-        for one in DEFINITIONS {
-            assert_eq!(DEFINITIONS.iter().filter(|other| other.name == one.name).count(), 1, "{}", one.name);
-            assert_eq!(definition(one.name), Some(*one));
-        }
-        assert_eq!(definition("latency"), None);
+    fn a_symbol_stands_in_the_title_and_a_formula_does_not() {
+        assert_eq!(QuantityDefinition::new("throughput", "X", Unit::PerSecond, "").title(), "throughput X");
+        assert_eq!(QUEUE_TIME.title(), "queue time");
+        assert_eq!(QUEUE_TIME.meaning(), "taken − queued: how long the request waited for a worker");
+        assert_eq!(RECEIVED.title(), "received");
     }
 }

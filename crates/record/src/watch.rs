@@ -1,4 +1,4 @@
-//! What a machine did while something was measured on it, and whether somebody else was at work
+//! What a machine did while something was measured on it, and whether other programs were at work
 //! there.
 //!
 //! The experiment's **own** programs are told from **foreign** ones by the same clock's ticks, so

@@ -21,7 +21,7 @@ function scaleOf(unit, typical) {
       if (typical >= 1e-3) return { factor: 1e3, symbol: "ms" };
       if (typical >= 1e-6) return { factor: 1e6, symbol: "µs" };
       return { factor: 1e9, symbol: "ns" };
-    case "per_second": return { factor: 1, symbol: "/s" };
+    case "per-second": return { factor: 1, symbol: "/s" };
     case "share": return { factor: 100, symbol: "%" };
     case "cores": return { factor: 1, symbol: "cores" };
     default: return { factor: 1, symbol: "" };
@@ -31,7 +31,7 @@ function scaleOf(unit, typical) {
 // A value alone, its unit beside it.
 function shown(unit, value) {
   if (value == null) return "–";
-  if (unit === "per_second") return countText(value) + "/s";
+  if (unit === "per-second") return countText(value) + "/s";
   if (unit === "count" || unit === "text") return countText(value);
   const scale = scaleOf(unit, Math.abs(value) * 1.0005);
   const scaled = value * scale.factor;

@@ -3,10 +3,10 @@
 
 use krarup_analysis::cell::Cell;
 use krarup_analysis::results::Results;
+use krarup_units::Unit;
 
 use crate::document::EstimateCell;
 use crate::figures::{Axis, FigurePoint, LineSeries, Lines, Mark, Tint};
-use crate::quantity::Unit;
 
 /// The x axis of a sweep and the cells along it.
 pub(crate) struct Against<'a> {

@@ -1,12 +1,12 @@
 //! Figures as the page's script reads them: panels of series over one list of x values.
 
+use krarup_units::Unit;
 use serde::Serialize;
 
 use crate::document::EstimateCell;
 use crate::figures::{
     Axis, Figure, HistogramFigure, Lines, Mark, Plot, Scatter, StackedBars, TimeSeries, Tint,
 };
-use crate::quantity::Unit;
 
 /// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show
 /// them in.

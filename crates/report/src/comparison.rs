@@ -3,12 +3,12 @@
 use krarup_analysis::change::{Measure, MeasureChange};
 use krarup_analysis::compare::Comparison;
 use krarup_analysis::quantity::Quantity;
+use krarup_record::quantities;
+use krarup_units::Unit;
 
-use crate::definitions as define;
 use crate::document::{Block, Column, Document, EstimateCell, Finding, Note, Section, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{Axis, Figure, FigurePoint, LineSeries, Lines, Mark, Plot, Tint};
-use crate::quantity::Unit;
 
 /// The whole page. `footer` names the program and its version.
 pub fn document(comparison: &Comparison, footer: &str) -> Document {
@@ -34,6 +34,7 @@ pub fn document(comparison: &Comparison, footer: &str) -> Document {
             .collect(),
         facts: Vec::new(),
         notes: notes(comparison),
+        quantities: Vec::new(),
         sections,
         footer: footer.to_owned(),
     }
@@ -218,7 +219,7 @@ fn ratios(comparison: &Comparison) -> Figure {
         caption: "100 % is no change. Bars are 95 % intervals of the ratio: where one reaches over 100 %, there is no conclusion for \
                   that cell. The axes start from zero."
             .into(),
-        definitions: vec![define::throughput(), define::response_time(), define::percentile()],
+        quantities: vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes: Vec::new(),
         plot: Plot::Lines(Lines { x: Axis::linear("clients", Unit::Count), y: y.to_vec(), series: series.collect() }),
     }

@@ -86,7 +86,7 @@ fn line(out: &mut String, fields: &[String]) {
 mod tests {
     use super::*;
     use crate::document::{Column, EstimateCell};
-    use crate::quantity::Unit;
+    use krarup_units::Unit;
 
     #[test]
     fn an_estimate_brings_its_interval_and_its_n() {

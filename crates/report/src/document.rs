@@ -1,7 +1,9 @@
 //! A report as a value: what is said, in which order, before it is a page.
 
+use krarup_record::quantities::{self, QuantityDefinition};
+
 use crate::figures::Figure;
-pub use crate::tables::{Column, EstimateCell, Note, NoteLevel, QuantityDefinition, Table, TableValue};
+pub use crate::tables::{Column, EstimateCell, Note, NoteLevel, Table, TableValue};
 
 /// A whole report. Every text in it is plain text: the writers escape it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +18,8 @@ pub struct Document {
     pub facts: Vec<Fact>,
     /// What concerns the whole report rather than one figure.
     pub notes: Vec<Note>,
+    /// The quantities that the summary names.
+    pub quantities: Vec<QuantityDefinition>,
     /// The body.
     pub sections: Vec<Section>,
     /// The last line of the page: program, version.
@@ -64,10 +68,26 @@ pub enum Block {
     Figure(Figure),
     /// A note that concerns this place.
     Note(Note),
-    /// Words and what they mean.
-    Definitions(Vec<QuantityDefinition>),
     /// Names and plain values: the environment.
     Properties(Vec<(String, String)>),
     /// Text as typed: a command line.
     Code(String),
+}
+
+impl Document {
+    /// The quantities of its summary, figures and tables, and those that their definitions name,
+    /// each once: what the glossary of the page holds.
+    pub fn glossary(&self) -> Vec<QuantityDefinition> {
+        let shown = self.sections.iter().flat_map(|section| &section.blocks).flat_map(shown);
+        quantities::glossary(self.quantities.iter().copied().chain(shown))
+    }
+}
+
+/// The quantities that a block shows.
+fn shown(block: &Block) -> Vec<QuantityDefinition> {
+    match block {
+        Block::Figure(figure) => figure.quantities.clone(),
+        Block::Table(table) => table.columns.iter().filter_map(|column| column.quantity).collect(),
+        _ => Vec::new(),
+    }
 }

@@ -11,26 +11,71 @@ pub(crate) fn measured(quantity: &Quantity) -> EstimateCell {
     EstimateCell { value: quantity.value, interval, n: quantity.n }
 }
 
-/// What the bars at the points are.
+/// How many repetitions: `3 repetitions`, or `2 to 3 repetitions` where cells differ.
+pub(crate) fn repetitions(of_cells: impl Iterator<Item = u64> + Clone) -> String {
+    counted(of_cells, "repetition")
+}
+
+/// How many repetitions the cells of these results have.
+pub(crate) fn all_repetitions(results: &Results) -> String {
+    repetitions(results.cells.iter().map(|cell| cell.repetitions.len() as u64))
+}
+
+fn counted(of_cells: impl Iterator<Item = u64> + Clone, noun: &str) -> String {
+    let (least, most) = (of_cells.clone().min().unwrap_or(0), of_cells.max().unwrap_or(0));
+    match (least, most) {
+        (1, 1) => format!("1 {noun}"),
+        (least, most) if least == most => format!("{most} {noun}s"),
+        (least, most) => format!("{least} to {most} {noun}s"),
+    }
+}
+
+/// On how many observations of one kind the throughputs rest, where there is an interval.
+fn observations(results: &Results, basis: IntervalBasis, noun: &str) -> Option<String> {
+    let of = results.cells.iter().map(|cell| cell.throughput);
+    let of = of.filter(move |one| one.basis == basis && one.n > 1).map(|one| one.n);
+    of.clone().next().is_some().then(|| counted(of, noun))
+}
+
+/// What the bars at the points are, and on how many observations they rest.
 pub(crate) fn intervals(results: &Results) -> String {
-    let of_windows = results.cells.iter().any(|cell| cell.throughput.basis == IntervalBasis::Windows);
-    let of_runs = results
-        .cells
-        .iter()
-        .any(|cell| cell.throughput.basis == IntervalBasis::Repetitions && cell.throughput.n > 1);
+    let of_runs = observations(results, IntervalBasis::Repetitions, "repetition");
+    let of_windows = observations(results, IntervalBasis::Windows, "window");
     match (of_runs, of_windows) {
-        (true, true) => "Bars are 95 % t intervals: of the repetitions, or where a cell ran once, of the windows of that run.".into(),
-        (true, false) => "Points are means of the repetitions; bars are their 95 % t intervals.".into(),
-        (false, true) => "Points are single runs; bars are 95 % t intervals of the windows within the run.".into(),
-        (false, false) => "Points are single runs without windows, which give no interval.".into(),
+        (Some(runs), Some(windows)) => {
+            format!(
+                "Bars are 95 % t intervals: of {runs}, or where a cell ran once, of {windows} of that run."
+            )
+        }
+        (Some(runs), None) => format!("Points are means of {runs}; bars are their 95 % t intervals."),
+        (None, Some(windows)) => {
+            format!("Points are single runs; bars are 95 % t intervals of {windows} within the run.")
+        }
+        (None, None) => "Points are single runs without windows, which give no interval.".into(),
     }
 }
 
 /// What a point and its bar are, where percentiles are drawn.
-pub(crate) fn points_are(results: &Results) -> &'static str {
+pub(crate) fn points_are(results: &Results) -> String {
     if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
-        "Points are percentiles of one run, which give no interval."
+        "Points are percentiles of one run, which give no interval.".into()
     } else {
-        "Points are means of the repetitions' percentiles; bars are their 95 % t intervals."
+        let repetitions = all_repetitions(results);
+        format!("Points are means of the percentiles of {repetitions}; bars are their 95 % t intervals.")
+    }
+}
+
+/// What stands after a ± in a table of cells.
+pub(crate) fn half_of(results: &Results) -> String {
+    let of_runs = observations(results, IntervalBasis::Repetitions, "repetition");
+    let of_windows = observations(results, IntervalBasis::Windows, "window");
+    match (of_runs, of_windows) {
+        (Some(runs), Some(windows)) => {
+            format!(
+                "± is half the 95 % t interval of {runs}, or where a cell ran once, of {windows} of that run."
+            )
+        }
+        (Some(one), None) | (None, Some(one)) => format!("± is half the 95 % t interval of {one}."),
+        (None, None) => "Single runs without windows give no interval.".into(),
     }
 }

@@ -1,7 +1,9 @@
-//! Figures as values: what is drawn against what, with its definitions, its notes and its data.
+//! Figures as values: what is drawn against what, with its quantities, its notes and its data.
 
-use crate::quantity::Unit;
-use crate::tables::{Column, EstimateCell, Note, QuantityDefinition, Table, TableValue};
+use krarup_record::quantities::QuantityDefinition;
+use krarup_units::Unit;
+
+use crate::tables::{Column, EstimateCell, Note, Table, TableValue};
 
 /// A figure: one or more panels under one caption, with one data table.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,8 +16,8 @@ pub struct Figure {
     /// How to read it: what the marks and the intervals are, how many observations stand behind a
     /// point.
     pub caption: String,
-    /// Every measured quantity that is drawn.
-    pub definitions: Vec<QuantityDefinition>,
+    /// Every quantity that is drawn; the page defines each once, in its glossary.
+    pub quantities: Vec<QuantityDefinition>,
     /// What is drawn.
     pub plot: Plot,
     /// What a reader must know about these very figures.
@@ -236,6 +238,14 @@ impl Axis {
         Self { title: title.into(), unit, log: false }
     }
 
+    /// A linear axis of a quantity, under its name: `response time`; with what is shown of it, if
+    /// that is not empty: `response time, mean`.
+    pub fn of(quantity: QuantityDefinition, shown: &str) -> Self {
+        let title =
+            if shown.is_empty() { quantity.name.to_owned() } else { format!("{}, {shown}", quantity.name) };
+        Self::linear(title, quantity.unit)
+    }
+
     /// An axis on which equal distances are equal ratios.
     pub fn log(title: impl Into<String>, unit: Unit) -> Self {
         Self { title: title.into(), unit, log: true }
@@ -409,7 +419,7 @@ mod tests {
             name: "response".into(),
             title: "Response times".into(),
             caption: String::new(),
-            definitions: Vec::new(),
+            quantities: Vec::new(),
             notes: Vec::new(),
             plot: Plot::Histogram(HistogramFigure {
                 group: "workload".into(),

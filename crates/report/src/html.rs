@@ -6,11 +6,13 @@
 
 use std::fmt::Write;
 
+use krarup_record::quantities::QuantityDefinition;
+use krarup_units::Unit;
+
 use crate::chart::Chart;
 use crate::csv;
-use crate::document::{Block, Document, Note, NoteLevel, QuantityDefinition, Section, Table, TableValue};
+use crate::document::{Block, Column, Document, Note, NoteLevel, Section, Table, TableValue};
 use crate::figures::{Figure, Plot};
-use crate::quantity::Unit;
 
 const UPLOT_SCRIPT: &str = include_str!("../assets/vendor/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/vendor/uplot/uPlot.min.css");
@@ -68,6 +70,7 @@ pub fn body(document: &Document) -> String {
     for (number, part) in document.sections.iter().enumerate() {
         section(&mut out, number + 1, part);
     }
+    glossary(&mut out, &document.glossary());
     let _ = write!(out, "</main>\n<footer>{}</footer>\n</body>\n", escape(&document.footer));
     out
 }
@@ -97,6 +100,11 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// Running text: a percent sign stays on the line of its number.
+fn prose(text: &str) -> String {
+    escape(text).replace(" %", "\u{A0}%")
+}
+
 fn element(out: &mut String, tag: &str, text: &str) {
     let _ = writeln!(out, "<{tag}>{}</{tag}>", escape(text));
 }
@@ -119,7 +127,7 @@ fn summary(out: &mut String, document: &Document) {
     if !document.summary.is_empty() {
         out.push_str("<div class=\"findings\">\n");
         for finding in &document.summary {
-            let (about, text) = (escape(&finding.about), escape(&finding.text));
+            let (about, text) = (escape(&finding.about), prose(&finding.text));
             let _ = writeln!(out, "<p><strong>{about}</strong> {text}</p>");
         }
         out.push_str("</div>\n");
@@ -130,6 +138,9 @@ fn summary(out: &mut String, document: &Document) {
         for (number, section) in document.sections.iter().enumerate() {
             let _ = write!(out, "<a href=\"#section-{}\">{}</a> ", number + 1, escape(&section.title));
         }
+        if !document.glossary().is_empty() {
+            out.push_str("<a href=\"#definitions\">Definitions</a> ");
+        }
         out.push_str("</nav>\n");
     }
     out.push_str("</section>\n");
@@ -139,7 +150,9 @@ fn section(out: &mut String, number: usize, section: &Section) {
     let _ = writeln!(out, "<section id=\"section-{number}\">\n<h2>{}</h2>", escape(&section.title));
     for block in &section.blocks {
         match block {
-            Block::Paragraph(text) => element(out, "p", text),
+            Block::Paragraph(text) => {
+                let _ = writeln!(out, "<p>{}</p>", prose(text));
+            }
             Block::List(points) => {
                 out.push_str("<ul>\n");
                 points.iter().for_each(|point| element(out, "li", point));
@@ -148,7 +161,6 @@ fn section(out: &mut String, number: usize, section: &Section) {
             Block::Table(table) => captioned_table(out, table),
             Block::Figure(figure) => self::figure(out, figure),
             Block::Note(note) => notes(out, std::slice::from_ref(note)),
-            Block::Definitions(terms) => definitions(out, terms),
             Block::Properties(pairs) => properties(out, pairs),
             Block::Code(text) => {
                 let _ = writeln!(out, "<pre><code>{}</code></pre>", escape(text));
@@ -167,25 +179,60 @@ fn notes(out: &mut String, notes: &[Note]) {
         let _ = write!(
             out,
             "<p class=\"note {class}\" role=\"note\"><strong>{word}:</strong> {}",
-            escape(&note.text)
+            prose(&note.text)
         );
         if !note.next_step.is_empty() {
-            let _ = write!(out, " <em>{}</em>", escape(&note.next_step));
+            let _ = write!(out, " <em>{}</em>", prose(&note.next_step));
         }
         out.push_str("</p>\n");
     }
 }
 
-fn definitions(out: &mut String, terms: &[QuantityDefinition]) {
-    if terms.is_empty() {
+/// Every quantity of the page, defined once.
+fn glossary(out: &mut String, quantities: &[QuantityDefinition]) {
+    if quantities.is_empty() {
         return;
     }
-    out.push_str("<dl class=\"definitions\">\n");
-    for definition in terms {
-        let (term, meaning) = (escape(&definition.term), escape(&definition.meaning));
-        let _ = writeln!(out, "<div><dt>{term}</dt> <dd>{meaning}</dd></div>");
+    out.push_str("<section id=\"definitions\">\n<h2>Definitions</h2>\n<div class=\"card\"><dl class=\"definitions\">\n");
+    for quantity in quantities {
+        let _ = write!(out, "<div id=\"{}\"><dt>{}", anchor(quantity), escape(&quantity.title()));
+        if !quantity.unit.base().is_empty() {
+            let _ = write!(out, " <span class=\"unit\">{}</span>", escape(quantity.unit.base()));
+        }
+        out.push_str("</dt> <dd>");
+        if !quantity.formula().is_empty() {
+            let _ = write!(out, "<var>{}</var>: ", escape(quantity.formula()));
+        }
+        let _ = writeln!(out, "{}</dd></div>", escape(quantity.text));
     }
-    out.push_str("</dl>\n");
+    out.push_str("</dl></div>\n</section>\n");
+}
+
+/// Where the page defines it.
+fn anchor(quantity: &QuantityDefinition) -> String {
+    let letters =
+        quantity.name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { ' ' });
+    let words = letters.collect::<String>();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    format!("quantity-{}", words.join("-").to_lowercase())
+}
+
+/// A name that leads to the definition of what it names, and tells it where the pointer rests.
+fn defined(text: &str, quantity: &QuantityDefinition) -> String {
+    let definition = escape(&quantity.meaning());
+    format!(
+        "<a class=\"quantity\" href=\"#{}\" title=\"{definition}\">{}</a>",
+        anchor(quantity),
+        escape(text)
+    )
+}
+
+/// The heading of a column, without its unit.
+fn heading(column: &Column) -> String {
+    match &column.quantity {
+        Some(quantity) => defined(&column.heading, quantity),
+        None => escape(&column.heading),
+    }
 }
 
 fn properties(out: &mut String, pairs: &[(String, String)]) {
@@ -201,7 +248,7 @@ fn captioned_table(out: &mut String, table: &Table) {
     element(out, "h3", &table.title);
     self::table(out, table);
     if !table.caption.is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", escape(&table.caption));
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.caption));
     }
     let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(table));
 }
@@ -212,7 +259,7 @@ fn table(out: &mut String, table: &Table) {
     let scales: Vec<_> = (0..table.columns.len()).map(|index| table.scale(index)).collect();
     for (column, scale) in table.columns.iter().zip(&scales) {
         let class = if column.unit == Unit::Text { "" } else { " class=\"number\"" };
-        let _ = write!(out, "<th scope=\"col\"{class}>{}", escape(&column.heading));
+        let _ = write!(out, "<th scope=\"col\"{class}>{}", heading(column));
         if !scale.symbol.is_empty() {
             let _ = write!(out, " <span class=\"unit\">{}</span>", escape(scale.symbol));
         }
@@ -269,8 +316,13 @@ fn figure(out: &mut String, figure: &Figure) {
     );
     notes(out, &figure.notes);
     out.push_str("<figcaption>\n");
-    element(out, "p", &figure.caption);
-    definitions(out, &figure.definitions);
+    out.push_str("<p>");
+    if !figure.quantities.is_empty() {
+        let shown: Vec<String> =
+            figure.quantities.iter().map(|quantity| defined(&quantity.title(), quantity)).collect();
+        let _ = write!(out, "Shown: {}. ", shown.join(", "));
+    }
+    let _ = writeln!(out, "{}</p>", prose(&figure.caption));
     out.push_str("</figcaption>\n<div class=\"tools\">");
     out.push_str(&download(&data));
     out.push_str("\n<details><summary>Data as a table</summary>\n");

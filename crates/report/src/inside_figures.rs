@@ -5,21 +5,21 @@ use krarup_analysis::cell::{Cell, OperationInside};
 use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::quantity::Quantity;
 use krarup_analysis::results::Results;
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
 
 use crate::against::{against, factors_of_numbers, levels_of};
-use crate::definitions as define;
 use crate::document::EstimateCell;
-use crate::estimates::{intervals, measured, points_are};
+use crate::estimates::{intervals, measured, points_are, repetitions};
 use crate::figures::{Axis, Figure, FigurePoint, LineSeries, Lines, Mark, Plot, Tint};
-use crate::quantity::Unit;
 
 /// Queue time, queue length and server time.
 pub(crate) fn inside(results: &Results) -> Option<Figure> {
     let against = against(results);
     let y = vec![
-        Axis::linear("queue time, mean", Unit::Seconds),
-        Axis::linear("queue length, mean", Unit::Count),
-        Axis::linear("server time, mean", Unit::Seconds),
+        Axis::of(stamps::QUEUE_TIME, "mean"),
+        Axis::of(quantities::QUEUE_LENGTH, "mean"),
+        Axis::of(stamps::SERVER_TIME, "mean"),
     ];
     let lines = against.draw(y, |cell| {
         let middleware = cell.middleware.as_ref()?;
@@ -37,7 +37,7 @@ pub(crate) fn inside(results: &Results) -> Option<Figure> {
             against.name,
             against.scale()
         ),
-        definitions: vec![define::queue_time(), define::queue_length(), define::server_time()],
+        quantities: vec![stamps::QUEUE_TIME, quantities::QUEUE_LENGTH, stamps::SERVER_TIME],
         notes: Vec::new(),
         plot: Plot::Lines(lines),
     })
@@ -62,7 +62,7 @@ pub(crate) fn inside_percentiles(results: &Results) -> Option<Figure> {
             against.name,
             against.scale()
         ),
-        definitions: vec![define::percentile(), define::queue_time(), define::server_time()],
+        quantities: vec![quantities::PERCENTILE, stamps::QUEUE_TIME, stamps::SERVER_TIME],
         notes: Vec::new(),
         plot: Plot::Lines(lines),
     })
@@ -118,12 +118,12 @@ fn of_operation(results: &Results, name: &str) -> Option<Figure> {
             against.name,
             against.scale()
         ),
-        definitions: vec![
-            define::throughput(),
-            define::response_time(),
-            define::percentile(),
-            define::queue_time(),
-            define::server_time(),
+        quantities: vec![
+            quantities::THROUGHPUT,
+            quantities::RESPONSE_TIME,
+            quantities::PERCENTILE,
+            stamps::QUEUE_TIME,
+            stamps::SERVER_TIME,
         ],
         notes: Vec::new(),
         plot: Plot::Lines(lines),
@@ -135,7 +135,7 @@ const SHARES: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
 /// Factors and their levels.
 type Levels = Vec<(String, String)>;
 
-/// More figures of one kind tell nobody anything.
+/// More figures of one kind tell a reader nothing.
 const MOST: usize = 4;
 
 /// Percentiles of the response time against a factor of numbers that is not the number of clients:
@@ -214,14 +214,16 @@ fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
     Figure {
         name: format!("percentiles-by-factor-{}", number + 1),
         title: format!("Mean and percentiles of the response time against {factor}{of}"),
-        caption: "Bars are 95 % t intervals of the repetitions, for the mean, p50, p90 and p99; p25 and p75 are means of the repetitions' own. The axis \
-                  starts from zero."
-            .into(),
-        definitions: vec![define::percentile(), define::response_time()],
+        caption: format!(
+            "Bars are 95 % t intervals of {}, for the mean, p50, p90 and p99; p25 and p75 are means of each repetition's own. The axis \
+             starts from zero.",
+            repetitions(cells.iter().map(|cell| cell.repetitions.len() as u64))
+        ),
+        quantities: vec![quantities::PERCENTILE, quantities::RESPONSE_TIME],
         notes: Vec::new(),
         plot: Plot::Lines(Lines {
             x: Axis::linear(factor, Unit::Count),
-            y: vec![Axis::linear("response time", Unit::Seconds)],
+            y: vec![Axis::of(quantities::RESPONSE_TIME, "")],
             series,
         }),
     }

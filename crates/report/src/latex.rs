@@ -1,11 +1,15 @@
-//! Tables for LaTeX: one `tabular` each, with booktabs' rules, to be read in by `\input`.
+//! Tables for LaTeX: one `tabular` each, with booktabs' rules, and the definitions of what they
+//! show, to be read in by `\input`.
 
 use std::fmt::Write;
 
-use crate::document::{Block, Document, Table};
-use crate::quantity::Unit;
+use krarup_record::quantities::QuantityDefinition;
+use krarup_units::Unit;
 
-/// Every table of a document, and the data of every figure: file name and text.
+use crate::document::{Block, Document, Table};
+
+/// Every table of a document, the data of every figure, and the definitions of all that they show:
+/// file name and text.
 pub fn files(document: &Document) -> Vec<(String, String)> {
     let blocks = document.sections.iter().flat_map(|section| &section.blocks);
     let tables = blocks.filter_map(|block| match block {
@@ -13,7 +17,25 @@ pub fn files(document: &Document) -> Vec<(String, String)> {
         Block::Figure(figure) => Some(figure.data()),
         _ => None,
     });
-    tables.map(|table| (format!("{}.tex", table.name), self::table(&table))).collect()
+    let tables = tables.map(|table| (format!("{}.tex", table.name), self::table(&table)));
+    tables.chain(glossary(&document.glossary()).map(|text| ("definitions.tex".to_owned(), text))).collect()
+}
+
+/// Each quantity once, as a list of descriptions; none where nothing is shown.
+fn glossary(quantities: &[QuantityDefinition]) -> Option<String> {
+    let mut out = String::from("% Definitions\n\\begin{description}\n");
+    for quantity in quantities {
+        let (title, meaning) = (escaped(&quantity.title()), escaped(&quantity.meaning()));
+        let _ = write!(out, "\\item[{title}] {meaning}");
+        match quantity.unit.base() {
+            "" => out.push('\n'),
+            unit => {
+                let _ = writeln!(out, " ({})", escaped(unit));
+            }
+        }
+    }
+    out.push_str("\\end{description}\n");
+    (!quantities.is_empty()).then_some(out)
 }
 
 /// The table alone, in the units that suit its columns.
@@ -73,6 +95,7 @@ fn escaped(text: &str) -> String {
             '·' => out.push_str("$\\cdot$"),
             'µ' => out.push_str("$\\mu$"),
             'σ' => out.push_str("$\\sigma$"),
+            'λ' => out.push_str("$\\lambda$"),
             '–' => out.push_str("--"),
             control if control.is_control() => out.push(' '),
             other => out.push(other),

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::document::{Block, Document, Note, NoteLevel, QuantityDefinition, Section, Table};
+use krarup_record::quantities::QuantityDefinition;
+use krarup_units::Unit;
+
+use crate::document::{Block, Document, Note, NoteLevel, Section, Table};
 use crate::figures::Figure;
-use crate::quantity::Unit;
 
 /// The whole document, links to the CSV files relative to the page's directory.
 pub fn document(document: &Document) -> String {
@@ -23,6 +25,7 @@ pub fn document(document: &Document) -> String {
     for part in &document.sections {
         section(&mut out, part);
     }
+    glossary(&mut out, &document.glossary());
     let _ = writeln!(out, "---\n{}", inline(&document.footer));
     out
 }
@@ -43,7 +46,6 @@ fn section(out: &mut String, section: &Section) {
             Block::Table(table) => captioned_table(out, table),
             Block::Figure(figure) => self::figure(out, figure),
             Block::Note(note) => notes(out, std::slice::from_ref(note)),
-            Block::Definitions(terms) => definitions(out, terms),
             Block::Properties(pairs) => {
                 for (name, value) in pairs {
                     let _ = writeln!(out, "- {}: {}", inline(name), inline(value));
@@ -70,8 +72,12 @@ fn captioned_table(out: &mut String, table: &Table) {
 }
 
 fn figure(out: &mut String, figure: &Figure) {
-    let _ = write!(out, "### {}\n\n{}\n\n", inline(&figure.title), inline(&figure.caption));
-    definitions(out, &figure.definitions);
+    let _ = write!(out, "### {}\n\n", inline(&figure.title));
+    if !figure.quantities.is_empty() {
+        let shown: Vec<String> = figure.quantities.iter().map(|quantity| inline(&quantity.title())).collect();
+        let _ = write!(out, "Shown: {} ([definitions](#definitions)). ", shown.join(", "));
+    }
+    let _ = write!(out, "{}\n\n", inline(&figure.caption));
     notes(out, &figure.notes);
     let _ = write!(out, "Data: [{0}.csv](figures/{0}.csv)\n\n", figure.name);
 }
@@ -104,13 +110,17 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-pub(crate) fn definitions(out: &mut String, terms: &[QuantityDefinition]) {
-    for definition in terms {
-        let _ = writeln!(out, "- **{}**: {}", inline(&definition.term), inline(&definition.meaning));
+/// Every quantity of the document, defined once.
+fn glossary(out: &mut String, quantities: &[QuantityDefinition]) {
+    if quantities.is_empty() {
+        return;
     }
-    if !terms.is_empty() {
-        out.push('\n');
+    out.push_str("## Definitions\n\n| quantity | symbol, formula | unit | definition |\n|---|---|---|---|\n");
+    for quantity in quantities {
+        let cells = [quantity.name, quantity.symbol, quantity.unit.base(), quantity.text].map(inline);
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
+    out.push('\n');
 }
 
 fn notes(out: &mut String, notes: &[Note]) {

@@ -6,18 +6,16 @@ use krarup_analysis::requests::{
     EstimateWindow, Occupancy, OperationEstimates, RequestEstimates, SHARES, Settled, StationEstimates,
     TimeSpread,
 };
-use krarup_units::text;
+use krarup_record::quantities::{self, QuantityDefinition};
+use krarup_record::stamps;
+use krarup_units::{Unit, text};
 
-use crate::definitions as define;
-use crate::document::{
-    Block, Column, Document, Fact, Finding, Note, QuantityDefinition, Section, Table, TableValue,
-};
+use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{
     Axis, Figure, HistogramFigure, HistogramPanel, Plot, SeriesCounts, StackedBars, StackedPanel, TimeLine,
     TimePanel, TimeSeries, Tint,
 };
-use crate::quantity::Unit;
 
 /// No more buckets than this are drawn.
 const MOST_BUCKETS: u64 = 80;
@@ -35,6 +33,7 @@ pub fn document(requests: &RequestEstimates, title: &str, footer: &str) -> Docum
             .iter()
             .map(|warning| Note::warning(warning.to_string(), warning.next_step()))
             .collect(),
+        quantities: Vec::new(),
         sections: vec![
             Section { title: "Operations".into(), blocks: vec![Block::Table(operations(requests))] },
             Section {
@@ -70,7 +69,7 @@ pub fn span(requests: &RequestEstimates) -> String {
     )
 }
 
-/// What the parts of the response time are called: of a station, or of the clients, who have
+/// What the parts of the response time are called: of a station, or of the clients, which have
 /// neither a queue nor workers.
 struct Words {
     queue: &'static str,
@@ -80,24 +79,26 @@ struct Words {
 
 fn words(requests: &RequestEstimates) -> Words {
     if requests.of_clients {
-        Words { queue: "lateness", server: "time from sent", own: "rest" }
+        let (queue, server) = (quantities::LATENESS.name, quantities::TIME_FROM_SENT.name);
+        Words { queue, server, own: "rest" }
     } else {
-        Words { queue: "queue time", server: "server time", own: "own time" }
+        let (queue, server) = (stamps::QUEUE_TIME.name, stamps::SERVER_TIME.name);
+        Words { queue, server, own: stamps::OWN_TIME.name }
     }
 }
 
 /// What they mean.
 fn meanings(requests: &RequestEstimates) -> Vec<QuantityDefinition> {
     if requests.of_clients {
-        vec![define::lateness(), define::from_sent()]
+        vec![quantities::LATENESS, quantities::TIME_FROM_SENT]
     } else {
-        vec![define::queue_time(), define::server_time(), define::own_time()]
+        vec![stamps::QUEUE_TIME, stamps::SERVER_TIME, stamps::OWN_TIME]
     }
 }
 
 /// What the response time is.
 fn whole(requests: &RequestEstimates) -> QuantityDefinition {
-    if requests.of_clients { define::response_time() } else { define::middleware_response_time() }
+    if requests.of_clients { quantities::RESPONSE_TIME } else { stamps::RESPONSE_TIME }
 }
 
 fn lines(requests: &RequestEstimates) -> impl Iterator<Item = (&StationEstimates, &OperationEstimates)> {
@@ -174,11 +175,11 @@ pub fn operations(requests: &RequestEstimates) -> Table {
         Column::new("operation", Unit::Text),
         Column::new("requests", Unit::Count),
         Column::new("errors", Unit::Count),
-        Column::new("throughput", Unit::PerSecond),
-        Column::new("response time", Unit::Seconds),
+        Column::of(quantities::THROUGHPUT),
+        Column::named("response time", whole(requests)),
     ];
-    columns.extend(SHARES.iter().map(|share| Column::new(percentile(*share), Unit::Seconds)));
-    columns.push(Column::new("hit ratio", Unit::Share));
+    columns.extend(SHARES.iter().map(|share| Column::named(percentile(*share), quantities::PERCENTILE)));
+    columns.push(Column::of(quantities::HIT_RATIO));
     let rows = lines(requests).map(|(station, line)| {
         let mut row = vec![
             TableValue::Text(label(requests, station, &line.operation)),
@@ -197,9 +198,9 @@ pub fn operations(requests: &RequestEstimates) -> Table {
         caption: format!(
             "{} ± is half the 95 % t interval of ten batches of equal length; none where a batch has no request.",
             if requests.of_clients {
-                "From when a request was due to its last byte, at the clients that wrote the rows."
+                "At the clients that wrote the rows."
             } else {
-                "Replied − received at the station that wrote the rows."
+                "At the station that wrote the rows."
             }
         ),
         columns,
@@ -242,9 +243,9 @@ pub fn parts(requests: &RequestEstimates) -> Table {
             Column::new("part", Unit::Text),
             Column::new("mean", Unit::Seconds),
             Column::new("share", Unit::Share),
-            Column::new("p50", Unit::Seconds),
-            Column::new("p90", Unit::Seconds),
-            Column::new("p99", Unit::Seconds),
+            Column::named("p50", quantities::PERCENTILE),
+            Column::named("p90", quantities::PERCENTILE),
+            Column::named("p99", quantities::PERCENTILE),
         ],
         rows: rows.collect(),
     }
@@ -277,7 +278,7 @@ pub fn laws(requests: &RequestEstimates) -> Table {
         columns: vec![
             Column::new("place", Unit::Text),
             Column::new("came", Unit::PerSecond),
-            Column::new("left (X)", Unit::PerSecond),
+            Column::named("left (X)", quantities::THROUGHPUT),
             Column::new("time there (W)", Unit::Seconds),
             Column::new("X · W", Unit::Count),
             Column::new("L", Unit::Count),
@@ -310,17 +311,17 @@ pub fn servers(requests: &RequestEstimates) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         name: "servers".into(),
         title: "Each server".into(),
-        caption: "Answered − sent of each request, or part of one, that was answered in the measured span."
+        caption: "Of each request, or part of one, that was answered in the measured span. ± is half the 95 % t interval."
             .into(),
         columns: vec![
             Column::new("server", Unit::Text),
             Column::new("requests", Unit::Count),
             Column::new("share", Unit::Share),
             Column::new("errors", Unit::Count),
-            Column::new("time", Unit::Seconds),
-            Column::new("p50", Unit::Seconds),
-            Column::new("p90", Unit::Seconds),
-            Column::new("p99", Unit::Seconds),
+            Column::named("time", stamps::ONE_SERVER_TIME),
+            Column::named("p50", quantities::PERCENTILE),
+            Column::named("p90", quantities::PERCENTILE),
+            Column::named("p99", quantities::PERCENTILE),
         ],
         rows,
     })
@@ -332,7 +333,7 @@ pub fn settled(requests: &RequestEstimates) -> Table {
         Settled::After(0.0) => "at once".to_owned(),
         Settled::After(after) => format!("after {}", text::duration(*after)),
         Settled::Never => "not in its first half: it had not settled".to_owned(),
-        Settled::Unknown => "nobody knows: fewer than ten windows, or all alike".to_owned(),
+        Settled::Unknown => "not known: fewer than ten windows, or all alike".to_owned(),
     };
     let row = |(series, settled): (&str, &Settled)| {
         vec![
@@ -379,12 +380,12 @@ fn breakdown(requests: &RequestEstimates) -> Figure {
         name: "where-the-time-goes".into(),
         title: "Mean response time by part".into(),
         caption: "The parts sum to the mean response time at the station. The axis starts from zero; intervals are in the table.".into(),
-        definitions: meanings(requests),
+        quantities: meanings(requests),
         notes: Vec::new(),
         plot: Plot::StackedBars(StackedBars {
             group: "station".into(),
             category: "operation".into(),
-            y: Axis::linear("response time, mean", Unit::Seconds),
+            y: Axis::of(quantities::RESPONSE_TIME, "mean"),
             parts: vec![
                 (names.queue.into(), Tint::Queue),
                 (names.server.into(), Tint::Server),
@@ -424,7 +425,7 @@ fn histogram(requests: &RequestEstimates) -> Option<Figure> {
         name: "histogram".into(),
         title: format!("Response times, and {}", if requests.of_clients { "times from sent" } else { "times with the servers" }),
         caption: "Share of all requests in each bucket. The slowest of a thousand lie beyond the right edge; the data has their number in its last row.".into(),
-        definitions: std::iter::once(whole(requests)).chain(meanings(requests).into_iter().nth(1)).collect(),
+        quantities: std::iter::once(whole(requests)).chain(meanings(requests).into_iter().nth(1)).collect(),
         notes: Vec::new(),
         plot: Plot::Histogram(HistogramFigure {
             group: "station".into(),
@@ -446,7 +447,7 @@ fn run(requests: &RequestEstimates) -> Figure {
     let names = words(requests);
     let mut panels = vec![
         TimePanel {
-            y: Axis::linear("throughput", Unit::PerSecond),
+            y: Axis::of(quantities::THROUGHPUT, ""),
             lines: vec![line("throughput", Tint::Series(0), rate)],
         },
         TimePanel {
@@ -459,11 +460,11 @@ fn run(requests: &RequestEstimates) -> Figure {
             ],
         },
     ];
-    let mut definitions = meanings(requests);
+    let mut shown = meanings(requests);
     if !requests.of_clients && windows.iter().any(|window| window.queue_length.is_some()) {
-        definitions.push(define::queue_length());
+        shown.push(quantities::QUEUE_LENGTH);
         panels.push(TimePanel {
-            y: Axis::linear("queue length, mean", Unit::Count),
+            y: Axis::of(quantities::QUEUE_LENGTH, "mean"),
             lines: vec![line("queue length", Tint::Queue, |window| window.queue_length)],
         });
     }
@@ -476,7 +477,7 @@ fn run(requests: &RequestEstimates) -> Figure {
             text::duration(requests.from),
             text::duration(requests.from + requests.length)
         ),
-        definitions,
+        quantities: shown,
         notes: Vec::new(),
         plot: Plot::TimeSeries(TimeSeries {
             x: Axis::linear("time in the run", Unit::Seconds),

@@ -10,14 +10,13 @@ use krarup_analysis::distribution::{QUANTILES, ResponseShape};
 use krarup_analysis::relative::Relative;
 use krarup_analysis::results::Results;
 use krarup_analysis::trial::CellLevels;
+use krarup_record::{quantities, stamps};
 use krarup_stats::law::Law;
-use krarup_units::text;
+use krarup_units::{Unit, text};
 
-use crate::definitions as define;
 use crate::document::{Block, Column, EstimateCell, Note, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
-use crate::quantity::Unit;
 use crate::workloads::clients;
 
 /// For each mix its best cell, and the least that comes near.
@@ -59,12 +58,12 @@ pub(crate) fn configurations(results: &Results) -> Option<Table> {
             Column::new("configuration", Unit::Text),
             Column::new("workers", Unit::Count),
             Column::new("clients", Unit::Count),
-            Column::new("throughput", Unit::PerSecond),
+            Column::of(quantities::THROUGHPUT),
             Column::new("of the most", Unit::Share),
-            Column::new("response time", Unit::Seconds),
-            Column::new("queue time", Unit::Seconds),
-            Column::new("queue length", Unit::Count),
-            Column::new("server time", Unit::Seconds),
+            Column::of(quantities::RESPONSE_TIME),
+            Column::of(stamps::QUEUE_TIME),
+            Column::of(quantities::QUEUE_LENGTH),
+            Column::of(stamps::SERVER_TIME),
         ],
         rows,
     })
@@ -125,20 +124,20 @@ pub(crate) fn demands(results: &Results) -> Option<Table> {
         name: "demands".into(),
         title: "What a request demands, and how far each resource would go".into(),
         caption: "D by the utilization law B = X · D: a line through zero over the workload's cells, ± half its 95 % interval. The resource with the least X at 100 % is \
-                  the bottleneck, if nothing else is; what it does when nobody asks for anything is in D, too."
+                  the bottleneck, if nothing else is; what it does without requests is in D, too."
             .into(),
         columns: vec![
             Column::new("workload", Unit::Text),
             Column::new("resource", Unit::Text),
-            Column::new("demand D", Unit::Seconds),
-            Column::new("X at 100 %", Unit::PerSecond),
+            Column::named("demand D", quantities::SERVICE_DEMAND),
+            Column::named("X at 100 %", quantities::CAPACITY),
             Column::new("reached", Unit::Share),
         ],
         rows,
     })
 }
 
-/// Resources that are far from full tell nobody anything.
+/// Resources that are far from full tell a reader nothing.
 const MOST_DEMANDS: usize = 4;
 
 /// The machine at each workload's limit, where it was watched.
@@ -279,13 +278,13 @@ pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
         name: "response-time-qq".into(),
         title: "Response times: measured quantiles against those of the nearest law".into(),
         caption: "On the line, the measurement is as the law says; above it in the upper right corner, the slowest requests are slower than the law has them. \
-                  Each point is a quantile, mean of the repetitions' own."
+                  Each point is a quantile, the mean of each repetition's own."
             .into(),
-        definitions: vec![define::response_time(), define::percentile()],
+        quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes,
         plot: Plot::Scatter(Scatter {
             x: Axis::linear("response time by the law", Unit::Seconds),
-            y: Axis::linear("response time, measured", Unit::Seconds),
+            y: Axis::of(quantities::RESPONSE_TIME, "measured"),
             diagonal: true,
             groups,
         }),
@@ -399,10 +398,10 @@ fn scatter(
         name: format!("{kind}-{}", file_stem(study.measure)),
         title,
         caption: caption.to_owned(),
-        definitions: vec![if study.measure == Measure::Throughput {
-            define::throughput()
+        quantities: vec![if study.measure == Measure::Throughput {
+            quantities::THROUGHPUT
         } else {
-            define::response_time()
+            quantities::RESPONSE_TIME
         }],
         notes: Vec::new(),
         plot: Plot::Scatter(Scatter {

@@ -5,13 +5,12 @@ use krarup_analysis::results::{ProcessorLimit, Results};
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial::{HostLink, StretchOperation};
 use krarup_analysis::verdict::ResponsePart;
-use krarup_units::text;
+use krarup_record::{quantities, stamps};
+use krarup_units::{Unit, text};
 
-use crate::definitions;
 use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, TableValue};
-use crate::estimates::measured;
+use crate::estimates::{half_of, measured};
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
-use crate::quantity::Unit;
 use crate::study_figures;
 use crate::sweep_figures as figures;
 use crate::sweep_model;
@@ -61,7 +60,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
     }
     sections.extend(section("One run, second by second", [figures::run(results).map(Block::Figure)]));
     sections.extend(section(
-        "Who works",
+        "Utilization",
         [
             load_table(results).map(Block::Table),
             study_figures::demands(results).map(Block::Table),
@@ -86,6 +85,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
             .collect(),
         facts: facts(results),
         notes: notes(results, Topic::Whole),
+        quantities: vec![quantities::KNEE],
         sections,
         footer: footer.to_owned(),
     }
@@ -155,14 +155,14 @@ pub fn table(results: &Results) -> Table {
     let columns = vec![
         Column::new("workload", Unit::Text),
         Column::new("clients", Unit::Count),
-        Column::new("throughput", Unit::PerSecond),
-        Column::new("p50", Unit::Seconds),
-        Column::new("p90", Unit::Seconds),
-        Column::new("p99", Unit::Seconds),
-        Column::new("queue time", Unit::Seconds),
-        Column::new("server time", Unit::Seconds),
-        Column::new("own time", Unit::Seconds),
-        Column::new("hit ratio", Unit::Share),
+        Column::of(quantities::THROUGHPUT),
+        Column::named("p50", quantities::PERCENTILE),
+        Column::named("p90", quantities::PERCENTILE),
+        Column::named("p99", quantities::PERCENTILE),
+        Column::of(stamps::QUEUE_TIME),
+        Column::of(stamps::SERVER_TIME),
+        Column::of(stamps::OWN_TIME),
+        Column::of(quantities::HIT_RATIO),
     ];
     let row = |cell: &Cell| {
         let middleware = cell.middleware.as_ref();
@@ -182,9 +182,10 @@ pub fn table(results: &Results) -> Table {
     Table {
         name: "cells".into(),
         title: "All cells".into(),
-        caption: "Response time percentiles at the clients; queue, server and own time are means at the middleware. \
-                  ± is half the 95 % interval."
-            .into(),
+        caption: format!(
+            "Response time percentiles at the clients; queue, server and own time are means at the middleware. {}",
+            half_of(results)
+        ),
         columns,
         rows: results.cells.iter().map(row).collect(),
     }
@@ -198,8 +199,8 @@ pub fn course(results: &Results) -> Option<Table> {
         Column::new("from", Unit::Seconds),
         Column::new("what happens", Unit::Text),
         Column::new("operation", Unit::Text),
-        Column::new("throughput", Unit::PerSecond),
-        Column::new("response time", Unit::Seconds),
+        Column::of(quantities::THROUGHPUT),
+        Column::of(quantities::RESPONSE_TIME),
         Column::new("found", Unit::Share),
         Column::new("missed", Unit::Share),
         Column::new("errors", Unit::Share),
@@ -251,15 +252,15 @@ fn breakdown_table(results: &Results) -> Option<Table> {
     let mut columns = vec![
         Column::new("workload", Unit::Text),
         Column::new("clients", Unit::Count),
-        Column::new("response time", Unit::Seconds),
+        Column::of(quantities::RESPONSE_TIME),
     ];
     columns.extend(
-        [ResponsePart::Queue, ResponsePart::Server, ResponsePart::Own, ResponsePart::Outside].map(|part| {
-            Column::new(if part == ResponsePart::Outside { "outside" } else { part.name() }, Unit::Seconds)
-        }),
+        [ResponsePart::Queue, ResponsePart::Server, ResponsePart::Own]
+            .map(|part| Column::of(part.quantity())),
     );
-    columns.push(Column::new("queue length", Unit::Count));
-    columns.push(Column::new("workers held", Unit::Share));
+    columns.push(Column::named("outside", ResponsePart::Outside.quantity()));
+    columns.push(Column::of(quantities::QUEUE_LENGTH));
+    columns.push(Column::of(quantities::WORKERS_HELD));
     let rows = cells.into_iter().map(|cell| {
         let middleware = cell.middleware.as_ref();
         let mut row = vec![
@@ -275,9 +276,7 @@ fn breakdown_table(results: &Results) -> Option<Table> {
     Some(Table {
         name: "mean-times".into(),
         title: "Mean times, with intervals".into(),
-        caption: "The four parts sum to the response time. Workers held: X · (response − queue time at the middleware) ÷ workers, \
-                  by Little's law; missing where workers are unlimited."
-            .into(),
+        caption: format!("The four parts sum to the response time. {}", half_of(results)),
         columns,
         rows: rows.collect(),
     })
@@ -292,7 +291,7 @@ fn load_table(results: &Results) -> Option<Table> {
         }
     }
     let mut columns = vec![Column::new("cell", Unit::Text), Column::new("busy in all", Unit::Cores)];
-    columns.extend(names.iter().map(|name| Column::new(*name, Unit::Share)));
+    columns.extend(names.iter().map(|name| Column::named(*name, quantities::UTILIZATION)));
     let rows = at_limits(results).map(|(verdict, cell)| {
         let busy: f64 = cell.load.iter().map(|process| process.busy).sum();
         let mut row = vec![TableValue::from(load_of(verdict).as_str()), busy.into()];
@@ -422,8 +421,8 @@ fn anchor_table(results: &Results) -> Option<Table> {
         columns: vec![
             Column::new("after", Unit::Seconds),
             Column::new("repetition", Unit::Count),
-            Column::new("throughput", Unit::PerSecond),
-            Column::new("response time", Unit::Seconds),
+            Column::of(quantities::THROUGHPUT),
+            Column::of(quantities::RESPONSE_TIME),
             Column::new("remark", Unit::Text),
         ],
         rows: rows.collect(),
@@ -444,7 +443,7 @@ fn limit(limit: &ProcessorLimit) -> (String, String) {
     (format!("cpu = {}{place}", limit.asked), said)
 }
 
-/// Definitions, environment, everything that did not add up.
+/// The environment, and everything that did not add up.
 fn measurement(results: &Results) -> Section {
     let environment = &results.environment;
     let mut properties: Vec<(String, String)> = [
@@ -483,8 +482,6 @@ fn measurement(results: &Results) -> Section {
         blocks.push(Block::Code(environment.command_line.clone()));
     }
     blocks.extend(concern_table(results).map(Block::Table));
-    blocks.push(Block::Paragraph("What the words mean:".into()));
-    blocks.push(Block::Definitions(definitions::all()));
     Section { title: "How it was measured".into(), blocks }
 }
 

@@ -5,15 +5,15 @@ use krarup_analysis::results::Results;
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial;
 use krarup_analysis::verdict::ResponsePart;
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
 
 use crate::against::against;
-use crate::definitions as define;
-use crate::estimates::{intervals, measured, points_are};
+use crate::estimates::{all_repetitions, intervals, measured, points_are};
 use crate::figures::{
     Axis, Figure, HistogramFigure, HistogramPanel, Plot, Scatter, ScatterGroup, SeriesCounts, StackedBars,
     StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
 };
-use crate::quantity::Unit;
 use crate::sweep_notes::{Topic, notes};
 use crate::workloads::{clients, fastest, workloads};
 
@@ -22,8 +22,7 @@ const MOST_BUCKETS: u64 = 80;
 
 /// Throughput and mean response time.
 pub(crate) fn throughput(results: &Results) -> Figure {
-    let y =
-        vec![Axis::linear("throughput", Unit::PerSecond), Axis::linear("response time, mean", Unit::Seconds)];
+    let y = vec![Axis::of(quantities::THROUGHPUT, ""), Axis::of(quantities::RESPONSE_TIME, "mean")];
     let against = against(results);
     let of =
         |cell: &Cell| Some([cell.throughput, cell.response.mean].map(|one| Some(measured(&one))).to_vec());
@@ -36,7 +35,7 @@ pub(crate) fn throughput(results: &Results) -> Figure {
             against.name,
             against.scale()
         ),
-        definitions: vec![define::throughput(), define::response_time()],
+        quantities: vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME],
         notes: notes(results, Topic::Throughput),
         plot: Plot::Lines(against.draw(y, of)),
     }
@@ -45,9 +44,9 @@ pub(crate) fn throughput(results: &Results) -> Figure {
 /// Median, 90th and 99th percentile of the response time.
 pub(crate) fn percentiles(results: &Results) -> Figure {
     let y = vec![
-        Axis::linear("response time, p50", Unit::Seconds),
-        Axis::linear("response time, p90", Unit::Seconds),
-        Axis::linear("response time, p99", Unit::Seconds),
+        Axis::of(quantities::RESPONSE_TIME, "p50"),
+        Axis::of(quantities::RESPONSE_TIME, "p90"),
+        Axis::of(quantities::RESPONSE_TIME, "p99"),
     ];
     let against = against(results);
     let of = |cell: &Cell| {
@@ -58,7 +57,7 @@ pub(crate) fn percentiles(results: &Results) -> Figure {
         name: "percentiles".into(),
         title: format!("Response time, p50, p90 and p99, against {}", against.name),
         caption: format!("{} The axes start from zero, and differ.", points_are(results)),
-        definitions: vec![define::percentile(), define::response_time()],
+        quantities: vec![quantities::PERCENTILE, quantities::RESPONSE_TIME],
         notes: Vec::new(),
         plot: Plot::Lines(against.draw(y, of)),
     }
@@ -88,15 +87,20 @@ pub(crate) fn interactive_law(results: &Results) -> Option<Figure> {
         name: "interactive-law".into(),
         title: "Response time measured, against the interactive law".into(),
         caption: format!(
-            "R = N/X − Z for N clients that each wait for a reply or think. On the line, throughput and response time account for all clients; the farthest \
+            "R = N/X − Z. On the line, throughput and response time account for all clients; the farthest \
              point is {} off. Bars are 95 % t intervals, as above.",
             Unit::Share.show(off)
         ),
-        definitions: vec![define::throughput(), define::response_time()],
+        quantities: vec![
+            quantities::THROUGHPUT,
+            quantities::RESPONSE_TIME,
+            quantities::POPULATION,
+            quantities::THINK_TIME,
+        ],
         notes: Vec::new(),
         plot: Plot::Scatter(Scatter {
             x: Axis::linear("response time by the law", Unit::Seconds),
-            y: Axis::linear("response time, measured", Unit::Seconds),
+            y: Axis::of(quantities::RESPONSE_TIME, "measured"),
             diagonal: true,
             groups,
         }),
@@ -125,15 +129,17 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
     Some(Figure {
         name: "where-the-time-goes".into(),
         title: "Mean response time by part, against clients".into(),
-        caption: "Each bar is the mean response time at the clients; its parts sum to it. The axes start from zero and differ \
-                  between workloads. The intervals of the parts are in the table below."
-            .into(),
-        definitions: vec![define::queue_time(), define::server_time(), define::own_time(), define::outside()],
+        caption: format!(
+            "Each bar is the mean response time at the clients over {}; its parts sum to it. The axes start from zero and differ \
+             between workloads. The intervals of the parts are in the table below.",
+            all_repetitions(results)
+        ),
+        quantities: vec![stamps::QUEUE_TIME, stamps::SERVER_TIME, stamps::OWN_TIME, quantities::OUTSIDE],
         notes: notes(results, Topic::Breakdown),
         plot: Plot::StackedBars(StackedBars {
             group: "workload".into(),
             category: "clients".into(),
-            y: Axis::linear("response time, mean", Unit::Seconds),
+            y: Axis::of(quantities::RESPONSE_TIME, "mean"),
             parts: vec![
                 part(ResponsePart::Queue, Tint::Queue),
                 part(ResponsePart::Server, Tint::Server),
@@ -166,11 +172,11 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
                   workload's highest throughput. The slowest of a thousand requests lie beyond the right edge; the data has \
                   their number in its last row."
             .into(),
-        definitions: vec![define::response_time(), define::middleware_response_time()],
+        quantities: vec![quantities::RESPONSE_TIME, stamps::RESPONSE_TIME],
         notes: notes(results, Topic::Histogram),
         plot: Plot::Histogram(HistogramFigure {
             group: "cell".into(),
-            x: Axis::linear("response time", Unit::Seconds),
+            x: Axis::of(quantities::RESPONSE_TIME, ""),
             counted: "requests".into(),
             panels,
         }),
@@ -224,7 +230,7 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
     };
     let line = |name: &str, tint, values| TimeLine { name: name.to_owned(), tint, values };
     let mut panels = vec![TimePanel {
-        y: Axis::linear("throughput", Unit::PerSecond),
+        y: Axis::of(quantities::THROUGHPUT, ""),
         lines: vec![line(
             "throughput",
             Tint::Series(0),
@@ -233,20 +239,20 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
     }];
     let mut times =
         vec![line("response time", Tint::Series(3), client.iter().map(|window| window.response).collect())];
-    let mut definitions = vec![define::throughput(), define::response_time()];
+    let mut shown = vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME];
     if !middleware.is_empty() {
         times.push(line("server time", Tint::Server, beside(|window| window.server)));
         times.push(line("queue time", Tint::Queue, beside(|window| window.queue)));
         times.push(line("own time", Tint::Own, beside(|window| window.own)));
-        definitions.extend([define::queue_time(), define::server_time(), define::own_time()]);
+        shown.extend([stamps::QUEUE_TIME, stamps::SERVER_TIME, stamps::OWN_TIME]);
     }
     panels.push(TimePanel { y: Axis::linear("time, mean", Unit::Seconds), lines: times });
     if middleware.iter().any(|window| window.queue_length.is_some()) {
         panels.push(TimePanel {
-            y: Axis::linear("queue length, mean", Unit::Count),
+            y: Axis::of(quantities::QUEUE_LENGTH, "mean"),
             lines: vec![line("queue length", Tint::Queue, beside(|window| window.queue_length))],
         });
-        definitions.push(define::queue_length());
+        shown.push(quantities::QUEUE_LENGTH);
     }
     let done = cell.course.iter().filter(|stretch| !stretch.after.is_empty());
     let done: Vec<String> = done
@@ -257,11 +263,12 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
         name: "one-run".into(),
         title: format!("{}, {}, repetition {repetition}", verdict.at.workload, clients(verdict.at.clients)),
         caption: format!(
-            "Each point is one window of the measured span; times are means of the requests answered in it. The axes start \
+            "Each point is one of {} windows of the measured span; times are means of the requests answered in it. The axes start \
              from zero.{}",
+            client.len(),
             done.concat()
         ),
-        definitions,
+        quantities: shown,
         notes: notes(results, Topic::Run),
         plot: Plot::TimeSeries(TimeSeries {
             x: Axis::linear("time in the run", Unit::Seconds),

@@ -2,18 +2,18 @@
 
 use krarup_analysis::predict::{CERTAIN, Interval, PredictedCell, Prediction, WhatIf};
 use krarup_analysis::results::Results;
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
 
-use crate::definitions as define;
 use crate::document::{Block, Column, EstimateCell, Finding, Section, Table, TableValue};
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
-use crate::quantity::Unit;
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A section for the predictions that were asked for; none where nobody did.
+/// A section for the predictions that were asked for; none where none was.
 pub(crate) fn predictions(results: &Results) -> Option<Section> {
     let blocks: Vec<Block> = results.predictions.iter().flat_map(family).collect();
     (!blocks.is_empty()).then(|| Section { title: "What a model says".into(), blocks })
@@ -99,11 +99,11 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             Column::new("workers", Unit::Count),
             Column::new("clients", Unit::Count),
             Column::new("cell", Unit::Text),
-            Column::new("X measured", Unit::PerSecond),
-            Column::new("X predicted", Unit::PerSecond),
+            Column::named("X measured", quantities::THROUGHPUT),
+            Column::named("X predicted", quantities::THROUGHPUT),
             Column::new("error of X", Unit::Share),
-            Column::new("R measured", Unit::Seconds),
-            Column::new("R predicted", Unit::Seconds),
+            Column::named("R measured", stamps::RESPONSE_TIME),
+            Column::named("R predicted", stamps::RESPONSE_TIME),
             Column::new("error of R", Unit::Share),
         ],
         rows: rows.collect(),
@@ -129,9 +129,9 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             Column::new("what if", Unit::Text),
             Column::new("workers", Unit::Count),
             Column::new("clients", Unit::Count),
-            Column::new("X", Unit::PerSecond),
+            Column::named("X", quantities::THROUGHPUT),
             Column::new("change of X", Unit::Share),
-            Column::new("R", Unit::Seconds),
+            Column::named("R", stamps::RESPONSE_TIME),
             Column::new("change of R", Unit::Share),
             Column::new("remark", Unit::Text),
         ],
@@ -167,10 +167,10 @@ fn scatters(prediction: &Prediction, name: &str) -> [Figure; 2] {
                  for it. {}",
                 sentence(prediction)
             ),
-            definitions: vec![if unit == Unit::PerSecond {
-                define::throughput()
+            quantities: vec![if unit == Unit::PerSecond {
+                quantities::THROUGHPUT
             } else {
-                define::middleware_response_time()
+                stamps::RESPONSE_TIME
             }],
             notes: Vec::new(),
             plot: Plot::Scatter(Scatter {

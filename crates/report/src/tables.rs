@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::quantity::{Scale, Unit};
+use krarup_record::quantities::QuantityDefinition;
+use krarup_units::{Scale, Unit};
 
 /// How much a note matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +23,6 @@ pub struct Note {
     pub text: String,
     /// What to do about it; may be empty.
     pub next_step: String,
-}
-
-/// What a measured quantity is, by its two instants or by what is counted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QuantityDefinition {
-    /// The word, as everywhere in the report.
-    pub term: String,
-    /// What it means.
-    pub meaning: String,
 }
 
 /// A table; its columns know their units, so one value prints alike in a page, a terminal and a CSV
@@ -64,6 +56,8 @@ pub struct Column {
     pub heading: String,
     /// The unit of every number in the column. [`Unit::Text`] aligns left, the others right.
     pub unit: Unit,
+    /// What the numbers are, where the glossary defines it.
+    pub quantity: Option<QuantityDefinition>,
 }
 
 /// What stands in one place of a table.
@@ -132,7 +126,17 @@ impl From<Option<EstimateCell>> for TableValue {
 impl Column {
     /// A column.
     pub fn new(heading: impl Into<String>, unit: Unit) -> Self {
-        Self { heading: heading.into(), unit }
+        Self { heading: heading.into(), unit, quantity: None }
+    }
+
+    /// A column of a quantity, under its name.
+    pub fn of(quantity: QuantityDefinition) -> Self {
+        Self::named(quantity.name, quantity)
+    }
+
+    /// A column of a quantity, under another heading: `p50`, `X predicted`.
+    pub fn named(heading: impl Into<String>, quantity: QuantityDefinition) -> Self {
+        Self { heading: heading.into(), unit: quantity.unit, quantity: Some(quantity) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tables for a terminal: aligned columns, headings with their units, no colour.
 
+use krarup_units::Unit;
+
 use crate::document::{Table, TableValue};
-use crate::quantity::Unit;
 
 /// The table as lines of text, each ended by a newline; words to the left, numbers to the right.
 ///

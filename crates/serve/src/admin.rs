@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The loop never waits: it is woken, lays down numbers, and goes on; the text is made on the other
-//! thread. While nobody asks, nothing is done. A loop that does not lay down its numbers within a
+//! thread. Without requests nothing is done. A loop that does not lay down its numbers within a
 //! second is stuck, and `/health` says so.
 
 #[cfg(test)]

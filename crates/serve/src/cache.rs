@@ -24,7 +24,7 @@ const KEEP_ALIVE: Nanos = Nanos::from_secs(300);
 pub struct CacheSettings {
     /// Where to listen; port 0 asks the system for a free one.
     pub listen: Address,
-    /// Greets clients, who then speak TLS; none: in plain text.
+    /// Makes the sessions of clients, which then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
     /// How much to hold.
     pub bounds: Bounds,
@@ -143,7 +143,7 @@ impl CacheServer {
         Ok(())
     }
 
-    /// Serves until stopped: then lets nobody in any more, answers what has arrived, and closes
+    /// Serves until stopped: then accepts no client any more, answers what has arrived, and closes
     /// each connection when its answers have left.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! How long a pass of a loop may spend on servers, on clients, on writing: a time slice for each,
-//! so that nobody's large values or long pipelines keep others waiting. A policy without a clock.
+//! so that no client's large values or long pipelines keep others waiting. A policy without a
+//! clock.
 
 use krarup_units::{Nanos, Stamp};
 

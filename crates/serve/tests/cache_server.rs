@@ -172,7 +172,7 @@ fn a_second_stop_waits_for_nobody() {
     store_big(&mut slow);
     slow.send("get big\r\n".repeat(MANY).as_bytes());
     server.stopper.stop();
-    // The first stop has been heard when those who are owed nothing are gone.
+    // The first stop has been heard when the clients that are owed nothing are gone.
     assert_eq!(idle.rest(), b"");
     let outcome = server.stop();
     assert_eq!(outcome.traffic.curr_connections, 1);

@@ -4,7 +4,7 @@
 //!            connected(listener) → ClientId           output(client) → bytes that may leave
 //! driver ──▶ read(client, bytes, received, now)  ──▶  deadline() → when to tick
 //!            written(client, count, now)              paused(client)? finished(client)?
-//!            ended / gone / tick(now)                 take_dirty(…) → whom to write to
+//!            ended / gone / tick(now)                 take_dirty(…) → clients to write to
 //! ```
 //!
 //! A service decides; it has no socket, no clock, no thread and no file, so that a test can drive
@@ -90,7 +90,7 @@ pub trait Service {
     /// Takes the first of them.
     fn next_runnable(&mut self) -> Option<ClientId>;
 
-    /// Takes the clients to whom something may be written, or who are finished; `into` is emptied
+    /// Takes the clients that something may be written to, or that are finished; `into` is emptied
     /// first.
     fn take_dirty(&mut self, into: &mut Vec<ClientId>);
 
@@ -102,7 +102,7 @@ pub trait Service {
         b""
     }
 
-    /// The system gives no more sockets for now; those who want to connect wait.
+    /// The system gives no more sockets for now; the clients that want to connect wait.
     fn out_of_sockets(&mut self) {}
 
     /// A client will be disconnected by the driver.

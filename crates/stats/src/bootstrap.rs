@@ -8,7 +8,7 @@ use crate::tails::normal_quantile;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// How to resample. All three belong into the report: with them anyone gets the same interval.
+/// How to resample. All three belong into the report: with them every run gives the same interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bootstrap {
     /// How often the sample is drawn again; 2000 for an interval at 95 %, at least 100.

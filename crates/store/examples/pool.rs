@@ -2,7 +2,7 @@
 //! of connections to the database, one statement for each request. It knows `use`, `watch`,
 //! `ignore`, `put`, `reserve` and `delete` of beanstalkd's protocol, and promises nothing that a
 //! benchmark does not need: no answer is resolved after a broken connection, nothing is bounded,
-//! and nobody waits for a message.
+//! and no client waits for a message.
 //!
 //! ```text
 //! pool ADDRESS DATABASE CONNECTIONS

@@ -9,9 +9,9 @@
 //!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
 //! ```
 //!
-//! What comes while batches are under way makes the next. So nobody waits for a timer, and the more
-//! there is to do the more each commit carries. Two batches of moderate size are written side by
-//! side, so that one is worked on while the other waits for the disk; three where that is slow.
+//! What comes while batches are under way makes the next. So no request waits for a timer, and the
+//! more there is to do the more each commit carries. Two batches of moderate size are written side
+//! by side, so that one is worked on while the other waits for the disk; three where that is slow.
 //! They have no message in common: the order in which their commits end does not matter.
 
 use std::collections::VecDeque;
@@ -135,7 +135,7 @@ struct BatchOutcome {
 
 enum Order {
     Sweep,
-    /// The loop has ended; nobody will be given an id any more.
+    /// The loop has ended; no message will be given an id any more.
     Retire,
 }
 
@@ -249,7 +249,7 @@ impl Journal {
         let _ = self.writers[writer].send(Job { number, batch });
     }
 
-    /// Whether nobody is looking what is in the outbox.
+    /// Whether no thread is looking what is in the outbox.
     pub fn may_sweep(&self) -> bool {
         !self.sweeping
     }
@@ -351,7 +351,7 @@ struct EventSender {
 
 impl EventSender {
     fn say(&self, events: ThreadEvent) {
-        // Nobody hears it any more: the loop has ended.
+        // It is not received any more: the loop has ended.
         let _ = self.tell.send(events);
         (self.wake)();
     }
@@ -416,7 +416,7 @@ impl<S: Reconnecting> Reconnector<S> {
     }
 }
 
-/// A session, as soon as it can be had; none if nobody needs it any more.
+/// A session, as soon as it can be had; none if it is not needed any more.
 fn have<S>(sender: &EventSender, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
     loop {
         match begin() {

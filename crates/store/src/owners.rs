@@ -20,7 +20,7 @@ pub struct ShardOwner {
 pub struct Owners(Mutex<Vec<Option<Arc<ShardOwner>>>>);
 
 impl Owners {
-    /// Nobody is known to own any of so many shards.
+    /// No broker is known to own any of so many shards.
     pub fn unknown(shards: u32) -> Self {
         Self(Mutex::new(vec![None; shards as usize]))
     }

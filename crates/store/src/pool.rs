@@ -66,7 +66,7 @@ pub enum PoolEvent {
     Lost(String),
     /// It answers again.
     Back,
-    /// Somebody owns the queues now.
+    /// A broker owns the queues now.
     Deposed,
 }
 
@@ -158,7 +158,7 @@ struct PoolState {
     held: RefCell<BTreeMap<StatementKind, (Instant, Duration)>>,
 }
 
-/// A transaction that broke at its end: nobody knows whether it was committed.
+/// A transaction that broke at its end: it is not known whether it was committed.
 struct Unknown {
     marker: CommitMarker,
     /// The session that it was in.
@@ -173,7 +173,7 @@ struct RequestQueue {
     come: Notify,
 }
 
-/// Nobody shares the queues any more: there is an owner.
+/// The queues are not shared any more: there is an owner.
 struct Over;
 
 fn work(
@@ -219,7 +219,7 @@ fn work(
 
 impl EventSender {
     fn say(&self, news: PoolEvent) {
-        // Nobody hears it any more: the loop has ended.
+        // It is not received any more: the loop has ended.
         let _ = self.tell.send(news);
         (self.wake)();
     }
@@ -257,7 +257,7 @@ impl PoolState {
         }
     }
 
-    /// In which queue a request waits; the first is that of the sweeps, which wait for nobody.
+    /// In which queue a request waits; the first is that of the sweeps, which wait for no client.
     fn queue(&self, kind: StatementKind) -> usize {
         match kind {
             StatementKind::Sweep => 0,
@@ -482,7 +482,7 @@ impl PoolState {
         tokio::task::spawn_local(Rc::clone(self).find_out(asked, unknown, way));
     }
 
-    /// What became of a transaction: its answers if it was committed; none: nobody can know yet.
+    /// What became of a transaction: its answers if it was committed; none: it cannot be known yet.
     async fn settle(
         &self,
         open: &DatabaseSession,

@@ -1,10 +1,10 @@
 //! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands
 //! in `.sql` files beside this one.
 //!
-//! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody
-//! else can hold it. It writes in other sessions, its writers, whose statements fail as soon as
-//! there is another owner; and nobody becomes the owner before all that the last one had begun to
-//! write is over. So the broker that gets the lock finds a table at rest.
+//! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. No other
+//! session can hold it. It writes in other sessions, its writers, whose statements fail as soon as
+//! there is another owner; and no broker becomes the owner before all that the last one had begun
+//! to write is over. So the broker that gets the lock finds a table at rest.
 //!
 //! **An owner that hangs.** It renews one row three times a second. A broker that waits ends its
 //! session when the row is older than [`LEASE`] by the database's own clock; what it writes
@@ -70,7 +70,7 @@ pub struct Owned {
     process: i32,
     /// Messages of a line that are read at a time.
     heads: usize,
-    /// Whether somebody else was the owner until now.
+    /// Whether another broker was the owner until now.
     took_over: bool,
 }
 
@@ -108,8 +108,8 @@ impl std::fmt::Debug for Owned {
 }
 
 impl Owned {
-    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits`
-    /// is told where that broker is, whenever it is another.
+    /// Makes the tables if they are not there, and waits until no other broker owns the queues;
+    /// `waits` is told where that broker is, whenever it is another.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
@@ -139,8 +139,8 @@ impl Owned {
         Self::begin(place, client, Shard::WHOLE, (address, None), told.is_some())
     }
 
-    /// Tries once to become the owner of a shard, as this member of those who share them; none:
-    /// somebody else is. An owner that is silent for too long is ended first.
+    /// Tries once to become the owner of a shard, as this member of those that share them; none:
+    /// another broker is. An owner that is silent for too long is ended first.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses; [`StoreError::Deposed`]: the queues are no
@@ -268,7 +268,7 @@ impl Owned {
         let mut names = NameTable::default();
         let tubes: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
         let mut rows = if self.shard.is_whole() {
-            // They would only cost an owner who searches for nothing.
+            // They would only cost an owner that searches for nothing.
             self.client.batch_execute(END_SHARING)?;
             self.client.query_raw(LOAD, std::iter::empty::<i32>())?
         } else {
@@ -315,7 +315,7 @@ impl Owned {
             .map(drop)
     }
 
-    /// Where those who wait for their turn send their clients.
+    /// Where the brokers that wait for their turn send their clients.
     pub fn listens_at(&mut self, address: String, memcached: Option<String>) {
         self.address = address;
         self.memcached = memcached;
@@ -396,7 +396,7 @@ impl Reconnecting for Owned {
     }
 }
 
-/// Whether this error says that somebody else owns the queues.
+/// Whether this error says that another broker owns the queues.
 pub(crate) fn is_deposed(error: &Error) -> bool {
     error.code().is_some_and(|code| code.code() == "KR001")
 }

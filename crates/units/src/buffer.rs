@@ -87,7 +87,7 @@ impl Inbox {
         (Arc::new(std::mem::take(&mut self.bytes)), unread)
     }
 
-    /// The memory comes back, or what is still to be understood of it, where somebody keeps a
+    /// The memory comes back, or what is still to be understood of it, where another holder keeps a
     /// piece.
     pub fn give_back(&mut self, memory: Arc<Vec<u8>>, unread: Range<usize>) {
         match Arc::try_unwrap(memory) {
@@ -149,7 +149,7 @@ impl Lent {
         (to <= self.whole.len()).then_some(Self { to, ..self })
     }
 
-    /// The memory, where nobody else has a piece of it.
+    /// The memory, where no other holder has a piece of it.
     pub fn into_whole(mut self) -> Option<Arc<Vec<u8>>> {
         Arc::get_mut(&mut self.whole).is_some().then_some(self.whole)
     }

@@ -7,6 +7,7 @@
 //! | [`Seconds`] | a computed length of time: means, demands, predictions | seconds |
 //! | [`PerSecond`] | a rate: throughput X, arrival rate λ | per second |
 //! | [`Bytes`] | a size | bytes |
+//! | [`Unit`], [`Scale`] | what the numbers of a column are, and how they are shown | |
 //! | [`Address`] | `host:port` or `unix:/path` as people write it | |
 //! | [`Parsed`] | what came of reading one message of a protocol | |
 //! | [`Mistake`], [`Mistakes`] | what is wrong, where, and what would do | |
@@ -24,6 +25,7 @@ mod rate;
 mod size;
 pub mod text;
 mod time;
+mod unit;
 
 pub use address::Address;
 pub use buffer::{Inbox, Lent, Outbox};
@@ -32,3 +34,4 @@ pub use parsed::Parsed;
 pub use rate::PerSecond;
 pub use size::Bytes;
 pub use time::{Nanos, Seconds, Stamp};
+pub use unit::{Scale, Unit};

@@ -71,7 +71,7 @@ impl Cut {
         Self::between((begun, ended), (from, to), window)
     }
 
-    /// A run of which a span counts that somebody else measured, as its clients did.
+    /// A run of which a span counts that another program measured, as its clients did.
     ///
     /// # Errors
     /// If the two have nothing in common.

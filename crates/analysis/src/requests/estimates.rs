@@ -118,7 +118,7 @@ pub struct Occupancy {
     pub completions: f64,
     /// How long those that went had been there: W, their mean.
     pub time: Seconds,
-    /// How many were there, averaged over time: L, from the stamps of all who were there in the
+    /// How many were there, averaged over time: L, from the stamps of all that were there in the
     /// span.
     pub present: f64,
 }

@@ -22,7 +22,7 @@ const MOST_PLACES: usize = 256;
 const BUCKET: Nanos = krarup_record::histogram::BUCKET;
 /// How far Little's law may be off, and arrivals from completions.
 const LAW: f64 = 0.05;
-/// Fewer requests than this, averaged over time, are nobody's trouble.
+/// Fewer requests than this, averaged over time, are no difference worth a warning.
 const FEW: f64 = 0.05;
 
 /// Reads rows one by one.
@@ -64,7 +64,7 @@ impl RowReader {
         self.stations[station].get_or_insert_default().see(&self.cut, visit, servers, &parts);
     }
 
-    /// What all of them say. `lost` rows could not be kept by whoever wrote them.
+    /// What all of them say. `lost` rows could not be kept by the program that wrote them.
     pub fn end(self, lost: u64) -> RequestEstimates {
         let cut = self.cut;
         let windows = windows(&cut, &self.windows);

@@ -107,7 +107,7 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
         }
         BrokerNotice::Open(address) if !asks => {
             eprintln!(
-                "warning: anybody who reaches {address} can take every message; --secret FILE or --tls-client-authorities FILE asks who connects"
+                "warning: every client that reaches {address} can take every message; --secret FILE or --tls-client-authorities FILE asks who connects"
             );
         }
         BrokerNotice::Open(_) => {}

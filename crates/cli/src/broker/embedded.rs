@@ -2,7 +2,7 @@
 //! broker.
 //!
 //! It listens on a socket in that directory and nowhere else. PostgreSQL refuses to run as root;
-//! started by root, it runs as the user `postgres`, to whom the directory is given.
+//! started by root, it runs as the user `postgres`, which then owns the directory.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -35,7 +35,7 @@ impl EmbeddedPostgres {
                 Ok(cluster)
             }
             Err(failure) => {
-                // What was begun helps nobody.
+                // What was begun is of no use.
                 let _ = fs::remove_dir_all(&folder);
                 Err(failure)
             }

@@ -2,8 +2,9 @@
 
 use krarup_record::{MeasuredDistribution, Operation, Quantity};
 use krarup_report::document::{Table, TableValue};
-use krarup_report::{quantity::Unit, text};
+use krarup_report::text;
 use krarup_serve::broker::engine::BrokerEnd;
+use krarup_units::Unit;
 use krarup_units::text::{count, duration, three_digits};
 use krarup_units::{Bytes, Nanos};
 

@@ -235,8 +235,8 @@ impl Stop<'_> {
     }
 }
 
-/// Looks who is there on a thread of its own: a database that does not answer keeps nobody from
-/// stopping.
+/// Looks who is there on a thread of its own: a database that does not answer does not keep the
+/// broker from stopping.
 struct Lookout {
     ask: Sender<()>,
     seen: Receiver<Result<MembersView, StoreError>>,
@@ -342,7 +342,7 @@ fn begin(
     Ok(Serving { shard, ending, thread })
 }
 
-/// Serves a shard until it is told to end, or somebody else owns it; none: somebody else did from
+/// Serves a shard until it is told to end, or another broker owns it; none: another broker did from
 /// the beginning.
 fn serve(
     plan: &Plan,

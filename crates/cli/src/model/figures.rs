@@ -5,12 +5,19 @@ use krarup_model::network::StationKind;
 use krarup_model::simulate::result::{MomentClass, Simulated};
 use krarup_model::solve::{ClassPoint, Solution};
 use krarup_model::{Error, Network, calibrate, limits};
+use krarup_record::quantities::{self, QuantityDefinition};
+use krarup_record::stamps;
 use krarup_report::document;
 use krarup_report::figures::{
     Axis, Figure, FigurePoint, LineSeries, Lines, Mark, Plot, Scatter, ScatterGroup, TimeLine, TimePanel,
     TimeSeries, Tint,
 };
-use krarup_report::quantity;
+use krarup_units::Unit;
+
+/// What the figures over N show of the network.
+const X_AND_R: [QuantityDefinition; 2] = [quantities::THROUGHPUT, quantities::RESPONSE_TIME];
+/// What they show of each station.
+const U_AND_Q: [QuantityDefinition; 2] = [quantities::UTILIZATION, quantities::AT_STATION];
 
 pub(super) fn exactly(value: f64) -> Option<document::EstimateCell> {
     value.is_finite().then_some(document::EstimateCell { value, interval: None, n: 1 })
@@ -18,19 +25,22 @@ pub(super) fn exactly(value: f64) -> Option<document::EstimateCell> {
 
 pub(super) fn lines(name: &str, title: &str, caption: &str, series: Vec<LineSeries>) -> Figure {
     let plot = Plot::Lines(Lines {
-        x: Axis::linear("clients N", quantity::Unit::Count),
-        y: vec![
-            Axis::linear("throughput X", quantity::Unit::PerSecond),
-            Axis::linear("response time R", quantity::Unit::Seconds),
-        ],
+        x: Axis::linear("clients N", Unit::Count),
+        y: X_AND_R.map(|quantity| Axis::linear(quantity.title(), quantity.unit)).to_vec(),
         series,
     });
-    figure(name, title, caption, plot)
+    figure(name, title, caption, &X_AND_R, plot)
 }
 
-pub(super) fn figure(name: &str, title: &str, caption: &str, plot: Plot) -> Figure {
+pub(super) fn figure(
+    name: &str,
+    title: &str,
+    caption: &str,
+    shown: &[QuantityDefinition],
+    plot: Plot,
+) -> Figure {
     let (name, title, caption) = (name.into(), title.into(), caption.into());
-    Figure { name, title, caption, definitions: Vec::new(), plot, notes: Vec::new() }
+    Figure { name, title, caption, quantities: shown.to_vec(), plot, notes: Vec::new() }
 }
 
 /// X and R of the model over N, between their bounds, with measured points.
@@ -58,7 +68,7 @@ pub(super) fn classes_figure(
                 points: points.filter_map(point).collect(),
             }
         };
-        series.push(line("best case", 1, "throughput at most", Some("response at least")));
+        series.push(line("best case", 1, "throughput at most", Some("response time at least")));
         // The worst R, N·D, is so far from any network's that nothing else could be seen beside it.
         series.push(line("worst case", 3, "throughput at least", None));
     }
@@ -131,16 +141,11 @@ pub(super) fn stations_figure(solution: &Solution, network: &Network) -> Figure 
             .collect(),
     });
     let plot = Plot::Lines(Lines {
-        x: Axis::linear("clients N", quantity::Unit::Count),
-        y: vec![
-            Axis::linear("utilization U", quantity::Unit::Share),
-            Axis::linear("queue length Q", quantity::Unit::Count),
-        ],
+        x: Axis::linear("clients N", Unit::Count),
+        y: U_AND_Q.map(|quantity| Axis::linear(quantity.title(), quantity.unit)).to_vec(),
         series: series.collect(),
     });
-    let caption =
-        "U is the share of its servers that are busy, which a delay has not; Q counts those in service, too.";
-    figure("stations", "Stations against clients", caption, plot)
+    figure("stations", "Stations against clients", "A delay has no utilization.", &U_AND_Q, plot)
 }
 
 /// X and R over N of a calibrated model, a line for each number of workers, and the rows that were
@@ -182,8 +187,7 @@ pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
         |row: &CalibrationRow| format!("{}: {} clients, {} workers", row.place, row.population, row.workers);
     let scatter = |name: &str,
                    title: &str,
-                   axis: &str,
-                   unit,
+                   quantity: QuantityDefinition,
                    value: fn(&CalibrationRow) -> f64,
                    fit: Picked,
                    left_out: Left| {
@@ -198,21 +202,20 @@ pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
         let fitted = rows().map(|(row, residual)| point(row, fit(residual))).collect();
         let without = rows().filter_map(|(row, residual)| Some(point(row, left_out(residual)?))).collect();
         let plot = Plot::Scatter(Scatter {
-            x: Axis::linear(format!("{axis}, measured"), unit),
-            y: Axis::linear(format!("{axis}, by the model"), unit),
+            x: Axis::of(quantity, "measured"),
+            y: Axis::of(quantity, "by the model"),
             diagonal: true,
             groups: vec![group("in the fit", 0, fitted), group("left out of the fit", 1, without)],
         });
         let caption = "A calibration row each. On the dashed line the model says what was measured; a row that was left out is predicted \
                        from the others.";
-        figure(name, title, caption, plot)
+        figure(name, title, caption, &[quantity], plot)
     };
     [
         scatter(
             "throughput-by-the-model",
             "Throughput: the model against its rows",
-            "throughput X",
-            quantity::Unit::PerSecond,
+            quantities::THROUGHPUT,
             |row| row.throughput,
             |residual| residual.throughput,
             |residual| Some(residual.held_out?.0),
@@ -220,8 +223,7 @@ pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
         scatter(
             "response-by-the-model",
             "Response time: the model against its rows",
-            "response time R",
-            quantity::Unit::Seconds,
+            stamps::RESPONSE_TIME,
             |row| row.response,
             |residual| residual.response,
             |residual| Some(residual.held_out?.1),
@@ -248,14 +250,14 @@ pub(super) fn timeline_figure(simulated: &Simulated) -> Figure {
             .collect(),
     };
     let plot = Plot::TimeSeries(TimeSeries {
-        x: Axis::linear("simulated time", quantity::Unit::Seconds),
+        x: Axis::linear("simulated time", Unit::Seconds),
         times: simulated.timeline.iter().map(|moment| moment.from).collect(),
         panels: vec![
-            panel("throughput X", quantity::Unit::PerSecond, |at| Some(at.throughput)),
-            panel("response time R", quantity::Unit::Seconds, |at| at.response),
-            panel("requests under way", quantity::Unit::Count, |at| Some(at.present)),
+            panel(&quantities::THROUGHPUT.title(), Unit::PerSecond, |at| Some(at.throughput)),
+            panel(&quantities::RESPONSE_TIME.title(), Unit::Seconds, |at| at.response),
+            panel("requests under way", Unit::Count, |at| Some(at.present)),
         ],
     });
     let caption = "Each stretch of the run, its warm-up included; replications are averaged.";
-    figure("over-time", "The run over time", caption, plot)
+    figure("over-time", "The run over time", caption, &X_AND_R, plot)
 }

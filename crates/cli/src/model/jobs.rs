@@ -6,8 +6,9 @@ use krarup_model::calibrate;
 use krarup_model::solve::SolutionMethod;
 use krarup_model::table::ResultTable;
 use krarup_model::{Error, limits, solve, whatif};
+use krarup_report::document;
 use krarup_report::figures::{FigurePoint, LineSeries, Mark, Tint};
-use krarup_report::{document, quantity};
+use krarup_units::Unit;
 use serde_json::json;
 
 use super::answer::Answer;
@@ -97,7 +98,7 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
     if calibration.form == calibrate::CurveFamily::UnknownCores {
-        notes.push("nobody said how many cores a middleware has: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
+        notes.push("the number of cores of the middleware is not given: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
     }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
     tables.extend(holds);
@@ -218,8 +219,8 @@ pub(super) fn compared(args: &ModelCompareArgs) -> Result<Answer, Failure> {
     match error {
         Some((x, r)) => notes.push(format!(
             "mean error of rows the model had not seen: X {}, R {}",
-            quantity::Unit::Share.show(x),
-            quantity::Unit::Share.show(r)
+            Unit::Share.show(x),
+            Unit::Share.show(r)
         )),
         None => notes.push("no row that the model had not seen: its errors are no evidence".into()),
     }

@@ -1,8 +1,8 @@
 //! A model's tables as the report has them, and the page.
 
-use krarup_model::table::{ColumnUnit, ResultTable, TableCell};
+use krarup_model::table::{ColumnHead, ResultTable, TableCell};
+use krarup_record::quantities;
 use krarup_report::document::{self, Block, Document, Note, Section};
-use krarup_report::quantity;
 
 use super::answer::Answer;
 
@@ -26,14 +26,9 @@ pub(super) fn thinned(table: &ResultTable) -> ResultTable {
     ResultTable { rows, ..table.clone() }
 }
 
-pub(super) fn unit(unit: ColumnUnit) -> quantity::Unit {
-    match unit {
-        ColumnUnit::Text => quantity::Unit::Text,
-        ColumnUnit::Count => quantity::Unit::Count,
-        ColumnUnit::PerSecond => quantity::Unit::PerSecond,
-        ColumnUnit::Seconds => quantity::Unit::Seconds,
-        ColumnUnit::Share => quantity::Unit::Share,
-    }
+/// A column under its heading, defined where that is the name of a quantity.
+fn column(head: &ColumnHead) -> document::Column {
+    document::Column { heading: head.name.clone(), unit: head.unit, quantity: quantities::named(&head.name) }
 }
 
 pub(super) fn shown(table: &ResultTable) -> document::Table {
@@ -43,7 +38,7 @@ pub(super) fn shown(table: &ResultTable) -> document::Table {
         name: name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-"),
         title: table.title.clone(),
         caption: String::new(),
-        columns: table.columns.iter().map(|c| document::Column::new(&c.name, unit(c.unit))).collect(),
+        columns: table.columns.iter().map(column).collect(),
         rows: table
             .rows
             .iter()

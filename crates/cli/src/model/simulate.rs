@@ -16,7 +16,7 @@ use krarup_record::file::rows::RowFileWriter;
 use krarup_record::file::rows::flat::FlatRows;
 use krarup_record::file::{self, FileProblem, Partial, RunMetadata};
 use krarup_record::{ServerVisit, Visit};
-use krarup_report::quantity::Unit;
+use krarup_units::Unit;
 use krarup_units::text::{count, duration, parse_duration};
 use krarup_units::{Nanos, Seconds};
 use serde_json::json;

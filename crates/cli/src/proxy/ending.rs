@@ -3,7 +3,8 @@
 use krarup_proxy::ProxySummary;
 use krarup_proxy::summary::{OperationSummary, TimePercentiles};
 use krarup_report::document::{Table, TableValue};
-use krarup_report::{quantity::Unit, text};
+use krarup_report::text;
+use krarup_units::Unit;
 use krarup_units::text::{count, duration};
 
 /// The statistics as text.

@@ -137,7 +137,7 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
     let load: Value = serde_json::from_str(&fs::read_to_string(folder.join("load.json")).unwrap()).unwrap();
     let all = &found[0]["stations"][0]["operations"][0];
     let (here, there) = (all["count"].as_u64().unwrap(), load["overall"]["count"].as_u64().unwrap());
-    // Whoever was on the way when the span began or ended is counted on one side only.
+    // A request under way when the span began or ended is counted on one side only.
     assert!(here.abs_diff(there) <= 2 * 4 + there / 50, "{here} rows, {there} answers");
     assert!(here < found[0]["rows"].as_u64().unwrap() + 1);
     let names: Vec<&str> = found[0]["stations"][0]["places"]
@@ -170,7 +170,7 @@ fn what_cannot_be_analysed_is_told_with_a_hint() {
     fs::create_dir_all(&empty).unwrap();
     let empty = empty.to_str().unwrap();
     for (words, what) in [
-        (vec!["analyze", "/nobody/here"], "/nobody/here"),
+        (vec!["analyze", "/not/here"], "/not/here"),
         (vec!["analyze", &text], "analyze-no-rows"),
         (vec!["analyze", empty], "holds no rows.parquet"),
         (vec!["analyze", &rows, "--warm-up", "900h"], "nothing is left"),

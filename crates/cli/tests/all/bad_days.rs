@@ -1,6 +1,6 @@
 //! Bad days of the proxy: servers die and stall, clients leave and dawdle, it is told to stop under
-//! load, and is started with nonsense. Everything that was asked is answered, and everybody's
-//! counts agree to the unit.
+//! load, and is started with nonsense. Everything that was asked is answered, and the counts of all
+//! sides agree to the unit.
 //!
 //! The days are short, so that they can be had often.
 //! `KRARUP_SOAK_SECONDS=60 cargo test --test all bad_days::` has long ones.
@@ -276,7 +276,8 @@ fn workers_come_back_from_clients_that_leave_in_the_middle_of_a_reply() {
         ask(peer, 32);
         until("a worker is taken", || observer.count("workers_busy") == taken);
     }
-    // Both workers hold replies that nobody reads: who comes now waits, and is seen to.
+    // Both workers hold replies that are not read: a client that asks now waits, and is counted as
+    // waiting.
     let mut waiting = proxy.connect();
     waiting.send(b"get small\r\n").unwrap();
     until("a request waits", || observer.count("queue_length") == 1);
@@ -469,7 +470,7 @@ fn nonsense_is_one_line_a_hint_and_exit_code_2() {
         );
     }
     refused(&["proxy", "--listen", "127.0.0.1:0"], "no server");
-    // With nobody known there is nothing to do; beside others the name may come later.
+    // With no server known there is nothing to do; beside others the name may come later.
     let unknown = "no.such.host.invalid:1";
     refused(&["proxy", "--listen", "127.0.0.1:0", "--servers", unknown], "no.such.host.invalid");
     let mut known =

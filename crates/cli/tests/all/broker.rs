@@ -40,7 +40,7 @@ fn a_message_goes_from_one_client_to_another_who_waits_for_it() {
     let (mut worker, mut producer) = (broker.connect(), broker.connect());
     worker.send(b"watch jobs\r\nreserve\r\n").unwrap();
     worker.expect(b"WATCHING 2\r\n").unwrap();
-    until("somebody waits", || data(&mut producer, "stats\r\n").contains("current-waiting: 1\n"));
+    until("a client waits", || data(&mut producer, "stats\r\n").contains("current-waiting: 1\n"));
     say(&mut producer, "use jobs\r\nput 1 0 60 5\r\nhello\r\n", "USING jobs\r\nINSERTED 1\r\n");
     worker.expect(b"RESERVED 1 5\r\nhello\r\n").unwrap();
     say(&mut worker, "delete 1\r\n", "DELETED\r\n");

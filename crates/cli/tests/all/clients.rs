@@ -138,8 +138,8 @@ fn nodes_memcached_finds_in_the_proxy_what_it_finds_in_memcached() {
 }
 
 /// memjs speaks the binary protocol alone: it is told at once that the command is unknown, over a
-/// connection of its own and over one that brings the header byte by byte, and nobody waits for a
-/// timeout.
+/// connection of its own and over one that brings the header byte by byte, and no client waits for
+/// a timeout.
 #[test]
 fn memjs_is_told_that_its_protocol_is_not_spoken() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");

@@ -16,7 +16,7 @@ fn demo(name: &str, flags: &[&str]) -> (Program, PathBuf) {
     (Program::begin(&[&arguments[..], flags].concat()), out)
 }
 
-/// Programs that somebody has started and that still run: number and name.
+/// Programs that a test has started and that still run: number and name.
 fn children(parent: u32) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
@@ -98,11 +98,11 @@ fn a_demo_before_running_servers_uses_them_and_leaves_them_running() {
 
 #[test]
 fn a_demo_before_servers_that_are_not_there_says_which() {
-    let nobody = support::process::Port::new();
-    let (demo, out) = demo("demo-nobody", &["--servers", &nobody.address().to_string(), "--seconds", "0.1s"]);
+    let closed = support::process::Port::new();
+    let (demo, out) = demo("demo-closed", &["--servers", &closed.address().to_string(), "--seconds", "0.1s"]);
     let ended = demo.ended();
     assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
-    let expected = format!("error: server {}: does not answer: Connection refused", nobody.address());
+    let expected = format!("error: server {}: does not answer: Connection refused", closed.address());
     assert!(ended.errors.starts_with(&expected), "{ended:?}");
     assert!(!out.exists());
 }
@@ -125,7 +125,7 @@ fn interrupted(name: &str, signal: Signal, servers: &str) {
         started = children(demo.id());
         started.len() == 5
     });
-    // Somebody impatient.
+    // A user who does not wait for the end.
     demo.signal(signal);
     demo.signal(signal);
     let ended = demo.ended();

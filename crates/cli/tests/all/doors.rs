@@ -179,7 +179,7 @@ fn a_unix_socket_has_its_permissions_and_goes_with_the_broker() {
 fn who_listens_to_everybody_without_asking_who_it_is_is_warned() {
     let secret = file("doors-secret", "hush\n");
     let mut open = Program::krarup(&["broker", "--listen", "0.0.0.0:0"]);
-    open.says_text("warning: anybody who reaches 0.0.0.0");
+    open.says_text("warning: every client that reaches 0.0.0.0");
     let closed = Program::krarup(&["broker", "--listen", "0.0.0.0:0", "--secret", &secret]);
     let ended = closed.stop();
     assert!(ended.success && !ended.errors.contains("warning"), "{ended:?}");

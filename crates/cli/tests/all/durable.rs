@@ -506,15 +506,15 @@ fn who_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
     assert_eq!(cluster.sql("deposed", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
 }
 
-/// Two batches are under way, side by side: the first waits for a row that somebody holds, the
-/// second is on disk. Neither is answered.
+/// Two batches are under way, side by side: the first waits for a row that another session holds,
+/// the second is on disk. Neither is answered.
 struct BetweenTwoBatches<'a> {
     cluster: &'a Cluster,
     name: &'a str,
     broker: Program,
-    /// He deletes message 1.
+    /// It deletes message 1.
     deletes: Peer,
-    /// He puts `second`.
+    /// It puts `second`.
     puts: Peer,
     holder: thread::JoinHandle<Output>,
 }
@@ -532,9 +532,7 @@ impl<'a> BetweenTwoBatches<'a> {
             let from = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND";
             cluster.sql(name, &format!("{from} {condition}"))
         };
-        until("somebody holds the row", || {
-            count("application_name = 'psql' AND wait_event = 'PgSleep'") == "1"
-        });
+        until("the row is held", || count("application_name = 'psql' AND wait_event = 'PgSleep'") == "1");
         deletes.send(b"delete 1\r\n").unwrap();
         until("the first batch waits for it", || {
             count("application_name = 'krarup broker' AND wait_event_type = 'Lock'") == "1"
@@ -587,7 +585,7 @@ fn it_is_killed_between_two_batches(cluster: &Cluster) {
     let between = BetweenTwoBatches::begin(cluster, name);
     let BetweenTwoBatches { broker: first, mut deletes, mut puts, holder, .. } = between;
     first.kill();
-    // Nobody was answered: of each it may have happened, or not.
+    // No client was answered: of each request it may have happened, or not.
     assert_eq!((deletes.rest(), puts.rest()), (vec![], vec![]));
     // The next owner does not wait for what the first had begun: it never happens.
     let second = broker(&cluster.at(name), "owned");
@@ -632,8 +630,9 @@ fn the_sessions_are_cut_again_and_again(cluster: &Cluster, mode: &str) {
     assert!(broker.stop().success);
 }
 
-/// The commit is on disk, and nobody has heard of it: the answer must be the one it had. A sweep
-/// that waits at its commit holds what the request may wait for: it is cut too, and comes again.
+/// The commit is on disk, and no client has been answered: the answer must be the one it had. A
+/// sweep that waits at its commit holds what the request may wait for: it is cut too, and comes
+/// again.
 fn is_cut_at_its_commit(cluster: &Cluster, name: &str) -> bool {
     let cut = cluster.cut(name, "wait_event = 'SyncRep' AND query NOT LIKE '%sweep%'");
     if !cut {
@@ -866,7 +865,7 @@ fn statements_that_take_too_long_are_tried_again(cluster: &Cluster, mode: &str) 
     let held = "SET statement_timeout = 0; BEGIN; LOCK TABLE krarup.message IN EXCLUSIVE MODE; SELECT pg_sleep(1); COMMIT";
     thread::scope(|scope| {
         let holder = scope.spawn(|| cluster.sql(&name, held));
-        until("somebody holds the table", || {
+        until("the table is held", || {
             cluster.sql(&name, "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'krarup.message'::regclass")
                 != "0"
         });

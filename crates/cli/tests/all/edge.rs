@@ -33,7 +33,7 @@ fn start(by: fn(&[&str]) -> Program, name: &str, server: &str, config: &str) -> 
     by(&["proxy", "--listen", "127.0.0.1:0", "--servers", server, "--config", &file(name, config)])
 }
 
-/// Whoever is at the other end stores and finds.
+/// The client at the other end stores and finds.
 fn works(program: &Program) {
     let mut client = program.connect();
     client.send(b"set edge 7 0 5\r\nhello\r\nget edge\r\n").unwrap();
@@ -232,7 +232,7 @@ fn the_third_wrong_password_is_the_last() {
 #[test]
 fn a_memcached_that_asks_for_a_password_gets_it() {
     let users = file("edge-memcached-users", "anna:secret\n");
-    // It reads the file as nobody.
+    // It reads the file as the user `nobody`.
     fs::set_permissions(&users, fs::Permissions::from_mode(0o644)).unwrap();
     let copy = std::env::temp_dir().join(format!("krarup-users-{}", test_id()));
     fs::copy(&users, &copy).unwrap();
@@ -295,7 +295,7 @@ fn clients_that_take_too_long_are_disconnected_and_others_are_not() {
     let mut idle = proxy.connect();
     assert!(idle.rest().is_empty());
     assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
-    // Whoever keeps asking stays.
+    // A client that keeps asking stays.
     let mut busy = proxy.connect();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(900) {
@@ -383,7 +383,7 @@ fn a_listening_socket_is_taken_from_whoever_opened_it() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    // The socket is there from the start: whoever connects early waits.
+    // The socket is there from the start: a client that connects early waits.
     let mut client = Peer::connect(address);
     client.send(b"get nothing\r\n").unwrap();
     client.expect(b"END\r\n").unwrap();
@@ -397,7 +397,7 @@ fn a_proxy_takes_the_place_of_another_and_nobody_is_refused() {
     let port = Port::new();
     let address = port.address();
     let config = file("edge-restart", "[edge]\nreuse_port = true\n");
-    // The held port does not share; it is free once nobody holds it.
+    // The held port does not share; it is free once no process holds it.
     drop(port);
     let (listen, servers) = (address.to_string(), server.address().to_string());
     let flags = ["proxy", "--listen", &listen, "--servers", &servers, "--config", &config];
@@ -406,7 +406,7 @@ fn a_proxy_takes_the_place_of_another_and_nobody_is_refused() {
     early.send(b"get nothing\r\n").unwrap();
     early.expect(b"END\r\n").unwrap();
     let second = Program::krarup(&flags);
-    // Both listen now, and whoever connects is served by one of them.
+    // Both listen now, and a client that connects is served by one of them.
     for _ in 0..20 {
         let mut client = second.connect();
         client.send(b"get nothing\r\n").unwrap();

@@ -1,5 +1,5 @@
-//! `krarup plan`, `run` and `report` as a user meets them: what is done stays done, whoever pulls
-//! the plug.
+//! `krarup plan`, `run` and `report` as a user meets them: what is done stays done, whatever ends
+//! the run.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
     assert!(!out.join("unfinished").exists() && !out.join("processes").exists());
 }
 
-/// Nobody can clean up after a kill -9 but whoever comes next.
+/// Only the next run can clean up after a kill -9.
 #[test]
 fn a_killed_runner_is_taken_up_where_it_was() {
     let (spec, out) = place("experiment-killed", &SPEC.replace("100ms", "150ms"));
@@ -393,7 +393,7 @@ fn stands_in_the_middle(program: &str, cells: usize) {
     assert_eq!(all.len(), cells, "{ended:?}");
     for cell in all {
         assert!(cell["completed"].as_u64().unwrap() > 0 && cell["errors"] == 0, "{cell}");
-        assert!(cell["middleware"].is_null(), "nobody asked it for its stamps");
+        assert!(cell["middleware"].is_null(), "its stamps were not asked for");
     }
     assert!(out.join("report.html").is_file());
 }
@@ -616,8 +616,8 @@ flags = ["--ratio", "0:1", "--connections", "2"]
     let course = cells[1]["course"].as_array().unwrap();
     let gets = |place: usize| &course[place]["operations"][0];
     assert_eq!((course.len(), course[2]["after"].as_str()), (5, Some("restart server 2")), "{course:?}");
-    // Whoever has the other copy answers; the one that comes back has nothing, and is asked for its
-    // share again.
+    // The server that has the other copy answers; the one that comes back has nothing, and is asked
+    // for its share again.
     let missed = |place: usize| gets(place)["misses"].as_u64().unwrap();
     assert!(missed(0) == 0 && missed(1) < missed(2) && gets(2)["hits"].as_u64() > Some(0), "{course:?}");
     // Two clients, and a server that says nothing: sooner or later both wait for it.

@@ -1,5 +1,5 @@
-//! Servers that do wrong under load: every request is answered once all the same, nobody is given
-//! another's data, and the accounts agree to the unit.
+//! Servers that do wrong under load: every request is answered once all the same, no client is
+//! given another's data, and the accounts agree to the unit.
 
 use crate::support::account::{accounts_of, load, number, reset};
 use crate::support::process::Program;
@@ -39,7 +39,7 @@ fn under_load(fault: Fault) -> Value {
     let (_, proxy) = accounts_of(&ended, proxy);
     let [well, ill] = [0, 1].map(|place| &proxy["servers"][place]);
     assert!(number(ill, "/losses") >= TIMES as u64, "{ill}");
-    assert_eq!(number(well, "/losses"), number(well, "/errors"), "nobody else suffers: {well}");
+    assert_eq!(number(well, "/losses"), number(well, "/errors"), "no other client suffers: {well}");
     proxy
 }
 

@@ -66,7 +66,7 @@ fn hosts_have_links_of_their_own_and_are_taken_away_again() {
     assert_eq!(namespaces(number).len(), 4, "the bridge, two clients, a server");
     let mut second = begin(&spec, &out);
     second.says_text("1/1 ");
-    assert!(namespaces(number).is_empty(), "whoever comes next takes them away");
+    assert!(namespaces(number).is_empty(), "the next run takes them away");
     let number = second.id();
     let ended = second.ended();
     assert!(ended.success, "{ended:?}");
@@ -158,7 +158,7 @@ fn files_of(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all.map(|trial| (trial.clone(), fs::read(trial.join("trial.json")).unwrap())).collect()
 }
 
-/// Whoever is not root makes namespaces in one of his own, and the same comes of it.
+/// A user who is not root makes namespaces in a user namespace, with the same results.
 #[test]
 fn hosts_need_no_root_where_users_may_have_namespaces() {
     const NOBODY: u32 = 65_534;
@@ -232,7 +232,7 @@ fn taps() -> bool {
 }
 
 /// What is sent is under way for as long as was asked for; requests feel it; and no line and no
-/// namespace is left, whoever was killed.
+/// namespace is left, whichever process was killed.
 #[test]
 fn delays_are_kept_and_their_lines_are_taken_away_again() {
     if !(spaces() && taps()) {
@@ -245,8 +245,8 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
     let number = killed.id();
     killed.ended();
     assert_eq!(lines(number).len(), 3, "two clients, a server");
-    // Whoever was started in a namespace and is not noted, because the runner was killed before it
-    // could, goes with it.
+    // A process that was started in a namespace and is not noted, because the runner was killed
+    // before it could, ends with it.
     let space = format!("--net=/run/netns/krarup-{number}-s1");
     let mut unknown = Command::new("nsenter").args([&space, "sleep", "600"]).spawn().unwrap();
     let ended = run(&spec, &out);

@@ -785,7 +785,7 @@ fn connections_are_made_anew_after_their_number_of_requests() {
         assert_eq!(code, 0, "{stderr}");
         assert_nothing_is_lost_in_silence(&result);
         assert!(number(&result, "/account/sent") >= 60);
-        // Whoever has sent its last begins no other connection.
+        // A client that has sent its last request begins no other connection.
         let renewed = number(&result, "/account/connections_renewed");
         assert!((4..=20).contains(&renewed), "{extra:?}: {renewed}");
         assert_eq!(number(&result, "/account/connections_lost"), 0);

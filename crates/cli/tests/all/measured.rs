@@ -107,7 +107,7 @@ fn the_time_for_which_a_server_holds_an_answer_is_server_time_and_no_other() {
     assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
     assert!(parts.server >= nanos(held) && held >= Duration::from_millis(30), "{parts:?} {held:?}");
     assert!(parts.response <= nanos(whole), "{parts:?} {whole:?}");
-    assert_eq!(parts.queue, Nanos::ZERO, "nobody was before it");
+    assert_eq!(parts.queue, Nanos::ZERO, "no request was before it");
     // What is left for the proxy itself cannot hold any of it.
     assert!(parts.own <= nanos(whole - held), "{parts:?} {whole:?} {held:?}");
     assert_eq!(parts.queue + parts.server + parts.own, parts.response);

@@ -164,7 +164,7 @@ fn clients_that_ask_for_much_and_read_nothing_hold_up_nobody() {
 }
 
 /// What the process holds is what `memory` says: with large values that are set and nothing else,
-/// and then with requests, half requests, replies and replies that nobody reads.
+/// and then with requests, half requests, replies and replies that are not read.
 #[test]
 fn the_process_holds_little_more_than_its_memory() {
     const MEMORY: u64 = 64 << 10;

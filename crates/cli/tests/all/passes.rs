@@ -20,8 +20,8 @@ fn meanwhile(proxy: &Program, something: impl FnOnce()) {
     proxy.signal(Signal::CONT);
 }
 
-/// Whoever is not known yet is read apart from the others, and what he says stays between him and
-/// the proxy.
+/// A client that has not logged in yet is read apart from the others, and what it sends stays
+/// between it and the proxy.
 #[test]
 fn those_who_log_in_and_those_who_ask_do_not_get_in_each_others_way() {
     let server = Program::memcached(&[]);
@@ -115,7 +115,7 @@ fn who_comes_after_somebody_who_lingers_is_not_taken_for_him() {
         after.send(b"get lingers\r\n").unwrap();
         after.expect(b"VALUE lingers 0 6\r\nbefore\r\nEND\r\n").unwrap();
         meanwhile(&proxy, || {
-            // Nobody listens to him any more, and the other side may be gone.
+            // It is not read any more, and the other side may be gone.
             let _ = before.send(b"set lingers 0 0 5\r\nnever\r\n");
             before.finish();
             after.send(format!("set lingers 0 0 2\r\n{round:02}\r\nget lingers\r\n").as_bytes()).unwrap();

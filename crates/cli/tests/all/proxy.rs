@@ -1,5 +1,5 @@
-//! `krarup proxy` before real memcacheds against one alone: whoever talks to it need not know that
-//! it is there.
+//! `krarup proxy` before real memcacheds against one alone: a client need not know that it is
+//! there.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -191,7 +191,7 @@ fn compare(cases: &[Vec<u8>]) -> Compared {
             level(&mut alone, &mut proxied);
         };
         if different.is_some() && answered_otherwise(case) {
-            // Answered all the same, and nobody else is.
+            // Answered all the same, and no other is.
             otherwise += 1;
             proxied.stays_in_step(case);
             assert!(proxied.on_the_used_connection(b"").starts_with(b"ERROR\r\nMN\r\nVALUE k 5 2 "));
@@ -225,13 +225,13 @@ fn keep_in_step(cases: &[Vec<u8>]) -> Compared {
 
 /// Every command in every malformed form, on fresh and on used connections: the same answers, the
 /// same left behind, and neither on the same connection nor on another an answer that belongs to
-/// somebody else.
+/// another client.
 #[test]
 fn every_malformed_form_is_answered_as_memcached_alone_answers_it() {
     let cases = malformed();
     let mut all = Compared::default();
     let look = if is_the_promised_version() { compare } else { keep_in_step };
-    // Most of the time everybody waits for the network.
+    // Most of the time all of them wait for the network.
     thread::scope(|scope| {
         let parts: Vec<_> =
             cases.chunks(cases.len().div_ceil(PARTS)).map(|part| scope.spawn(|| look(part))).collect();

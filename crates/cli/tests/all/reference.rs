@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use krarup_record::quantities::QUANTITIES;
+
 fn krarup(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_krarup")).args(words).output().expect("krarup runs");
     assert!(output.status.success(), "krarup {words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -57,6 +59,27 @@ fn the_reference_of_the_proxys_configuration_is_what_it_prints() {
 #[test]
 fn the_reference_of_the_load_generators_configuration_is_what_it_prints() {
     equals_page("load.toml", &krarup(&["load", "--print-config"]));
+}
+
+/// Reports, models and the glossary have one table of quantities.
+#[test]
+fn the_glossary_has_the_table_of_quantities() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/glossary.md");
+    let page = fs::read_to_string(path).expect("it is there");
+    let (before, rest) = page.split_once(" reference:: -->\n").expect("the table begins");
+    let (_, after) = rest.split_once("<!-- end of").expect("the table ends");
+    let mut table =
+        String::from("| term | symbol, formula | unit | meaning | where |\n|---|---|---|---|---|\n");
+    for quantity in QUANTITIES {
+        let (name, symbol, unit, text) =
+            (quantity.name, quantity.symbol, quantity.unit.base(), quantity.text);
+        let place = match quantity.field {
+            "" => "reports, models".to_owned(),
+            field => format!("`{field}` in [records](records.md)"),
+        };
+        table.push_str(&format!("| {name} | {symbol} | {unit} | {text} | {place} |\n"));
+    }
+    equals_page("glossary.md", &format!("{before} reference:: -->\n{table}<!-- end of{after}"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 const RELOADS: usize = 40;
 const CLIENTS: usize = 4;
-/// Keys of one client, which nobody else asks for.
+/// Keys of one client, which no other asks for.
 const OWN: usize = 8;
 
 /// Numbers from a seed (splitmix64).
@@ -117,7 +117,7 @@ fn pool_setting(key: &str, pool: &str, draw: &mut Draw, scene: &Scene) -> Option
         "servers" => {
             let mut all: Vec<_> = scene.servers.iter().map(|server| format!("\"{server}\"")).collect();
             let some = if stays {
-                // The last one is everybody else's.
+                // The last one is that of all other clients.
                 if main { all[..2].to_vec() } else { all[2..].to_vec() }
             } else {
                 let count = 1 + draw.below(all.len());
@@ -165,7 +165,7 @@ fn proxy_keys() -> impl Iterator<Item = &'static str> {
     Config::keys().filter(|key| *key != "listen")
 }
 
-/// Another configuration, and what it says about whoever connects.
+/// Another configuration, and what it says about clients that connect.
 fn configuration(draw: &mut Draw, scene: &Scene) -> String {
     let mut text = String::new();
     let mut write = |key: &str, value: Option<String>| {
@@ -188,8 +188,8 @@ fn configuration(draw: &mut Draw, scene: &Scene) -> String {
             writeln!(text, "{key} = {value}").unwrap();
         }
     }
-    // Nobody asks for keys that begin so, where keys stay.
-    let prefix = if scene.stays { "nobody:" } else { "1:" };
+    // No client asks for keys that begin so, where keys stay.
+    let prefix = if scene.stays { "unused:" } else { "1:" };
     if let Some(prefix) = maybe(draw, &[prefix]) {
         let (strip, add) = (draw.of(&["true", "false"]), draw.of(&["r/", "s/"]));
         writeln!(
@@ -270,7 +270,7 @@ impl Client {
         }
         let mut stream = self.stream.get_ref().try_clone().unwrap();
         std::thread::scope(|scope| {
-            // Who has many replies to read is not listened to until he does.
+            // A client that has many replies to read is not read from until it reads them.
             let sending = scope.spawn(move || stream.write_all(text.as_bytes()).unwrap());
             asked.iter().for_each(|request| self.check(request));
             sending.join().unwrap();
@@ -413,7 +413,7 @@ impl Client {
             let words: Vec<&str> = line.split(' ').collect();
             assert_eq!(words[0], "VALUE", "{line}");
             let key = loop {
-                let key = keys.next().unwrap_or_else(|| panic!("a value that nobody asked for: {line}"));
+                let key = keys.next().unwrap_or_else(|| panic!("a value that was not asked for: {line}"));
                 if key == words[1] {
                     break key.clone();
                 }
@@ -466,7 +466,7 @@ fn address(text: &str, key: &str) -> SocketAddr {
     line.trim_matches('"').parse().unwrap()
 }
 
-/// Whoever comes now is met as the configuration says.
+/// A client that connects now is met as the configuration says.
 fn somebody_comes(text: &str, stays: bool) {
     let mut peer = Peer::connect(address(text, "listen"));
     if text.lines().any(|line| line.starts_with("tls = ")) {
@@ -502,7 +502,7 @@ fn walk(seed: usize, stays: bool) {
         stays,
     };
     let mut draw = Draw(seed as u64);
-    // Those of the walk come in before anybody is asked who he is.
+    // The clients of the walk connect before any client has to log in.
     let names: Vec<_> = scene.servers.iter().map(|server| format!("\"{server}\"")).collect();
     let plain = format!(
         "threads = 2\nlisten = \"{}\"\nadmin = \"{}\"\ntimeout = \"50s\"\nservers = [{}]\n",

@@ -258,3 +258,75 @@ fn the_walks_name_functions_that_are_there() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(steps > 30, "{steps} steps were found");
 }
+
+/// Words for people. A client, broker or server is "it", "that" or "which".
+const WORDS_OF_PEOPLE: &str =
+    " anybody anyone everybody he him himself nobody she somebody someone whoever whom whomever ";
+
+/// What "who" does not follow: each of these is a program or what a program serves.
+const THINGS: &str = " broker client connection consumer customer loop member owner process producer program proxy request \
+     server thread worker ";
+
+#[test]
+fn comments_and_documents_call_no_program_a_person() {
+    let mut wrong = Vec::new();
+    let mut read = 0;
+    let parts = ["crates", "fuzz", "docs", "README.md", "ARCHITECTURE.md"];
+    let mut open = parts.map(|name| folder_of("..").join(name)).to_vec();
+    while let Some(path) = open.pop() {
+        // What fuzzing builds is not ours.
+        if path.ends_with("target") {
+            continue;
+        }
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("it can be read");
+            open.extend(entries.map(|entry| entry.expect("it is there").path()));
+            continue;
+        }
+        let is_source = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("rs") => true,
+            Some("md") => false,
+            _ => continue,
+        };
+        read += 1;
+        let text = fs::read_to_string(&path).expect("it is a text");
+        for (number, line) in text.lines().enumerate() {
+            let prose =
+                if is_source { line.split_once("//").map_or("", |(_, comment)| comment) } else { line };
+            let found = personal(prose).into_iter();
+            wrong.extend(found.map(|word| format!("{}:{}: {word}", path.display(), number + 1)));
+        }
+    }
+    assert!(read > 500, "{read} files were read");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a line says of programs as of people; not what it quotes in backticks.
+fn personal(line: &str) -> Vec<String> {
+    let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ` ");
+    let spoken: Vec<&str> = prose.split_whitespace().collect();
+    let bare = |word: &&str| {
+        let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
+        bare.split(['\'', '’']).next().unwrap_or_default().to_owned()
+    };
+    let words: Vec<String> = spoken.iter().map(bare).collect();
+    let among = |words: &str, word: &str| words.contains(&format!(" {word} "));
+    let is_thing = |word: &str| among(THINGS, word) || among(THINGS, word.trim_end_matches('s'));
+    (0..words.len())
+        .filter(|&at| {
+            let word = words[at].as_str();
+            let goes_on = at > 0 && !spoken[at - 1].ends_with(['.', ':', ';', '?', '!']);
+            among(WORDS_OF_PEOPLE, word) || word == "who" && goes_on && is_thing(&words[at - 1])
+        })
+        .map(|at| words[at.saturating_sub(1)..=at].join(" "))
+        .collect()
+}
+
+#[test]
+fn what_is_quoted_or_is_said_of_a_reader_is_no_person() {
+    assert_eq!(personal("Nobody's request waits for a client who sleeps."), ["nobody", "client who"]);
+    assert!(
+        personal("runs as `nobody`; a reader who asks: which client, and who pays. An owner. Who?")
+            .is_empty()
+    );
+}

@@ -31,7 +31,7 @@ struct Machine {
     daemon: Program,
 }
 
-/// Namespaces that are joined by a bridge: one for each machine, and one for whoever asks them.
+/// Namespaces that are joined by a bridge: one for each machine, and one for the runner.
 struct Spaces {
     prefix: String,
     names: Vec<String>,
@@ -72,7 +72,7 @@ impl Spaces {
         Some(name)
     }
 
-    /// The namespace of a machine, from 0; that of whoever asks is the one after the last.
+    /// The namespace of a machine, from 0; that of the runner is the one after the last.
     fn of(&self, machine: usize) -> &str {
         &self.names[machine + 1]
     }
@@ -299,7 +299,7 @@ fn an_experiment_on_other_machines_is_that_of_this_one() {
     assert!(!machines.processes().is_empty(), "something runs there");
     killed.signal(Signal::KILL);
     killed.ended();
-    // Nobody tells the agents: their line is closed, and that is enough.
+    // The agents get no message: their connection is closed, and that is enough.
     until_within(RUN, "nothing runs there", || machines.processes().is_empty() && machines.runs().is_empty());
     let programs = files(&machines.folder.join("cache"));
     assert_eq!(programs.len(), 1, "the program was copied once: {programs:?}");
@@ -439,8 +439,8 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
 }
 
 /// Machines that have nothing in common but a network: each has an address and a loopback of its
-/// own, and whoever is told the wrong one of them reaches nobody. One runs the load, one the proxy,
-/// two the servers, and one is where the experiment is started.
+/// own, and a program that is told the wrong one of them reaches no other. One runs the load, one
+/// the proxy, two the servers, and one is where the experiment is started.
 #[test]
 fn an_experiment_goes_over_a_network_to_hosts_that_see_only_each_other() {
     let Some(machines) = Machines::start_apart("ssh-apart", 4) else { return };

@@ -1,8 +1,8 @@
 //! Dialogues: the built proxy between scripted clients and scripted servers, byte for byte.
 //!
 //! Each file in `tests/wire/` is one dialogue. Its lines are carried out one after the other;
-//! nothing sleeps, nobody runs ahead: a server answers when the file says so, and a slow one is one
-//! whose answer stands further down.
+//! nothing sleeps and no side runs ahead: a server answers when the file says so, and a slow one is
+//! one whose answer stands further down.
 //!
 //! ```text
 //! ! servers 2              how many scripted servers there are; the first line that is no comment
@@ -36,8 +36,8 @@
 //! ! closed b               client b (or server 1) finds the end of its connection
 //! ! accept 1               the proxy connects to server 1 again and is greeted
 //! ! mute 1                 … and is not greeted
-//! ! down 1                 nobody listens at server 1's address any more; before the dialogue: from the start
-//! ! up 1                   somebody listens there again
+//! ! down 1                 no program listens at server 1's address any more; before the dialogue: from the start
+//! ! up 1                   a program listens there again
 //! ! stop                   the proxy is asked to end
 //! ```
 //!
@@ -247,7 +247,7 @@ impl Stage {
         }
         arguments.extend(dialogue.flags.iter().map(String::as_str));
         let mut peers = BTreeMap::new();
-        // The proxy is ready when it has been greeted, so that somebody must greet it before.
+        // The proxy is ready when it has been greeted, so that a server must greet it before.
         let proxy = thread::scope(|scope| {
             let greetings: Vec<_> = listeners
                 .iter()
@@ -360,7 +360,7 @@ impl Stage {
         }
     }
 
-    /// The proxy ends, and nobody has been told more than the file says.
+    /// The proxy ends, and no client has been sent more than the file says.
     fn clear(mut self) -> Result<(), String> {
         self.witness = None;
         let proxy = self.proxy.take().expect("the proxy runs");

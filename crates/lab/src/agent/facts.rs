@@ -1,4 +1,4 @@
-//! What a machine says of itself, to whom it has not been seen before.
+//! What a machine says of itself, to a runner that has not seen it before.
 
 use serde::{Deserialize, Serialize};
 

@@ -282,7 +282,7 @@ impl Check<'_> {
         }
         let told = |what: &str| clients.command.iter().any(|word| word.get_ref().contains(what));
         if !told("{seconds}") || !(told("{port}") || told("{servers}")) {
-            let what = "stations.clients are not told how long they run, or whom they ask";
+            let what = "stations.clients are not told how long they run, or which address they ask";
             let hint = "write program = \"load\", or a command with {seconds}, and {host} and {port}, in its words; {out} is where it writes what \
                         memtier_benchmark would";
             return wrong(self.at("stations.clients.command"), what, hint);

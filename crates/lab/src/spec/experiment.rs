@@ -127,7 +127,7 @@ settings! {
     /// How long each trial is.
     #[derive(Clone, Debug)]
     pub struct Phases {
-        /// Load that nobody looks at; then everything counted so far is forgotten.
+        /// Load that is not measured; then everything counted so far is forgotten.
         warm_up: Seconds = 2.0, Duration::up_to(DAY);
         /// What is measured. Several clients begin at one instant, their connections made before.
         measure: Seconds = 10.0, Duration::between(Nanos::from_millis(100), DAY);

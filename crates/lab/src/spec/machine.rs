@@ -1,4 +1,4 @@
-//! What a spec says of machines: which, as whom, and where their programs go.
+//! What a spec says of machines: which, as which user, and where their programs go.
 
 use krarup_settings::kind::{Count, CustomText, Optional, TEXT, TableOr, Whole};
 use krarup_settings::{Mistake, settings};
@@ -12,7 +12,7 @@ settings! {
         /// An Ansible inventory in any form, which `ansible-inventory` reads, or what its `--list`
         /// has written; a relative path is relative to the spec.
         inventory: Option<String> = None, Optional(TEXT), example = "\"hosts.ini\"";
-        /// As whom; without, as ssh has it.
+        /// The user to log in as; without, the user that ssh is configured for.
         user: Option<String> = None, Optional(TEXT), example = "\"user\"";
         /// At which port; without, as ssh has it.
         port: Option<u16> = None, PORT, example = "22";
@@ -37,7 +37,7 @@ settings! {
         host: String = String::new(), SSH_WORD, required = true, example = "\"a.example\"";
         /// Where the other machines reach it; none: where ssh did, as the machine itself sees it.
         address: Option<String> = None, Optional(SSH_WORD), example = "\"10.0.0.4\"";
-        /// As whom.
+        /// The user to log in as.
         user: Option<String> = None, Optional(SSH_WORD), example = "\"user\"";
         /// At which port.
         port: Option<u16> = None, PORT, example = "22";

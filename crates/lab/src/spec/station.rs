@@ -57,8 +57,8 @@ settings! {
         /// clients: `load`. A station has one of `program`, `command` and `addresses`.
         program: Option<Program> = None, Optional(Word(&Program::NAMES)), example = "\"memcached\"";
         /// Any other program: its words, with `{host}` and `{port}` where it is told where to
-        /// listen, and `{servers}` where it is told whom to ask (`{server1}`, `{server2}` … are one
-        /// of them, `{server1.host}` and `{server1.port}` its parts).
+        /// listen, and `{servers}` where it is told which addresses to ask (`{server1}`,
+        /// `{server2}` … are one of them, `{server1.host}` and `{server1.port}` its parts).
         command: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"memcached\", \"-p\", \"{port}\"]";
         /// Those that run already, as `HOST:PORT`.
         addresses: Vec<String> = Vec::new(), List(TEXT), example = "[\"10.0.0.4:11211\"]";

@@ -79,7 +79,7 @@ fn write(file: &Path, text: &str) -> Result<(), StationError> {
 /// In how many periods a quota was used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
-    /// Periods in which somebody wanted to run.
+    /// Periods in which a thread wanted to run.
     pub periods: u64,
     /// Those in which nothing was left of the quota.
     pub used_up: u64,

@@ -1,4 +1,4 @@
-//! Takes away what a ledger says was started: for whoever comes after one that was killed.
+//! Takes away what a ledger says was started: for the runner after one that was killed.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ impl Ledger {
                 LedgerEntry::Folder(_) => {}
             }
         }
-        // Only now nobody is in them any more.
+        // Only now no process is in them any more.
         ended += groups.iter().filter(|group| cap::remove(group)).count();
         self.forget();
         ended
@@ -51,7 +51,7 @@ mod tests {
         let ledger = Ledger::at(&path);
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
         ledger.note(child.id());
-        // Somebody else has our number by now.
+        // Another process has our number by now.
         fs::write(&path, format!("{}{} 1\n", fs::read_to_string(&path).unwrap(), std::process::id()))
             .unwrap();
         assert_eq!(ledger.settle(), 1);

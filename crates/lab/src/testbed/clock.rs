@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use krarup_units::{Mistake, Nanos, Seconds};
 use serde::{Deserialize, Serialize};
 
-/// A clock that is further from ours than this is refused: somebody should set it.
+/// A clock that is further from ours than this is refused: it should be set.
 pub const FURTHEST: Seconds = 60.0;
 /// A clock that is known less well than this is refused: clients would not begin together.
 pub const VAGUEST: Seconds = 0.1;

@@ -1,4 +1,4 @@
-//! Where a station runs: this machine, a network namespace of it, or another machine. Whoever
+//! Where a station runs: this machine, a network namespace of it, or another machine. The code that
 //! starts, asks or measures does not need to know.
 
 use std::io;
@@ -100,7 +100,7 @@ impl Host {
         }
     }
 
-    /// Whether programs run as root there, whom some servers refuse to run as.
+    /// Whether programs run as root there, as which some servers refuse to run.
     pub fn is_root(&self) -> bool {
         match &self.location {
             Location::Remote(remote) => remote.facts().root,
@@ -147,10 +147,10 @@ impl Host {
         }
     }
 
-    /// Connects to somebody from a host of this machine.
+    /// Connects to an address from a host of this machine.
     ///
     /// # Errors
-    /// From the system; on another machine, always: whoever runs there connects.
+    /// From the system; on another machine, always: the program that runs there connects.
     pub fn connect(&self, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
         if self.remote().is_some() {
             return Err(io::Error::other("this is done by the machine itself"));

@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::error::StationError;
 
-/// Does something in a namespace. What is made there, a socket or a device, stays there whoever
-/// uses it: a thread of its own goes there, and never comes back.
+/// Does something in a namespace. What is made there, a socket or a device, stays there whichever
+/// thread uses it: a thread of its own goes there, and never comes back.
 ///
 /// # Errors
 /// Where there is no such namespace, or what is done fails.
@@ -30,8 +30,8 @@ pub fn inside<T: Send + 'static>(
     there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
 }
 
-/// Kills whoever is still in a namespace of ours: a runner that is killed may have started somebody
-/// whom it had no time to note. How many there were.
+/// Kills what is still in a namespace of ours: a runner that is killed may have started a process
+/// that it had no time to note. How many there were.
 pub fn empty(space: &str) -> usize {
     if !space.starts_with("krarup-") {
         return 0;

@@ -84,8 +84,8 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes the hosts. Each is noted in the ledger before it is made, so that whoever comes after
-    /// us can take it away.
+    /// Makes the hosts. Each is noted in the ledger before it is made, so that the next runner can
+    /// take it away.
     ///
     /// # Errors
     /// Where `ip` or `tc` is not installed, or refuses: it needs root; where a delay line does not
@@ -225,7 +225,7 @@ impl Drop for Namespaces {
     }
 }
 
-/// Nobody panics while it holds the list of delay lines.
+/// No thread panics while it holds the list of delay lines.
 const UNBROKEN: &str = "the list of delay lines is whole";
 
 /// Joins a host to the switch, with its address and what stands before its link; the answer is its

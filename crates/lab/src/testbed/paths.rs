@@ -45,7 +45,7 @@ const LATE: f64 = 0.1;
 const LATE_AT_LEAST: Seconds = 500e-6;
 
 impl RoundTrips {
-    /// Why it cannot be the way that was asked for: nobody kept the packets.
+    /// Why it cannot be the way that was asked for: its packets were not delayed.
     pub fn refused(&self) -> Option<String> {
         (self.least < self.asked * (1.0 - SHORT)).then(|| {
             let (least, asked) = (text::duration(self.least), text::duration(self.asked));

@@ -1,4 +1,4 @@
-//! Processes on this machine. Each is ended by its own handle, also when the one who started it
+//! Processes on this machine. Each is ended by its own handle, also when the thread that started it
 //! fails.
 
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ pub enum Feed {
     /// All of this, then nothing more.
     All(Box<dyn Read + Send>),
     /// A sign of life now and then, and a word when it shall end: for an agent on another machine,
-    /// whom signals do not reach.
+    /// which signals do not reach.
     Beats,
 }
 
@@ -405,8 +405,8 @@ impl ChildProcess {
         self.passed
     }
 
-    /// Takes in what one that has ended still said: with the program its talk ends, unless somebody
-    /// inherited it.
+    /// Takes in what one that has ended still said: with the program its output ends, unless
+    /// another process inherited it.
     fn read_remaining_lines(&mut self) {
         let end = Instant::now() + LAST_WORD;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {

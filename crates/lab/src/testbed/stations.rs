@@ -28,7 +28,7 @@ use crate::stop::Stop;
 const WITHIN: Duration = Duration::from_millis(200);
 /// What a program of ours says when it is ready; its address follows.
 const LISTENS: &str = "listening on ";
-/// How many servers, where nobody says.
+/// How many servers, where the spec does not say.
 pub const SERVERS: u32 = 3;
 
 /// A station that can be asked. A process started here ends with this value.
@@ -329,9 +329,9 @@ impl Starter {
         self.side_by_side("load", loads, &words, commands).map(drop)
     }
 
-    /// Runs load generators that are none of ours side by side to their ends. Each is told whom it
-    /// asks (the targets in turn) in place of `{host}` and `{port}`, or all of them in place of
-    /// `{servers}`; the answer is how each ended.
+    /// Runs load generators that are none of ours side by side to their ends. Each is told which
+    /// address it asks (the targets in turn) in place of `{host}` and `{port}`, or all of them in
+    /// place of `{servers}`; the answer is how each ended.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -364,7 +364,7 @@ impl Starter {
             let words = told(&host, words, number as usize);
             all.push(self.start(&format!("{name} {number}"), &host, &words, (loads.out, None), commands)?);
         }
-        // Whoever asks somebody who was cut off would wait for a long time.
+        // A client that asks a server that was cut off would wait for a long time.
         let stands = || self.hosts.network().map_or(Ok(()), Namespaces::stands);
         let mut ends = Vec::new();
         for process in &mut all {
@@ -388,7 +388,7 @@ impl Starter {
         let words = ["memcached", "-l", "{host}", "-U", "0", "-t", "1", "-m", "128", "-p", "{port}"];
         let mut words = words.map(str::to_owned).to_vec();
         if host.is_root() && !host.is_alone() {
-            // It refuses to run as root unless told as whom.
+            // It refuses to run as root unless told as which user.
             words.extend(["-u".to_owned(), "nobody".to_owned()]);
         } else if host.is_root() {
             // There is no other user; in one more namespace it is not root.
@@ -510,7 +510,7 @@ impl Starter {
         action: Action,
         commands: &mut Vec<String>,
     ) -> Result<(), StationError> {
-        let nobody = || StationError {
+        let none = || StationError {
             name: running.address.to_string(),
             why: format!("{action}: it was not started here"),
             hint: String::new(),
@@ -518,7 +518,7 @@ impl Starter {
             certain: true,
         };
         let (Some(process), Some(restart)) = (running.process.as_mut(), &running.restart) else {
-            return Err(nobody());
+            return Err(none());
         };
         if action != Action::Restart {
             return process.apply(action, PATIENCE, &self.stop);
@@ -572,7 +572,7 @@ fn any_port(host: &Host) -> String {
 /// Load generators that run side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct Loads<'a> {
-    /// Whom they ask.
+    /// The addresses that they ask.
     pub targets: &'a [Address],
     /// What each is told.
     pub words: &'a [Vec<String>],
@@ -604,7 +604,7 @@ impl Config {
     }
 }
 
-/// A station that somebody else started.
+/// A station that the lab did not start.
 fn running(address: Address) -> Running {
     Running { host: Host::here(), address, process: None, restart: None }
 }

@@ -63,13 +63,13 @@ pub struct LinkUse {
     pub seconds: Seconds,
 }
 
-/// RunningServers that run, and for whom.
+/// The servers that run, and which station uses them.
 #[derive(Debug)]
 pub(super) struct RunningServers {
     /// How they were started; a cell that wants others gets others.
     pub(super) words: Vec<String>,
     pub(super) running: Vec<Running>,
-    /// Through what their keys were stored; none where nobody did.
+    /// Through what their keys were stored; none where none were stored.
     pub(super) populated: Option<Vec<String>>,
     pub(super) commands: Vec<String>,
 }
@@ -429,12 +429,12 @@ impl LoadClients {
         }
     }
 
-    /// Whether somebody else's program makes the load.
+    /// Whether another program makes the load.
     fn is_foreign(&self) -> bool {
         !self.command.is_empty()
     }
 
-    /// The words of each of somebody else's: how long it runs, and where it writes what it found
+    /// The command line of each such program: how long it runs, and where it writes what it found
     /// out, a file for each in the folder `out`, as its client sees it.
     fn foreign(&self, seconds: Seconds, out: &dyn Fn(u32) -> String) -> Vec<Vec<String>> {
         // memtier_benchmark and its like count whole seconds.
@@ -476,7 +476,7 @@ fn population(spec: &Spec, cell: &PlannedCell) -> u32 {
     cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
 }
 
-/// What somebody else's generator found out: from its file, or else from its standard output.
+/// What another generator measured: from its file, or else from its standard output.
 fn foreign_result(said: &str, file: &Path, run: ForeignRun) -> Result<LoadResult, StationError> {
     let written = fs::read_to_string(file);
     let printed = read_memtier(written.as_deref().unwrap_or(said));
@@ -521,7 +521,7 @@ pub(super) struct RunningStations<'a> {
 }
 
 impl RunningStations<'_> {
-    /// Whom clients ask: the middleware, or the servers where there is none.
+    /// Which stations clients ask: the middleware, or the servers where there is none.
     pub(super) fn targets(&self) -> Vec<Address> {
         addresses(if self.middleware.is_empty() { self.servers } else { self.middleware })
     }
@@ -535,7 +535,7 @@ struct Applied {
 }
 
 /// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended`
-/// says that nobody measures any more.
+/// says that the measurement is over.
 fn apply_faults(
     starter: &Starter,
     stations: &mut RunningStations<'_>,

@@ -47,7 +47,7 @@ pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Mis
     // Where it says how many and how fast, that is how long it took, to the millisecond.
     let seconds = if rate > 0.0 && count > 0 { count as f64 / rate } else { seconds };
     if !(seconds > 0.0 && seconds.is_finite()) {
-        return Err("nobody says how long it ran".into());
+        return Err("it is not said how long it ran".into());
     }
     let of_keys = |rate: Option<PerSecond>| rate.map_or(0, |rate| (rate.0 * seconds).round() as u64);
     let (hits, misses) = (of_keys(totals.hits), of_keys(totals.misses));

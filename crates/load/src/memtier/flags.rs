@@ -447,7 +447,7 @@ impl Given {
             return Err("--run-count is 0: nothing would be run".into());
         }
         if self.tls && self.files[0].is_none() {
-            return Err("--tls needs --cacert, the file that says whom to trust".into());
+            return Err("--tls needs --cacert, the file of the authorities to trust".into());
         }
         let connections =
             self.clients.checked_mul(self.threads).ok_or_else(|| Mistake::plain("too many clients"))?;

@@ -79,7 +79,7 @@ fn poisson_arrivals_at_an_exponential_server_have_the_percentiles_of_mm1() {
     }
 }
 
-/// D/D/1 below saturation: nobody waits, everybody takes exactly the service time.
+/// D/D/1 below saturation: no request waits, each takes exactly the service time.
 #[test]
 fn a_paced_load_below_saturation_never_waits() {
     let segment = served(ArrivalProcess::Paced, 500.0, 10_000, || 0.001);

@@ -27,7 +27,7 @@ pub enum Storage {
     Append,
     /// Add to the front of what is there.
     Prepend,
-    /// Store only if nobody has since the value was fetched with `gets`.
+    /// Store only if no client has since the value was fetched with `gets`.
     Cas,
 }
 

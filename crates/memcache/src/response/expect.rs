@@ -40,10 +40,10 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Whether whoever gave this answer to a well-formed request has read all of it. A server that
-    /// finds fault with a storage request may go on to take its value for commands, and answer
-    /// those. (That it does not know a flag of a meta set is no such fault: every memcached goes
-    /// past the value then.)
+    /// Whether the server that gave this answer to a well-formed request has read all of it. A
+    /// server that finds fault with a storage request may go on to take its value for commands, and
+    /// answer those. (That it does not know a flag of a meta set is no such fault: every memcached
+    /// goes past the value then.)
     pub fn read_whole(self, reply: &Response<'_>) -> bool {
         let fault = matches!(reply.class, ReplyClass::Error | ReplyClass::ClientError);
         match self {

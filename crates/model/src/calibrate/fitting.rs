@@ -29,7 +29,7 @@ pub enum CurveFamily {
         /// Number of cores of a middleware.
         cores: u32,
     },
-    /// The same where nobody knows the cores: the mean of that form over the numbers there usually
+    /// The same where the cores are not known: the mean of that form over the numbers there usually
     /// are, each weighted by how well it explains the rows (Bayesian model averaging; Hoeting et
     /// al. 1999).
     UnknownCores,
@@ -302,7 +302,7 @@ pub fn fit(rows: &[CalibrationRow], form: CurveFamily) -> Result<FlowModel, Erro
     Ok(FlowModel { hold, outside })
 }
 
-/// Numbers of cores that are tried where nobody knows them.
+/// Numbers of cores that are tried where they are not known.
 const USUAL_CORES: [u32; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
 
 /// How usual a number of cores is, beside others: two of three machines have from 4 to 16

@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 
 use krarup_record::holds::{HoldRow, Seen};
 use krarup_record::{Operation, Visit, VisitTally, WindowRow};
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::rows::CalibrationRow;
 use crate::Error;
-use crate::table::{ColumnUnit, ResultTable, TableCell};
+use crate::table::{ResultTable, TableCell};
 
 /// What the clients of a run measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,8 +98,8 @@ impl Middlewares {
     /// The row of the run.
     ///
     /// # Errors
-    /// [`Error::Measurements`] where nothing was recorded while the clients measured, or nobody was
-    /// answered.
+    /// [`Error::Measurements`] where nothing was recorded while the clients measured, or no request
+    /// was answered.
     pub fn row(
         &self,
         place: &str,
@@ -142,10 +144,10 @@ impl Middlewares {
 /// always in the same mix).
 pub fn demand_table(windows: &[WindowRow]) -> Result<ResultTable, Error> {
     let columns = [
-        ("operation", ColumnUnit::Text),
-        ("demand", ColumnUnit::Seconds),
-        ("measured", ColumnUnit::Seconds),
-        ("windows", ColumnUnit::Count),
+        ("operation", Unit::Text),
+        quantities::SERVICE_DEMAND.column(),
+        ("measured", Unit::Seconds),
+        ("windows", Unit::Count),
     ];
     let mut names: Vec<Operation> = windows.iter().map(|row| row.operation).collect();
     names.sort_unstable();
@@ -193,11 +195,11 @@ pub fn demand_table(windows: &[WindowRow]) -> Result<ResultTable, Error> {
 /// way, headers counted.
 pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> ResultTable {
     let columns = [
-        ("operation", ColumnUnit::Text),
-        ("bytes in", ColumnUnit::Count),
-        ("bytes out", ColumnUnit::Count),
-        ("link carries in", ColumnUnit::PerSecond),
-        ("link carries out", ColumnUnit::PerSecond),
+        ("operation", Unit::Text),
+        ("bytes in", Unit::Count),
+        ("bytes out", Unit::Count),
+        ("link carries in", Unit::PerSecond),
+        ("link carries out", Unit::PerSecond),
     ];
     let mut tallies: BTreeMap<Operation, VisitTally> = BTreeMap::new();
     windows
@@ -219,10 +221,10 @@ pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> ResultTable {
 /// operations of one or several middlewares.
 pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> ResultTable {
     let columns = [
-        ("busy", ColumnUnit::Count),
-        ("requests", ColumnUnit::Count),
-        ("hold", ColumnUnit::Seconds),
-        ("woken", ColumnUnit::Share),
+        ("busy", Unit::Count),
+        ("requests", Unit::Count),
+        stamps::HOLD_TIME.column(),
+        ("woken", Unit::Share),
     ];
     let mut levels: BTreeMap<usize, (u64, u64, u64)> = BTreeMap::new();
     for row in rows.into_iter().filter(|row| row.seen == Seen::BusyWorkers) {

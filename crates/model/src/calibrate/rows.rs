@@ -29,7 +29,7 @@ pub struct CalibrationRow {
     pub client_response: Option<Seconds>,
     /// Z of the clients, if they think.
     pub think: Seconds,
-    /// Cores of a middleware, where somebody wrote them down.
+    /// Cores of a middleware, where they are given.
     #[serde(default)]
     pub cores: Option<u32>,
 }
@@ -260,8 +260,8 @@ pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<PopulationMeasurem
 }
 
 /// The laws every row must obey, with their relative `tolerance` (0.03 lets the clocks of different
-/// machines pass). Those that do not hold name the row; nobody should model it before the reason is
-/// found.
+/// machines pass). Those that do not hold name the row; it should not be modelled before the reason
+/// is found.
 pub fn check_rows(rows: &[CalibrationRow], tolerance: f64) -> Vec<LawCheck> {
     let mut checks = Vec::new();
     for row in rows {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     /// The 2018 report's table 5, GET in experiment 3.2: the middleware is slower than the client
-    /// who waits for it.
+    /// that waits for it.
     #[test]
     fn a_middleware_slower_than_its_client_is_caught() {
         let mut slow = row(192, 128, 2_929.16, 69.02e-3, 20.6e-3);

@@ -1,17 +1,20 @@
 //! What a calibration says, as tables.
 
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit;
+
 use super::fitting::{Calibration, Predicted};
-use crate::table::{ColumnUnit, ResultTable};
+use crate::table::ResultTable;
 
 impl Calibration {
     /// Each form that was tried, its parameters, and its mean error over rows left out one at a
     /// time.
     pub fn forms_table(&self) -> ResultTable {
         let columns = [
-            ("form", ColumnUnit::Text),
-            ("parameters", ColumnUnit::Count),
-            ("error of rows left out", ColumnUnit::Share),
-            ("chosen", ColumnUnit::Text),
+            ("form", Unit::Text),
+            ("parameters", Unit::Count),
+            ("error of rows left out", Unit::Share),
+            ("chosen", Unit::Text),
         ];
         let mut table = ResultTable::new("Forms tried, by leaving one row out at a time", &columns);
         for (form, score) in &self.scores {
@@ -30,18 +33,18 @@ impl Calibration {
     /// the model is from them, in the fit and with the row left out.
     pub fn rows_table(&self) -> ResultTable {
         let columns = [
-            ("row", ColumnUnit::Text),
-            ("population", ColumnUnit::Count),
-            ("workers", ColumnUnit::Count),
-            ("throughput", ColumnUnit::PerSecond),
-            ("response", ColumnUnit::Seconds),
-            ("busy", ColumnUnit::Count),
-            ("hold", ColumnUnit::Seconds),
-            ("outside", ColumnUnit::Seconds),
-            ("error of X", ColumnUnit::Share),
-            ("error of R", ColumnUnit::Share),
-            ("of X, left out", ColumnUnit::Share),
-            ("of R, left out", ColumnUnit::Share),
+            ("row", Unit::Text),
+            quantities::POPULATION.column(),
+            ("workers", Unit::Count),
+            quantities::THROUGHPUT.column(),
+            stamps::RESPONSE_TIME.column(),
+            ("busy", Unit::Count),
+            stamps::HOLD_TIME.column(),
+            quantities::OUTSIDE.column(),
+            ("error of X", Unit::Share),
+            ("error of R", Unit::Share),
+            ("of X, left out", Unit::Share),
+            ("of R, left out", Unit::Share),
         ];
         let mut table = ResultTable::new(
             format!("Calibration rows ({}, seed {})", self.form.name(), self.seed),
@@ -69,11 +72,11 @@ impl Calibration {
     /// The laws that rows break; `None` when all hold.
     pub fn broken_table(&self) -> Option<ResultTable> {
         let columns = [
-            ("row", ColumnUnit::Text),
-            ("law", ColumnUnit::Text),
-            ("measured", ColumnUnit::Count),
-            ("implied", ColumnUnit::Count),
-            ("difference", ColumnUnit::Share),
+            ("row", Unit::Text),
+            ("law", Unit::Text),
+            ("measured", Unit::Count),
+            ("implied", Unit::Count),
+            ("difference", Unit::Share),
         ];
         let mut table = ResultTable::new("Laws that rows break", &columns);
         for check in &self.broken {
@@ -92,17 +95,17 @@ impl Calibration {
 /// Predictions with their intervals; those for calibrated or far configurations say so.
 pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
     let columns = [
-        ("population", ColumnUnit::Count),
-        ("workers", ColumnUnit::Count),
-        ("throughput", ColumnUnit::PerSecond),
-        ("low", ColumnUnit::PerSecond),
-        ("high", ColumnUnit::PerSecond),
-        ("response", ColumnUnit::Seconds),
-        ("low", ColumnUnit::Seconds),
-        ("high", ColumnUnit::Seconds),
-        ("wait", ColumnUnit::Seconds),
-        ("busy", ColumnUnit::Count),
-        ("remark", ColumnUnit::Text),
+        quantities::POPULATION.column(),
+        ("workers", Unit::Count),
+        quantities::THROUGHPUT.column(),
+        ("low", Unit::PerSecond),
+        ("high", Unit::PerSecond),
+        stamps::RESPONSE_TIME.column(),
+        ("low", Unit::Seconds),
+        ("high", Unit::Seconds),
+        stamps::QUEUE_TIME.column(),
+        ("busy", Unit::Count),
+        ("remark", Unit::Text),
     ];
     let mut table = ResultTable::new("Predictions with intervals for one new measurement (95 %)", &columns);
     for p in predictions {

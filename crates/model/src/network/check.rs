@@ -53,7 +53,10 @@ impl Network {
                 );
             }
             if station.capacity == Some(0) {
-                return wrong("has room for nobody".into(), "write capacity = 1 or more, or leave it out");
+                return wrong(
+                    "has room for no request".into(),
+                    "write capacity = 1 or more, or leave it out",
+                );
             }
         }
         for pool in &self.pools {

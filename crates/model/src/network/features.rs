@@ -37,7 +37,7 @@ pub enum FeatureKind {
     Priority,
     /// Slots held while other stations are visited.
     HeldPool,
-    /// A limit on those who wait for a slot.
+    /// A limit on the requests that wait for a slot.
     FinitePoolQueue,
     /// Copies to several stations, all answers awaited.
     Fork,

@@ -35,7 +35,7 @@ const MOST_REQUESTS: usize = 1 << 22;
 /// A fork whose answers are awaited.
 #[derive(Clone, Copy, Debug)]
 struct Gather {
-    /// Who waits; nobody any more when it had enough answers.
+    /// The request that waits; none any more when it had enough answers.
     parent: u32,
     needed: u32,
     /// Copies that have not answered.

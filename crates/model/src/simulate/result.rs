@@ -128,7 +128,7 @@ pub struct PoolReading {
     pub held: SimulatedEstimate,
     /// Mean number that wait for a slot.
     pub waiting: SimulatedEstimate,
-    /// Mean wait of those who got a slot; `None` if nobody did.
+    /// Mean wait of the requests that got a slot; `None` if none did.
     pub wait: Option<SimulatedEstimate>,
     /// Mean time a slot is held.
     pub hold: Option<SimulatedEstimate>,

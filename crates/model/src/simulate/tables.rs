@@ -1,7 +1,9 @@
 //! The results of a simulation as tables.
 
+use krarup_record::{quantities, stamps};
+use krarup_units::Unit::{Count, PerSecond, Seconds, Share, Text};
+
 use super::result::{Simulated, SimulatedEstimate};
-use crate::table::ColumnUnit::{Count, PerSecond, Seconds, Share, Text};
 use crate::table::{ResultTable, TableCell};
 
 impl From<SimulatedEstimate> for TableCell {
@@ -27,16 +29,16 @@ impl Simulated {
             format!("Classes, simulated (± at {} %)", self.settings.level * 100.0),
             &[
                 ("class", Text),
-                ("population", Count),
-                ("throughput", PerSecond),
-                ("response", Seconds),
+                quantities::POPULATION.column(),
+                quantities::THROUGHPUT.column(),
+                quantities::RESPONSE_TIME.column(),
                 ("present", Count),
                 ("lost", Share),
             ],
         );
         let mut percentiles = ResultTable::new(
             "Percentiles of the response time",
-            &[("class", Text), ("percentile", Count), ("response", Seconds)],
+            &[("class", Text), ("percentile", Count), quantities::RESPONSE_TIME.column()],
         );
         for class in &self.classes {
             classes.push(vec![
@@ -63,11 +65,11 @@ impl Simulated {
             &[
                 ("station", Text),
                 ("class", Text),
-                ("throughput", PerSecond),
-                ("utilization", Share),
-                ("queue", Count),
-                ("residence", Seconds),
-                ("wait", Seconds),
+                quantities::THROUGHPUT.column(),
+                quantities::UTILIZATION.column(),
+                quantities::AT_STATION.column(),
+                quantities::RESIDENCE_TIME.column(),
+                quantities::WAITING_TIME.column(),
                 ("refused", Count),
             ],
         );
@@ -98,8 +100,8 @@ impl Simulated {
                 ("size", Count),
                 ("held", Count),
                 ("waiting", Count),
-                ("wait", Seconds),
-                ("hold", Seconds),
+                quantities::WAITING_TIME.column(),
+                stamps::HOLD_TIME.column(),
                 ("refused", Count),
             ],
         );
@@ -126,8 +128,8 @@ impl Simulated {
                 ("to", Seconds),
                 ("class", Text),
                 ("begun", PerSecond),
-                ("throughput", PerSecond),
-                ("response", Seconds),
+                quantities::THROUGHPUT.column(),
+                quantities::RESPONSE_TIME.column(),
                 ("present", Count),
             ],
         );

@@ -4,7 +4,7 @@
 //! holds in a stretch exactly when the ages of those present at its two ends are counted too:
 //!
 //! ```text
-//! area = Σ residence of those who left − Σ ages at the start + Σ ages at the end
+//! area = Σ residence of those that left − Σ ages at the start + Σ ages at the end
 //! ```
 //!
 //! The three sums are kept apart from each other, so the law checks them
@@ -51,9 +51,9 @@ pub(super) struct FlowTally {
     pub(super) left: u64,
     /// Found no room and went away.
     pub(super) refused: u64,
-    /// Sum of the residence times of those who left.
+    /// Sum of the residence times of those that left.
     pub(super) residence: f64,
-    /// Sum of the times from arrival to the start of service of those who left.
+    /// Sum of the times from arrival to the start of service of those that left.
     pub(super) wait: f64,
     /// Sum of the service times brought in.
     pub(super) work: f64,
@@ -72,9 +72,9 @@ pub(super) struct PoolTally {
     pub(super) refused: u64,
     /// Area of the slots in use.
     pub(super) held: f64,
-    /// Area of those who wait.
+    /// Area of those that wait.
     pub(super) waiting: f64,
-    /// Sum of the waits of those who got a slot.
+    /// Sum of the waits of those that got a slot.
     pub(super) wait: f64,
 }
 

@@ -1,14 +1,14 @@
 //! A station alone, fed by arrivals: the formulas of [`station`], with percentiles where they are
 //! known, and priorities.
 
-use krarup_units::Seconds;
+use krarup_units::{Seconds, Unit};
 
 use super::point::{ClassPoint, SolutionPoint, StationPoint, point};
 use super::waits::{WaitPercentile, Waits};
 use crate::layered::{self, Of, PathPart};
 use crate::network::{Class, ClassWorkload, Discipline, Network, PathVisit, StationKind, Step, Work};
 use crate::station::{self, PriorityClass, Tail};
-use crate::table::{ColumnUnit, ResultTable};
+use crate::table::ResultTable;
 use crate::{Distribution, Error};
 
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -227,10 +227,10 @@ pub(super) fn ranked(network: &Network, place: usize) -> Result<SolutionPoint, E
 /// Waits and responses of a station alone, a row for the mean and for each percentile.
 pub(super) fn table(title: String, waits: &[Waits]) -> Option<ResultTable> {
     let columns = [
-        ("class", ColumnUnit::Text),
-        ("of the requests", ColumnUnit::Text),
-        ("wait at most", ColumnUnit::Seconds),
-        ("response at most", ColumnUnit::Seconds),
+        ("class", Unit::Text),
+        ("of the requests", Unit::Text),
+        ("waiting time at most", Unit::Seconds),
+        ("response time at most", Unit::Seconds),
     ];
     let mut table = ResultTable::new(title, &columns);
     for class in waits {

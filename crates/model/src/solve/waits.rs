@@ -18,7 +18,7 @@ pub struct Waits {
     pub response: Seconds,
     /// Empty where only means are known: with priorities.
     pub percentiles: Vec<WaitPercentile>,
-    /// Whether the percentiles are exact; else the wait of those who wait is taken as exponential.
+    /// Whether the percentiles are exact; else the wait of those that wait is taken as exponential.
     pub exact: bool,
     /// Kingman's bound: no G/G/1 of these rates and variations has a longer mean wait. One server
     /// only.

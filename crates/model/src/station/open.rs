@@ -19,7 +19,7 @@ pub struct OpenStation {
     pub utilization: f64,
     /// Probability that an arrival waits.
     pub delayed: f64,
-    /// Probability that nobody is there; NaN where the formula does not give it (G/G/m).
+    /// Probability that no request is there; NaN where the formula does not give it (G/G/m).
     pub empty: f64,
     /// Mean waiting time W.
     pub wait: Seconds,
@@ -37,11 +37,11 @@ pub struct OpenStation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tail {
-    /// Exponential for those who wait, and service exponential: exact for M/M/m.
+    /// Exponential for those that wait, and service exponential: exact for M/M/m.
     Exponential,
     /// Constant service: exact for M/D/1.
     Constant,
-    /// Exponential for those who wait with the right mean; the response adds a mean service. An
+    /// Exponential for those that wait with the right mean; the response adds a mean service. An
     /// approximation, good in the tail of busy stations.
     Approximate,
 }
@@ -119,7 +119,7 @@ pub fn md1(arrival: f64, service: Seconds) -> Result<OpenStation, Error> {
 }
 
 /// M/G/1: Poisson arrivals, any service time. W = λ·S²·(1 + c²) / (2·(1 − ρ)) (Pollaczek &
-/// Khinchine; Jain, chapter 31). Means are exact; percentiles take the wait of those who wait as
+/// Khinchine; Jain, chapter 31). Means are exact; percentiles take the wait of those that wait as
 /// exponential, unless the service is exponential or constant.
 ///
 /// # Errors
@@ -250,7 +250,7 @@ fn empty(servers: u32, load: f64) -> f64 {
     if delayed > 0.0 {
         (delayed.ln() + (1.0 - load / f64::from(servers)).ln() + logarithm).exp()
     } else {
-        (-load).exp() // so many servers that nobody ever waits: as with a delay
+        (-load).exp() // so many servers that no request ever waits: as with a delay
     }
 }
 
@@ -287,7 +287,7 @@ impl OpenStation {
         }
         match self.tail {
             Tail::Constant => 1.0 - md1_wait(self.throughput, self.service, time),
-            // Those who wait do so for an exponential time of mean W / P(wait).
+            // Those that wait do so for an exponential time of mean W / P(wait).
             Tail::Exponential | Tail::Approximate if self.wait > 0.0 => {
                 self.delayed * (-time * self.delayed / self.wait).exp()
             }

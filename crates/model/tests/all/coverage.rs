@@ -186,7 +186,7 @@ fn simulated(case: &Case) -> Results {
             };
             let simulated = simulate(&case.network, &settings, &mut |_| ControlFlow::Continue(()));
             let simulated = simulated.expect("the network can be simulated");
-            let mut results = results.lock().expect("nobody panics with it");
+            let mut results = results.lock().expect("no thread panics with it");
             results.add(case, &simulated.classes[0]);
             results.events += simulated.events;
             results.precise += u64::from(simulated.stop == StopReason::Precise);
@@ -194,7 +194,7 @@ fn simulated(case: &Case) -> Results {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    results.into_inner().expect("nobody panicked")
+    results.into_inner().expect("no thread panicked")
 }
 
 /// Prints what was seen, and gives what is not as it should be.

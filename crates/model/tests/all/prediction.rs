@@ -153,8 +153,8 @@ fn measured_curves_need_no_parameter() {
     assert!(five.throughput.median <= 5.0 && five.response.median <= 6.5, "{five:?}");
 }
 
-/// The form is chosen from the calibration rows alone: 5 of them, and 8; first nobody says how many
-/// cores there are, then it is known.
+/// The form is chosen from the calibration rows alone: 5 of them, and 8; first it is not known how
+/// many cores there are, then it is.
 fn by_choice() -> &'static [(Option<u32>, usize, Accuracy)] {
     static FOUND: OnceLock<Vec<(Option<u32>, usize, Accuracy)>> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -216,8 +216,8 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     assert!(x.1 <= 0.06 && r.1 <= 0.15, "{x:?} {r:?}");
 }
 
-/// Rows that carry the cores of their machine need nobody to tell them; rows of different machines
-/// are not mixed up.
+/// Rows that carry the cores of their machine need no flag for them; rows of different machines are
+/// not mixed up.
 #[test]
 fn cores_that_rows_carry_are_used() {
     let (mut chosen, _) = Choices(3).split(&experiment_4(), 8);
@@ -353,7 +353,7 @@ fn the_page_is_what_the_tests_find() {
         "\n*Lines*: hold time T = a + b·n over busy workers n, time outside Z = z + z₂·n². *Measured curves*: through the\n\
          points. *Cores and contention*: knows that a middleware has 8 cores. Its shape was found with all rows in view, so\n\
          on other data expect more than these errors; lines and curves had no such help. *Contention, cores not known*: the same shape with\n\
-         nobody telling the cores: the mean over 2 to 32 of them, each weighted by how usual it is (two of three machines have 4 to 16) and by how well\n\
+         without the number of cores: the mean over 2 to 32 of them, each weighted by how usual it is (two of three machines have 4 to 16) and by how well\n\
          it explains the rows. *Chosen by cross-validation* is what `krarup model calibrate ROWS` does, without and with `--cores 8`: it leaves out one calibration row\n\
          at a time, and sees no other. Where runs were recorded by `krarup proxy`, or the CSV has a column `cores`, it knows them without the flag; the rows\n\
          here have neither. Calibration rows that contain neither low nor\n\

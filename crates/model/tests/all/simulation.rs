@@ -342,7 +342,7 @@ fn a_full_station_blocks_the_one_before_it() {
     );
     let simulated = run(&network, EVENTS);
     agrees("X", Some(simulated.classes[0].throughput), 2.0 / 3.0, 0.02);
-    // The first server is kept by a part that is done a third of the time; it then serves nobody.
+    // The first server is kept by a part that is done a third of the time; it then serves no other.
     agrees("U", Some(simulated.stations[0].all.utilization), 2.0 / 3.0, 0.04);
 }
 
@@ -363,7 +363,7 @@ fn a_full_queue_of_a_pool_loses_or_blocks() {
     let lossy = run(&network("lose"), EVENTS);
     agrees("X", Some(lossy.classes[0].throughput), exact.throughput, 0.04);
     assert!(lossy.pools[0].refused > 0);
-    // Blocked ones stay outside, and nobody is lost: M/M/1 behind a delay.
+    // Blocked requests stay outside, and none is lost: M/M/1 behind a delay.
     let blocking = run(&network("block"), EVENTS);
     agrees("R", blocking.classes[0].response, 1.0 + mm1(0.8, 1.0).unwrap().response, 0.2);
     assert_eq!(blocking.pools[0].refused, 0);

@@ -1,4 +1,4 @@
-//! What a pool is told: its servers, who of them holds a key, and how it is read and written.
+//! What a pool is told: its servers, which of them holds a key, and how it is read and written.
 
 use krarup_settings::kind::{
     ADDRESS, Count, CustomText, Duration, List, MONTH, Number, Optional, Switch, TEXT, TableOr, Word,

@@ -157,7 +157,7 @@ impl Core {
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Response { bytes, ..*reply });
         if exchange.stage != Stage::Sent {
-            // Enough others had answered: nobody waits for this one.
+            // Enough others had answered: no client waits for this one.
             self.books.late(&visit);
             return self.requests.free_if_left(number);
         }

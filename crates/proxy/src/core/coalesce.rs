@@ -52,8 +52,8 @@ impl Core {
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
         exchange.rest.merge.known(class, hits, &bytes);
         if exchange.as_meta && meta::is_stale(&Response { class, hits, bytes: &bytes }) {
-            // One of those who ask is told that it has won, and the others that it is somebody
-            // else.
+            // One of the clients that ask is told that it has won, and the others that another
+            // client has.
             for follower in followers.drain(..) {
                 self.requests[follower].waiting = 0;
                 self.send_meta(follower, now);

@@ -25,7 +25,7 @@ pub(super) fn send_detached_to(
 }
 
 impl Core {
-    /// Asks a server for something that nobody waits for, unless it has too much before it.
+    /// Asks a server for something that no client waits for, unless it has too much before it.
     pub(super) fn send_detached(
         &mut self,
         pool: PoolId,

@@ -2,8 +2,8 @@
 //! repeats of its request.
 //!
 //! An answer too few or too many is often followed by others of the kind that is expected; that
-//! they speak of other keys is what tells them apart, before anybody is given what belongs to
-//! somebody else.
+//! they speak of other keys is what tells them apart, before a client is given what belongs to
+//! another.
 
 use krarup_memcache::{Expect, ReplyClass, Response, response};
 
@@ -14,7 +14,7 @@ use crate::upstreams::Pending;
 
 /// What may be spoken of.
 pub(super) enum Expected<'a> {
-    /// Nobody will look at the answer, or it names nothing.
+    /// The answer will not be used, or it names nothing.
     Anything,
     /// The one key with this hash.
     One(u64),

@@ -147,7 +147,7 @@ impl Core {
             return self.refill_meta(number, part, reply);
         }
         for value in reply.values() {
-            // `add`: what somebody has stored since is newer.
+            // `add`: what a client has stored since is newer.
             for (pool, server, ttl) in self.where_missed(number, part, Some(value.key)) {
                 self.routing[pool].count(|counts| &mut counts.refills);
                 self.send_detached(pool, server, Expect::Stored, &mut |out| {

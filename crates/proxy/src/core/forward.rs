@@ -1,4 +1,4 @@
-//! A worker takes a request: who is asked for it, and what.
+//! A worker takes a request: which servers are asked, and for what.
 
 use std::borrow::Cow;
 
@@ -205,8 +205,8 @@ impl Core {
         }
     }
 
-    /// What was kept under a key whose new value was refused goes, and nobody is told: an error of
-    /// it is no answer.
+    /// What was kept under a key whose new value was refused is removed, without a word to the
+    /// client: an error of it is no answer.
     pub(super) fn remove_quietly(&mut self, number: RequestId, key: &[u8], base64: bool, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let name = if base64 { request::name_of(key, &mut buffer) } else { key };
@@ -507,7 +507,7 @@ impl Core {
             }
             let (pool, holders) = self.routing.holders_or_gutter(pool, key.sent);
             let server = if command.with_unique() {
-                // Uniques belong to one server: nobody stands in for it.
+                // Uniques belong to one server: no other replaces it.
                 Some(holders[0]).filter(|&server| self.upstreams.is_up(server))
             } else {
                 self.routing[pool].reads_one();

@@ -1,4 +1,4 @@
-//! Meta commands on their way to the holders of their key: [`crate::meta`] says to whom.
+//! Meta commands on their way to the holders of their key: [`crate::meta`] says to which.
 
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
@@ -74,7 +74,7 @@ impl Core {
         self.routing[place.pool].reads_one();
         let first = place.holders[0];
         let server = match rule {
-            Rule::Anybody => self.choose(place.pool, sent, &place.holders, 1, now),
+            Rule::AnyHolder => self.choose(place.pool, sent, &place.holders, 1, now),
             _ => Some(first),
         };
         let Some(server) = server else {
@@ -131,8 +131,8 @@ impl Core {
         let exchange = &mut self.requests[number];
         exchange.as_meta = true;
         let kind = match rule {
-            Rule::Anybody => Retrieval::Get,
-            // As with `gats` nobody stands in for the first holder; as with `gat` all of them are
+            Rule::AnyHolder => Retrieval::Get,
+            // As with `gats` no other replaces the first holder; as with `gat` all of them are
             // told.
             Rule::FirstThenOthers => Retrieval::Gat,
             _ => Retrieval::Gets,

@@ -62,7 +62,7 @@ impl Core {
         self.requests.free_if_left(number);
     }
 
-    /// Free workers take what waits; then those who waited for room are listened to again.
+    /// Free workers take what waits; then the clients that waited for room are read from again.
     pub(super) fn pump(&mut self, now: Stamp) {
         self.pump_readers(now);
         while let Some((number, taken)) = self.dispatch.take_next() {

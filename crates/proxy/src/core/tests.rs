@@ -833,7 +833,7 @@ proptest! {
                 _ => {}
             }
         }
-        // A key that nobody has is looked for at all three, one after the other.
+        // A key that no server has is looked for at all three, one after the other.
         for _ in 0..4 * sent + 10 {
             for server in 0..3 {
                 take_up(&mut world, &mut owed, server);

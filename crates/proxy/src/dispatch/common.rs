@@ -1,5 +1,5 @@
-//! One queue and W workers for several event loops. Who came first is served first, whichever loop
-//! heard it.
+//! One queue and W workers for several event loops. The first request to come is the first to be
+//! served, whichever loop read it.
 //!
 //! Requests stay with their loops; here stands only in which order they came, as a row of loops. A
 //! worker that is free belongs to the loop at the head of the row, and that is woken where it was
@@ -104,7 +104,7 @@ impl Common {
         room
     }
 
-    /// An idle worker takes a request that has just come, if there is one for which nobody waits.
+    /// An idle worker takes a request that has just come, if there is one before which none waits.
     pub(super) fn take_at_once(&self) -> Option<Taken> {
         let mut line = self.lock();
         if !line.has_idle_worker() || !line.order.is_empty() {

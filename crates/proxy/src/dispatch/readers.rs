@@ -95,7 +95,7 @@ impl Readers {
     }
 
     /// Whether one of the server's readers is free for a read that has just come; then it is taken.
-    /// Those who wait go first.
+    /// Requests that wait go first.
     pub(crate) fn take(&mut self, pool: PoolId, server: ServerId) -> bool {
         let this = &mut self.pools[pool.index()];
         let limit = this.limit;

@@ -51,7 +51,7 @@ fn with_no_server_up_nobody_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
     assert_eq!(one(&mut pool, 1), None);
     pool.divide(5);
-    assert!(pool.runs().is_empty(), "nobody is up");
+    assert!(pool.runs().is_empty(), "no server is up");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// One that can be made anew in its place; those who have room on it keep that.
+    /// One that can be made anew in its place; the clients that have room on it keep that.
     pub(super) fn reopened(&self) -> Self {
         Self { dedicated: self.dedicated, window: self.window.reopened(), ..Self::to(self.server) }
     }

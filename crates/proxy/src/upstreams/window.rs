@@ -71,7 +71,7 @@ pub(super) fn fits(window: usize, under_way: usize, bytes: usize) -> bool {
 }
 
 impl SendWindow {
-    /// The same without what was under way; those who have room keep it.
+    /// The same without what was under way; the clients that have room keep it.
     pub(super) fn reopened(&self) -> Self {
         Self { admitted: self.admitted, ..Self::default() }
     }

@@ -11,8 +11,9 @@ use krarup_analysis::Trial;
 use krarup_analysis::trial::{
     CellLevels, ClientSide, ClientWindow, MiddlewareSide, ProcessCpu, SystemPart, TrialHistogram, TrialTimes,
 };
+use krarup_record::quantities::QUANTITIES;
 use krarup_report::document::{Block, Table};
-use krarup_report::{Page, csv, definitions, html, markdown, sweep, text};
+use krarup_report::{Page, csv, html, latex, markdown, sweep, text};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -253,9 +254,44 @@ fn reference() -> String {
         };
         let _ = write!(out, "### {title}\n\n{caption}\n\n{data}\n\n");
     }
-    out.push_str("## What the words mean\n\n| word | meaning |\n|---|---|\n");
-    for definition in definitions::all() {
-        let _ = writeln!(out, "| {} | {} |", definition.term, definition.meaning);
+    out.push_str("## Definitions\n\n| quantity | symbol, formula | unit | definition |\n|---|---|---|---|\n");
+    for quantity in document.glossary() {
+        let unit = quantity.unit.base();
+        let _ = writeln!(out, "| {} | {} | {unit} | {} |", quantity.name, quantity.symbol, quantity.text);
     }
     out
+}
+
+/// What a figure or a table shows is defined once on the page, whichever format it has.
+#[test]
+fn every_quantity_of_a_page_is_defined_once_and_in_no_caption() {
+    let document = sweep::document(&fixture::results(3), "Krarup");
+    let glossary = document.glossary();
+    assert!(glossary.len() > 15, "{} quantities", glossary.len());
+    let html = html::body(&document);
+    let parsed = roxmltree::Document::parse(&html).unwrap();
+    let definitions = parsed.descendants().filter(|node| node.has_tag_name("dd"));
+    let texts: Vec<String> = definitions
+        .map(|node| node.descendants().filter(roxmltree::Node::is_text).filter_map(|t| t.text()).collect())
+        .collect();
+    // Without the escapes of `_` and its like.
+    let markdown = markdown::document(&document).replace('\\', "");
+    let latex: Vec<(String, String)> = latex::files(&document);
+    let (_, definitions) = latex.iter().find(|(name, _)| name == "definitions.tex").unwrap();
+    for quantity in QUANTITIES {
+        let expected = usize::from(glossary.contains(quantity));
+        let times = |count: usize, what: &str| assert_eq!(count, expected, "{} in {what}", quantity.name);
+        times(texts.iter().filter(|text| text.contains(quantity.text)).count(), "HTML");
+        times(markdown.matches(quantity.text).count(), "Markdown");
+        times(definitions.matches(&format!("\\item[{}] ", quantity.title())).count(), "LaTeX");
+    }
+    let captions = parsed.descendants().filter(|node| node.has_tag_name("figcaption"));
+    assert!(captions.clone().count() > 10);
+    for caption in captions {
+        let link = caption.descendants().find(|node| node.attribute("class") == Some("quantity"));
+        assert!(link.is_some_and(|link| link.attribute("title").is_some()), "{:?}", caption.text());
+        let said: String = caption.descendants().filter_map(|node| node.text()).collect();
+        let repeated = QUANTITIES.iter().find(|quantity| said.contains(quantity.text));
+        assert_eq!(repeated, None, "{said}");
+    }
 }

@@ -50,7 +50,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
 #[test]
 fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
     let (slot, woken) = slot();
-    slot.publish(|| panic!("nobody asked"));
+    slot.publish(|| panic!("it was not asked"));
     let monitoring = monitoring(&slot);
     let asked = thread::spawn(move || monitoring.answer(HttpMethod::Get, "/metrics"));
     woken.recv().unwrap();

@@ -153,7 +153,7 @@ pub enum Protocol {
 pub enum BrokerNotice {
     /// Clients can connect here, and speak this.
     Listening(Address, Protocol),
-    /// Anybody can connect here from other machines.
+    /// Every client can connect here from other machines.
     Open(Address),
     /// Monitoring can ask here.
     Admin(Address),
@@ -355,7 +355,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             Some(MessageStore::Owned(mut owned)) => {
                 owned.listens_at(advertised, memcached);
                 if settings.part.is_some() {
-                    // Those who are to send requests here shall know at once.
+                    // The brokers that are to send requests here shall know at once.
                     owned.renew(next_id).map_err(|error| postgres::words(&error))?;
                 }
                 (Some(Journal::begin(owned, next_id, clock, wake)?), None)

@@ -19,9 +19,9 @@
 //!
 //! A session keeps what its client uses, watches and is called, and tells it to an owner before the
 //! first request that needs it. **When a shard moves**, its owner says so in place of an answer,
-//! and the request is sent to the next one. When an owner is lost it is so as well, unless nobody
-//! knows whether the request was carried out, or the client holds messages of that shard: then its
-//! connection ends, as it would with the broker itself.
+//! and the request is sent to the next one. When an owner is lost it is so as well, unless it is
+//! not known whether the request was carried out, or the client holds messages of that shard: then
+//! its connection ends, as it would with the broker itself.
 
 mod memcached;
 mod owner_connection;

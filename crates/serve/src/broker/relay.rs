@@ -51,7 +51,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Relay {
-    /// Begins to accept clients; those who come before the owner is known are sent away.
+    /// Begins to accept clients; clients that connect before the owner is known are sent away.
     ///
     /// # Errors
     /// The system refuses.
@@ -77,7 +77,7 @@ impl Relay {
         Ok(Self { address, inner, thread: Some(thread) })
     }
 
-    /// Who owns the queues from now on; none: nobody knows.
+    /// Who owns the queues from now on; none: it is not known.
     pub fn send_to(&self, owner: Option<Address>) {
         *lock(&self.inner.owner) = owner;
     }
@@ -144,7 +144,7 @@ mod tests {
         let listener = Listener::Tcp(listen(&"127.0.0.1:0".parse().unwrap()).unwrap());
         let relay = Relay::begin(listener).unwrap();
         let address = relay.address.to_string();
-        // Nobody is known to be the owner yet.
+        // No broker is known to be the owner yet.
         let mut early = TcpStream::connect(&address).unwrap();
         assert_eq!(early.read(&mut [0]).unwrap(), 0);
         relay.send_to(Some(owner.local_addr().unwrap().to_string().parse().unwrap()));

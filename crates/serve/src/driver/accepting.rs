@@ -225,7 +225,7 @@ impl Driver {
         self.lingering.push((link, now + LINGER));
     }
 
-    /// The connection is broken, nobody reads any more.
+    /// The connection is broken, it is not read any more.
     pub(super) fn drop_client(&mut self, service: &mut impl Service, id: ClientId) {
         if let Some(mut link) = self.clients[id as usize].take() {
             self.free_memory_of(&mut link);

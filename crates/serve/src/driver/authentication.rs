@@ -91,7 +91,7 @@ impl Users {
             return refused(UNAUTHENTICATED, newline + 1);
         };
         if length > LONGEST_VALUE {
-            // Nobody's; and not worth waiting for.
+            // No client's; and not worth waiting for.
             return Login::Close;
         }
         let value = newline + 1;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody comes in who does not say a password, wherever the bytes are cut.
+        /// No client is admitted without a password, wherever the bytes are cut.
         #[test]
         fn whatever_is_said_only_the_password_opens(said in proptest::collection::vec(any::<u8>(), 0..200)) {
             let admitted = matches!(users().judge(&said), Login::Answered { admitted: true, .. });

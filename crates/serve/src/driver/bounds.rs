@@ -63,7 +63,7 @@ impl Driver {
             } else if wanted <= link.reserved {
                 Some(link.reserved - have)
             } else {
-                // Of a line nobody knows how long it will be.
+                // Of a line it is not known how long it will be.
                 let wanted = wanted.max(have + SMALL);
                 let in_all = service.memory_of(wanted);
                 let first = link.reserved == 0;
@@ -82,7 +82,7 @@ impl Driver {
         room
     }
 
-    /// Nobody will send the rest of what this link holds.
+    /// The rest of what this link holds will not be sent.
     pub(super) fn free_memory_of(&mut self, link: &mut ClientConnection) {
         link.inbox.clear();
         link.inbox.shrink(0);

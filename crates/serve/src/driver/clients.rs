@@ -55,7 +55,7 @@ pub(crate) struct DriverSettings {
     pub(crate) unauthenticated: usize,
     /// How many bytes the buffers may hold.
     pub(crate) memory: usize,
-    /// How a datagram at the port of a listener is refused; none: nobody listens for any.
+    /// How a datagram at the port of a listener is refused; none: no datagram is received.
     pub(crate) no_datagrams: Option<&'static [u8]>,
 }
 
@@ -309,7 +309,7 @@ impl Driver {
         self.listen_to_lingering(now);
     }
 
-    /// Waits for anybody until something is `due`, or only looks who is ready.
+    /// Waits for any client until something is `due`, or only looks which is ready.
     pub(crate) fn wait(
         &mut self,
         events: &mut Events,
@@ -328,7 +328,7 @@ impl Driver {
 
     // ---- one pass of a loop that has nothing but clients ----------------------------------------
 
-    /// Waits until somebody is ready, or something is due, of its own or of its owner.
+    /// Waits until a socket is ready, or something is due, of its own or of its owner.
     pub(crate) fn wait_for(
         &mut self,
         service: &impl Service,
@@ -366,7 +366,7 @@ impl Driver {
         }
     }
 
-    /// Writes until nobody has anything that can be written.
+    /// Writes until no client has anything that can be written.
     pub(crate) fn flush_clients(&mut self, service: &mut impl Service) {
         self.look_after_memory(service, &mut NoUpstreams);
         loop {
@@ -408,11 +408,11 @@ impl Driver {
         }
     }
 
-    /// Nobody may connect any more. What has arrived is still answered; then each client gets the
-    /// end.
+    /// No client may connect any more. What has arrived is still answered; then each client gets
+    /// the end.
     pub(crate) fn stop(&mut self, service: &mut impl Service) {
-        // Who has connected is served: with a shared port another process takes those who connect
-        // from now on.
+        // Who has connected is served: with a shared port another process takes the clients that
+        // connect from now on.
         self.accept(service);
         self.entrances.clear();
         self.stopping = true;

@@ -1,5 +1,5 @@
-//! How much waits in the buffers of one event loop, and for whom there is room. A policy without a
-//! clock.
+//! How much waits in the buffers of one event loop, and for which clients there is room. A policy
+//! without a clock.
 //!
 //! ```text
 //!   0                      half of the bound                          7/8                  the bound
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Room for a long request is reserved before it is read, so that what was begun can be finished. A
-//! client whose request does not fit waits alone. Where nobody has reserved anything, a request
+//! client whose request does not fit waits alone. Where no client has reserved anything, a request
 //! fits whatever its length: there is always one that goes on. Short requests need no reservation.
 
 use std::collections::VecDeque;
@@ -138,7 +138,7 @@ impl MemoryAccount {
     }
 
     /// Reserves `bytes` more for a client, which may be its `first`; whether they fit. A long
-    /// request is not passed over for ever by shorter ones: after some of these nobody else begins
+    /// request is not passed over for ever by shorter ones: after some of these no other begins
     /// before it.
     pub(crate) fn reserve(&mut self, id: u32, bytes: usize, first: bool) -> bool {
         let passes = first && self.eldest.is_some_and(|eldest| eldest != id);
@@ -159,7 +159,7 @@ impl MemoryAccount {
         true
     }
 
-    /// Those that wait were offered room, and `first` is the first for whom there was none.
+    /// Those that wait were offered room, and `first` is the first for which there was none.
     pub(crate) fn offered(&mut self, first: Option<u32>) {
         if self.eldest != first {
             (self.eldest, self.passed_over) = (first, 0);
@@ -191,7 +191,7 @@ impl MemoryAccount {
         self.since > 0
     }
 
-    /// Whether nobody waits, nor has of late.
+    /// Whether no client waits, nor has of late.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.short.is_none() && self.used() <= self.bound
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_reserved_never_exceeds_its_share_and_one_always_fits() {
         let mut memory = MemoryAccount::new(8 * MIB);
-        assert!(memory.reserve(1, 100 * MIB, true), "nobody else has any");
+        assert!(memory.reserve(1, 100 * MIB, true), "no other client has any");
         assert!(memory.reserve(1, MIB, false), "it may grow while it is alone");
         assert!(!memory.reserve(2, 1, true), "a second one does not fit");
         memory.release(101 * MIB);
@@ -310,7 +310,7 @@ mod tests {
         memory.progressed(PROGRESS / 20);
         assert_eq!(looks(&mut memory, 1), 1, "a few bytes are none");
         memory.waiting.clear();
-        assert_eq!(looks(&mut memory, 9), 0, "nobody waits");
+        assert_eq!(looks(&mut memory, 9), 0, "no client waits");
     }
 
     #[test]

@@ -92,7 +92,10 @@ mod tests {
         answers.alarm.by(begun, begun).unwrap();
         answers.alarm.by(begun + Nanos::from_secs(60), begun).unwrap();
         answers.poll.poll(&mut events, None).unwrap();
-        assert!(events.iter().all(|event| event.token() == ALARM), "it rings early, and nobody has answered");
+        assert!(
+            events.iter().all(|event| event.token() == ALARM),
+            "it rings early, and no server has answered"
+        );
         answers.alarm.note(&events);
         assert_eq!(answers.alarm.rings(), None, "the next hold sets it anew");
     }

@@ -14,15 +14,15 @@ use super::connection::{ClientConnection, Read};
 /// is still read.
 const PASS_ON: usize = 64 << 10;
 
-/// Reads of one client in one pass: nobody else waits for a client that sends without end.
+/// Reads of one client in one pass: no other waits for a client that sends without end.
 pub(super) const READS_A_PASS: usize = 4;
 
-/// Bytes of long requests in one pass, from all clients together: nobody who asks for little waits
-/// for more than that.
+/// Bytes of long requests in one pass, from all clients together: no client that asks for little
+/// waits for more than that.
 const LONG_A_PASS: usize = 2 << 20;
 
 /// Memory for a request of up to this length is taken in one piece: what grows step by step leaves
-/// holes that nobody else fits into.
+/// holes that no other buffer fits into.
 const AT_ONCE: usize = 4 << 20;
 
 /// A client with less room than this to be read into waits until what came before is looked at.

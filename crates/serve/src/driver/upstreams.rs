@@ -174,8 +174,8 @@ impl ServerConnections {
         }
     }
 
-    /// Whether no server has to make room before more can be sent to it: of that they do not tell
-    /// those who listen for answers alone.
+    /// Whether no server has to make room before more can be sent to it: of that they do not tell a
+    /// loop that listens for answers alone.
     pub(crate) fn can_be_written_to(&self) -> bool {
         self.links.all().take(self.links.first.len() + FEW_LANES).all(|(_, link)| {
             link.state != ConnectionState::Connected
@@ -279,7 +279,7 @@ impl ServerConnections {
         link.inbox.shrink(SERVER_KEEP);
         link.tried = true;
         link.reported_up = false;
-        // Of lanes nobody need hear: the first connection tells whether a server is up.
+        // Of lanes no event is needed: the first connection tells whether a server is up.
         let tell = !std::mem::replace(&mut link.reported_down, true) && server < LANES;
         self.lanes_to_close |= server >= LANES;
         service.server_lost(server, why, loss, now);

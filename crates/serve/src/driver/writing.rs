@@ -13,7 +13,7 @@ const TOGETHER: usize = 16 << 10;
 const LONG: usize = 64 << 10;
 
 impl Driver {
-    /// Writes until nobody has anything to write that can be written: replies free workers, and
+    /// Writes until no client has anything to write that can be written: replies free workers, and
     /// these ask servers again. Where that takes longer than a [`Slice`], the rest is for the next
     /// one.
     pub(crate) fn flush<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
@@ -95,8 +95,8 @@ impl Driver {
         }
     }
 
-    /// Writes once to a client, if there is something and it takes any; how many bytes have left.
-    /// Whom nothing can be written to any more is dropped.
+    /// Writes once to a client, if there is something and it takes any; how many bytes have left. A
+    /// client that nothing can be written to any more is dropped.
     fn write_once(&mut self, service: &mut impl Service, id: ClientId) -> Option<usize> {
         let link = self.clients.get_mut(id as usize)?.as_mut()?;
         let out = service.output(id);

@@ -353,9 +353,9 @@ mod tests {
             change(&written, &mut resolved, &mut found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]));
         let Some(ConfigurationChange::Configuration(taken, None)) = changes else { panic!("{changes:?}") };
         assert_eq!(taken.unwrap().config.addresses().len(), 3);
-        // With nobody known there is nothing to do.
-        let nobody = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});
-        assert!(nobody.unwrap_err().what.contains("is not known"));
+        // With no server known there is nothing to do.
+        let none = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});
+        assert!(none.unwrap_err().what.contains("is not known"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One event loop: every client and every server of the proxy on one thread, edge-triggered.
 //!
 //! ```text
-//!        ┌─▶ wait for readiness: of the servers alone while they work, else of anybody
+//!        ┌─▶ wait for readiness: of the servers alone while they work, else of all
 //!        │   read servers   ─▶ answers           one large read each
 //!        │   read clients   ─▶ requests          one read each
 //!        │   write servers  ◀─ requests          one write each, however many requests
@@ -191,7 +191,7 @@ struct NextConfiguration {
 }
 
 impl<N: FnMut(ProxyNotice)> Engine<N> {
-    /// A loop before the servers of a configuration. Nobody can come in yet.
+    /// A loop before the servers of a configuration. No client can connect yet.
     fn before(
         resolved: &Resolved,
         core: Core,
@@ -369,7 +369,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         }
     }
 
-    /// Writes until nobody has anything to write that can be written: replies free workers, and
+    /// Writes until no client has anything to write that can be written: replies free workers, and
     /// these ask servers again.
     fn flush(&mut self) {
         self.driver.flush(&mut self.core, &mut self.servers);
@@ -406,7 +406,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         }
     }
 
-    /// Waits until somebody is ready or something is due.
+    /// Waits until a socket is ready or something is due.
     fn wait(&mut self, ready: &mut Readiness, before: Stamp) -> io::Result<()> {
         ready.answers.clear();
         ready.events.clear();
@@ -612,7 +612,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         (self.notice)(ProxyNotice::Stopping);
     }
 
-    /// The first loop tells the others, who have heard of every client by then.
+    /// The first loop tells the others, which know of every client by then.
     fn pass_on_stop(&self) {
         if let Some(member) = self.group.as_ref().filter(|member| member.is_first()) {
             member.tell(|| Message::Stop);

@@ -74,7 +74,7 @@ impl BatchWriter {
     ///
     /// # Errors
     /// If the session still stands ([`Reconnecting::is_over`]), nothing of it was written;
-    /// otherwise nobody knows, and it is to be written again after [`Reconnecting::mend`].
+    /// otherwise it is not known, and it is to be written again after [`Reconnecting::mend`].
     pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
         if batch.is_of_messages() {
@@ -84,8 +84,8 @@ impl BatchWriter {
                 |statement: &Statement, values: Values<'_>| self.client.execute(statement, values).map(drop);
             if lists.are_plain() {
                 match lists.write_plain(plain, (epoch, shard), &mut execute) {
-                    // Some of them are there: a session that broke has written them, and nobody had
-                    // heard of it.
+                    // Some of them are there: a session that broke has written them, and it was not
+                    // known of.
                     Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {}
                     outcome => return outcome,
                 }

@@ -2,8 +2,8 @@
 //! their numbers.
 //!
 //! Each line has an index, made when the first is cut, and is read on from where the last reading
-//! ended: rows that are gone and that somebody's snapshot keeps lie before that place, and are
-//! never met again.
+//! ended: rows that are gone and that another session's snapshot keeps lie before that place, and
+//! are never met again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -115,8 +115,8 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(QueueCounts, 
     Ok((counts, bytes, tubes.into_iter().collect()))
 }
 
-/// A session in which an owner reads: an index that takes long to make keeps nobody from saying
-/// that the owner is there.
+/// A session in which an owner reads: an index that takes long to make does not keep the owner from
+/// saying that it is there.
 pub(crate) struct Reader {
     place: Database,
     epoch: i64,

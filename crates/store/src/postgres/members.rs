@@ -18,7 +18,7 @@ use krarup_broker::shards::Shard;
 pub struct Standing {
     /// Which.
     pub shard: u32,
-    /// Which member owns it; none: nobody does, or its owner is silent.
+    /// Which member owns it; none: no member does, or its owner is silent.
     pub member: Option<i64>,
     /// Where its owner is, once it serves.
     pub owner: Option<ShardOwner>,
@@ -156,7 +156,7 @@ pub enum MemberStep {
 
 impl MembersView {
     /// What the member of this number does next, who has these shards, or is about to have them.
-    /// All members see the same and come to the same: nobody has more than one shard more than
+    /// All members see the same and come to the same: no member has more than one shard more than
     /// another, and no shard moves that need not.
     pub fn step(&self, me: i64, mine: &[u32]) -> Option<MemberStep> {
         let all = self.shards.len();
@@ -186,7 +186,7 @@ pub(super) fn join(client: &mut Client, shards: u32) -> Result<bool, Error> {
     if !client.query_one("SELECT pg_try_advisory_lock_shared(1802658162, 2)", &[])?.get::<_, bool>(0) {
         return Ok(false);
     }
-    // From here on nobody can change it.
+    // From here on it cannot be changed.
     let now: i32 = client.query_one("SELECT shards FROM krarup.layout", &[])?.get(0);
     if now != shards as i32 {
         client.execute("SELECT pg_advisory_unlock_shared(1802658162, 2)", &[])?;

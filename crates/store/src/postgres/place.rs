@@ -7,7 +7,7 @@ use postgres::{Client, Config, Error, NoTls};
 
 /// How long an owner may be silent before another takes over.
 pub const LEASE: Duration = Duration::from_millis(1_200);
-/// How often it is looked whether somebody else has become the owner, or no longer is.
+/// How often it is looked whether another broker has become the owner, or no longer is.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Saying that the owner is there needs no disk: what it writes afterwards is on disk only together
 /// with it.
@@ -42,7 +42,7 @@ pub enum StoreError {
     /// Between this broker and the database is a pooler that gives its sessions to one transaction
     /// after the other.
     Pooled,
-    /// Somebody else has become the owner.
+    /// Another broker has become the owner.
     Deposed,
 }
 
@@ -156,7 +156,7 @@ impl Database {
         Ok(false)
     }
 
-    /// For those who connect by themselves.
+    /// For callers that connect by themselves.
     pub(crate) fn into_config(self) -> tokio_postgres::Config {
         self.config
     }

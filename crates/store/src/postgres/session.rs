@@ -1,5 +1,5 @@
-//! One connection to queues that nobody owns: queries as the columns of prepared statements, rows
-//! as their answers.
+//! One connection to queues that no broker owns: queries as the columns of prepared statements,
+//! rows as their answers.
 //!
 //! ```text
 //! one statement for all queries of a kind, committed at once ──▶ their answers, which may be told
@@ -49,7 +49,7 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
-/// The lock of all who share the queues, and that of this broker: others see by it that it is
+/// The lock of all that share the queues, and that of this broker: others see by it that it is
 /// there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
                             pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
@@ -133,7 +133,7 @@ impl DatabaseSession {
     /// Connects and prepares everything, for the broker of this number.
     ///
     /// # Errors
-    /// [`StoreError::Deposed`] where somebody owns the queues.
+    /// [`StoreError::Deposed`] where a broker owns the queues.
     pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, StoreError> {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::task::spawn_local(async move {
@@ -180,7 +180,7 @@ impl DatabaseSession {
     }
 
     /// Whether this transaction was committed, which was begun in the session `its` that broke;
-    /// none: that session is not over, or nobody knows.
+    /// none: that session is not over, or it is not known.
     ///
     /// # Errors
     /// The database refuses, or this session broke as well.
@@ -232,7 +232,7 @@ impl DatabaseSession {
         let rows = if takers.is_empty() {
             self.client.query(KEPT, &[&marker.broker, &marker.serial]).await?
         } else {
-            // A lease that has ended meanwhile was nobody's.
+            // A lease that has ended meanwhile had no holder.
             self.client.query(KEPT_LEASES, &[&marker.broker, &marker.serial, &takers]).await?
         };
         Ok(lines(asked.len(), rows))
@@ -609,8 +609,8 @@ impl DatabaseSession {
 
 const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
 
-/// Of which tube, and for whom: the common case, in which nobody has a name and nothing is
-/// compared.
+/// Of which tube, and for which client: the common case, in which no client has a name and nothing
+/// is compared.
 fn leases_first_of_one_tube(query: &DatabaseRequest) -> Option<(&str, i64)> {
     match query {
         DatabaseRequest::Take {
@@ -664,7 +664,7 @@ impl<'a> News<'a> {
     }
 }
 
-/// Numbers beyond the column's range are nobody's.
+/// Numbers beyond the column's range belong to no message.
 fn number(id: Id) -> i64 {
     i64::try_from(id).unwrap_or(-1)
 }

@@ -1,4 +1,4 @@
-//! Beginning to use queues that nobody owns.
+//! Beginning to use queues that no broker owns.
 //!
 //! Every connection of every broker that shares the queues holds the owners' lock together with the
 //! others: an owner waits until the last of them is gone, and none of them begins while there is an
@@ -28,8 +28,8 @@ impl std::fmt::Debug for Sharing {
 }
 
 impl Sharing {
-    /// Makes the tables and indexes if they are not there, and waits until nobody owns the queues;
-    /// `waits` is told once who does.
+    /// Makes the tables and indexes if they are not there, and waits until no broker owns the
+    /// queues; `waits` is told once who does.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.

@@ -1,4 +1,4 @@
--- As write.sql, of new messages that are ready at once and for anybody, and of such that are gone. There are fewer lists to take apart, and no look for each new message whether it
+-- As write.sql, of new messages that are ready at once and for any client, and of such that are gone. There are fewer lists to take apart, and no look for each new message whether it
 -- is there already: then this fails.
 WITH fence AS MATERIALIZED (
     SELECT krarup.still_owner($8, $9, $10) AS holds

@@ -251,7 +251,7 @@ pub(crate) fn compare(address: SocketAddr, cases: u32) {
                 break;
             }
         }
-        // Whoever holds a message deletes it, so that the next case finds nothing.
+        // The client that holds a message deletes it, so that the next case finds nothing.
         for (id, message) in &model.messages {
             let peer = &mut clients[if let State::Reserved(by) = message.state { by } else { 0 }];
             peer.send(format!("delete {id}\r\n").as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! Queues divided into shards, of several brokers: what was answered is true whoever goes, comes or
-//! hangs.
+//! Queues divided into shards, of several brokers: what was answered is true whichever broker ends,
+//! starts or hangs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ pub(crate) fn one_is_killed_and_another_comes(cluster: &Cluster) {
     are_shared(cluster, name, "3,3");
     eprintln!("shards of a broker that was killed were served after {:?}", killed.elapsed());
     assert!(killed.elapsed() < TAKEOVER);
-    // Whose messages were in doubt has lost his connection; others go on.
+    // A client whose messages were in doubt has lost its connection; others go on.
     let more = [&b, &c].map(|broker| Storm::in_tubes(broker.address(), 4, TUBES));
     more.iter().for_each(|storm| storm.wait_for(100));
     let d = member(&store);
@@ -189,7 +189,8 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     (0..TUBES).for_each(|tube| _ = put(&mut there, tube, 1));
     assert_eq!(sum(&mut there, "total-jobs"), before + TUBES as u64);
     assert_eq!(sum(&mut here, "current-jobs-ready"), TUBES as u64);
-    // Who says his last with a request is answered, and what is taken for him is told to him.
+    // A client that ends its stream after a request is answered, and what is taken for it is sent
+    // to it.
     for (tube, broker) in (0..TUBES).zip([&a, &b].into_iter().cycle()) {
         let asked = format!("watch s{tube}\r\nignore default\r\npop\r\npop 3600\r\n");
         let told = last_words(broker, &asked);
@@ -203,8 +204,8 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     assert!(a.stop().success && b.stop().success);
 }
 
-/// Whoever holds something hears in time that he will not hold it for long, whichever shards it is
-/// of and he watches.
+/// A client that holds a message is told in time that its lease ends soon, whichever shards the
+/// message is of and the client watches.
 pub(crate) fn who_holds_something_hears_that_its_time_is_nearly_over(cluster: &Cluster) {
     let name = "shards_deadline";
     let store = cluster.database(name);
@@ -232,7 +233,7 @@ pub(crate) fn who_holds_something_hears_that_its_time_is_nearly_over(cluster: &C
             told == "DEADLINE_SOON\r\n" || peer.expect(b"x\r\n").is_err()
         });
         assert!(told, "it never hears of it");
-        // The same where he watches nothing of the shard that he holds it of.
+        // The same where it watches nothing of the shard that it holds it of.
         let last = others.clone().last().unwrap();
         let told = (0..20).any(|_| {
             say(&mut peer, "touch 0\r\n", "NOT_FOUND\r\n");
@@ -443,7 +444,7 @@ fn put(peer: &mut Peer, tube: usize, priority: u32) -> u64 {
     line.trim_end().strip_prefix("INSERTED ").unwrap().parse().unwrap()
 }
 
-/// What a client is answered who hangs up on his side once he has asked.
+/// What a client is answered that closes its side once it has asked.
 fn last_words(broker: &Program, asked: &str) -> String {
     let mut stream = TcpStream::connect(broker.address()).unwrap();
     stream.write_all(asked.as_bytes()).unwrap();

@@ -68,7 +68,7 @@ impl Storm {
     }
 }
 
-/// He watches so many tubes; whether his connection stands.
+/// It watches so many tubes; whether its connection stands.
 fn watch(peer: &mut Peer, tubes: usize) -> Result<(), String> {
     for tube in 0..tubes {
         peer.send(format!("watch s{tube}\r\n").as_bytes())?;
@@ -140,7 +140,7 @@ impl History {
         self.lost_connections += other.lost_connections;
     }
 
-    /// Somebody else was answered that this is there.
+    /// Another client was answered that this is there.
     pub(crate) fn was_put(&mut self, body: &str) {
         self.put.push(body.to_owned());
     }

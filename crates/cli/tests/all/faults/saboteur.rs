@@ -1,4 +1,4 @@
-//! One who stands before a real server, passes on what is said, and at times does what a bad server
+//! A proxy before a real server that passes on what is sent, and at times does what a faulty server
 //! would do.
 
 use std::io::{Read, Write};

@@ -12,7 +12,7 @@ use super::process::{Program, skipped};
 use super::shown;
 
 /// A real one, without the threads that reorder items in the background: while these hold an item,
-/// a number is not shortened in its place, and nobody can say when that is.
+/// a number is not shortened in its place, and it cannot be said when that is.
 pub(crate) fn memcached() -> Program {
     Program::memcached(&["-o", "no_modern"])
 }
@@ -360,7 +360,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
 /// Sums of numbers below this stay below 2⁶³, and nothing that begins with a digit is ever put
 /// before or behind a number. (memcached 1.6.18 refuses to count from a larger number if a minus
 /// sign happens to lie in its memory somewhere behind the value, and finds numbers behind values of
-/// blanks only: nobody can say when.)
+/// blanks only: it cannot be said when.)
 const LARGE: u64 = 90_000_000;
 
 /// Stands for the cas unique that was last seen with the key.

@@ -21,7 +21,7 @@ pub(crate) fn listen() -> TcpListener {
 /// Listens at an address that is known already.
 pub(crate) fn listen_at(address: SocketAddr) -> Result<TcpListener, String> {
     let listener =
-        TcpListener::bind(address).map_err(|error| format!("nobody can listen at {address}: {error}"))?;
+        TcpListener::bind(address).map_err(|error| format!("cannot listen at {address}: {error}"))?;
     // Waiting for a connection has its limit as well.
     SockRef::from(&listener).set_read_timeout(Some(TOO_LONG)).unwrap();
     Ok(listener)
@@ -40,11 +40,11 @@ impl Peer {
         Self::of(TcpStream::connect(address).unwrap())
     }
 
-    /// The next connection that somebody makes.
+    /// The next connection that is made.
     pub(crate) fn accept(listener: &TcpListener) -> Result<Self, String> {
         match listener.accept() {
             Ok((stream, _)) => Ok(Self::of(stream)),
-            Err(error) => Err(format!("nobody connects: {error}")),
+            Err(error) => Err(format!("no connection is made: {error}")),
         }
     }
 

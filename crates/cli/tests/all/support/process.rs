@@ -15,12 +15,12 @@ use socket2::{Domain, Socket, Type};
 use super::TOO_LONG;
 use super::peer::{Peer, greet};
 
-/// A port of 127.0.0.1 that nobody else is given, also while nobody listens there: for servers that
-/// are told their port, and for those that go and come back.
+/// A port of 127.0.0.1 that no other program is given, also while none listens there: for servers
+/// that are told their port, and for those that go and come back.
 pub(crate) struct Port {
     address: SocketAddr,
-    /// Bound, and never listening: whoever asks for any port gets another, and whoever asks for
-    /// this one may have it.
+    /// Bound, and never listening: a program that asks for any port gets another, and one that asks
+    /// for this port may have it.
     _held: Socket,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Program {
     address: Option<SocketAddr>,
     /// What it says on stderr, line by line; it never waits for a reader.
     lines: Receiver<String>,
-    /// All it has said and somebody has looked at.
+    /// All of its output that a test has looked at.
     said: String,
     /// All it wrote to stdout, once that is closed.
     output: Receiver<String>,
@@ -152,7 +152,7 @@ impl Program {
     /// The same before scripted servers, and the connections it has made to them.
     pub(crate) fn proxy_before(servers: &[TcpListener], flags: &[&str]) -> (Self, Vec<Peer>) {
         let addresses: Vec<_> = servers.iter().map(|server| server.local_addr().unwrap()).collect();
-        // The proxy is ready when it has been greeted, so that somebody must greet it before.
+        // The proxy is ready when it has been greeted, so that a server must greet it before.
         thread::scope(|scope| {
             let greetings: Vec<_> =
                 servers.iter().map(|server| scope.spawn(|| greet(server).unwrap())).collect();
@@ -161,8 +161,8 @@ impl Program {
         })
     }
 
-    /// Starts our proxy as somebody who may have no more than so many files open unless he asks for
-    /// more.
+    /// Starts our proxy as a process that may have no more than so many files open unless it asks
+    /// for more.
     pub(crate) fn proxy_limited(files: u32, servers: &[SocketAddr]) -> Self {
         let mut command = Command::new("sh");
         let script = format!("ulimit -S -n {files}; exec \"$@\"");

@@ -122,7 +122,7 @@ impl Destination {
     pub fn command(&self, role: ConnectionRole, words: &[String]) -> Command {
         let mut command = Command::new("ssh");
         let master = if role == ConnectionRole::Master { "yes" } else { "no" };
-        // Nobody is asked for a password. A connection that is dead is found to be.
+        // No password is asked for. A connection that is dead is found to be.
         for option in [
             "BatchMode=yes",
             "ConnectTimeout=10",

@@ -277,7 +277,7 @@ impl Remote {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Option<Sessions>> {
-        self.sessions.lock().expect("nobody panics while he holds it")
+        self.sessions.lock().expect("no thread panics while it holds it")
     }
 
     /// Connects again where the connection broke.
@@ -380,7 +380,7 @@ impl Remote {
     /// How long connections from there take.
     ///
     /// # Errors
-    /// Where nobody takes them.
+    /// Where they are not taken.
     pub fn round_trips(&self, address: &Address, count: u32) -> Result<Vec<Seconds>, StationError> {
         self.answer(&["ping", &address.to_string(), &count.to_string()])
     }

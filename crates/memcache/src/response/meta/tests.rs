@@ -60,7 +60,7 @@ fn an_answer_of_another_kind_is_refused() {
             assert_eq!(read(text, command, true), None, "{text:?} for {command:?}");
         }
     }
-    assert_eq!(read("VA 1\r\nx\r\n", MetaCommand::Get, false), None, "nobody asked for a value");
+    assert_eq!(read("VA 1\r\nx\r\n", MetaCommand::Get, false), None, "a value was not asked for");
 }
 
 #[test]

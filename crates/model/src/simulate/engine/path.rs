@@ -150,7 +150,7 @@ impl SimulationEngine<'_> {
         }
     }
 
-    /// Starts whom there is a server for, and brings a station's speed up to date.
+    /// Starts the visits that there is a server for, and brings a station's speed up to date.
     pub(super) fn refill(&mut self, station: u32) {
         let place = &mut self.places[station as usize];
         if place.serving < place.limit

@@ -34,7 +34,7 @@ impl SimulationEngine<'_> {
         false
     }
 
-    /// Joins those who wait for a slot.
+    /// Joins the requests that wait for a slot.
     pub(super) fn wait(&mut self, id: u32, pool: u32) {
         let request = &mut self.requests[id as usize];
         request.entered = self.now;
@@ -61,7 +61,7 @@ impl SimulationEngine<'_> {
             }
             Some((next, asked))
         } else {
-            // Where nobody may wait, those who are blocked elsewhere are next.
+            // Where no request may wait, those that are blocked elsewhere are next.
             slots.blocked.pop_front().map(|next| (next, now))
         };
         let Some((next, asked)) = next else {

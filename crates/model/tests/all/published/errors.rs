@@ -136,7 +136,7 @@ fn e4() -> Slip {
         place: "2018, table 5, GET, experiment 3.2, R at the middleware",
         printed: format!("{} ms", middleware.text("response_ms")),
         right: format!("at most N/X = {most:.2} ms (the client saw {} ms)", client.text("response_ms")),
-        why: "a request cannot be longer at the middleware than at the client who waits for it",
+        why: "a request cannot be longer at the middleware than at the client that waits for it",
         proof: vec![proof(most, 65.55, 1e-4, middleware.value("response_ms"))],
     }
 }

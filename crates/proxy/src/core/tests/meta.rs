@@ -174,7 +174,7 @@ fn a_read_that_fails_is_tried_at_the_next_holder() {
     let client = world.client();
     world.send(client, "mg a v q\r\nmg b v c\r\nmn\r\n").write_servers();
     world.answer(0, "SERVER_ERROR busy\r\nSERVER_ERROR busy\r\n");
-    assert_eq!(world.asked(1), "mg a v\r\n", "nobody stands in for the one who gives out uniques");
+    assert_eq!(world.asked(1), "mg a v\r\n", "no other replaces the server that gives out uniques");
     world.answer(1, "EN\r\n");
     assert_eq!(world.replied(client), "SERVER_ERROR busy\r\nMN\r\n");
     assert_eq!(world.core.pools()[0].counts().retries, 1);
@@ -299,7 +299,7 @@ fn equal_reads_share_one_answer_but_not_a_win() {
     world.answer(0, "EN\r\nEN O7\r\nEND\r\n");
     let replies: Vec<_> = clients.iter().map(|&client| world.replied(client)).collect();
     assert_eq!(replies, ["EN\r\n", "", "EN O7\r\n", "END\r\n"]);
-    // One is told that it has won; the others must be told that somebody else has.
+    // One is told that it has won; the others must be told that another client has.
     world
         .send(clients[0], "mg a v\r\n")
         .send(clients[1], "mg a v\r\n")

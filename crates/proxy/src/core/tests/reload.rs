@@ -127,7 +127,7 @@ fn a_value_that_has_begun_and_ends_wrong_leaves_its_limit_to_nobody() {
     assert_eq!(world.replied(client), replies);
 }
 
-/// As long as its line is not whole nobody has agreed to a length.
+/// As long as its line is not whole no length has been accepted.
 #[test]
 fn a_value_over_the_limit_is_refused_wherever_its_line_is_cut() {
     let request = "set a 0 0 8\r\n12345678\r\n";

@@ -277,7 +277,7 @@ enum Awaited {
     Line,
 }
 
-/// One who talks, and forgets what the others say.
+/// A client that sends, and forgets what the others send.
 #[derive(Debug)]
 struct Speaker {
     client: u32,

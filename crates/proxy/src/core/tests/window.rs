@@ -50,8 +50,8 @@ fn a_short_request_waits_behind_a_few_long_ones_and_all_are_answered() {
     assert_eq!(world.core.unfinished(), 0);
 }
 
-/// Nobody knows how long the first reply to a client will be: where there were long ones of late,
-/// not all new clients ask at once.
+/// It is not known how long the first reply to a client will be: where there were long ones of
+/// late, not all new clients ask at once.
 #[test]
 fn replies_that_are_likely_to_be_long_come_a_few_at_a_time() {
     let mut world = world();
@@ -66,7 +66,7 @@ fn replies_that_are_likely_to_be_long_come_a_few_at_a_time() {
     assert!(most <= 5, "{most} at once");
     let mut answered = 0;
     while answered < 300 {
-        assert!(most > 0, "{answered} answered, and nobody asks");
+        assert!(most > 0, "{answered} answered, and no client asks");
         for _ in 0..most {
             world.answer(0, value());
         }
@@ -154,8 +154,8 @@ fn who_does_not_read_gives_its_turn_to_the_next() {
     }
 }
 
-/// Where all values were short so far, nobody knows that those who come now want long ones: not all
-/// of them ask at once.
+/// Where all values were short so far, it is not known that the clients that ask now want long
+/// ones: not all of them ask at once.
 #[test]
 fn new_clients_of_a_server_with_short_values_ask_some_at_a_time() {
     let mut world = world();
@@ -249,7 +249,7 @@ fn pipelines_of_new_clients_are_asked_a_few_at_a_time_from_beginning_to_end() {
         world.send(client, "get k\r\n".repeat(6));
     }
     let (mut left, mut more) = (600, asked(&mut world, "get k"));
-    assert_eq!(more, 16, "nobody knows that they are long");
+    assert_eq!(more, 16, "it is not known that they are long");
     while left > 0 {
         for _ in 0..more {
             world.answer(0, value());

@@ -109,8 +109,8 @@ impl RowWriter {
     }
 }
 
-/// Writes what comes until no lane is left. After an error the lanes notice that nobody takes their
-/// batches.
+/// Writes what comes until no lane is left. After an error the lanes notice that their batches are
+/// not taken.
 fn write_all(
     mut sink: RowFileWriter<Partial>,
     batches: &Receiver<Full>,
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(lost.load(Ordering::Relaxed), 1, "the third has no room");
         drop(batches);
         drop(lane);
-        assert_eq!(lost.load(Ordering::Relaxed), 3, "nobody took the first two");
+        assert_eq!(lost.load(Ordering::Relaxed), 3, "the first two were not taken");
     }
 
     #[test]

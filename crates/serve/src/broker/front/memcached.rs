@@ -17,7 +17,7 @@ use krarup_broker::shards::shard_of;
 
 /// What one read may bring.
 const READ: usize = 64 << 10;
-const UNREACHED: &[u8] = b"SERVER_ERROR nobody owns this queue now\r\n";
+const UNREACHED: &[u8] = b"SERVER_ERROR no broker owns this queue now\r\n";
 
 pub(super) struct MemcachedSession<'a> {
     client: BlockingClient,
@@ -34,7 +34,7 @@ pub(super) struct MemcachedSession<'a> {
     hung_up: bool,
 }
 
-/// For whom a request is, and what else is to be known of it.
+/// Which shard a request is for, and what else is to be known of it.
 struct To {
     shard: u32,
     repeatable: bool,
@@ -276,7 +276,7 @@ impl<'a> MemcachedSession<'a> {
 
     fn send(&mut self, to: &To, line: &[u8]) -> Result<(), End> {
         if !to.answers {
-            // Nobody is promised anything.
+            // No client is promised anything.
             if let Some(mut owner) = self.find(to.shard)?
                 && owner.send(self.front, to.shard, line).is_ok()
             {
@@ -317,8 +317,8 @@ impl<'a> MemcachedSession<'a> {
                     // What was open of it is so no more.
                     self.open.remove(queue);
                 }
-                // An owner that ends tells those who wait that nothing came. Who has something open
-                // may be told so by any, when its time is nearly over.
+                // An owner that ends tells the clients that wait that nothing came. Who has
+                // something open may be told so by any, when its time is nearly over.
                 if !nothing || left.is_zero() || self.hung_up || self.holds_of(to.shard) {
                     return Ok(waits.with_own_key(answer));
                 }

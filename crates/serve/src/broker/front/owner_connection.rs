@@ -39,7 +39,7 @@ pub(super) const MOVED: &[u8] = ReplyWord::Moved.line();
 pub(super) enum NoReply {
     /// The request was not carried out.
     Moved,
-    /// Nobody knows.
+    /// It is not known.
     Unknown,
 }
 
@@ -217,7 +217,7 @@ pub(super) enum Woken {
     Client,
 }
 
-/// Waits until somebody behind has something to say, or the client hangs up, or the time is over.
+/// Waits until an owner has sent something, or the client disconnects, or the time is over.
 pub(super) fn wait(owner: &[&TcpStream], client: Option<&BlockingClient>, most: Duration) -> Woken {
     let mut ends: Vec<PollFd<'_>> = owner.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
     if let Some(client) = &client {
@@ -245,7 +245,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, NoReply> {
     match reply::parse(bytes) {
         Parsed::Complete { used, .. } => Ok(Some(used)),
         Parsed::Incomplete { .. } => Ok(None),
-        // Where the next one begins nobody knows.
+        // Where the next one begins is not known.
         Parsed::Invalid(_) => Err(NoReply::Unknown),
     }
 }

@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// What came of asking once.
 pub(super) enum Tried<T> {
     Answered(T),
-    /// There is no owner who could be asked.
+    /// There is no owner that could be asked.
     NoOwner,
     /// There was one, and it may be asked of the next.
     Moved,
@@ -28,7 +28,7 @@ pub(super) enum Attempt<T> {
     Answered(T),
     /// Ask again: there may be an owner by now.
     Retry,
-    /// Nobody owned the shard for too long.
+    /// The shard had no owner for too long.
     GiveUp,
 }
 
@@ -43,7 +43,7 @@ impl Retry {
     }
 
     /// Asks once, and says what follows from it; a moment later where it is to be asked again. When
-    /// this broker ends nobody is waited for.
+    /// this broker ends no owner is waited for.
     pub(super) fn ask<T>(
         &mut self,
         front: &Inner,
@@ -69,7 +69,7 @@ impl Retry {
 }
 
 /// What a lost owner means for a client: it goes on, unless it holds something there, which is its
-/// no more, or nobody knows whether what must not be carried out twice was.
+/// no more, or it is not known whether what must not be carried out twice was.
 pub(super) fn lose<T>(lost: NoReply, holds: bool, repeatable: bool) -> Result<Tried<T>, End> {
     match lost {
         _ if holds => Err(End),
@@ -78,7 +78,7 @@ pub(super) fn lose<T>(lost: NoReply, holds: bool, repeatable: bool) -> Result<Tr
     }
 }
 
-/// Asks until there is an answer; none: nobody owned the shard for too long.
+/// Asks until there is an answer; none: the shard had no owner for too long.
 pub(super) fn until_answered<T>(
     front: &Inner,
     mut ask: impl FnMut() -> Result<Tried<T>, End>,

@@ -20,7 +20,7 @@ pub struct FrontSettings {
     pub secret: Option<String>,
     /// How many clients may be connected at once.
     pub connections: usize,
-    /// Greets clients, who then speak TLS; none: in plain text.
+    /// Makes the sessions of clients, which then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Inner {
 const SERVES: u8 = 0;
 /// What has arrived is still answered.
 pub(super) const ENDS: u8 = 1;
-/// Nobody is waited for.
+/// No owner is waited for.
 pub(super) const ABANDONED: u8 = 2;
 
 impl Inner {
@@ -65,7 +65,7 @@ impl Inner {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
+    /// Whether this broker ends: then no request waits for a shard to have an owner again.
     pub(super) fn is_over(&self) -> bool {
         self.phase.load(Ordering::SeqCst) >= ENDS
     }

@@ -498,7 +498,7 @@ fn note(owner: &mut OwnerConnection, line: &[u8], answer: &[u8]) {
     }
 }
 
-/// The message that a client who asks so must hold.
+/// The message that a client that asks so must hold.
 fn ended_by(line: &[u8]) -> Option<Id> {
     let Parsed::Complete { message, .. } = request::parse(line, u32::MAX) else { return None };
     match message {

@@ -15,7 +15,7 @@ use krarup_broker::job::Id;
 use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
 
-/// Seconds after which a question that nobody has answered is asked again.
+/// Seconds after which a question that no shard has answered is asked again.
 const LONG: Nanos = Nanos::from_secs(3_600);
 /// The names in `stats` that are sums of the shards' own.
 const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
@@ -64,7 +64,7 @@ impl BeanstalkSession<'_> {
                 None => continue,
                 Some(answer) => answer,
             };
-            // An owner that ends tells those who wait that nothing came.
+            // An owner that ends tells the clients that wait that nothing came.
             let early = answer == ReplyWord::TimedOut.line() && end.is_none_or(|end| Instant::now() < end);
             if early && !self.hung_up {
                 continue;
@@ -109,7 +109,7 @@ impl BeanstalkSession<'_> {
                     self.out.extend_from_slice(&answer);
                     return Ok(());
                 }
-                // Somebody was quicker.
+                // Another client was quicker.
                 continue;
             }
             if soon || !waits {

@@ -99,7 +99,7 @@ fn who_waits_for_an_owner_that_hangs_is_let_go_when_another_takes_over() {
     let _line = hangs.accept();
     body.join().unwrap();
     owners.set(0, next.at(2));
-    // Nobody knows whether that put was carried out.
+    // It is not known whether that put was carried out.
     assert_eq!(it.rest(), "");
     // What may be asked twice is asked of the next.
     let mut it = client(&front);
@@ -184,7 +184,7 @@ fn who_opens_a_message_and_waits_for_it_has_closed_another_once() {
     it.hears("END\r\n");
 }
 
-/// Answers a client who takes messages and never deletes them; those below `held` are still its.
+/// Answers a client that takes messages and never deletes them; those below `held` are still its.
 /// How often it was asked about one.
 fn gives_and_forgets(mut line: Line, held: u64) -> JoinHandle<usize> {
     thread::spawn(move || {
@@ -250,7 +250,7 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
     let (mut waits, mut quiet) = (client(&front), client(&front));
     quiet.say("ping\r\n");
     quiet.hears("PONG\r\n");
-    // One waits for an answer, one for a shard that nobody owns.
+    // One waits for an answer, one for a shard that no broker owns.
     let mut orphan = client(&front);
     let name =
         |shard| (0..).map(|n| format!("t{n}")).find(|name| krarup_broker::shards::shard_of(name, 2) == shard);
@@ -264,7 +264,7 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
     hopes.say(&format!("watch {}\r\nignore default\r\nreserve\r\n", name(0).unwrap()));
     let mut hangs = owner.accept();
     hangs.line();
-    // First nothing more is heard of anybody, then nobody is waited for.
+    // First no broker is heard of any more, then none is waited for.
     front.close();
     assert_eq!(quiet.rest(), "");
     assert!(TcpStream::connect(address).is_err());

@@ -245,7 +245,7 @@ impl LoopHandle {
     pub(super) fn rest(&mut self) -> bool {
         if !std::mem::replace(&mut self.rests, true) && self.group.working.fetch_sub(1, Ordering::AcqRel) == 1
         {
-            // Those who wait for the last one.
+            // The threads that wait for the last one.
             self.group.loops.iter().for_each(|state| _ = state.waker.wake());
         }
         self.group.working.load(Ordering::Acquire) == 0

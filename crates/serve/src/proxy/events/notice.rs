@@ -26,7 +26,7 @@ pub enum ProxyNotice {
     NotReloaded(String),
     /// Something that was asked for will do no good.
     Warning(String),
-    /// Anybody can connect here from other machines, and is asked for nothing.
+    /// Every client can connect here from other machines, without authentication.
     Open(Address),
     /// The bound on memory was reached, and this client, which held this many bytes without getting
     /// on, was disconnected.

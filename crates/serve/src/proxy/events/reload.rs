@@ -143,7 +143,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         self.credentials = credentials;
         self.hold = HoldPolicy::new(config.hold);
         if admin.is_some() || config.admin.is_none() {
-            // Where it was before nobody listens any more.
+            // No program listens any more where it was before.
             self.admin = admin;
             self.tell_admin();
         }

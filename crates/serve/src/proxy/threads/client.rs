@@ -24,7 +24,7 @@ impl Finished {
 
     /// Wakes the network thread.
     pub(super) fn wake(&self) {
-        // It fails only where the loop is gone, and then nobody is to be woken.
+        // It fails only where the loop is gone, and then no thread is to be woken.
         let _ = self.waker.wake();
     }
 

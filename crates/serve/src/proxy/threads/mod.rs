@@ -54,8 +54,8 @@ use krarup_proxy::dispatch::Workers;
 use krarup_proxy::engine::ThreadDesign;
 
 /// Starts threads of this `form` before so many servers, each with an executor of its own; where
-/// requests are put for them, `bound` at most in one queue. All have ended when nobody holds `over`
-/// any more.
+/// requests are put for them, `bound` at most in one queue. All have ended when no thread holds
+/// `over` any more.
 fn start(
     form: ThreadDesign,
     servers: usize,
@@ -156,7 +156,7 @@ pub fn run(
     };
     network.run().map_err(|error| format!("the network thread failed: {error}"))?;
     network.queues.all().for_each(|queue| queue.close());
-    // Nobody ever sends: the channel ends when the last thread does.
+    // Nothing is ever sent: the channel ends when the last thread does.
     if ended.recv_timeout(config.shutdown_limit.as_duration()) == Err(RecvTimeoutError::Timeout) {
         let unfinished = network.queues.all().map(|queue| queue.unfinished()).sum();
         (network.notice)(ProxyNotice::Unfinished(unfinished));
@@ -171,7 +171,7 @@ pub fn run(
     }
     core.enter_queue(longest);
     core.advance(now);
-    // Threads that have not ended keep a place to enter what nobody will read.
+    // Threads that have not ended keep a place to enter what will not be read.
     let recorder =
         Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     let rest = Core::new(settings, topology, recorder, started);

@@ -1,4 +1,4 @@
--- As take.sql, where everybody wants the first message that is for anybody in one tube, leased: those who want the same tube have its first messages in the order in which they came.
+-- As take.sql, where every request wants the first message that is for any client in one tube, leased: those that want the same tube have its first messages in the order in which they came.
 WITH wish AS MATERIALIZED (
     SELECT tube, taker, place, row_number() OVER (PARTITION BY tube ORDER BY place) AS turn
     FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS wish (tube, taker, place)

@@ -1,4 +1,4 @@
--- As take.sql, of the first message that is for anybody in one tube, and leased.
+-- As take.sql, of the first message that is for any client in one tube, and leased.
 WITH taken AS (
     UPDATE krarup.message
     SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = $4::bigint, buried = NULL, reserves = reserves + 1

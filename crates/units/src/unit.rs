@@ -1,22 +1,24 @@
-//! Numbers for people: three digits, and one unit for a whole column.
+//! The unit of a column or an axis, and how its numbers are shown: three digits, and one scale for
+//! all of them.
 
-use krarup_units::text;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::text;
 
 /// What a number counts, and so how it is written. Numbers themselves are always in the base unit
 /// named here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// No number: words.
     Text,
-    /// A number of things: clients, requests, a queue's length.
+    /// A number of things, or a ratio: clients, requests, a queue's length.
     Count,
     /// Events per second.
     PerSecond,
     /// Seconds; shown in the unit that suits.
     Seconds,
-    /// A part of a whole, from 0 to 1; shown in percent.
+    /// A part of a whole, or a relative change: 1 is all of it; shown in percent.
     Share,
     /// Processor cores kept busy.
     Cores,
@@ -56,6 +58,17 @@ impl Unit {
             Self::Count | Self::Text => (1.0, ""),
         };
         Scale { factor, symbol }
+    }
+
+    /// The base unit in which numbers stand, as a definition says it.
+    pub const fn base(self) -> &'static str {
+        match self {
+            Self::Text | Self::Count => "",
+            Self::PerSecond => "1/s",
+            Self::Seconds => "s",
+            Self::Share => "0 to 1",
+            Self::Cores => "cores",
+        }
     }
 
     /// What a CSV heading adds to the name, so that a program knows the base unit.
