@@ -2,6 +2,7 @@
 
 use krarup_proxy::Edge;
 use krarup_serve::ClientLimits;
+use krarup_serve::proxy::listening;
 
 use crate::flags::Chosen;
 
@@ -25,5 +26,10 @@ impl Chosen for BrokerEdge {
 
 /// What the driver must know of them.
 pub(crate) fn limits(edge: &Edge) -> ClientLimits {
-    ClientLimits { idle: edge.idle_timeout, handshake: edge.login_timeout, memory: edge.memory }
+    ClientLimits {
+        idle: edge.idle_timeout,
+        handshake: edge.login_timeout,
+        memory: edge.memory,
+        listening: listening(edge),
+    }
 }

@@ -26,6 +26,7 @@ use crate::driver::{
     self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
     ServerConnection, ServerConnections, ServerPoll, UPSTREAMS, of_one_loop, uninterrupted,
 };
+use super::listening;
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
@@ -671,6 +672,5 @@ fn server_settings(config: &Config, credentials: &Credentials) -> ConnectSetting
 }
 
 fn listen_at(config: &Config, address: &Address) -> Result<Listener, Mistake> {
-    let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
-    listen::listen_with(address, options)
+    listen::listen_with(address, listening(&config.edge))
 }
