@@ -12,7 +12,7 @@ pub(crate) struct CacheEdge;
 
 impl Chosen for CacheEdge {
     type Of = Edge;
-    const KEYS: &'static [&'static str] = &["idle_timeout", "login_timeout", "memory"];
+    const KEYS: &'static [&'static str] = &["backlog", "idle_timeout", "login_timeout", "memory"];
 }
 
 /// Those of the broker.
@@ -21,7 +21,8 @@ pub(crate) struct BrokerEdge;
 
 impl Chosen for BrokerEdge {
     type Of = Edge;
-    const KEYS: &'static [&'static str] = &["socket_mode", "idle_timeout", "login_timeout", "memory"];
+    const KEYS: &'static [&'static str] =
+        &["socket_mode", "backlog", "idle_timeout", "login_timeout", "memory"];
 }
 
 /// What the driver must know of them.

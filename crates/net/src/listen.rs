@@ -44,8 +44,9 @@ pub fn listen(address: &Address) -> Result<TcpListener, Mistake> {
 /// In plain words, with the address and what to do about it.
 pub fn listen_with(address: &Address, options: Options) -> Result<Listener, Mistake> {
     match address.file() {
-        Some(path) => listen_at_file(path, options)
-            .map_err(|why| why.within(&format!("cannot listen on {address}"))),
+        Some(path) => {
+            listen_at_file(path, options).map_err(|why| why.within(&format!("cannot listen on {address}")))
+        }
         None => listen_at_port(address, options).map(Listener::Tcp),
     }
 }
@@ -183,6 +184,22 @@ mod tests {
         assert!(error.to_string().contains("no socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn as_many_connections_wait_as_the_backlog_allows() {
+        let (address, path) = file();
+        let options = Options { backlog: 2, ..Options::default() };
+        let listener = listen_with(&address, options).unwrap();
+        // One more than it: the kernel refuses when there are more than so many.
+        let connect = || {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            client.connect(&SockAddr::unix(&path).unwrap()).map(|()| client)
+        };
+        let waiting: Vec<Socket> = (0..3).map(|_| connect().unwrap()).collect();
+        assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop((listener, waiting));
     }
 
     #[test]

@@ -19,5 +19,5 @@ use krarup_proxy::Edge;
 /// How the sockets of clients are listened on, by these settings: the proxy's, the broker's and the
 /// cache's alike.
 pub fn listening(edge: &Edge) -> listen::Options {
-    listen::Options { mode: edge.socket_mode, share: edge.reuse_port, ..listen::Options::default() }
+    listen::Options { mode: edge.socket_mode, share: edge.reuse_port, backlog: edge.backlog }
 }

@@ -100,6 +100,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         }
         "socket_mode" => maybe(draw, &["\"600\""]),
         "reuse_port" => maybe(draw, &["true", "false"]),
+        "backlog" => maybe(draw, &["1", "4096"]),
         "keep_alive" => maybe(draw, &["0", "\"1s\""]),
         "idle_timeout" | "request_timeout" | "login_timeout" => maybe(draw, &["0", "\"5m\"", "\"1h\""]),
         "max_unauthenticated" => maybe(draw, &["10", "1000"]),
