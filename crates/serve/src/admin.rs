@@ -43,8 +43,8 @@ impl Monitored for krarup_broker::metrics::BrokerSnapshot {
         self.not_ready().map(str::to_owned)
     }
 
-    fn metrics(&self, _: &ProcessMetrics) -> String {
-        krarup_broker::metrics::exposition(self)
+    fn metrics(&self, process: &ProcessMetrics) -> String {
+        krarup_broker::metrics::exposition(self, process)
     }
 }
 

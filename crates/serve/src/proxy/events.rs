@@ -21,12 +21,12 @@ use krarup_net::{Clock, Listener, http, listen};
 use krarup_service::{LANES, Service as _, Upstreams as _};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
+use super::listening;
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{
     self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
     ServerConnection, ServerConnections, ServerPoll, UPSTREAMS, of_one_loop, uninterrupted,
 };
-use super::listening;
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
