@@ -209,6 +209,10 @@ pub struct ProcessMetrics {
     pub processor_time: Nanos,
     /// Bytes of its memory that are not paged out; none where the system does not say.
     pub resident: Option<u64>,
+    /// Files, sockets among them, that it has open; none where the system does not say.
+    pub open_files: Option<u64>,
+    /// How many it may have open; none where the system does not say, or sets no limit.
+    pub most_files: Option<u64>,
 }
 
 /// A metric of a process, under the name that Prometheus' own clients give it.
@@ -241,6 +245,18 @@ pub const PROCESS: &[ProcessMetric] = &[
         "gauge",
         |process| process.resident.map(|bytes| bytes as f64),
         "Memory of the process that is not paged out.",
+    ),
+    of_process(
+        "process_open_fds",
+        "gauge",
+        |process| process.open_files.map(|files| files as f64),
+        "Files that the process has open, sockets among them.",
+    ),
+    of_process(
+        "process_max_fds",
+        "gauge",
+        |process| process.most_files.map(|files| files as f64),
+        "How many files the process may have open.",
     ),
 ];
 

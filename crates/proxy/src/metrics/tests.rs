@@ -51,7 +51,12 @@ fn moment() -> ProxySnapshot {
 }
 
 fn process() -> ProcessMetrics {
-    ProcessMetrics { processor_time: Nanos::from_millis(20), resident: Some(1 << 20) }
+    ProcessMetrics {
+        processor_time: Nanos::from_millis(20),
+        resident: Some(1 << 20),
+        open_files: Some(9),
+        most_files: Some(1 << 10),
+    }
 }
 
 /// Metrics as a strict reader finds them: name, then labels with value.
