@@ -184,6 +184,17 @@ fn a_type_name_means_one_thing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn no_public_function_has_a_text_as_its_error() {
+    let mut wrong = Vec::new();
+    for name in LAYERS.iter().copied().flatten() {
+        let sources = Crate::read(&folder_of(name));
+        let found = sources.text_errors().map(|(file, function)| format!("{} {function}", file.display()));
+        wrong.extend(found);
+    }
+    assert!(wrong.is_empty(), "an error is a value with what, place and hint: {}", wrong.join("\n"));
+}
+
 /// The words that a name is made of: `run_again` and `RunAgain` have two.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
