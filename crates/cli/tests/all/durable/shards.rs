@@ -93,7 +93,7 @@ pub(crate) fn one_hangs_and_comes_back(cluster: &Cluster) {
     are_shared(cluster, name, "3,3");
     let storm = Storm::in_tubes(a.address(), 4, TUBES);
     storm.wait_for(100);
-    a.signal(Signal::STOP);
+    a.freeze();
     let stopped = Instant::now();
     are_shared(cluster, name, "6");
     eprintln!("shards of a broker that hung were served after {:?}", stopped.elapsed());

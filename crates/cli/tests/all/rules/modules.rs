@@ -271,9 +271,10 @@ fn is_text(of: &syn::Type) -> bool {
         syn::Type::Reference(to) => is_text(&to.elem),
         syn::Type::Path(path) => path.path.segments.last().is_some_and(|last| {
             let inner = match &last.arguments {
-                syn::PathArguments::AngleBracketed(inner) => inner.args.iter().any(
-                    |argument| matches!(argument, syn::GenericArgument::Type(inner) if is_text(inner)),
-                ),
+                syn::PathArguments::AngleBracketed(inner) => inner
+                    .args
+                    .iter()
+                    .any(|argument| matches!(argument, syn::GenericArgument::Type(inner) if is_text(inner))),
                 _ => false,
             };
             matches!(last.ident.to_string().as_str(), "String" | "str") || inner
