@@ -29,7 +29,7 @@ pub(super) fn lone_station(network: &Network) -> Option<usize> {
 /// Whether the mean wait at a lone station follows exactly, although its service is not
 /// exponential: Poisson arrivals to one server (Pollaczek and Khinchine), or an order that leaves
 /// the mean number as it is.
-pub(super) fn is_mg1(network: &Network) -> bool {
+pub(super) fn is_exact(network: &Network) -> bool {
     let (Some(place), [class]) = (lone_station(network), &network.classes[..]) else { return false };
     let there = &network.stations[place];
     let poisson = matches!(&class.workload, ClassWorkload::Open { gap, .. } if gap.is_exponential());
