@@ -9,8 +9,8 @@
 //! | file | what is done there |
 //! |---|---|
 //! | this | asking: which request a request is, and what may be asked beside what |
-//! | `tell` | telling: what a reply is in words |
-//! | `patience` | waiting |
+//! | `replies` | answering: what a reply of the database is in words |
+//! | `waiting` | waiting for a message |
 //! | `pending` | what is waited for |
 
 mod pending;
