@@ -146,9 +146,9 @@ pub fn mg1(arrival: f64, service: &Distribution) -> Result<OpenStation, Error> {
 }
 
 /// G/M/1: any gaps between arrivals, each independent of the others, one server, exponential
-/// service of mean `service`. An arrival finds the server busy with probability σ, the only root below 1 of
-/// σ = A*((1 − σ)/S), A* the transform of the gaps; it then waits for an exponential time of mean
-/// S/(1 − σ), so that W = σ·S/(1 − σ) (Kleinrock 1975, 6.4; Jain, chapter 31).
+/// service of mean `service`. An arrival finds the server busy with probability σ, the only root
+/// below 1 of σ = A*((1 − σ)/S), A* the transform of the gaps; it then waits for an exponential
+/// time of mean S/(1 − σ), so that W = σ·S/(1 − σ) (Kleinrock 1975, 6.4; Jain, chapter 31).
 ///
 /// # Errors
 /// As [`mm1`]; [`Error::Refused`] where the gaps have no transform in closed form.
