@@ -7,7 +7,8 @@
 BEFORE and AFTER are two binaries made with the same profile. They take turns, and who begins changes from round to round. Each figure is the
 processor time of the process under test (/proc/PID/task/*/schedstat; of the generator and the simulator the kernel's account at their end), divided by what
 it answered; the load, the servers and the database are the same for both. The ratio AFTER / BEFORE is the geometric mean over rounds with its 95 %
-interval (Student's t of the logarithms of the rounds' ratios). Broker: put, reserve, delete of 32 clients, in memory and in three modes over PostgreSQL.
+interval (Student's t of the logarithms of the rounds' ratios). Broker: put, reserve, delete of 32 clients, in memory and in three modes over PostgreSQL, and
+beside each of these what a request takes from all of PostgreSQL's processes: what a change saves in the broker it may cost there.
 
 Needs memcached, and PostgreSQL's programs for the broker.
 """
@@ -97,14 +98,20 @@ class Comparison:
 
     def compare(self, part, name, once):
         """`once(side)` gives microseconds per request (or event) of one run of side 0 or 1."""
-        runs = ([], [])
+        self.compare_several(part, [name], lambda side: [once(side)])
+
+    def compare_several(self, part, names, once):
+        """The same, where one run gives several figures, a line each."""
+        runs = [([], []) for _ in names]
         for turn in range(self.options.rounds):
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                runs[side].append(once(side))
-        ratio, low, high = interval(*runs)
-        before, after = (statistics.median(side) for side in runs)
-        print(f"| {part} | {name} | {before:.3f} | {after:.3f} | {ratio:.3f} [{low:.3f}, {high:.3f}] |", flush=True)
-        self.found[f"{part}: {name}"] = {"before": runs[0], "after": runs[1], "ratio": [ratio, low, high]}
+                for kept, figure in zip(runs, once(side), strict=True):
+                    kept[side].append(figure)
+        for name, kept in zip(names, runs):
+            ratio, low, high = interval(*kept)
+            before, after = (statistics.median(side) for side in kept)
+            print(f"| {part} | {name} | {before:.3f} | {after:.3f} | {ratio:.3f} [{low:.3f}, {high:.3f}] |", flush=True)
+            self.found[f"{part}: {name}"] = {"before": kept[0], "after": kept[1], "ratio": [ratio, low, high]}
 
 
 def proxies(table, builds, options):
@@ -152,13 +159,17 @@ def brokers(table, builds, options):
                     stations.append(broker.serve(command + ["--mode", mode] if mode else command, port))
                     broker.drive(port, 1, 0, 200, 10_000)
 
+                # The sessions of the side that is not driven are idle.
+                names = [mode, f"{mode}, PostgreSQL"] if mode else ["memory"]
+
                 def once(side):
-                    before = stations[side].cpu()
+                    spent = [stations[side].cpu, cluster.cpu][: len(names)]
+                    before = [cpu() for cpu in spent]
                     run = broker.drive(stations[side].port, 32, max(2, round(options.seconds)), 200)
-                    return 1e6 * (stations[side].cpu() - before) / run["requests"]
+                    return [1e6 * (cpu() - was) / run["requests"] for cpu, was in zip(spent, before)]
 
                 try:
-                    table.compare("broker", mode or "memory", once)
+                    table.compare_several("broker", names, once)
                 finally:
                     for station in stations:
                         station.stop()

@@ -8,7 +8,7 @@ use krarup_proxy::import::Imported;
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Imported::read(text) {
-        Err(why) => assert!(!why.trim_end().contains('\n'), "{why:?}"),
+        Err(why) => assert!(!why.to_string().contains('\n'), "{why:?}"),
         Ok(imported) => {
             let ours = imported.toml();
             let config = Config::parse(&ours, "ours");

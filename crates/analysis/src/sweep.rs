@@ -1,7 +1,5 @@
 //! From trials to results: each cell's repetitions become estimates with n and an interval.
 
-use std::fmt;
-
 use krarup_record::watch::Watch;
 use krarup_record::{quantities, stamps};
 use krarup_stats::StatsError;
@@ -19,11 +17,13 @@ use crate::warning::{Concern, Warning};
 use crate::{configurations, course, demands, design, distribution, laws, saturation, steadiness};
 
 /// Why trials give no results.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SweepError {
     /// There is no trial.
+    #[error("there is no trial to analyse")]
     Empty,
     /// A trial says something that cannot be.
+    #[error("{}, {} clients, repetition {repetition}: {why}", levels.workload, levels.clients)]
     Trial {
         /// Which cell.
         levels: CellLevels,
@@ -33,6 +33,7 @@ pub enum SweepError {
         why: &'static str,
     },
     /// A quantity has no estimate.
+    #[error("{}, {} clients: {quantity}: {source}", levels.workload, levels.clients)]
     Estimate {
         /// Which cell.
         levels: CellLevels,
@@ -41,29 +42,6 @@ pub enum SweepError {
         /// Why not.
         source: StatsError,
     },
-}
-
-impl fmt::Display for SweepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "there is no trial to analyse"),
-            Self::Trial { levels, repetition, why } => {
-                write!(f, "{}, {} clients, repetition {repetition}: {why}", levels.workload, levels.clients)
-            }
-            Self::Estimate { levels, quantity, source } => {
-                write!(f, "{}, {} clients: {quantity}: {source}", levels.workload, levels.clients)
-            }
-        }
-    }
-}
-
-impl std::error::Error for SweepError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Estimate { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }
 
 /// The results of all trials, in whatever order they ran: workloads in the order of their first

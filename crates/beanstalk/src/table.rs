@@ -352,6 +352,8 @@ verbs! {
         KickJob(id: Id) "kick-job" Spaced Kick [] [Kicked NotFound] Message(id);
         /// Begins the lease of a message anew.
         Touch(id: Id) "touch" Spaced Touch [Counted] [Touched NotFound] Message(id);
+        /// Begins the leases of several anew; the answer is how many of them the client has leased.
+        TouchBatch(id: MessageIds) "touch-batch" Extra Touch [] [Touched] Messages(id);
         /// Statistics of the server.
         Stats "stats" Alone Other [Counted] [Ok] Server;
         /// Statistics of a message.

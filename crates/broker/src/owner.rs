@@ -1,9 +1,11 @@
 //! Requests to queues that this process owns: each is decided in memory, at once.
 
+use std::collections::BTreeSet;
+
 use krarup_beanstalk::{ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
-use crate::job::ClientId;
+use crate::job::{ClientId, Id};
 use crate::queues::{
     After, MOST_AT_ONCE, PutRefused, Queues, Released, Reserve, ReserveResult, TakeMode, TakenMessage,
 };
@@ -131,6 +133,13 @@ pub(crate) fn carry_out(
         },
         Request::Touch(id) => {
             say(out, if queues.touch(client, id, now) { ReplyWord::Touched } else { NOT_FOUND })
+        }
+        Request::TouchBatch(ids) => {
+            // One that is named twice counts once, as where the database counts.
+            let ids: BTreeSet<Id> = ids.iter().collect();
+            let touched = ids.into_iter().filter(|id| queues.touch(client, *id, now)).count();
+            write::numbered(out, ReplyWord::Touched, touched as u64);
+            None
         }
         Request::Peek(id) => write_found(out, queues.peek(id).map(|body| (id, body)), NOT_FOUND),
         Request::PeekReady => match queues.peek_ready_flagged(client) {

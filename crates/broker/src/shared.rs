@@ -9,8 +9,8 @@
 //! | file | what is done there |
 //! |---|---|
 //! | this | asking: which request a request is, and what may be asked beside what |
-//! | `tell` | telling: what a reply is in words |
-//! | `patience` | waiting |
+//! | `replies` | answering: what a reply of the database is in words |
+//! | `waiting` | waiting for a message |
 //! | `pending` | what is waited for |
 
 mod pending;
@@ -270,6 +270,10 @@ impl SharedQueues {
             }
             Request::Bury { id, priority } => (at(id, StateChange::Bury { priority }), For::Bury(id)),
             Request::Touch(id) => (at(id, StateChange::Touch), For::Touch(id)),
+            Request::TouchBatch(ids) => {
+                let query = |id| (at(id, StateChange::Touch), For::Touch(id));
+                return Some(self.ask_about(client, &ids, ReplyWord::Touched, query));
+            }
             Request::KickJob(id) => (at(id, StateChange::Kick), For::KickJob),
             Request::Peek(id) => (look(Lookup::Number(id)), For::Look),
             Request::PeekReady => (look(Lookup::Ready(used())), For::Look),
@@ -419,9 +423,11 @@ fn kind(request: &Request<'_>) -> Option<StatementKind> {
         | Request::PopTube(_)
         | Request::PopSender(_) => StatementKind::Take,
         Request::Delete(_) | Request::DeleteBatch(_) => StatementKind::Finish,
-        Request::Release { .. } | Request::Bury { .. } | Request::Touch(_) | Request::KickJob(_) => {
-            StatementKind::Move
-        }
+        Request::Release { .. }
+        | Request::Bury { .. }
+        | Request::Touch(_)
+        | Request::TouchBatch(_)
+        | Request::KickJob(_) => StatementKind::Move,
         Request::Peek(_)
         | Request::PeekReady
         | Request::PeekDelayed

@@ -156,7 +156,6 @@ fn serve(
         advertise: args.advertise.clone(),
         memcached: args.memcached_listen.clone(),
         tls: base.tls.clone(),
-        socket_mode: args.edge.settings().socket_mode,
         admin: args.admin.clone(),
         connections: args.connections as usize,
         clients: limits(&args.edge.settings()),

@@ -239,8 +239,8 @@ fn import(path: &Path) -> Result<(), Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
     let imported = Imported::read(&text).map_err(|why| {
-        Failure::usage(format!("{name}: {why}"))
-            .hint("twemproxy's nutcracker.yml and mcrouter's JSON are understood")
+        Failure::usage(why.of(&name.to_string()))
+            .or_hint("twemproxy's nutcracker.yml and mcrouter's JSON are understood")
     })?;
     print!("{}", imported.toml());
     for note in &imported.notes {

@@ -36,6 +36,7 @@ use crate::testbed::calibrate::calibrate_here;
 use crate::testbed::cap::Cap;
 use crate::testbed::clock::wall;
 use crate::testbed::probe::{ask as ask_station, free_port, round_trips};
+use crate::waiting;
 
 pub mod facts;
 pub mod protocol;
@@ -184,9 +185,10 @@ fn sweep(run: &str) {
             .collect()
     };
     let until = Instant::now() + GRACE;
-    while !others().is_empty() && Instant::now() < until {
-        std::thread::sleep(LOOK / 5);
-    }
+    // One that ends may have started another meanwhile.
+    while let Some(one) = others().first()
+        && waiting::for_end(*one, until.saturating_duration_since(Instant::now()))
+    {}
     for process in others() {
         signal(process, Signal::KILL);
     }
@@ -272,7 +274,7 @@ pub fn run(order: &Order) -> io::Result<u8> {
     if let Some(address) = order.accepts {
         std::thread::spawn(move || {
             while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
-                std::thread::sleep(Duration::from_millis(5));
+                waiting::blindly(waiting::LOOK);
             }
             tell_runner(&format!("{ACCEPTS}{address}"));
         });

@@ -9,7 +9,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -94,29 +93,14 @@ pub struct CampaignEnd {
 }
 
 /// Why a campaign could not go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
     /// The user asked for the end. What is complete is kept.
+    #[error("stopped on request")]
     Stopped,
     /// The directory of results cannot be written.
-    Store(io::Error),
-}
-
-impl fmt::Display for CampaignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped => write!(f, "stopped on request"),
-            Self::Store(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for CampaignError {}
-
-impl From<io::Error> for CampaignError {
-    fn from(error: io::Error) -> Self {
-        Self::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] io::Error),
 }
 
 /// Runs what is left of a plan in a directory, of which `identities` says what is done already.

@@ -42,3 +42,4 @@ pub mod spec;
 pub mod stop;
 pub mod store;
 pub mod testbed;
+mod waiting;

@@ -12,7 +12,6 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_units::Seconds;
@@ -22,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::ManifestIdentity;
 use crate::ledger::Ledger;
 use crate::plan::{PlannedCell, run_name};
+use crate::waiting;
 
 /// How long the lock of a runner that was killed is waited for, and how often it is looked.
 const LEFT_BEHIND: Duration = Duration::from_secs(2);
@@ -90,7 +90,7 @@ impl ResultsDirectory {
                 Ok(()) => break,
                 // A runner that was killed while it started a process has left its lock to that
                 // one, until it has become another program.
-                Err(TryLockError::WouldBlock) if begun.elapsed() < LEFT_BEHIND => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LEFT_BEHIND => waiting::blindly(LOOK),
                 Err(TryLockError::WouldBlock) => {
                     let busy =
                         io::Error::new(io::ErrorKind::ResourceBusy, "another krarup runs its trials here");

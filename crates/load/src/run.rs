@@ -1,7 +1,6 @@
 //! A whole run: threads are started together on one clock, their accounts are collected second by
 //! second, and summed up.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -30,13 +29,16 @@ use crate::trace::Trace;
 use crate::workload::Workload;
 
 /// Why there is no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The configuration makes no sense; nothing was sent.
+    #[error("{0}")]
     Config(Mistake),
     /// A server's name or port leads nowhere.
+    #[error("{0}")]
     Unreachable(Mistake),
     /// A trace that was to be replayed cannot be read.
+    #[error("{}: {why}", path.display())]
     Trace {
         /// Its file.
         path: PathBuf,
@@ -44,8 +46,10 @@ pub enum LoadError {
         why: Mistake,
     },
     /// The rows of the requests could not be written.
+    #[error(transparent)]
     Rows(FileError),
     /// The keys could not all be stored, or are not there afterwards.
+    #[error("populating {address}: {why}")]
     Populate {
         /// Which server.
         address: String,
@@ -53,35 +57,14 @@ pub enum LoadError {
         why: String,
     },
     /// The instant at which the load was to begin has passed.
+    #[error("the load was to begin {} ago", krarup_units::text::duration(*by))]
     TooLate {
         /// For how long.
         by: Seconds,
     },
     /// The operating system refused.
-    System(io::Error),
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(why) | Self::Unreachable(why) => why.fmt(f),
-            Self::Trace { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Rows(error) => error.fmt(f),
-            Self::Populate { address, why } => write!(f, "populating {address}: {why}"),
-            Self::TooLate { by } => {
-                write!(f, "the load was to begin {} ago", krarup_units::text::duration(*by))
-            }
-            Self::System(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<io::Error> for LoadError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
+    #[error(transparent)]
+    System(#[from] io::Error),
 }
 
 /// Makes every thread's clients and connects them.

@@ -141,6 +141,33 @@ impl Distribution {
         }
     }
 
+    /// The Laplace–Stieltjes transform E[e^(−s·T)] at `s` ≥ 0 per second: the probability that an
+    /// exponential time of rate s is longer. None where it has no closed form (lognormal, Weibull,
+    /// Pareto), or where two moments are all that is known.
+    pub fn transform(&self, s: f64) -> Option<f64> {
+        let branch = |share: f64, mean: Seconds| share / (1.0 + s * mean);
+        Some(match self {
+            Self::Constant { value } => (-s * value).exp(),
+            Self::Exponential { mean } => branch(1.0, *mean),
+            Self::Erlang { stages, mean } => branch(1.0, mean / f64::from(*stages)).powf(f64::from(*stages)),
+            Self::Gamma { mean, scv } => branch(1.0, mean * scv).powf(1.0 / scv),
+            Self::Hyperexponential { mean, scv } => {
+                let [(share, first), (other, second)] = balanced(*mean, *scv);
+                branch(share, first) + branch(other, second)
+            }
+            Self::Uniform { low, high } if s * (high - low) > 0.0 => {
+                (-s * low).exp() * -(-s * (high - low)).exp_m1() / (s * (high - low))
+            }
+            Self::Uniform { low, .. } => (-s * low).exp(),
+            Self::Empirical { values } => {
+                values.iter().map(|value| (-s * value).exp()).sum::<f64>() / values.len() as f64
+            }
+            Self::Lognormal { .. } | Self::Weibull { .. } | Self::Pareto { .. } | Self::Moments { .. } => {
+                return None;
+            }
+        })
+    }
+
     /// The mean square, mean²·(1 + c²).
     pub(crate) fn square(&self) -> f64 {
         let mean = self.mean();
@@ -257,6 +284,13 @@ pub(crate) fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
 }
 
+/// The share and the mean of both branches of a hyperexponential time with balanced means: share ·
+/// mean is half of the whole's in each (Allen 1990, §3.2).
+pub(crate) fn balanced(mean: Seconds, scv: f64) -> [(f64, Seconds); 2] {
+    let share = (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt()) / 2.0;
+    [share, 1.0 - share].map(|share| (share, mean / (2.0 * share)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,5 +330,28 @@ mod tests {
         assert_eq!(error.to_string(), "hyperexponential time: scv is 0.5, must be ≥ 1");
         assert!(Distribution::exponential(f64::NAN).check().is_err());
         assert!(Distribution::Empirical { values: vec![] }.check().is_err());
+    }
+
+    /// −d/ds at 0 is the mean, d²/ds² the mean square.
+    #[test]
+    fn the_transform_has_the_moments_of_the_distribution() {
+        for time in [
+            Distribution::constant(2.0),
+            Distribution::exponential(2.0),
+            Distribution::Erlang { stages: 3, mean: 2.0 },
+            Distribution::Hyperexponential { mean: 2.0, scv: 4.0 },
+            Distribution::Uniform { low: 1.0, high: 3.0 },
+            Distribution::Gamma { mean: 2.0, scv: 0.7 },
+            Distribution::Empirical { values: vec![1.0, 1.0, 4.0] },
+        ] {
+            let at = |s| time.transform(s).unwrap();
+            let step = 1e-4;
+            let slope = (at(2.0 * step) - at(0.0)) / (2.0 * step);
+            let bend = (at(2.0 * step) - 2.0 * at(step) + at(0.0)) / (step * step);
+            assert_eq!(at(0.0), 1.0, "{time:?}");
+            assert!((-slope / time.mean() - 1.0).abs() < 2e-3, "{time:?}: {slope}");
+            assert!((bend / time.square() - 1.0).abs() < 2e-2, "{time:?}: {bend}");
+        }
+        assert_eq!(Distribution::Pareto { mean: 1.0, shape: 2.5 }.transform(1.0), None);
     }
 }

@@ -1,11 +1,10 @@
 //! What can be wrong with a model: each error names the thing and carries a hint.
 
-use std::fmt;
-
 /// Why there is no answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A description that does not read: the place, what is wrong, what to write instead.
+    #[error("{}{what}", line.map_or_else(String::new, |line| format!("line {line}: ")))]
     Form {
         /// Line in the file, from 1, where it is known.
         line: Option<usize>,
@@ -15,6 +14,7 @@ pub enum Error {
         hint: String,
     },
     /// A parameter outside its range.
+    #[error("{thing}: {why}")]
     Invalid {
         /// The parameter, by name.
         thing: String,
@@ -24,6 +24,7 @@ pub enum Error {
         hint: String,
     },
     /// A feature of the network that this solver does not treat.
+    #[error("{solver} does not treat {feature}")]
     Refused {
         /// The solver, by name.
         solver: String,
@@ -33,6 +34,7 @@ pub enum Error {
         hint: String,
     },
     /// More work arrives than the station can do.
+    #[error("{station} cannot keep up: utilization {utilization:.4}, not below 1")]
     Unstable {
         /// The station or class, by name.
         station: String,
@@ -41,6 +43,9 @@ pub enum Error {
     },
     /// The interval of the utilization covers 1: whether the queue settles at all is not known, so
     /// nothing can be concluded about its length.
+    #[error(
+        "no conclusion holds for {station}: the interval of its utilization, {low:.4} to {high:.4}, covers 1"
+    )]
     Undecided {
         /// The station, by name.
         station: String,
@@ -50,6 +55,7 @@ pub enum Error {
         high: f64,
     },
     /// The answer broke a law, so it is not an answer. Names where and which law.
+    #[error("the answer for {station} breaks a law: {law}")]
     Violated {
         /// The station, class or network, by name.
         station: String,
@@ -57,6 +63,7 @@ pub enum Error {
         law: String,
     },
     /// An exact solution would need more memory or time than is reasonable.
+    #[error("{what}")]
     TooLarge {
         /// What grew, with its size and the limit.
         what: String,
@@ -64,6 +71,7 @@ pub enum Error {
         hint: String,
     },
     /// An iteration did not settle.
+    #[error("{solver} did not converge: {what}")]
     NotConverged {
         /// The solver, by name.
         solver: String,
@@ -71,6 +79,7 @@ pub enum Error {
         what: String,
     },
     /// Measurements that contradict themselves or each other.
+    #[error("{what}")]
     Measurements {
         /// Which rows and how.
         what: String,
@@ -109,27 +118,3 @@ impl Error {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Form { line: Some(line), what, .. } => write!(f, "line {line}: {what}"),
-            Self::Form { line: None, what, .. }
-            | Self::TooLarge { what, .. }
-            | Self::Measurements { what, .. } => f.write_str(what),
-            Self::Invalid { thing, why, .. } => write!(f, "{thing}: {why}"),
-            Self::Refused { solver, feature, .. } => write!(f, "{solver} does not treat {feature}"),
-            Self::Unstable { station, utilization } => {
-                write!(f, "{station} cannot keep up: utilization {utilization:.4}, not below 1")
-            }
-            Self::Undecided { station, low, high } => write!(
-                f,
-                "no conclusion holds for {station}: the interval of its utilization, {low:.4} to {high:.4}, covers 1"
-            ),
-            Self::Violated { station, law } => write!(f, "the answer for {station} breaks a law: {law}"),
-            Self::NotConverged { solver, what } => write!(f, "{solver} did not converge: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

@@ -333,13 +333,13 @@ mod tests {
         // kind as they are there.
         let room = 80;
         let mut share = vec![vec![1.0; room + 1]; population + 1];
+        let done = |n: usize, o: usize, kind: usize| {
+            let all = n + o;
+            if all == 0 { 0.0 } else { all.min(3) as f64 / service * kind as f64 / all as f64 }
+        };
         for _ in 0..4_000 {
             for n in 0..=population {
                 for o in 0..=room {
-                    let done = |n: usize, o: usize, kind: usize| {
-                        let all = n + o;
-                        if all == 0 { 0.0 } else { all.min(3) as f64 / service * kind as f64 / all as f64 }
-                    };
                     let mut into = 0.0;
                     if n > 0 {
                         into += share[n - 1][o] * (population + 1 - n) as f64 / think;

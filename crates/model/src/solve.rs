@@ -4,7 +4,7 @@ use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 use serde::{Deserialize, Serialize};
 
-use self::alone::{is_mg1, lone_station, ranked_station};
+use self::alone::{is_exact, lone_station, ranked_station};
 use crate::Error;
 use crate::layered::{self, PathPart};
 use crate::multi::{self, Customers, MulticlassStation};
@@ -86,7 +86,8 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
         FeatureKind::NotExponential | FeatureKind::NotPoisson if limited => {
             Approximate("with limited room taken as exponential")
         }
-        FeatureKind::NotExponential if ranked || is_mg1(network) => Exact,
+        FeatureKind::NotExponential | FeatureKind::NotPoisson if is_exact(network) => Exact,
+        FeatureKind::NotExponential if ranked => Exact,
         FeatureKind::NotExponential if alone => Approximate("the wait is that of G/G/m, from two moments"),
         FeatureKind::UnequalService if ranked => Exact,
         FeatureKind::UnequalService if alone => {

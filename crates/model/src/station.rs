@@ -8,6 +8,7 @@
 //! | [`md1`] | Poisson | constant | yes | Jain, chapter 31; waiting times: Franx 2001 |
 //! | [`mg1`] | Poisson | any | means yes, percentiles no | Pollaczek & Khinchine; Jain, chapter 31 |
 //! | [`mg1_priority`] | Poisson, by class | any | means | Cobham 1954 |
+//! | [`gm1`] | any with a transform | exponential | yes | Kleinrock 1975, 6.4; Jain, chapter 31 |
 //! | [`ggm`] | any | any, m servers | no | Allen 1990 and Cunneen; Kingman 1962 for the bound |
 //!
 //! Fed with a measured throughput these are no predictions: an open model gives back the load it
@@ -18,7 +19,7 @@ mod open;
 
 pub use level::{StationLevels, birth_death, mmm_k, mmm_n};
 pub use open::{
-    OpenStation, PriorityClass, Tail, ggm, kingman, md1, mg1, mg1_priority, mm1, mmm, mmm_from_number,
+    OpenStation, PriorityClass, Tail, ggm, gm1, kingman, md1, mg1, mg1_priority, mm1, mmm, mmm_from_number,
     mmm_interval,
 };
 

@@ -7,21 +7,27 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use mio::net::{TcpListener, UnixListener};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::Listener;
 use krarup_units::{Address, Mistake};
 
-/// How many connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`).
-const BACKLOG: i32 = 1_024;
-
 /// How to listen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The permissions of a unix socket's file; none: what the process's mask leaves.
     pub mode: Option<u32>,
     /// Whether others may listen on the same TCP port, each taking a share of the connections.
     pub share: bool,
+    /// How many connections may wait to be accepted; the kernel may allow fewer
+    /// (`net.core.somaxconn`).
+    pub backlog: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { mode: None, share: false, backlog: 1_024 }
+    }
 }
 
 /// Listens on `address` over TCP without ever blocking.
@@ -29,7 +35,7 @@ pub struct Options {
 /// # Errors
 /// In plain words, with the address and what to do about it.
 pub fn listen(address: &Address) -> Result<TcpListener, Mistake> {
-    listen_shared(address, false)
+    listen_at_port(address, Options::default())
 }
 
 /// Listens on an address of either kind without ever blocking.
@@ -38,9 +44,10 @@ pub fn listen(address: &Address) -> Result<TcpListener, Mistake> {
 /// In plain words, with the address and what to do about it.
 pub fn listen_with(address: &Address, options: Options) -> Result<Listener, Mistake> {
     match address.file() {
-        Some(path) => listen_at_file(path, options.mode)
-            .map_err(|why| why.within(&format!("cannot listen on {address}"))),
-        None => listen_shared(address, options.share).map(Listener::Tcp),
+        Some(path) => {
+            listen_at_file(path, options).map_err(|why| why.within(&format!("cannot listen on {address}")))
+        }
+        None => listen_at_port(address, options).map(Listener::Tcp),
     }
 }
 
@@ -71,7 +78,7 @@ pub fn inherited() -> Vec<Listener> {
     found
 }
 
-fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, Mistake> {
+fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
     if let Ok(there) = fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
             return Err(Mistake::new("there is a file that is no socket", "choose another path"));
@@ -82,24 +89,25 @@ fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, Mistake> {
         }
         fs::remove_file(path).map_err(|error| format!("the socket left there cannot be removed: {error}"))?;
     }
-    let listener = UnixListener::bind(path).map_err(|error| match error.kind() {
+    let bound = SockAddr::unix(path).and_then(|address| bind(Domain::UNIX, &address, options));
+    let listener = bound.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Mistake::new("its directory does not exist", "make it first"),
         io::ErrorKind::PermissionDenied => Mistake::plain("its directory cannot be written to"),
         _ => Mistake::plain(error.to_string()),
     })?;
-    if let Some(mode) = mode {
+    if let Some(mode) = options.mode {
         fs::set_permissions(path, Permissions::from_mode(mode))
             .map_err(|error| format!("its permissions cannot be set: {error}"))?;
     }
-    Ok(Listener::Unix { listener, file: Some(path.to_owned()) })
+    Ok(Listener::Unix { listener: UnixListener::from_std(listener.into()), file: Some(path.to_owned()) })
 }
 
-fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, Mistake> {
+fn listen_at_port(address: &Address, options: Options) -> Result<TcpListener, Mistake> {
     let found = crate::resolve(address)?;
     let mut last = None;
     for candidate in found {
-        match bind(candidate, share) {
-            Ok(listener) => return Ok(listener),
+        match bind(Domain::for_address(candidate), &candidate.into(), options) {
+            Ok(listener) => return Ok(TcpListener::from_std(listener.into())),
             Err(error) => last = Some(error),
         }
     }
@@ -113,17 +121,20 @@ fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, Mistake>
     Err(Mistake::new(format!("cannot listen on {address}: {why}"), hint))
 }
 
-fn bind(address: std::net::SocketAddr, share: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restarted server must not wait until the last connections of the one before are forgotten.
-    socket.set_reuse_address(true)?;
-    if share {
-        socket.set_reuse_port(true)?;
+fn bind(domain: Domain, address: &SockAddr, options: Options) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    if domain != Domain::UNIX {
+        // A restarted server must not wait until the last connections of the one before are
+        // forgotten.
+        socket.set_reuse_address(true)?;
+        if options.share {
+            socket.set_reuse_port(true)?;
+        }
     }
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(TcpListener::from_std(socket.into()))
+    socket.bind(address)?;
+    socket.listen(options.backlog.try_into().unwrap_or(i32::MAX))?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -173,6 +184,22 @@ mod tests {
         assert!(error.to_string().contains("no socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn as_many_connections_wait_as_the_backlog_allows() {
+        let (address, path) = file();
+        let options = Options { backlog: 2, ..Options::default() };
+        let listener = listen_with(&address, options).unwrap();
+        // One more than it: the kernel refuses when there are more than so many.
+        let connect = || {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            client.connect(&SockAddr::unix(&path).unwrap()).map(|()| client)
+        };
+        let waiting: Vec<Socket> = (0..3).map(|_| connect().unwrap()).collect();
+        assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop((listener, waiting));
     }
 
     #[test]

@@ -106,14 +106,21 @@ impl<T> SnapshotSlots<T> {
     /// Numbers of a moment since this was called; none if one of the loops does not publish them in
     /// time.
     pub fn ask(&self) -> Option<Arc<T>> {
-        let mut mine: Option<Arc<Outcome<T>>> = None;
-        let mut asking = lock(&self.asking);
-        while asking.under_way {
-            mine = mine.or_else(|| Some(Arc::clone(asking.next.get_or_insert_default())));
-            asking = self.answered.wait(asking).unwrap_or_else(PoisonError::into_inner);
-            if let Some(answered) = mine.as_ref().and_then(|mine| mine.get()) {
-                return answered.clone();
-            }
+        self.outcome(&self.enqueue())
+    }
+
+    /// Takes part in the next question: what it brings will stand there.
+    fn enqueue(&self) -> Arc<Outcome<T>> {
+        Arc::clone(lock(&self.asking).next.get_or_insert_default())
+    }
+
+    /// Waits for what `mine` brings, and asks the question where nobody does.
+    fn outcome(&self, mine: &Outcome<T>) -> Option<Arc<T>> {
+        let waits = |asking: &mut Asking<T>| asking.under_way && mine.get().is_none();
+        let mut asking =
+            self.answered.wait_while(lock(&self.asking), waits).unwrap_or_else(PoisonError::into_inner);
+        if let Some(answered) = mine.get() {
+            return answered.clone();
         }
         asking.under_way = true;
         let all = asking.next.take().unwrap_or_default();
@@ -171,16 +178,12 @@ mod tests {
     /// One asks, and while the loop is being woken so many others do.
     fn ask_together(stage: &Loop, others: usize) -> Vec<thread::JoinHandle<Option<Arc<u32>>>> {
         let asker = || {
-            let slots = Arc::clone(&stage.slots);
-            thread::spawn(move || slots.ask())
+            let (slots, mine) = (Arc::clone(&stage.slots), stage.slots.enqueue());
+            thread::spawn(move || slots.outcome(&mine))
         };
         let mut askers = vec![asker()];
         stage.woken.recv().unwrap();
         askers.extend((0..others).map(|_| asker()));
-        let waiting = || lock(&stage.slots.asking).next.as_ref().map_or(0, Arc::strong_count);
-        while waiting().saturating_sub(1) < others {
-            thread::yield_now();
-        }
         askers
     }
 

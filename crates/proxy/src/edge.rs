@@ -40,6 +40,9 @@ settings! {
         /// Whether several processes may listen on one port: a new one can start before the old one
         /// ends.
         reuse_port: bool = false, Switch;
+        /// How many connections may wait to be accepted at a listening socket; the kernel may allow
+        /// fewer (net.core.somaxconn). Holds for sockets that are opened from then on.
+        backlog: u32 = 1_024, Count::between(1, 65_535), flag = Some(Flag::new("backlog", "COUNT"));
         /// After which silence the kernel asks whether the other side is still there. 0 never asks.
         keep_alive: Nanos = Nanos::from_secs(60), PATIENCE;
         /// How long a client may say nothing. Beyond that it is disconnected. 0 waits for ever.
@@ -191,6 +194,7 @@ mod tests {
             }),
             socket_mode: Some(0o600),
             reuse_port: true,
+            backlog: 65_535,
             keep_alive: Nanos::ZERO,
             idle_timeout: Nanos::from_millis(1),
             request_timeout: Nanos::from_secs(5),
@@ -211,6 +215,7 @@ mod tests {
             ("allow = [\"shutdown\"]", "shutdown"),
             ("socket_mode = \"rw\"", "`rw`"),
             ("memory = \"much\"", "much"),
+            ("backlog = 0", "65535"),
             ("tls = { certificate = \"c\" }", "key"),
             ("password = 1", "password"),
         ] {

@@ -103,10 +103,11 @@ pub fn bounds() -> String {
     bounds.join(", ")
 }
 
-/// The table of a reference page, in Markdown.
+/// The table of a reference page, in Markdown: the metrics of the process, then the service's own.
 pub fn reference(metrics: impl Iterator<Item = Described>) -> String {
     let mut table = String::from("| name | kind | label | meaning |\n|---|---|---|---|\n");
-    for Described { name, kind, label, help } in metrics {
+    for Described { name, kind, label, help } in PROCESS.iter().map(|metric| metric.described).chain(metrics)
+    {
         let label = label.unwrap_or("–");
         writeln!(table, "| `{name}` | {kind} | {label} | {help} |").expect("a text takes all");
     }
@@ -132,6 +133,16 @@ impl ExpositionText {
     /// The only value of a metric.
     pub fn value(&mut self, name: &str, value: impl Display) {
         self.line(format_args!("{name} {value}"));
+    }
+
+    /// What the system says of the process; a metric of which it says nothing has no value.
+    pub fn process(&mut self, process: &ProcessMetrics) {
+        for ProcessMetric { described: Described { name, kind, help, .. }, value } in PROCESS {
+            self.head(name, kind, help);
+            if let Some(value) = value(process) {
+                self.value(name, value);
+            }
+        }
     }
 
     /// One value of several, told apart by what stands in a label.
@@ -198,11 +209,69 @@ pub struct ProcessMetrics {
     pub processor_time: Nanos,
     /// Bytes of its memory that are not paged out; none where the system does not say.
     pub resident: Option<u64>,
+    /// Files, sockets among them, that it has open; none where the system does not say.
+    pub open_files: Option<u64>,
+    /// How many it may have open; none where the system does not say, or sets no limit.
+    pub most_files: Option<u64>,
 }
+
+/// A metric of a process, under the name that Prometheus' own clients give it.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessMetric {
+    /// What it is.
+    pub described: Described,
+    value: fn(&ProcessMetrics) -> Option<f64>,
+}
+
+const fn of_process(
+    name: &'static str,
+    kind: &'static str,
+    value: fn(&ProcessMetrics) -> Option<f64>,
+    help: &'static str,
+) -> ProcessMetric {
+    ProcessMetric { described: Described { name, kind, label: None, help }, value }
+}
+
+/// The metrics that every process has, whichever service runs in it.
+pub const PROCESS: &[ProcessMetric] = &[
+    of_process(
+        "process_cpu_seconds_total",
+        "counter",
+        |process| Some(process.processor_time.as_seconds()),
+        "Processor time used by the process, user and system.",
+    ),
+    of_process(
+        "process_resident_memory_bytes",
+        "gauge",
+        |process| process.resident.map(|bytes| bytes as f64),
+        "Memory of the process that is not paged out.",
+    ),
+    of_process(
+        "process_open_fds",
+        "gauge",
+        |process| process.open_files.map(|files| files as f64),
+        "Files that the process has open, sockets among them.",
+    ),
+    of_process(
+        "process_max_fds",
+        "gauge",
+        |process| process.most_files.map(|files| files as f64),
+        "How many files the process may have open.",
+    ),
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_system_does_not_say_has_no_value() {
+        let mut text = ExpositionText::default();
+        text.process(&ProcessMetrics { processor_time: Nanos::from_millis(20), ..ProcessMetrics::default() });
+        assert!(text.0.contains("\nprocess_cpu_seconds_total 0.02\n"), "{}", text.0);
+        assert!(text.0.contains("# TYPE process_resident_memory_bytes gauge\n"), "{}", text.0);
+        assert!(!text.0.contains("\nprocess_resident_memory_bytes "), "{}", text.0);
+    }
 
     #[test]
     fn a_histogram_is_reported_with_and_without_a_label() {

@@ -14,7 +14,6 @@
 //! when it is complete. Readers take bytes from anywhere and never panic: what is wrong with a file
 //! is a [`FileProblem`].
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -33,24 +32,14 @@ pub mod windows;
 pub use problem::{FileProblem, RunMetadata};
 
 /// A problem and the file that has it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong.
+    #[source]
     pub problem: FileProblem,
-}
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.problem)
-    }
-}
-
-impl std::error::Error for FileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.problem)
-    }
 }
 
 /// A file under the name `<name>.partial` until it is complete: a reader never finds half a file

@@ -13,7 +13,6 @@
 //! merges makes no difference.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use krarup_units::{Nanos, Stamp};
 
@@ -75,13 +74,16 @@ pub struct WindowRow {
 }
 
 /// Why windows cannot be made, or not be merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
     /// The width is not between [`NARROWEST`] and [`WIDEST`].
+    #[error("a window of {0} is not between {NARROWEST} and {WIDEST}")]
     Width(Nanos),
     /// Not one window would be kept.
+    #[error("at least one window must be kept")]
     KeepNone,
     /// Windows of two widths or two limits do not add up.
+    #[error("{} windows of {} do not merge with {} windows of {}", ours.1, ours.0, theirs.1, theirs.0)]
     Different {
         /// Width and number of windows kept of the one.
         ours: (Nanos, u64),
@@ -89,22 +91,6 @@ pub enum WindowError {
         theirs: (Nanos, u64),
     },
 }
-
-impl fmt::Display for WindowError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Width(width) => write!(f, "a window of {width} is not between {NARROWEST} and {WIDEST}"),
-            Self::KeepNone => write!(f, "at least one window must be kept"),
-            Self::Different { ours, theirs } => write!(
-                f,
-                "{} windows of {} do not merge with {} windows of {}",
-                ours.1, ours.0, theirs.1, theirs.0
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WindowError {}
 
 impl Windows {
     /// Windows of `width`, the newest `keep` of them kept one by one.

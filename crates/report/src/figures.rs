@@ -324,13 +324,8 @@ impl HistogramFigure {
             for bucket in 0..=buckets {
                 let to = if bucket < buckets { panel.edge(bucket + 1).into() } else { TableValue::Missing };
                 let mut row = vec![TableValue::from(panel.name.as_str()), panel.edge(bucket).into(), to];
-                row.extend(names.iter().map(|name| {
-                    let series = panel.series.iter().find(|series| series.name == *name);
-                    TableValue::from(series.map(|series| {
-                        let count = if bucket < buckets { series.count(bucket) } else { series.beyond };
-                        count as f64
-                    }))
-                }));
+                let bucket = Some(bucket).filter(|bucket| *bucket < buckets);
+                row.extend(names.iter().map(|name| TableValue::from(panel.counted(name, bucket))));
                 rows.push(row);
             }
         }
@@ -344,6 +339,13 @@ impl HistogramPanel {
     pub fn edge(&self, index: usize) -> f64 {
         let edge = self.first + index as f64 * self.width;
         (edge * 1e12).round() / 1e12
+    }
+
+    /// The count of the series `name` in a bucket, or beyond the last one; none where the panel has
+    /// no such series.
+    fn counted(&self, name: &str, bucket: Option<usize>) -> Option<f64> {
+        let series = self.series.iter().find(|series| series.name == name)?;
+        Some(bucket.map_or(series.beyond, |bucket| series.count(bucket)) as f64)
     }
 }
 

@@ -23,6 +23,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
         title: "Throughput and response time".into(),
         blocks: vec![
             Block::Figure(figures::throughput(results)),
+            Block::Figure(figures::response_at_throughput(results)),
             Block::Table(table(results)),
             Block::Figure(figures::percentiles(results)),
         ],

@@ -41,6 +41,41 @@ pub(crate) fn throughput(results: &Results) -> Figure {
     }
 }
 
+/// Mean response time against the throughput at which it was seen.
+pub(crate) fn response_at_throughput(results: &Results) -> Figure {
+    let against = against(results);
+    let label = |x: f64| match against.name.as_str() {
+        "clients" => clients(x as u32),
+        factor => format!("{factor} {x}"),
+    };
+    let groups = against.lines.iter().enumerate().map(|(index, (name, cells))| ScatterGroup {
+        name: name.clone(),
+        tint: Tint::Series(index),
+        points: cells
+            .iter()
+            .map(|(x, cell)| (label(*x), cell.throughput.value, measured(&cell.response.mean)))
+            .collect(),
+    });
+    Figure {
+        name: "response-time-against-throughput".into(),
+        title: "Response time against throughput".into(),
+        caption: format!(
+            "{} A point for each level of {}. Where points rise and no longer move to the right, throughput is at its limit and what is \
+             added only waits. Bars are those of the response time; both axes start from zero.",
+            intervals(results),
+            against.name
+        ),
+        quantities: vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME],
+        notes: Vec::new(),
+        plot: Plot::Scatter(Scatter {
+            x: Axis::of(quantities::THROUGHPUT, ""),
+            y: Axis::of(quantities::RESPONSE_TIME, "mean"),
+            diagonal: false,
+            groups: groups.collect(),
+        }),
+    }
+}
+
 /// Median, 90th and 99th percentile of the response time.
 pub(crate) fn percentiles(results: &Results) -> Figure {
     let y = vec![

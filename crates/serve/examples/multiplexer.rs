@@ -45,6 +45,23 @@ fn request(bytes: &[u8]) -> Option<usize> {
     (whole <= bytes.len()).then_some(whole)
 }
 
+/// Gives each whole answer to the client that is owed it.
+fn hand_out(
+    inbox: &mut Inbox,
+    owed: &mut VecDeque<usize>,
+    clients: &mut [Option<Client>],
+    answered: &mut Vec<usize>,
+) {
+    while let Some(length) = answer(inbox.unread()) {
+        let client = owed.pop_front().expect("an answer to something");
+        if let Some(Some(client)) = clients.get_mut(client) {
+            client.replies.extend_from_slice(&inbox.unread()[..length]);
+        }
+        answered.push(client);
+        inbox.consume(length);
+    }
+}
+
 /// The length of the first answer: one line, or values and the line after them.
 fn answer(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
@@ -119,14 +136,7 @@ fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()>
                     match server.read(room) {
                         Moved::Some(count) => {
                             inbox.filled(count);
-                            while let Some(length) = answer(inbox.unread()) {
-                                let client = owed.pop_front().expect("an answer to something");
-                                if let Some(Some(client)) = clients.get_mut(client) {
-                                    client.replies.extend_from_slice(&inbox.unread()[..length]);
-                                }
-                                answered.push(client);
-                                inbox.consume(length);
-                            }
+                            hand_out(&mut inbox, &mut owed, &mut clients, &mut answered);
                             if count < length {
                                 break;
                             }

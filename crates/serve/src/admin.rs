@@ -18,6 +18,7 @@ use krarup_net::cpu;
 use krarup_net::http::{self, HttpMethod, HttpResponse};
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
+use rustix::process::{Resource, getrlimit};
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
@@ -43,8 +44,8 @@ impl Monitored for krarup_broker::metrics::BrokerSnapshot {
         self.not_ready().map(str::to_owned)
     }
 
-    fn metrics(&self, _: &ProcessMetrics) -> String {
-        krarup_broker::metrics::exposition(self)
+    fn metrics(&self, process: &ProcessMetrics) -> String {
+        krarup_broker::metrics::exposition(self, process)
     }
 }
 
@@ -125,7 +126,19 @@ impl Reload {
 
 /// What the system says of this process.
 fn process() -> ProcessMetrics {
-    ProcessMetrics { processor_time: cpu::process(), resident: resident_memory() }
+    ProcessMetrics {
+        processor_time: cpu::process(),
+        resident: resident_memory(),
+        open_files: open_files(),
+        most_files: getrlimit(Resource::Nofile).current,
+    }
+}
+
+/// Files that this process has open; none where the kernel does not say.
+fn open_files() -> Option<u64> {
+    let listed = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    // The directory that is being read is open as well, and closed when this is known.
+    listed.checked_sub(1)
 }
 
 /// Bytes of this process that are not paged out; none where the kernel does not say.

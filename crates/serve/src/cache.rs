@@ -88,7 +88,7 @@ impl CacheServer {
     /// # Errors
     /// In plain words, with the address and what to do about it.
     pub fn bind(settings: CacheSettings) -> Result<Self, Mistake> {
-        let listener = listen::listen_with(&settings.listen, listen::Options::default())?;
+        let listener = listen::listen_with(&settings.listen, settings.clients.listening)?;
         let system = |error: io::Error| format!("the system refuses what a server needs: {error}");
         let address = listener.address().map_err(system)?;
         let poll = Poll::new().map_err(system)?;

@@ -12,3 +12,12 @@ pub mod configuration;
 pub mod credentials;
 pub mod events;
 pub mod threads;
+
+use krarup_net::listen;
+use krarup_proxy::Edge;
+
+/// How the sockets of clients are listened on, by these settings: the proxy's, the broker's and the
+/// cache's alike.
+pub fn listening(edge: &Edge) -> listen::Options {
+    listen::Options { mode: edge.socket_mode, share: edge.reuse_port, backlog: edge.backlog }
+}

@@ -1,11 +1,10 @@
 //! Why there is no estimate: the thing, what was wrong with it, and what would help.
 
-use std::fmt;
-
 /// The reason a sample gives no estimate. Every variant names the sample or parameter it speaks of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// Fewer values than the method needs.
+    #[error("{have} {what} are too few: at least {need} are needed")]
     TooFew {
         /// What was counted: `values`, `repetitions`, `batches`.
         what: &'static str,
@@ -15,6 +14,7 @@ pub enum StatsError {
         need: u64,
     },
     /// A value that is NaN or infinite. Such a value would spread silently into every result.
+    #[error("{what}: value {index} (counted from 0) is {value}")]
     NotFinite {
         /// The sample it stands in.
         what: &'static str,
@@ -24,6 +24,7 @@ pub enum StatsError {
         value: String,
     },
     /// A value outside the range in which the method means something.
+    #[error("{what} is {value}, it must be {range}")]
     OutOfRange {
         /// The parameter or sample.
         what: &'static str,
@@ -33,11 +34,13 @@ pub enum StatsError {
         range: &'static str,
     },
     /// All values are alike, so nothing can be said about their spread.
+    #[error("{what}: all values are alike, so nothing can be said about their spread")]
     Constant {
         /// The sample.
         what: &'static str,
     },
     /// Two samples that belong together differ in length.
+    #[error("{what}: lengths {left} and {right} must be equal")]
     Unequal {
         /// What the two lengths are.
         what: &'static str,
@@ -47,11 +50,15 @@ pub enum StatsError {
         right: usize,
     },
     /// A column of a regression is a combination of the others (or constant beside an intercept).
+    #[error(
+        "column `{column}` is a combination of the others: its coefficient is not determined, leave it out"
+    )]
     Dependent {
         /// The column's name.
         column: String,
     },
     /// A cell of a design differs from the others.
+    #[error("cell {cell}: {why}")]
     Cell {
         /// The cell, by its levels: `A=-1 B=+1`.
         cell: String,
@@ -59,11 +66,15 @@ pub enum StatsError {
         why: String,
     },
     /// The design itself makes no sense.
+    #[error("design: {why}")]
     Design {
         /// What is wrong with it.
         why: String,
     },
     /// Successive values depend on each other so much that no interval can be trusted.
+    #[error(
+        "{what}: the means of {batches} batches still have lag-1 autocorrelation {lag1:.2}: the run is too short for an interval, make it longer"
+    )]
     Correlated {
         /// The series.
         what: &'static str,
@@ -73,6 +84,7 @@ pub enum StatsError {
         batches: usize,
     },
     /// A search ended without an answer.
+    #[error("{what}: no answer after {steps} steps")]
     NoConvergence {
         /// What was searched.
         what: &'static str,
@@ -81,48 +93,12 @@ pub enum StatsError {
     },
     /// The arithmetic left the range of `f64`: values too large, or too close together, to work
     /// with.
+    #[error("{what} cannot be computed: the values leave the range of floating point numbers")]
     Overflow {
         /// What could not be computed.
         what: &'static str,
     },
 }
-
-impl fmt::Display for StatsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooFew { what, have, need } => {
-                write!(f, "{have} {what} are too few: at least {need} are needed")
-            }
-            Self::NotFinite { what, index, value } => {
-                write!(f, "{what}: value {index} (counted from 0) is {value}")
-            }
-            Self::OutOfRange { what, value, range } => write!(f, "{what} is {value}, it must be {range}"),
-            Self::Constant { what } => {
-                write!(f, "{what}: all values are alike, so nothing can be said about their spread")
-            }
-            Self::Unequal { what, left, right } => {
-                write!(f, "{what}: lengths {left} and {right} must be equal")
-            }
-            Self::Dependent { column } => write!(
-                f,
-                "column `{column}` is a combination of the others: its coefficient is not determined, leave it out"
-            ),
-            Self::Cell { cell, why } => write!(f, "cell {cell}: {why}"),
-            Self::Design { why } => write!(f, "design: {why}"),
-            Self::Correlated { what, lag1, batches } => write!(
-                f,
-                "{what}: the means of {batches} batches still have lag-1 autocorrelation {lag1:.2}: \
-                 the run is too short for an interval, make it longer"
-            ),
-            Self::NoConvergence { what, steps } => write!(f, "{what}: no answer after {steps} steps"),
-            Self::Overflow { what } => {
-                write!(f, "{what} cannot be computed: the values leave the range of floating point numbers")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StatsError {}
 
 /// Every value is finite, or the first that is not, by its place.
 pub(crate) fn all_finite(what: &'static str, values: &[f64]) -> Result<(), StatsError> {

@@ -1,7 +1,5 @@
 //! What of a run counts: its beginning and its end cut off, in windows and in batches.
 
-use std::fmt;
-
 use krarup_units::{Nanos, Seconds, Stamp};
 
 /// Batches that the measured span is cut into.
@@ -25,34 +23,21 @@ pub struct Cut {
 }
 
 /// Why a cut leaves nothing to analyse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
     /// The run is over before the warm-up is, or the cool-down begins before it.
+    #[error("nothing is left of a run of {run} without its warm-up and cool-down")]
     Nothing {
         /// How long the run was.
         run: Nanos,
     },
     /// A window is no time at all, or longer than the measured span.
+    #[error("a window must be longer than nothing and at most the measured span of {measured}")]
     Window {
         /// How long that is.
         measured: Nanos,
     },
 }
-
-impl fmt::Display for CutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing { run } => {
-                write!(f, "nothing is left of a run of {run} without its warm-up and cool-down")
-            }
-            Self::Window { measured } => {
-                write!(f, "a window must be longer than nothing and at most the measured span of {measured}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CutError {}
 
 impl Cut {
     /// A run without its beginning and its end. Without a `window`, the longest of 1 s, 500 ms, 200

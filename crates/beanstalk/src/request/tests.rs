@@ -183,6 +183,7 @@ fn any_request(verb: Verb, names: &[String], numbers: &[u32], check: impl FnOnce
         Verb::Kick => Request::Kick(second),
         Verb::KickJob => Request::KickJob(id),
         Verb::Touch => Request::Touch(id),
+        Verb::TouchBatch => Request::TouchBatch(Ids::of(&ids)),
         Verb::Stats => Request::Stats,
         Verb::StatsJob => Request::StatsJob(id),
         Verb::StatsTube => Request::StatsTube(one),

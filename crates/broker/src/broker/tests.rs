@@ -204,13 +204,15 @@ fn a_draining_broker_takes_no_more_messages_and_gives_out_those_it_has() {
 }
 
 #[test]
-fn a_batch_of_messages_is_taken_and_deleted_in_one_request() {
+fn a_batch_of_messages_is_taken_kept_and_deleted_in_one_request() {
     let mut broker = broker(false);
     let id = broker.opened();
     say(&mut broker, id, "put 0 0 1 1\r\na\r\nput 0 0 1 1\r\nb\r\n");
     let expected = "RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n";
     assert_eq!(say(&mut broker, id, "reserve-batch 10 0\r\n"), expected);
+    assert_eq!(say(&mut broker, id, "touch-batch 1 2 2 3\r\n"), "TOUCHED 2\r\n");
     assert_eq!(say(&mut broker, id, "delete-batch 1 2 3\r\n"), "DELETED 2\r\n");
+    assert_eq!(say(&mut broker, id, "touch-batch 1\r\n"), "TOUCHED 0\r\n");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every metric of the broker, in one table: its name, its kind, what it means and where its value
 //! comes from. The reference page and what Prometheus reads are both made from it.
 
-use krarup_record::exposition::{self, Described, ExpositionText, TimeBuckets};
+use krarup_record::exposition::{self, Described, ExpositionText, ProcessMetrics, TimeBuckets};
 use krarup_record::{Quantity, VisitTally};
 
 use super::snapshot::BrokerSnapshot;
@@ -67,11 +67,6 @@ pub const TABLE: &[BrokerMetric] = &[
         value: Source::Version,
     },
     gauge("krarup_broker_uptime_seconds", |now| now.service.uptime.as_seconds(), "Since the start."),
-    counter(
-        "process_cpu_seconds_total",
-        |now| now.service.processor.as_seconds(),
-        "Processor time of the process.",
-    ),
     gauge("krarup_broker_clients", |now| now.totals.connections as f64, "Clients connected now."),
     gauge("krarup_broker_producers", |now| now.totals.producers as f64, "Clients that have put something."),
     gauge("krarup_broker_workers", |now| now.totals.workers as f64, "Clients that have reserved something."),
@@ -175,9 +170,10 @@ impl BrokerMetric {
     }
 }
 
-/// Every metric of the table, with help and kind before its values.
-pub fn exposition(now: &BrokerSnapshot) -> String {
+/// The process's metrics and every one of the table, with help and kind before their values.
+pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics) -> String {
     let mut text = ExpositionText(String::with_capacity(32 << 10));
+    text.process(process);
     for metric in TABLE {
         let name = metric.name;
         text.head(name, metric.kind(), metric.help);

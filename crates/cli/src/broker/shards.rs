@@ -33,6 +33,7 @@ use super::records::{BrokerRecords, recorder};
 use super::signals::{Follows, ProcessSignals};
 use super::waiting::{self, Reached};
 use crate::failure::Failure;
+use crate::limits::limits;
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -117,7 +118,7 @@ fn turn(
     };
     let mut fronts = Vec::new();
     let mut inherited = base.inherited()?.into_iter();
-    let options = listen::Options { mode: args.edge.settings().socket_mode, share: false };
+    let options = limits(&args.edge.settings()).listening;
     let addresses =
         [(Some(&args.listen), Protocol::Beanstalkd), (args.memcached_listen.as_ref(), Protocol::Memcached)];
     for (address, protocol) in addresses {
@@ -375,10 +376,9 @@ fn serve(
         // Others may have clients of that protocol where this broker has none.
         memcached: Some(among(args)),
         tls: None,
-        socket_mode: None,
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
-        clients: crate::limits::limits(&args.edge.settings()),
+        clients: limits(&args.edge.settings()),
         shutdown_limit: Nanos::from_seconds(args.shutdown_limit),
         inherited: Vec::new(),
         ending,

@@ -367,7 +367,7 @@ fn a_thousand_who_are_idle_and_three_hundred_who_come_at_once() {
     until("all are let in", || first.count("curr_connections") == 1_001);
     // While it does not run, the system takes connections and requests for it; then all are there
     // at once.
-    proxy.signal(Signal::STOP);
+    proxy.freeze();
     let mut sudden: Vec<Peer> = (0..300).map(|_| proxy.connect()).collect();
     sudden.iter_mut().for_each(|peer| peer.send(b"get small\r\n").unwrap());
     proxy.signal(Signal::CONT);

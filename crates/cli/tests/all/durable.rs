@@ -453,7 +453,7 @@ fn the_owner_hangs_and_another_takes_over(cluster: &Cluster) {
     second.says_text("waiting: the broker at");
     let storm = Storm::begin(first.address(), 6);
     storm.wait_for(300);
-    first.signal(Signal::STOP);
+    first.freeze();
     let stopped = Instant::now();
     let second = second.listening();
     assert!(stopped.elapsed() < TAKEOVER, "{:?}", stopped.elapsed());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::peer::{Peer, listen};
 use crate::support::process::Program;
-use crate::support::{fresh, until};
+use crate::support::{fresh, pass, until};
 use krarup_record::file::rows::RowFile;
 use krarup_record::file::{buckets, holds, load, log, servers as server_file, windows};
 use krarup_record::holds::Seen;
@@ -62,14 +62,6 @@ impl Stage {
         let ended = self.proxy.stop();
         assert!(ended.success, "{ended:?}");
         rows(&self.folder)
-    }
-}
-
-/// Lets this much time pass, by the clock that the test reads.
-fn pass(time: Duration) {
-    let begun = Instant::now();
-    while begun.elapsed() < time {
-        std::thread::yield_now();
     }
 }
 

@@ -170,6 +170,7 @@ fn the_process_holds_little_more_than_its_memory() {
     const MEMORY: u64 = 64 << 10;
     let value = vec![b'v'; 1_000_000];
     let large = [b"set large 0 0 1000000\r\n", value.as_slice(), b"\r\n"].concat();
+    let found = [b"VALUE large 0 1000000\r\n", value.as_slice(), b"\r\nEND\r\n"].concat();
     let server = memcached();
     let (proxy, _) = proxy("memory-held", &server, &format!("[edge]\nmemory = {}\n", MEMORY << 10));
     let mut bystander = proxy.connect();
@@ -180,19 +181,17 @@ fn the_process_holds_little_more_than_its_memory() {
         let mut most = 0;
         thread::scope(|scope| {
             let clients = (0..60).map(|number| {
-                let (large, value) = (&large, &value);
+                let (large, found) = (&large, &found);
                 scope.spawn(move || {
                     let mut client = Peer::connect(address);
+                    let (asked, reply): (&[u8], &[u8]) = if reads && number % 2 == 1 {
+                        (b"get large\r\n", found)
+                    } else {
+                        (large, b"STORED\r\n")
+                    };
                     for _ in 0..4 {
-                        if !reads || number % 2 == 0 {
-                            client.send(large).unwrap();
-                            client.expect(b"STORED\r\n").unwrap();
-                        } else {
-                            client.send(b"get large\r\n").unwrap();
-                            client.expect(b"VALUE large 0 1000000\r\n").unwrap();
-                            client.expect(value).unwrap();
-                            client.expect(b"\r\nEND\r\n").unwrap();
-                        }
+                        client.send(asked).unwrap();
+                        client.expect(reply).unwrap();
                     }
                 })
             });

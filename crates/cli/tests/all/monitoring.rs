@@ -68,6 +68,18 @@ fn metrics_count_what_clients_did_and_ready_is_who_has_a_server() {
         assert_eq!(value(&told, series), expected, "{series}");
     }
     assert!(value(&told, "process_resident_memory_bytes") > 1e6);
+    // Each client has one file, and connections of monitoring come and go meanwhile.
+    let files = |told: &str| value(told, "process_open_fds");
+    assert!(files(&told) < value(&told, "process_max_fds"), "{told}");
+    let greeted = |()| {
+        let mut client = Peer::connect(address);
+        client.send(b"get a\r\n").unwrap();
+        client.expect(b"VALUE a 0 3\r\nabc\r\nEND\r\n").unwrap();
+        client
+    };
+    let more = [(); 20].map(greeted);
+    let grown = files(&metrics()) - files(&told);
+    assert!((15.0..=25.0).contains(&grown), "{grown} files for {} clients", more.len());
 
     assert_eq!(get(admin, "/ready"), (200, "ready\n".into()));
     assert_eq!(get(admin, "/nothing").0, 404);

@@ -1,21 +1,16 @@
 //! What many clients send while the proxy does not look comes to it in one pass of its loop. Each
 //! is answered as if it had come alone.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::support::file;
 use crate::support::peer::{Peer, listen};
 use crate::support::process::Program;
-use crate::support::{file, until};
 use rustix::process::Signal;
 
 /// Does something while the proxy is stopped: all of that comes to it at once.
 fn meanwhile(proxy: &Program, something: impl FnOnce()) {
-    proxy.signal(Signal::STOP);
-    until("the proxy is stopped", || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", proxy.id())).unwrap();
-        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
-    });
+    proxy.freeze();
     something();
     proxy.signal(Signal::CONT);
 }

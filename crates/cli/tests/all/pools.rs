@@ -3,7 +3,7 @@
 
 use crate::support;
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::conversation::memcached;
 use crate::support::file;
@@ -99,7 +99,7 @@ fn another_configuration_takes_over_without_a_lost_request() {
     };
     let path = file("pools-reload.toml", &text(&[0, 1]));
     let mut proxy = proxy(&path);
-    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (done, answered) = (AtomicBool::new(false), support::Progress::default());
     std::thread::scope(|scope| {
         for client in 0..4 {
             let (mut peer, done, answered) = (proxy.connect(), &done, &answered);
@@ -111,7 +111,7 @@ fn another_configuration_takes_over_without_a_lost_request() {
                     for _ in 0..50 {
                         peer.expect(format!("STORED\r\nVALUE k{client} 0 1\r\nx\r\nEND\r\n").as_bytes())
                             .unwrap();
-                        answered.fetch_add(2, Ordering::Relaxed);
+                        answered.add(2);
                     }
                 }
             });
@@ -119,11 +119,11 @@ fn another_configuration_takes_over_without_a_lost_request() {
         // The last two leave one server that holds everything all the time, so that every get finds
         // its key.
         for (round, places) in [&[0, 1][..], &[1], &[0, 1], &[1, 0]].into_iter().enumerate() {
-            let before = answered.load(Ordering::Relaxed);
+            let before = answered.count();
             fs::write(&path, text(places)).unwrap();
             proxy.signal(Signal::HUP);
             proxy.says_text("the configuration was read again and holds from now on");
-            support::until("requests go on", || answered.load(Ordering::Relaxed) > before + 1_000);
+            assert!(answered.reaches(before + 1_000));
             if round == 1 {
                 fs::write(&path, "servers = [\"nobody\"]\n").unwrap();
                 proxy.signal(Signal::HUP);

@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Port, Program};
-use crate::support::{TOO_LONG, file, until};
+use crate::support::{Progress, TOO_LONG, file};
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::{Config, Edge};
 use krarup_settings::SettingsTable;
@@ -100,6 +99,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         }
         "socket_mode" => maybe(draw, &["\"600\""]),
         "reuse_port" => maybe(draw, &["true", "false"]),
+        "backlog" => maybe(draw, &["1", "4096"]),
         "keep_alive" => maybe(draw, &["0", "\"1s\""]),
         "idle_timeout" | "request_timeout" | "login_timeout" => maybe(draw, &["0", "\"5m\"", "\"1h\""]),
         "max_unauthenticated" => maybe(draw, &["10", "1000"]),
@@ -513,7 +513,7 @@ fn walk(seed: usize, stays: bool) {
     let path = file(&format!("reload-walk-{seed}"), &plain);
     let mut proxy = Program::begin(&["proxy", "--config", &path]);
     proxy.says_text("listening on ");
-    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (done, answered) = (AtomicBool::new(false), Progress::default());
     let mut text = plain.clone();
     let clients: Vec<Client> = std::thread::scope(|scope| {
         let (done, answered) = (&done, &answered);
@@ -521,22 +521,21 @@ fn walk(seed: usize, stays: bool) {
             .map(|number| {
                 let mut client = Client::new(number, address(&text, "listen"), seed, stays);
                 scope.spawn(move || {
+                    let _advances = answered.advances();
                     while !done.load(Ordering::Relaxed) {
-                        answered.fetch_add(client.round(), Ordering::Relaxed);
+                        answered.add(client.round());
                     }
                     client
                 })
             })
             .collect();
-        let is_over = || asking.iter().any(ScopedJoinHandle::is_finished);
         for round in 0..RELOADS {
-            let before = answered.load(Ordering::Relaxed);
+            let before = answered.count();
             let admin = address(&text, "admin");
             text = configuration(&mut draw, &scene);
             reload(&mut proxy, &path, &text, (round % 2 == 0).then_some(admin));
             somebody_comes(&text, stays);
-            until("requests go on", || answered.load(Ordering::Relaxed) > before + 50 || is_over());
-            if is_over() {
+            if !answered.reaches(before + 50) {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod modules;
@@ -184,6 +184,17 @@ fn a_type_name_means_one_thing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn no_public_function_has_a_text_as_its_error() {
+    let mut wrong = Vec::new();
+    for name in LAYERS.iter().copied().flatten() {
+        let sources = Crate::read(&folder_of(name));
+        let found = sources.text_errors().map(|(file, function)| format!("{} {function}", file.display()));
+        wrong.extend(found);
+    }
+    assert!(wrong.is_empty(), "an error is a value with what, place and hint: {}", wrong.join("\n"));
+}
+
 /// The words that a name is made of: `run_again` and `RunAgain` have two.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
@@ -199,9 +210,8 @@ fn words_of(name: &str) -> Vec<String> {
 /// The longest line of a comment, in letters; tables and drawings may be longer.
 const COMMENT_WIDTH: usize = 100;
 
-#[test]
-fn comments_wrap() {
-    let mut wrong = Vec::new();
+/// Every source file of every crate, tests and benchmarks included, with its text.
+fn for_each_source(mut each: impl FnMut(&Path, &str)) {
     for name in LAYERS.iter().copied().flatten() {
         let mut folders = vec![folder_of(name)];
         while let Some(folder) = folders.pop() {
@@ -211,13 +221,19 @@ fn comments_wrap() {
                 if entry.is_dir() {
                     folders.push(entry);
                 } else if entry.extension().is_some_and(|extension| extension == "rs") {
-                    let text = fs::read_to_string(&entry).expect("it is a text");
-                    let long = long_comments(&text);
-                    wrong.extend(long.map(|line| format!("{}:{line}", entry.display())));
+                    each(&entry, &fs::read_to_string(&entry).expect("it is a text"));
                 }
             }
         }
     }
+}
+
+#[test]
+fn comments_wrap() {
+    let mut wrong = Vec::new();
+    for_each_source(|path, text| {
+        wrong.extend(long_comments(text).map(|line| format!("{}:{line}", path.display())));
+    });
     assert!(wrong.is_empty(), "comments beyond {COMMENT_WIDTH} letters: {wrong:#?}");
 }
 
@@ -235,6 +251,45 @@ fn long_comments(text: &str) -> impl Iterator<Item = usize> {
         !drawn && !comment.starts_with(['|', '`']) && line.chars().count() > COMMENT_WIDTH
     });
     lines.map(|(number, _)| number + 1).collect::<Vec<_>>().into_iter()
+}
+
+/// Calls that wait without being woken by what they wait for.
+const BLIND_WAITS: [&str; 3] = ["thread::sleep", "yield_now", "spin_loop"];
+
+/// The files that may do so, each with what it waits for that nothing notifies it of.
+const WAITS_BLINDLY: [(&str, &str); 13] = [
+    ("cli/src/at.rs", "a moment that was given on the command line"),
+    ("cli/src/broker/waiting.rs", "the next attempt to reach a database"),
+    ("cli/src/top.rs", "the next picture"),
+    ("cli/tests/all/rules.rs", "nothing: it names them"),
+    ("cli/tests/all/support.rs", "what another program tells nobody, and a time that is measured"),
+    ("lab/src/waiting.rs", "a port, a lock, a group of processes, and a span that is measured"),
+    ("load/src/run.rs", "the moment at which all generators begin"),
+    ("serve/src/broker/accepting.rs", "descriptors that something else closes"),
+    ("serve/src/broker/front/retry.rs", "the next attempt to find a shard's owner"),
+    ("store/src/journal.rs", "the next attempt to write"),
+    ("store/src/postgres.rs", "the next look at a lock in the database"),
+    ("store/src/postgres/members.rs", "the next look at who is there"),
+    ("store/src/postgres/sharing.rs", "the next look at who is there"),
+];
+
+/// A wait is ended by what it waits for: a line, bytes, a condition variable, a child's end.
+#[test]
+fn what_waits_is_woken() {
+    let (mut wrong, mut needed) = (Vec::new(), Vec::new());
+    for_each_source(|path, text| {
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        if !code.clone().any(|line| BLIND_WAITS.iter().any(|call| line.contains(call))) {
+            return;
+        }
+        match WAITS_BLINDLY.iter().find(|(file, _)| path.ends_with(file)) {
+            Some((file, _)) => needed.push(*file),
+            None => wrong.push(path.display().to_string()),
+        }
+    });
+    assert!(wrong.is_empty(), "sleeps or polls, and is not in the table: {wrong:#?}");
+    let unused = WAITS_BLINDLY.iter().filter(|(file, _)| !needed.contains(file));
+    assert_eq!(unused.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "are in the table in vain");
 }
 
 /// Each step of the walks in ARCHITECTURE.md names a file and a function in it.

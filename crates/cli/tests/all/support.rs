@@ -1,9 +1,10 @@
 //! What the tests of the whole program share: processes with their own handle, and peers to talk
 //! to.
 //!
-//! Nothing here sleeps, and no port is chosen twice: who is started says when it is ready, and all
-//! waiting is for bytes. The time limit on reads is only there so that a broken program fails a
-//! test instead of hanging it.
+//! No port is chosen twice, and a program that is started says when it is ready: what is waited for
+//! is bytes, a thread's progress or the system's word. Two functions here do otherwise, [`until`]
+//! and [`pass`], for what their comments say. The time limit on reads is only there so that a
+//! broken program fails a test instead of hanging it.
 
 pub(crate) mod account;
 pub(crate) mod conversation;
@@ -13,6 +14,7 @@ pub(crate) mod peer;
 pub(crate) mod process;
 
 use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,8 +32,69 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     format!("{} …{} bytes… {}", head.escape_ascii(), bytes.len() - MOST, tail.escape_ascii())
 }
 
-/// Asks again and again until the answer is yes: `look` is to make a round trip, which is what
-/// passes the time.
+/// How far other threads of a test have come; they wake whatever waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    state: Mutex<ProgressState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ProgressState {
+    count: usize,
+    ended: bool,
+}
+
+/// While it stands, more may come; where it is dropped, also by a thread that panics, a wait ends.
+pub(crate) struct Advances<'a>(&'a Progress);
+
+impl Drop for Advances<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.ended = true);
+    }
+}
+
+impl Progress {
+    fn change(&self, change: impl FnOnce(&mut ProgressState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    /// The thread that drops this advances no more.
+    pub(crate) fn advances(&self) -> Advances<'_> {
+        Advances(self)
+    }
+
+    /// So many more.
+    pub(crate) fn add(&self, count: usize) {
+        self.change(|state| state.count += count);
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).count
+    }
+
+    /// Waits until there are so many; whether there are: no, where a thread has ended.
+    pub(crate) fn reaches(&self, count: usize) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let lacks = |state: &mut ProgressState| state.count < count && !state.ended;
+        let waited = self.changed.wait_timeout_while(state, TOO_LONG, lacks);
+        let (state, limit) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!limit.timed_out(), "it never came to {count}, only to {}", state.count);
+        state.count >= count
+    }
+}
+
+/// Lets this much time pass, where it is the time that is measured.
+pub(crate) fn pass(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Looks again and again until the answer is yes. For what another program says to nobody: that it
+/// listens on its port, has counted, or has written a file. A look makes a round trip or a call of
+/// the system, which is what passes the time; where threads of the test itself are waited for,
+/// there is [`Progress`].
 pub(crate) fn until(what: &str, look: impl FnMut() -> bool) {
     until_within(TOO_LONG, what, look);
 }

@@ -17,6 +17,7 @@ use super::cap::{Cap, LEAST, Throttled};
 use super::error::StationError;
 use crate::ledger::Ledger;
 use crate::platform::cpu_time;
+use crate::waiting;
 
 /// How long a busy loop runs: a hundred of the usual periods.
 const SHORT: Duration = Duration::from_secs(1);
@@ -165,7 +166,7 @@ fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<BusyLoopShare, Stati
         cap.hold(number)?;
     }
     let (begun, before, used) = (Instant::now(), cap.throttled(), loops.used());
-    std::thread::sleep(SHORT);
+    waiting::blindly(SHORT);
     let (seconds, after, used) = (begun.elapsed().as_secs_f64(), cap.throttled(), loops.used() - used);
     Ok(BusyLoopShare { got: used / seconds, bound: Throttled::share(before, after) })
 }

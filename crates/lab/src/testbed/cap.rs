@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::error::StationError;
 use crate::ledger::Ledger;
+use crate::waiting;
 
 /// The least share of a processor that the kernel takes, with its longest period.
 pub const LEAST: f64 = 0.01;
@@ -176,7 +177,7 @@ pub fn remove(folder: &Path) -> bool {
         match fs::remove_dir(folder) {
             Ok(()) => return true,
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                std::thread::sleep(Duration::from_millis(10));
+                waiting::blindly(Duration::from_millis(10));
             }
             Err(_) => return false,
         }
@@ -277,7 +278,7 @@ mod tests {
         let (begun, before) = (std::time::Instant::now(), used());
         // As long as it takes to use a fifth of a second.
         while used() - before < 0.2 {
-            std::thread::yield_now();
+            waiting::blindly(waiting::LOOK);
         }
         let elapsed = begun.elapsed().as_secs_f64();
         assert!(elapsed >= 0.9, "0.2 s of processor time in {elapsed} s");

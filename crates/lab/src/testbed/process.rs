@@ -19,6 +19,7 @@ use crate::agent::protocol;
 use crate::delay::tally::{LineTally, PASSED};
 use crate::spec::Action;
 use crate::stop::Stop;
+use crate::waiting;
 
 /// How long a station may take to be ready or to end.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -289,7 +290,8 @@ impl ChildProcess {
             if Instant::now() >= until {
                 return Err(self.error(format!("did not accept connections at {address} within {within:?}")));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            // Its port says nothing when it opens; its end does.
+            waiting::for_end(self.child.id(), waiting::LOOK);
         }
         Ok(())
     }
@@ -314,7 +316,7 @@ impl ChildProcess {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // It closed its standard error: it has ended, or is about to.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(1)),
+                Err(RecvTimeoutError::Disconnected) => _ = waiting::for_end(self.child.id(), LOOK),
             }
             match self.child.try_wait() {
                 Ok(Some(status)) => return Ok(self.collect(status)),
@@ -354,7 +356,9 @@ impl ChildProcess {
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Ok(self.collect(status)),
-                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                Ok(None) if Instant::now() < until => {
+                    waiting::for_end(self.child.id(), until.saturating_duration_since(Instant::now()));
+                }
                 _ => {
                     let _ = self.child.kill();
                     let _ = self.child.wait();

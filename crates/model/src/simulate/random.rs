@@ -9,7 +9,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution as _, Exp1, Gamma, LogNormal, Pareto, Weibull};
 
-use crate::distribution::{Distribution, ln_gamma};
+use crate::distribution::{Distribution, balanced, ln_gamma};
 
 /// A generator that belongs to one purpose. The generator is xoshiro256++ (Blackman and Vigna
 /// 2019).
@@ -112,10 +112,9 @@ impl Law {
                 Self::Exponential(mean)
             }
             Distribution::Erlang { stages, mean } => gamma(f64::from(stages), mean),
-            // Balanced means: share / rate is half of the mean in both branches (Allen 1990, §3.2).
             Distribution::Hyperexponential { mean, scv } => {
-                let share = (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt()) / 2.0;
-                Self::Two { share, first: mean / (2.0 * share), second: mean / (2.0 * (1.0 - share)) }
+                let [(share, first), (_, second)] = balanced(mean, scv);
+                Self::Two { share, first, second }
             }
             Distribution::Uniform { low, high } => Self::Uniform { low, width: high - low },
             Distribution::Gamma { mean, scv } => gamma(1.0 / scv, mean),

@@ -26,15 +26,18 @@ pub(super) fn lone_station(network: &Network) -> Option<usize> {
     }
 }
 
-/// Whether the mean wait at a lone station follows exactly, although its service is not
-/// exponential: Poisson arrivals to one server (Pollaczek and Khinchine), or an order that leaves
-/// the mean number as it is.
-pub(super) fn is_mg1(network: &Network) -> bool {
+/// Whether the mean wait at a lone station follows exactly, although its service, or the gaps
+/// between arrivals, are not exponential: Poisson arrivals to one server (Pollaczek and Khinchine),
+/// an order that leaves the mean number as it is, or exponential service by one server, whatever
+/// the gaps between arrivals are ([`station::gm1`]).
+pub(super) fn is_exact(network: &Network) -> bool {
     let (Some(place), [class]) = (lone_station(network), &network.classes[..]) else { return false };
     let there = &network.stations[place];
-    let poisson = matches!(&class.workload, ClassWorkload::Open { gap, .. } if gap.is_exponential());
     let once = matches!(class.path[..], [Step::Visit(_)]);
-    there.kind == StationKind::Servers { count: 1 } && there.capacity.is_none() && poisson && once
+    let alike = there.kind == StationKind::Servers { count: 1 } && there.capacity.is_none() && once;
+    let ClassWorkload::Open { gap, .. } = &class.workload else { return false };
+    alike
+        && (gap.is_exponential() || gap.transform(0.0).is_some() && service(network, class).is_exponential())
 }
 
 /// The only station of open classes of different urgency, if it is one server that serves by
@@ -92,6 +95,8 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Sol
         let service = if shared { Distribution::exponential(service.mean()) } else { service };
         let alone = if count == 1 && gap.is_exponential() {
             station::mg1(rate, &service)
+        } else if is_exact(network) {
+            station::gm1(gap, service.mean())
         } else {
             station::ggm(rate, gap.scv(), service.mean(), service.scv(), count)
         };
@@ -254,9 +259,10 @@ pub(super) fn table(title: String, waits: &[Waits]) -> Option<ResultTable> {
 
 #[cfg(test)]
 mod tests {
+    use crate::Distribution;
     use crate::form::from_toml;
     use crate::solve::{Solution, SolutionMethod, solve};
-    use crate::station::{md1, mm1};
+    use crate::station::{gm1, md1, mm1};
 
     fn solved(source: &str) -> Solution {
         solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap()
@@ -285,8 +291,27 @@ mod tests {
         let [waits] = &constant.last().waits[..] else { panic!("no waits") };
         assert!(waits.exact);
         assert!((waits.percentiles[1].wait - md1(0.5, 1.0).unwrap().wait_percentile(0.9)).abs() < 1e-12);
-        let bursts = one("", "gap = { hyperexponential = 2, scv = 4 }", "1");
-        assert!(!bursts.exact && !bursts.last().waits[0].exact);
+    }
+
+    #[test]
+    fn gaps_that_are_not_exponential_are_exact_before_one_exponential_server() {
+        let gaps = "gap = { hyperexponential = 2, scv = 4 }";
+        let bursts = one("", gaps, "1");
+        assert!(bursts.exact && bursts.last().waits[0].exact, "{:?}", bursts.notes);
+        let exact = gm1(&Distribution::Hyperexponential { mean: 2.0, scv: 4.0 }, 1.0).unwrap();
+        assert_eq!(bursts.last().waits[0].mean, exact.wait);
+        // Sharing leaves the number that is there as it is.
+        let shared = one(", discipline = \"ps\"", gaps, "1");
+        assert!(shared.exact && (shared.last().classes[0].response - exact.response).abs() < 1e-12);
+        for (station, gaps, service) in [
+            (", servers = 2", gaps, "1"),
+            ("", gaps, "{ constant = 1 }"),
+            (", discipline = \"ps\"", gaps, "{ constant = 1 }"),
+            ("", "gap = { lognormal = 2, scv = 4 }", "1"),
+        ] {
+            let other = one(station, gaps, service);
+            assert!(!other.exact, "{station} {gaps} {service}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Stations with unlimited room: M/M/m, M/D/1, M/G/1 and G/G/m.
+//! Stations with unlimited room: M/M/m, M/D/1, M/G/1, G/M/1 and G/G/m.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct OpenStation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tail {
-    /// Exponential for those that wait, and service exponential: exact for M/M/m.
+    /// Exponential for those that wait, and service exponential: exact for M/M/m and G/M/1.
     Exponential,
     /// Constant service: exact for M/D/1.
     Constant,
@@ -143,6 +143,36 @@ pub fn mg1(arrival: f64, service: &Distribution) -> Result<OpenStation, Error> {
     let (_, utilization) = stable(arrival, mean, 1)?;
     let wait = utilization * mean * (1.0 + scv) / (2.0 * (1.0 - utilization));
     Ok(OpenStation::new(arrival, mean, 1, utilization, 1.0 - utilization, wait, Tail::Approximate))
+}
+
+/// G/M/1: any gaps between arrivals, each independent of the others, one server, exponential
+/// service of mean `service`. An arrival finds the server busy with probability σ, the only root
+/// below 1 of σ = A*((1 − σ)/S), A* the transform of the gaps; it then waits for an exponential
+/// time of mean S/(1 − σ), so that W = σ·S/(1 − σ) (Kleinrock 1975, 6.4; Jain, chapter 31).
+///
+/// # Errors
+/// As [`mm1`]; [`Error::Refused`] where the gaps have no transform in closed form.
+pub fn gm1(gaps: &Distribution, service: Seconds) -> Result<OpenStation, Error> {
+    gaps.check()?;
+    let arrival = 1.0 / gaps.mean();
+    let (_, utilization) = stable(arrival, service, 1)?;
+    let found_busy = |busy: f64| gaps.transform((1.0 - busy) / service);
+    if found_busy(0.0).is_none() {
+        return Err(Error::Refused {
+            solver: "G/M/1".into(),
+            feature: format!("{} gaps between arrivals", gaps.name()),
+            hint: "take G/G/m, or simulate".into(),
+        });
+    }
+    // A*((1 − σ)/S) is convex and is 1 at σ = 1, where it is steeper than σ: it lies above σ before
+    // the root and below it behind.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..200 {
+        let middle = low + (high - low) / 2.0;
+        if found_busy(middle).is_some_and(|found| found > middle) { low = middle } else { high = middle }
+    }
+    let wait = low * service / (1.0 - low);
+    Ok(OpenStation::new(arrival, service, 1, low, 1.0 - utilization, wait, Tail::Exponential))
 }
 
 /// One class at [`mg1_priority`].
@@ -308,11 +338,15 @@ impl OpenStation {
                     self.wait_tail(time - self.service)
                 }
             }
-            // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), g = m − 1 − a (Bolch et al. 2006,
-            // 6.5).
+            // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), where μ·(1 + g) is the rate of the
+            // exponential wait of those who wait; g = m − 1 − a for M/M/m (Bolch et al. 2006, 6.5).
             Tail::Exponential => {
                 let scaled = time / self.service;
-                let gap = f64::from(self.servers) - 1.0 - self.throughput * self.service;
+                let gap = if self.wait > 0.0 {
+                    self.delayed * self.service / self.wait - 1.0
+                } else {
+                    f64::from(self.servers) - 1.0 - self.throughput * self.service
+                };
                 let sum = if (gap * scaled).abs() < 1e-9 { scaled } else { -(-gap * scaled).exp_m1() / gap };
                 let second = if gap < 0.0 {
                     // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither
@@ -467,18 +501,58 @@ mod tests {
         }
     }
 
-    /// D/M/1: the exact wait is S·σ/(1 − σ), σ = e^(−(1 − σ)/ρ). Without the factor for regular
-    /// arrivals it would be twice as long at ρ = 0.5.
+    /// Without the factor for regular arrivals G/G/m would be twice as long as D/M/1 at ρ = 0.5.
     #[test]
     fn regular_arrivals_wait_as_little_as_they_should() {
         for rho in [0.5, 0.7, 0.9] {
-            let mut found = 0.5_f64;
-            for _ in 0..10_000 {
-                found = (-(1.0 - found) / rho).exp();
-            }
+            let exact = gm1(&Distribution::constant(1.0 / rho), 1.0).unwrap().wait;
             let wait = ggm(rho, 0.0, 1.0, 1.0, 1).unwrap().wait;
-            assert!((wait / (found / (1.0 - found)) - 1.0).abs() < 0.03, "{rho}: {wait}");
+            assert!((wait / exact - 1.0).abs() < 0.03, "{rho}: {wait} and {exact}");
         }
+    }
+
+    /// σ of D/M/1, E2/M/1 and H2/M/1 at ρ = 1/2: −W₀(−2e⁻²)/2 of Lambert's function, (3 − √5)/2 of
+    /// σ² − 3σ + 1 = 0, and the root of the quadratic that two exponential branches leave.
+    #[test]
+    fn gm1_is_solved_in_closed_form_where_there_is_one() {
+        let sigma = |gaps: Distribution| gm1(&gaps, 0.5).unwrap().delayed;
+        assert!((sigma(Distribution::constant(1.0)) - 0.203_187_869_979_98).abs() < 1e-12);
+        let erlang = sigma(Distribution::Erlang { stages: 2, mean: 1.0 });
+        assert!((erlang - (3.0 - 5.0_f64.sqrt()) / 2.0).abs() < 1e-12, "{erlang}");
+        // Branches of rates a = 2p and b = 2(1 − p): with s = 2(1 − σ), σ·(s + a)(s + b) =
+        // (p·a + (1 − p)·b)·s + a·b, of which s is a factor that goes with σ = 1.
+        let scv: f64 = 4.0;
+        let p = (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt()) / 2.0;
+        let (a, b) = (2.0 * p, 2.0 * (1.0 - p));
+        let busy = sigma(Distribution::Hyperexponential { mean: 1.0, scv });
+        let s = 2.0 * (1.0 - busy);
+        let (left, right) = (busy * (s + a) * (s + b), (p * a + (1.0 - p) * b) * s + a * b);
+        assert!((left - right).abs() < 1e-12 && busy > 0.5, "{busy}: {left} and {right}");
+    }
+
+    #[test]
+    fn gm1_with_poisson_arrivals_is_mm1() {
+        for rho in [0.05, 0.5, 0.99] {
+            let (one, other) =
+                (gm1(&Distribution::exponential(1.0 / rho), 1.0).unwrap(), mm1(rho, 1.0).unwrap());
+            assert!((one.wait / other.wait - 1.0).abs() < 1e-9, "{rho}");
+            for time in [0.1, 1.0, 10.0] {
+                assert!((one.response_tail(time) - other.response_tail(time)).abs() < 1e-9, "{rho}, {time}");
+            }
+        }
+    }
+
+    /// The response time of G/M/1 is exponential with mean S/(1 − σ).
+    #[test]
+    fn the_response_time_of_gm1_is_exponential() {
+        let s = gm1(&Distribution::Gamma { mean: 1.25, scv: 0.3 }, 1.0).unwrap();
+        for time in [0.2_f64, 1.0, 7.0] {
+            let expected = (-time * (1.0 - s.delayed)).exp();
+            assert!((s.response_tail(time) - expected).abs() < 1e-12, "{time}");
+        }
+        let lognormal = gm1(&Distribution::Lognormal { mean: 2.0, scv: 2.0 }, 1.0).unwrap_err();
+        assert!(lognormal.to_string().contains("lognormal gaps"), "{lognormal}");
+        assert!(matches!(gm1(&Distribution::constant(1.0), 1.0), Err(Error::Unstable { .. })));
     }
 
     proptest! {

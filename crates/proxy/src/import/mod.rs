@@ -11,6 +11,8 @@
 //! What has no counterpart is not left out in silence: each such thing is a note with its reason,
 //! which stands at the head of the file that is written.
 
+use krarup_units::Mistake;
+
 use crate::config::Config;
 
 mod comments;
@@ -29,7 +31,7 @@ impl Imported {
     /// # Errors
     /// With the line or the route handle, where something cannot be understood, or could only be
     /// translated so that keys are lost.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, Mistake> {
         let begins = text.trim_start();
         let imported = if ["{", "//", "/*"].iter().any(|json| begins.starts_with(json)) {
             mcrouter::import(text)
@@ -43,7 +45,7 @@ impl Imported {
         // An address or a number that is none there is none here.
         match Config::parse(&imported.toml(), "translated") {
             Ok(_) => Ok(imported),
-            Err(why) => Err(format!("it makes no configuration of ours: {why}")),
+            Err(why) => Err(Mistake::from(why).within("it makes no configuration of ours")),
         }
     }
 }

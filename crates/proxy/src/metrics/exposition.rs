@@ -5,16 +5,17 @@ use krarup_record::exposition::{ExpositionText, ProcessMetrics};
 use super::snapshot::ProxySnapshot;
 use super::table::{MetricSource, ProxyMetric, TABLE};
 
-/// Every metric of the table, with help and kind before its values.
+/// The process's metrics and every one of the table, with help and kind before its values.
 pub fn exposition(now: &ProxySnapshot, process: &ProcessMetrics) -> String {
     let mut out = ExpositionText(String::with_capacity(32 << 10));
+    out.process(process);
     for metric in TABLE {
-        tell(&mut out, metric, now, process);
+        tell(&mut out, metric, now);
     }
     out.0
 }
 
-fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot, process: &ProcessMetrics) {
+fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot) {
     let name = metric.name;
     out.head(name, metric.kind(), metric.help);
     let label = metric.label().unwrap_or_default();
@@ -25,12 +26,6 @@ fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot, pro
             }
         }
         MetricSource::Counter(value) => out.value(name, value(now)),
-        MetricSource::ProcessGauge(value) => {
-            if let Some(value) = value(process) {
-                out.value(name, value);
-            }
-        }
-        MetricSource::ProcessCounter(value) => out.value(name, value(process)),
         MetricSource::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),
         MetricSource::Operation(value) => {
             out.operations(name, &now.operations, value);

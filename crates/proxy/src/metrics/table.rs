@@ -1,7 +1,7 @@
 //! Every metric, in one table: its name, its kind, what it means and where its value comes from.
 //! The reference page and what Prometheus reads are both made from it.
 
-use krarup_record::exposition::{self, Described, ProcessMetrics, TimeBuckets};
+use krarup_record::exposition::{self, Described, TimeBuckets};
 use krarup_record::{Quantity, VisitTally};
 
 use super::snapshot::{OfPool, OfServer, ProxySnapshot};
@@ -20,9 +20,6 @@ pub(super) enum MetricSource {
     /// One number; none where it does not apply.
     Gauge(fn(&ProxySnapshot) -> Option<f64>),
     Counter(fn(&ProxySnapshot) -> f64),
-    /// What the system says of the process; none where it says nothing.
-    ProcessGauge(fn(&ProcessMetrics) -> Option<f64>),
-    ProcessCounter(fn(&ProcessMetrics) -> f64),
     /// 1, with the version as a label.
     Version,
     /// One number for each operation that was seen.
@@ -80,16 +77,6 @@ pub const TABLE: &[ProxyMetric] = &[
         value: MetricSource::Version,
     },
     gauge("krarup_uptime_seconds", |now| Some(now.uptime.as_seconds()), "Time since the proxy began."),
-    ProxyMetric {
-        name: "process_cpu_seconds_total",
-        help: "Processor time used by the process, user and system.",
-        value: MetricSource::ProcessCounter(|process| process.processor_time.as_seconds()),
-    },
-    ProxyMetric {
-        name: "process_resident_memory_bytes",
-        help: "Memory of the process that is not paged out.",
-        value: MetricSource::ProcessGauge(|process| process.resident.map(|bytes| bytes as f64)),
-    },
     gauge("krarup_client_connections", |now| Some(now.clients as f64), "Clients connected."),
     counter(
         "krarup_client_connections_accepted_total",
@@ -303,12 +290,10 @@ impl ProxyMetric {
     pub fn kind(&self) -> &'static str {
         match self.value {
             MetricSource::Gauge(_)
-            | MetricSource::ProcessGauge(_)
             | MetricSource::ServerGauge(_)
             | MetricSource::PoolGauge(_)
             | MetricSource::Version => "gauge",
             MetricSource::Counter(_)
-            | MetricSource::ProcessCounter(_)
             | MetricSource::Operation(_)
             | MetricSource::Server(_)
             | MetricSource::Pool(_) => "counter",
@@ -319,10 +304,7 @@ impl ProxyMetric {
     /// The label that tells its values apart, if it has one.
     pub fn label(&self) -> Option<&'static str> {
         match self.value {
-            MetricSource::Gauge(_)
-            | MetricSource::Counter(_)
-            | MetricSource::ProcessGauge(_)
-            | MetricSource::ProcessCounter(_) => None,
+            MetricSource::Gauge(_) | MetricSource::Counter(_) => None,
             MetricSource::Version => Some("version"),
             MetricSource::Operation(_) | MetricSource::OperationTimes(_) => Some("operation"),
             MetricSource::ServerGauge(_) | MetricSource::Server(_) | MetricSource::ServerTimes(_) => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use krarup_record::exposition::{BOUNDS, OfOperation, ProcessMetrics, TimeBuckets};
+use krarup_record::exposition::{BOUNDS, OfOperation, PROCESS, ProcessMetrics, TimeBuckets};
 use krarup_record::{MeasuredDistribution, Operation, Quantity, VisitTally};
 
 use krarup_units::Nanos;
@@ -51,7 +51,12 @@ fn moment() -> ProxySnapshot {
 }
 
 fn process() -> ProcessMetrics {
-    ProcessMetrics { processor_time: Nanos::from_millis(20), resident: Some(1 << 20) }
+    ProcessMetrics {
+        processor_time: Nanos::from_millis(20),
+        resident: Some(1 << 20),
+        open_files: Some(9),
+        most_files: Some(1 << 10),
+    }
 }
 
 /// Metrics as a strict reader finds them: name, then labels with value.
@@ -112,9 +117,10 @@ fn read(text: &str) -> Read {
 #[test]
 fn what_prometheus_reads_is_well_formed_and_complete() {
     let read = read(&exposition(&moment(), &process()));
-    assert_eq!(read.len(), TABLE.len());
-    for metric in TABLE {
-        assert!(!read[metric.name].is_empty(), "{} has a value", metric.name);
+    assert_eq!(read.len(), PROCESS.len() + TABLE.len());
+    let of_process = PROCESS.iter().map(|metric| metric.described.name);
+    for name in of_process.chain(TABLE.iter().map(|metric| metric.name)) {
+        assert!(!read[name].is_empty(), "{name} has a value");
     }
     assert_eq!(read["krarup_uptime_seconds"], [("{}".to_owned(), 1.5)]);
     assert_eq!(read["krarup_server_up"][1], ("{server=\"a \\\"quoted\\\" \\\\ name\"}".to_owned(), 0.0));

@@ -91,9 +91,9 @@ fn the_charts_draw_in_a_browser() {
     };
     let sweep = sweep::document(&fixture::results(3), "Krarup");
     // Panels: 2 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over
-    // time, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1 of the kinds.
+    // time, 1 of X and R, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1 of the kinds.
     for (document, name, width, panels) in
-        [(&sweep, "sweep", 1280, 43), (&sweep, "sweep", 500, 43), (&kinds::document(), "kinds", 1280, 8)]
+        [(&sweep, "sweep", 1280, 44), (&sweep, "sweep", 500, 44), (&kinds::document(), "kinds", 1280, 8)]
     {
         let (page, log) = opened(&chromium, document, name, width);
         assert_eq!(

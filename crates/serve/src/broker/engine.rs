@@ -63,8 +63,6 @@ pub struct BrokerEngineSettings {
     pub memcached: Option<Address>,
     /// Greets clients of either, who then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
-    /// The permissions of a unix socket's file.
-    pub socket_mode: Option<u32>,
     /// Where monitoring may ask.
     pub admin: Option<Address>,
     /// How many clients may be connected at once.
@@ -328,7 +326,6 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         if let Some((_, server)) = &admin {
             notice(BrokerNotice::Admin(server.address.clone()));
         }
-        let options = listen::Options { mode: settings.socket_mode, share: false };
         let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
         let clients = driver::DriverSettings {
             connections: settings.connections,
@@ -340,7 +337,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         for (number, address) in iter::once(&settings.listen).chain(&settings.memcached).enumerate() {
             let listener = match inherited.next() {
                 Some(listener) => listener,
-                None => listen::listen_with(address, options)?,
+                None => listen::listen_with(address, settings.clients.listening)?,
             };
             driver.listen(address.clone(), number, listener);
         }

@@ -9,7 +9,7 @@ use krarup_net::datagram::Datagrams;
 use krarup_net::mio::event::Event;
 use krarup_net::mio::{Events, Poll, Registry, Token};
 use krarup_net::tls::Acceptor;
-use krarup_net::{Clock, Listener};
+use krarup_net::{Clock, Listener, listen};
 use krarup_service::{ClientId, Service};
 use krarup_units::{Address, Nanos, Stamp};
 
@@ -68,11 +68,14 @@ pub struct ClientLimits {
     pub handshake: Nanos,
     /// How many bytes the buffers of connections may hold.
     pub memory: usize,
+    /// How their sockets are listened on.
+    pub listening: listen::Options,
 }
 
 impl Default for ClientLimits {
     fn default() -> Self {
-        Self { idle: Nanos::ZERO, handshake: Nanos::from_secs(10), memory: 1 << 30 }
+        let listening = listen::Options::default();
+        Self { idle: Nanos::ZERO, handshake: Nanos::from_secs(10), memory: 1 << 30, listening }
     }
 }
 

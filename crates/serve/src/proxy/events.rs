@@ -21,6 +21,7 @@ use krarup_net::{Clock, Listener, http, listen};
 use krarup_service::{LANES, Service as _, Upstreams as _};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
+use super::listening;
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{
     self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
@@ -671,6 +672,5 @@ fn server_settings(config: &Config, credentials: &Credentials) -> ConnectSetting
 }
 
 fn listen_at(config: &Config, address: &Address) -> Result<Listener, Mistake> {
-    let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
-    listen::listen_with(address, options)
+    listen::listen_with(address, listening(&config.edge))
 }

@@ -33,34 +33,24 @@ pub(super) const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
 pub(super) const END_HOLDER: &str = include_str!("end_holder.sql");
 
 /// What stops a broker before a database. Addresses are told, passwords are not.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The text after `--store` is no address of a database.
+    #[error("the address of the database is not understood: {0}")]
     Address(String),
     /// The database cannot be reached, or refuses.
+    #[error("the database: {0}")]
     Database(String),
     /// Between this broker and the database is a pooler that gives its sessions to one transaction
     /// after the other.
+    #[error(
+        "the database is reached through a pooler that gives each transaction another session, and a broker holds locks in its sessions"
+    )]
     Pooled,
     /// Another broker has become the owner.
+    #[error("another broker has taken the queues over")]
     Deposed,
 }
-
-impl std::fmt::Display for StoreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Address(why) => write!(f, "the address of the database is not understood: {why}"),
-            Self::Database(why) => write!(f, "the database: {why}"),
-            Self::Pooled => write!(
-                f,
-                "the database is reached through a pooler that gives each transaction another session, and a broker holds locks in its sessions"
-            ),
-            Self::Deposed => write!(f, "another broker has taken the queues over"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {

@@ -206,6 +206,7 @@ enum Kind {
     Release(u64, u32, u32),
     Bury(u64, u32),
     Touch(u64),
+    TouchSome(u64),
     KickJob(u64),
     ReserveJob(u64),
     Peek(u64),
@@ -242,6 +243,10 @@ impl Kind {
             Self::Release(id, priority, delay) => Request::Release { id, priority, delay },
             Self::Bury(id, priority) => Request::Bury { id, priority },
             Self::Touch(id) => Request::Touch(id),
+            Self::TouchSome(id) => {
+                *ids = vec![id, id + 1, id + 5];
+                Request::TouchBatch(Ids::of(ids))
+            }
             Self::KickJob(id) => Request::KickJob(id),
             Self::ReserveJob(id) => Request::ReserveJob(id),
             Self::Peek(id) => Request::Peek(id),
@@ -273,6 +278,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         4 => (id(), 0..4_u32, 0..3_u32).prop_map(|(id, priority, delay)| Kind::Release(id, priority, delay)),
         4 => (id(), 0..4_u32).prop_map(|(id, priority)| Kind::Bury(id, priority)),
         1 => id().prop_map(Kind::Touch),
+        1 => id().prop_map(Kind::TouchSome),
         1 => id().prop_map(Kind::KickJob),
         1 => id().prop_map(Kind::ReserveJob),
         1 => id().prop_map(Kind::Peek),

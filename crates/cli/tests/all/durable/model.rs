@@ -22,6 +22,7 @@ enum Step {
     Release(usize, u32),
     Bury(usize, u32),
     Touch(usize),
+    TouchSome(usize),
     Kick(usize, u32),
     KickJob(usize),
     ReserveJob(usize),
@@ -133,6 +134,12 @@ impl Model {
                 let held = self.held(client, id).is_some();
                 (format!("touch {id}"), if held { "TOUCHED".into() } else { not_found() })
             }
+            Step::TouchSome(place) => {
+                let named = [self.nth(place), self.nth(place + 1), self.nth(place)];
+                let held = named[..2].iter().filter(|id| self.held(client, **id).is_some()).count();
+                let held = if named[0] == named[1] { held.min(1) } else { held };
+                (format!("touch-batch {} {} {}", named[0], named[1], named[2]), format!("TOUCHED {held}"))
+            }
             Step::Kick(tube, bound) => {
                 let mut aside: Vec<(u64, u64)> = self
                     .messages
@@ -196,6 +203,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         2 => (place.clone(), 0..3_u32).prop_map(|(place, priority)| Step::Release(place, priority)),
         2 => (place.clone(), 0..3_u32).prop_map(|(place, priority)| Step::Bury(place, priority)),
         1 => place.clone().prop_map(Step::Touch),
+        1 => place.clone().prop_map(Step::TouchSome),
         2 => (0..TUBES, 0..3_u32).prop_map(|(tube, bound)| Step::Kick(tube, bound)),
         1 => place.clone().prop_map(Step::KickJob),
         1 => place.clone().prop_map(Step::ReserveJob),

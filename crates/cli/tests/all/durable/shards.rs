@@ -93,7 +93,7 @@ pub(crate) fn one_hangs_and_comes_back(cluster: &Cluster) {
     are_shared(cluster, name, "3,3");
     let storm = Storm::in_tubes(a.address(), 4, TUBES);
     storm.wait_for(100);
-    a.signal(Signal::STOP);
+    a.freeze();
     let stopped = Instant::now();
     are_shared(cluster, name, "6");
     eprintln!("shards of a broker that hung were served after {:?}", stopped.elapsed());
@@ -111,6 +111,14 @@ pub(crate) fn one_hangs_and_comes_back(cluster: &Cluster) {
     history.add(storm.end());
     history.check_tubes(a.address(), 0, TUBES);
     assert!(a.stop().success && b.stop().success);
+}
+
+/// Messages of several shards in one request: their holder alone may keep them; counts are added.
+fn batches_are_of_all_shards(here: &mut Peer, there: &mut Peer, ids: &[u64]) {
+    let all: String = ids.iter().map(|id| format!(" {id}")).collect();
+    say(there, &format!("touch-batch{all}\r\n"), "TOUCHED 0\r\n");
+    let batches = format!("touch-batch{all} 1\r\ndelete-batch{all} 1\r\n");
+    say(here, &batches, &format!("TOUCHED {TUBES}\r\nDELETED {TUBES}\r\n"));
 }
 
 /// One client, tubes of all shards.
@@ -141,12 +149,11 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
         say(&mut here, "reserve-with-timeout 0\r\n", &format!("RESERVED {id} 1\r\nx\r\n"));
     }
     say(&mut here, "pop\r\nreserve-with-timeout 1\r\n", "TIMED_OUT\r\nTIMED_OUT\r\n");
-    let all: Vec<String> = ids.iter().map(u64::to_string).collect();
-    say(&mut here, &format!("delete-batch {} 1\r\n", all.join(" ")), &format!("DELETED {TUBES}\r\n"));
+    batches_are_of_all_shards(&mut here, &mut there, &ids);
     // What is given back, and what comes with a lease of one second, is found wherever it is.
     let id = put(&mut there, 3, 1);
-    say(&mut here, "reserve\r\n", &format!("RESERVED {id} 1\r\nx\r\n"));
-    say(&mut here, &format!("release {id} 1 0\r\n"), "RELEASED\r\n");
+    let taken = format!("RESERVED {id} 1\r\nx\r\nRELEASED\r\n");
+    say(&mut here, &format!("reserve\r\nrelease {id} 1 0\r\n"), &taken);
     there.send(b"put-in-tube s4 1 0 1 1\r\nx\r\n").unwrap();
     there.line().unwrap();
     say(&mut here, "pop\r\n", "POPPED ");

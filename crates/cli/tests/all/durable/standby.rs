@@ -68,7 +68,7 @@ pub(crate) fn a_deposed_owner_is_the_next_that_waits(cluster: &Cluster) {
     serves(&first);
     for _ in 0..2 {
         let second = waiting(&store, &[]);
-        first.signal(Signal::STOP);
+        first.freeze();
         let second = second.listening();
         serves(&second);
         first.signal(Signal::CONT);
@@ -87,7 +87,7 @@ pub(crate) fn brokers_that_share_wait_again_where_there_is_an_owner(cluster: &Cl
         let store = cluster.database(&format!("deposed_{mode}"));
         let mut shares = broker(&store, mode);
         serves(&shares);
-        shares.signal(Signal::STOP);
+        shares.freeze();
         cluster.crash_and_restart();
         let owner = broker(&store, "owned");
         shares.signal(Signal::CONT);
@@ -103,7 +103,7 @@ pub(crate) fn members_wait_again_where_the_queues_are_divided_otherwise(cluster:
     let mut member =
         Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", &store, "--shards", "2"]);
     serves(&member);
-    member.signal(Signal::STOP);
+    member.freeze();
     cluster.crash_and_restart();
     let owner = broker(&store, "owned");
     member.signal(Signal::CONT);

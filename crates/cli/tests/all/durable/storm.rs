@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
+use crate::support::Progress;
 use crate::support::peer::Peer;
-use crate::support::until;
 
 /// What one client was answered, and what it does not know.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct History {
 
 pub(crate) struct Storm {
     clients: Vec<JoinHandle<History>>,
-    answered: Arc<AtomicUsize>,
+    answered: Arc<Progress>,
     over: Arc<AtomicBool>,
 }
 
@@ -42,7 +42,7 @@ impl Storm {
         // No two clients of the whole test put the same.
         static CLIENTS: AtomicUsize = AtomicUsize::new(0);
         let first = CLIENTS.fetch_add(clients, Ordering::Relaxed);
-        let (answered, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (answered, over) = (Arc::<Progress>::default(), Arc::new(AtomicBool::new(false)));
         let clients = (first..first + clients).map(|number| {
             let (answered, over) = (Arc::clone(&answered), Arc::clone(&over));
             thread::spawn(move || client(address, number, tubes, &answered, &over))
@@ -52,10 +52,7 @@ impl Storm {
 
     /// Goes on until so many requests have been answered.
     pub(crate) fn wait_for(&self, requests: usize) {
-        until("requests are answered", || {
-            thread::yield_now();
-            self.answered.load(Ordering::Relaxed) >= requests
-        });
+        assert!(self.answered.reaches(requests));
     }
 
     pub(crate) fn end(self) -> History {
@@ -81,7 +78,7 @@ fn client(
     address: SocketAddr,
     number: usize,
     tubes: usize,
-    answered: &AtomicUsize,
+    answered: &Progress,
     over: &AtomicBool,
 ) -> History {
     let mut history = History::default();
@@ -100,7 +97,7 @@ fn client(
             history.lost_connections = 1;
             break;
         }
-        answered.fetch_add(1, Ordering::Relaxed);
+        answered.add(1);
     }
     history
 }

@@ -28,6 +28,8 @@ struct File {
     defined: BTreeSet<String>,
     /// Of these, types and traits that others may name.
     shared: BTreeSet<String>,
+    /// Public functions, and errors of conversions, whose error is a text.
+    text_errors: BTreeSet<String>,
 }
 
 impl Crate {
@@ -147,6 +149,13 @@ impl Crate {
             .flat_map(|file| file.shared.iter().map(|name| (file.path.as_path(), name.as_str())))
     }
 
+    /// Every public function whose error is a text, with the file.
+    pub(crate) fn text_errors(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.files
+            .values()
+            .flat_map(|file| file.text_errors.iter().map(|name| (file.path.as_path(), name.as_str())))
+    }
+
     /// Every path of the standard library that begins so, with the file that names it.
     pub(crate) fn naming<'a>(&'a self, forbidden: &'a [&str]) -> impl Iterator<Item = (String, String)> + 'a {
         self.files.values().flat_map(move |file| {
@@ -216,6 +225,15 @@ impl Reader {
         }
     }
 
+    fn check_error(&mut self, visibility: &Visibility, signature: &syn::Signature) {
+        if matches!(visibility, Visibility::Public(_))
+            && let syn::ReturnType::Type(_, output) = &signature.output
+            && has_text_error(output)
+        {
+            self.file.text_errors.insert(signature.ident.to_string());
+        }
+    }
+
     fn import(&mut self, before: &[String], tree: &UseTree) {
         let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
         match tree {
@@ -245,6 +263,44 @@ impl Reader {
             self.file.imports.insert(name, path);
         }
     }
+}
+
+/// Whether this is a text, owned or lent.
+fn is_text(of: &syn::Type) -> bool {
+    match of {
+        syn::Type::Reference(to) => is_text(&to.elem),
+        syn::Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            let inner = match &last.arguments {
+                syn::PathArguments::AngleBracketed(inner) => inner
+                    .args
+                    .iter()
+                    .any(|argument| matches!(argument, syn::GenericArgument::Type(inner) if is_text(inner))),
+                _ => false,
+            };
+            matches!(last.ident.to_string().as_str(), "String" | "str") || inner
+        }),
+        _ => false,
+    }
+}
+
+/// Whether a `Result` whose error is a text stands anywhere in what a function returns.
+fn has_text_error(output: &syn::Type) -> bool {
+    #[derive(Default)]
+    struct Finder(bool);
+    impl<'ast> Visit<'ast> for Finder {
+        fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
+            if segment.ident == "Result"
+                && let syn::PathArguments::AngleBracketed(of) = &segment.arguments
+                && let Some(syn::GenericArgument::Type(error)) = of.args.iter().nth(1)
+            {
+                self.0 |= is_text(error);
+            }
+            syn::visit::visit_path_segment(self, segment);
+        }
+    }
+    let mut finder = Finder::default();
+    finder.visit_type(output);
+    finder.0
 }
 
 /// Whether it is there in tests alone.
@@ -293,7 +349,10 @@ impl<'ast> Visit<'ast> for Reader {
         match item {
             Item::Struct(item) => self.define_type(&item.ident, &item.vis),
             Item::Enum(item) => self.define_type(&item.ident, &item.vis),
-            Item::Fn(item) => self.define(&item.sig.ident),
+            Item::Fn(item) => {
+                self.define(&item.sig.ident);
+                self.check_error(&item.vis, &item.sig);
+            }
             Item::Mod(item) => self.define(&item.ident),
             Item::Const(item) => self.define(&item.ident),
             _ => {}
@@ -303,6 +362,11 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
         self.define_type(&item.ident, &item.vis);
+        for method in &item.items {
+            if let syn::TraitItem::Fn(method) = method {
+                self.check_error(&item.vis, &method.sig);
+            }
+        }
         syn::visit::visit_item_trait(self, item);
     }
 
@@ -313,12 +377,20 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         self.define(&item.sig.ident);
+        self.check_error(&item.vis, &item.sig);
         syn::visit::visit_impl_item_fn(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         self.define(&item.sig.ident);
         syn::visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_impl_item_type(&mut self, item: &'ast syn::ImplItemType) {
+        if matches!(item.ident.to_string().as_str(), "Err" | "Error") && is_text(&item.ty) {
+            self.file.text_errors.insert(item.ident.to_string());
+        }
+        syn::visit::visit_impl_item_type(self, item);
     }
 
     fn visit_field(&mut self, field: &'ast syn::Field) {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use socket2::{Domain, Socket, Type};
 
 use super::TOO_LONG;
@@ -254,6 +254,13 @@ impl Program {
     /// Sends it a signal, and goes on.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it until it gets SIGCONT; when this returns it does nothing any more.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let child = WaitId::Pid(Pid::from_child(&self.child));
+        waitid(child, WaitIdOptions::STOPPED).unwrap().expect("it is there");
     }
 
     /// Asks it to end, and goes on.

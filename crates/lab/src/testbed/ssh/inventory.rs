@@ -9,7 +9,7 @@ use krarup_units::Mistake;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,34 +23,23 @@ const ALL: &str = "all";
 const UNGROUPED: &str = "ungrouped";
 
 /// Why an inventory cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// The file cannot be read.
+    #[error(transparent)]
     File(io::Error),
     /// The tool is not installed, or cannot be started.
+    #[error(
+        "{TOOL}, which reads it, cannot be started: {0}\n  hint: install Ansible (Debian's package is ansible-core), or give what `{TOOL} -i INVENTORY --list` writes elsewhere"
+    )]
     NoTool(io::Error),
     /// The tool refuses the file, in its own words.
+    #[error("{TOOL} refuses it: {0}")]
     Refused(String),
     /// What the tool wrote, or what stands in the file, is no list of hosts.
+    #[error("it is no list of hosts as `{TOOL} --list` writes it: {0}")]
     NoList(serde_json::Error),
 }
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => write!(f, "{error}"),
-            Self::NoTool(error) => write!(
-                f,
-                "{TOOL}, which reads it, cannot be started: {error}\n  hint: install Ansible (Debian's package is ansible-core), or give what \
-                 `{TOOL} -i INVENTORY --list` writes elsewhere"
-            ),
-            Self::Refused(words) => write!(f, "{TOOL} refuses it: {words}"),
-            Self::NoList(error) => write!(f, "it is no list of hosts as `{TOOL} --list` writes it: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Unusable {}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -47,6 +47,7 @@ use self::executor::Executor;
 use self::network::{FINISHED, LISTENER, RELOAD, RequestQueues, STOP, ThreadSockets};
 use self::queue::Queue;
 use super::events::{ProxyEnd, ProxyNotice};
+use super::listening;
 use crate::proxy::credentials::credentials;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
@@ -110,8 +111,7 @@ pub fn run(
     let started = clock.now();
     let poll = Poll::new().map_err(system)?;
     let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
-    let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
-    let mut listener = listen::listen_with(&config.listen, options)?;
+    let mut listener = listen::listen_with(&config.listen, listening(&config.edge))?;
     let credentials = credentials(&config.edge)?;
     for warning in &credentials.warnings {
         notice(ProxyNotice::Warning(warning.clone()));

@@ -86,27 +86,18 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept(),
-                    RELOAD => {
-                        if self.signals.reloads() > 0 {
-                            let why = "threads keep the configuration they began with";
-                            (self.notice)(ProxyNotice::NotReloaded(why.to_owned()));
-                        }
+                    RELOAD if self.signals.reloads() > 0 => {
+                        let why = "threads keep the configuration they began with";
+                        (self.notice)(ProxyNotice::NotReloaded(why.to_owned()));
                     }
-                    STOP => {
-                        if self.signals.stops() > 0 {
-                            (self.notice)(ProxyNotice::Stopping);
-                            self.listener = None;
-                            for id in 0..self.clients.len() as u32 {
-                                self.read(id);
-                            }
-                            return Ok(());
-                        }
+                    STOP if self.signals.stops() > 0 => {
+                        (self.notice)(ProxyNotice::Stopping);
+                        self.listener = None;
+                        (0..self.clients.len() as u32).for_each(|id| self.read(id));
+                        return Ok(());
                     }
-                    FINISHED => {
-                        for id in self.finished.take() {
-                            self.advance(id);
-                        }
-                    }
+                    RELOAD | STOP => {}
+                    FINISHED => self.finished.take().into_iter().for_each(|id| self.advance(id)),
                     Token(token) => self.read((token - CLIENTS) as u32),
                 }
             }
