@@ -7,14 +7,15 @@ const QUICK: Effort = Effort { saturation: 40_000, target: 100_000, seconds: 10 
 
 /// A minute of traffic up to 30 % and one up to 50 % of saturation are enough for each of these.
 #[test]
-#[ignore = "the estimator says nothing so far"]
 fn the_first_resource_to_be_full_is_named_with_its_rate() {
     for kind in [Kind::Exp, Kind::Det, Kind::Hot, Kind::Slow, Kind::Workers] {
         let judged = watch(&candidate(kind, SHAPING_SEED), 2, QUICK);
         let one = &judged[1];
-        assert!(one.said(), "{kind:?}: {:?}", one.answer.silent);
-        assert!(one.named_right, "{kind:?}: {:?}", one.answer.bottleneck);
+        let case = format!("{} {}, level {}", one.kind.name(), one.seed, one.level);
+        assert!(one.said(), "{case}: {:?}", one.answer.silent);
+        assert!(one.named_right, "{case}: {:?}", one.answer.bottleneck);
         let error = one.saturation_error().unwrap();
-        assert!(error.abs() < 0.1, "{kind:?}: saturation off by {error}");
+        assert!(error.abs() < 0.1, "{case}: saturation off by {error}");
+        assert_eq!(one.false_confident(), None, "{case}: {:?}", one.answer.capacity_per_s);
     }
 }

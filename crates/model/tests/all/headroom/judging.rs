@@ -24,6 +24,9 @@ pub(crate) const SHAPING_SEED: u64 = 1000;
 /// while a constant was chosen says nothing about systems that were not.
 pub(crate) const JUDGING_SEED: u64 = 15_000;
 
+const _: () =
+    assert!(JUDGING_SEED > SHAPING_SEED + 10_000, "seeds that shape and seeds that judge stay apart");
+
 /// The lowest and the highest rate of each level, as shares of saturation.
 pub(crate) const LEVELS: [(f64, f64); 3] = [(0.10, 0.30), (0.20, 0.50), (0.30, 0.70)];
 
@@ -43,9 +46,6 @@ pub(crate) struct Effort {
     /// Seconds that either takes at least.
     pub(crate) seconds: u64,
 }
-
-/// For a table.
-pub(crate) const THOROUGH: Effort = Effort { saturation: 200_000, target: 600_000, seconds: 60 };
 
 /// What is true of a system at one time.
 #[derive(Clone, Copy, Debug)]

@@ -103,11 +103,6 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
-
-    /// Whether its limit shows nothing of itself before it is met: no estimator can know it.
-    pub(crate) fn is_hidden(self) -> bool {
-        self == Kind::Cliff
-    }
 }
 
 /// What is full first: the kind of resource, and the server's number.

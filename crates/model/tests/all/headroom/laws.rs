@@ -1,6 +1,6 @@
 //! The simulated systems against what is known of them on paper.
 
-use krarup_record::LiveBooks;
+use krarup_record::{LiveBooks, LiveVisit};
 use krarup_units::Stamp;
 
 use super::judging::{Effort, saturation};
@@ -155,7 +155,7 @@ fn books_hold_what_happened() {
             assert!(one.taken <= one.sent && one.sent < one.answered, "{name}: {one:?}");
             assert!(one.answered <= one.replied, "{name}: {one:?}");
         }
-        let is_hedged = kept.visits.iter().any(|one| one.is_late());
+        let is_hedged = kept.visits.iter().any(LiveVisit::is_late);
         assert_eq!(is_hedged, kind == Kind::Hedge, "{name}");
         assert_eq!(kept.windows.len(), 5, "{name}");
         let requests: u64 = kept.windows.iter().map(|one| one.requests).sum();
