@@ -40,7 +40,7 @@ mod traffic;
 pub use answer::{
     CapacityEstimate, ChangeEffect, Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict,
     LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState,
-    ResponseTarget, SCHEMA, STATED, Silence, TrafficSeen,
+    ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;

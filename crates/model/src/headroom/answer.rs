@@ -9,6 +9,10 @@ pub const SCHEMA: u32 = 1;
 /// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Stated`].
 pub const STATED: f64 = 2.0;
 
+/// And up to this multiple of the highest rate of 100 ms: within that time a processor quota would
+/// have acted.
+pub const STATED_OF_PEAK: f64 = 1.35;
+
 /// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Projected`]; beyond,
 /// nothing is said.
 pub const PROJECTED: f64 = 4.0;
@@ -88,7 +92,8 @@ pub struct HeadroomQuestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadroomVerdict {
-    /// It is at most [`STATED`] times the highest rate seen.
+    /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
+    /// 100 ms.
     Stated,
     /// It is at most [`PROJECTED`] times the highest rate seen: a limit that does not act until it
     /// is met may lie before.

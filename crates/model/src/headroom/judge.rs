@@ -5,7 +5,8 @@ use krarup_units::{Seconds, Stamp};
 
 use super::answer::{
     CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveSystem, ModelCheck,
-    PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, Silence, TrafficSeen,
+    PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK,
+    Silence, TrafficSeen,
 };
 use super::changes;
 use super::fit;
@@ -176,7 +177,9 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     doubts(fitted, &first, &estimate, answer);
     answer.verdict = if !answer.silent.is_empty() {
         HeadroomVerdict::Silent
-    } else if estimate.mean <= STATED * fitted.traffic.highest() {
+    } else if estimate.mean <= STATED * fitted.traffic.highest()
+        && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth()
+    {
         HeadroomVerdict::Stated
     } else {
         HeadroomVerdict::Projected

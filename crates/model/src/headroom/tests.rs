@@ -17,6 +17,8 @@ struct OneServer {
     /// Requests per second at a time.
     rate: fn(f64) -> f64,
     seconds: f64,
+    /// From when on the service time is so many times as long.
+    change: Option<(f64, f64)>,
 }
 
 impl OneServer {
@@ -32,7 +34,8 @@ impl OneServer {
                 second += 1.0;
             }
             let draw = random.draw(&rand_distr::Exp1);
-            let service = self.service * if self.exponential { draw } else { 1.0 };
+            let slower = self.change.filter(|&(at, _)| now > at).map_or(1.0, |(_, times)| times);
+            let service = self.service * slower * if self.exponential { draw } else { 1.0 };
             free = (now + 0.5 * self.outside).max(free) + service;
             let mut visit = Visit::at(nanos(now), Operation::Get);
             let answered = nanos(free + 0.5 * self.outside);
@@ -62,6 +65,7 @@ fn an_exponential_server_is_found_from_a_third_of_its_load() {
         exponential: true,
         rate: |now| 500.0 + 150.0 * (now / 10.0).sin(),
         seconds: 61.0,
+        change: None,
     };
     let target = 400e-6 + (100.0_f64).ln() / (2_000.0 - 1_500.0);
     let answer = judge(&system.run(7), &one(), &asked(target));
@@ -80,4 +84,28 @@ fn a_constant_server_far_away_is_found() {
     assert!((state.service_us.unwrap() - 300.0).abs() < 9.0, "{state:?}");
     assert!((state.outside_us.unwrap() - 4_000.0).abs() < 60.0, "{state:?}");
     assert_eq!(answer.verdict, HeadroomVerdict::Projected, "{:?}", answer.silent);
+}
+
+/// A server that got slower or quicker: never the old figure 20 s later, the new one or nothing.
+#[test]
+fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
+    for (times, seed) in [(1.6, 1), (1.6, 2), (2.2, 3), (0.5, 4), (0.5, 5)] {
+        for after in [20.0, 30.0, 45.0] {
+            let system = OneServer {
+                outside: 400e-6,
+                service: 500e-6,
+                exponential: true,
+                rate: |now| 500.0 + 100.0 * (now / 7.0).sin(),
+                seconds: 100.0 + after,
+                change: Some((100.0, times)),
+            };
+            let answer = judge(&system.run(seed), &one(), &HeadroomQuestion { target: None, ..asked(1.0) });
+            let (truth, told) = (2_000.0 / times, answer.saturation_per_s.unwrap_or(0.0));
+            let right = (told / truth).ln().abs() < 0.1;
+            assert!(
+                right || answer.verdict == HeadroomVerdict::Silent,
+                "x{times} after {after} s: {told}, not {truth}"
+            );
+        }
+    }
 }
