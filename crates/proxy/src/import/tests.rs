@@ -70,11 +70,11 @@ fn no_key_of_twemproxys_is_dropped_in_silence() {
             "a:\n  listen: 127.0.0.1:1\n  timeout: 5\n  {key}: {value}\n  servers:\n  - 127.0.0.1:11212:1\n"
         )
     };
-    for (key, value) in
-        [("backlog", "512"), ("client_connections", "10"), ("redis_db", "0"), ("distribution", "random")]
-    {
+    for (key, value) in [("client_connections", "10"), ("redis_db", "0"), ("distribution", "random")] {
         assert!(notes(&with(key, value)).contains(key), "{key}");
     }
+    assert_eq!(notes(&with("backlog", "512")), "");
+    assert!(settings(&with("backlog", "512")).contains("\n[edge]\nbacklog = 512\n"));
     assert_eq!(notes(&with("preconnect", "true")), "");
     assert_eq!(notes(&with("server_connections", "1")), "");
     assert_eq!(notes(&with("server_connections", "4")), "");

@@ -192,10 +192,7 @@ impl Read {
                 "redis" => {}
                 // Connections are made at the start and kept: that is always so here.
                 "preconnect" => _ = entry.truth()?,
-                "backlog" => note(
-                    entry,
-                    "is not translated: the listening socket's own is as long as the system allows",
-                ),
+                "backlog" => edge.push(("backlog", entry.number()?.clamp(1, 65_535).to_string())),
                 "client_connections" => {
                     note(
                         entry,
