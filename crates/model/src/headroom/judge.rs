@@ -142,7 +142,9 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     while start >= begin + step {
         let older = Block::of(snapshot, system, start - step, start);
         if newest.differs(&older) {
-            return (Stamp(start), true);
+            // The change may lie within the block after it.
+            let whole = (start + step).min(snapshot.at.0 - step);
+            return (Stamp(whole), true);
         }
         start -= step;
     }

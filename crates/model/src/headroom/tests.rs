@@ -77,8 +77,14 @@ fn an_exponential_server_is_found_from_a_third_of_its_load() {
 
 #[test]
 fn a_constant_server_far_away_is_found() {
-    let system =
-        OneServer { outside: 4e-3, service: 300e-6, exponential: false, rate: |_| 1_300.0, seconds: 61.0 };
+    let system = OneServer {
+        outside: 4e-3,
+        service: 300e-6,
+        exponential: false,
+        rate: |_| 1_300.0,
+        seconds: 61.0,
+        change: None,
+    };
     let answer = judge(&system.run(3), &one(), &asked(10e-3));
     let state = &answer.resources[0];
     assert!((state.service_us.unwrap() - 300.0).abs() < 9.0, "{state:?}");
