@@ -262,7 +262,7 @@ const WAITS_BLINDLY: [(&str, &str); 13] = [
     ("cli/src/broker/waiting.rs", "the next attempt to reach a database"),
     ("cli/src/top.rs", "the next picture"),
     ("cli/tests/all/rules.rs", "nothing: it names them"),
-    ("cli/tests/all/support.rs", "what another program tells nobody, and a time that is measured"),
+    ("cli/tests/all/support.rs", "what another program does without a word, and a time that is measured"),
     ("lab/src/waiting.rs", "a port, a lock, a group of processes, and a span that is measured"),
     ("load/src/run.rs", "the moment at which all generators begin"),
     ("serve/src/broker/accepting.rs", "descriptors that something else closes"),
