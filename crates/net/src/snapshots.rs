@@ -114,7 +114,7 @@ impl<T> SnapshotSlots<T> {
         Arc::clone(lock(&self.asking).next.get_or_insert_default())
     }
 
-    /// Waits for what `mine` brings, and asks the question where nobody does.
+    /// Waits for what `mine` brings, and asks the question where no other thread does.
     fn outcome(&self, mine: &Outcome<T>) -> Option<Arc<T>> {
         let waits = |asking: &mut Asking<T>| asking.under_way && mine.get().is_none();
         let mut asking =
