@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_speaks_any_more_when_the_line_is_silent() {
+    fn a_silent_connection_ends_the_agent() {
         let (sender, messages) = channel();
         sender.send(Message::Beat).unwrap();
         assert!(

@@ -168,7 +168,7 @@ program = "load"
     }
 
     #[test]
-    fn nothing_is_done_to_what_somebody_else_has_started() {
+    fn nothing_is_done_to_what_the_lab_has_not_started() {
         let source = "title = \"t\"\n[stations.servers]\naddresses = [\"127.0.0.1:1\"]\n[stations.clients]\nprogram = \"load\"\n";
         let error = Spec::parse(&format!("{source}{}", fault("server 1", "1s", "kill", "")), "spec.toml")
             .unwrap_err();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_outside() {
+    fn no_file_is_written_outside() {
         let to = folder("outside");
         for name in ["../x", "/tmp/x", "a/../../x", "", "."] {
             let error = unpack(format!("1 {name}\nxend\n").as_bytes(), &to).unwrap_err();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_grows_and_that_of_nobody_is_unknown() {
+    fn processor_time_grows_and_that_of_no_process_is_unknown() {
         let before = cpu_time(std::process::id()).unwrap();
         let mut sum = 0_u64;
         while cpu_time(std::process::id()).unwrap() == before {

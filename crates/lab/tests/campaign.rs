@@ -330,7 +330,7 @@ fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
 }
 
 #[test]
-fn whoever_watches_is_told_what_happens() {
+fn a_watcher_is_told_what_happens() {
     let spec = spec("repetitions = { min = 1 }");
     let store = ResultsDirectory::open(&fresh("campaign-told")).unwrap();
     let stop = Stop::default();

@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_asked_for_is_out_of_step() {
+    fn an_answer_that_was_not_asked_for_is_out_of_step() {
         let mut hand = Hand::new(gets(), 1, Think::None);
         assert_eq!(hand.receive(b"END\r\n", 5), Err(OutOfStep));
         hand.issue(10);

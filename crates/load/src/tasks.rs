@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_sits_once_and_every_request_is_somebodys() {
+    fn every_client_has_one_place_and_every_request_one_client() {
         let arrivals = open(100.0);
         let classes = vec![class("a", 5), ClientClass { arrivals, ..class("b", 2) }, class("c", 3)];
         let load =

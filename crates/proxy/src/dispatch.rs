@@ -227,7 +227,7 @@ mod tests {
     use crate::ids::Identifier;
 
     #[test]
-    fn workers_take_in_the_order_of_arrival_and_see_who_waits() {
+    fn workers_take_in_the_order_of_arrival_and_see_what_waits() {
         let mut dispatch = Dispatch::new(Workers::Limited(2), 3);
         assert_eq!(dispatch.take_at_once(), Some(Taken { busy: 1, waiting: 0, was_idle: true }));
         assert_eq!(dispatch.take_at_once(), Some(Taken { busy: 2, waiting: 0, was_idle: true }));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nobody_waits() {
+    fn without_a_limit_no_request_waits() {
         let mut dispatch = Dispatch::new(Workers::Unlimited, 0);
         for busy in 1..=1_000 {
             assert!(dispatch.has_room());

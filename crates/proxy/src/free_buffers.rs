@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_for_a_second_is_given_back() {
+    fn what_is_not_needed_for_a_second_is_given_back() {
         let mut buffers = FreeBuffers::default();
         let second = |number: u64| Stamp(number * 1_000_000_000);
         (0..5).for_each(|_| buffers.put(Arc::new(vec![0; KEEP])));

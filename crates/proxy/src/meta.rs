@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_follows_from_what_each_server_has_of_its_own() {
+    fn which_server_is_asked_follows_from_what_each_has_of_its_own() {
         for (text, wanted) in [
             ("mg k\r\n", Rule::AnyHolder),
             ("mg k v t s f k O7 q\r\n", Rule::AnyHolder),

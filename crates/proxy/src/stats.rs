@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_has_none_of_is_empty_and_what_nobody_knows_is_an_error() {
+    fn what_a_proxy_has_none_of_is_empty_and_what_is_not_known_is_an_error() {
         for argument in ["items", "slabs", "sizes", "conns"] {
             assert_eq!(asked("servers = [\"a:1\"]", argument), (ReplyClass::Stats, "END\r\n".to_owned()));
         }

@@ -110,7 +110,7 @@ fn a_pipeline_of_requests_is_answered_in_order_and_counted() {
 }
 
 #[test]
-fn who_comes_beyond_the_limit_is_told_so() {
+fn a_client_beyond_the_limit_is_told_so() {
     let server = Running::start(1);
     let mut first = server.connect();
     assert_eq!(first.ask("version\r\n"), "VERSION 0.1.0\r\n");
@@ -125,7 +125,7 @@ fn who_comes_beyond_the_limit_is_told_so() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_answered_without_bound_and_hinders_nobody() {
+fn a_client_that_does_not_read_is_not_answered_without_bound_and_hinders_no_other() {
     let server = Running::start(10);
     let (mut slow, mut quick) = (server.connect(), server.connect());
     let answer = store_big(&mut quick);
@@ -166,7 +166,7 @@ fn stopping_lets_answers_leave_that_are_owed() {
 }
 
 #[test]
-fn a_second_stop_waits_for_nobody() {
+fn a_second_stop_waits_for_no_client() {
     let server = Running::start(10);
     let (mut slow, mut idle) = (server.connect(), server.connect());
     store_big(&mut slow);

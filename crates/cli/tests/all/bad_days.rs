@@ -308,7 +308,7 @@ fn memory(program: &Program) -> u64 {
 }
 
 #[test]
-fn one_who_asks_for_much_and_reads_slowly_holds_its_worker_and_little_memory() {
+fn a_client_that_asks_for_much_and_reads_slowly_holds_its_worker_and_little_memory() {
     const TIMES: usize = 150;
     let server = Program::memcached(&[]);
     let proxy = Program::proxy(&[server.address()], &["--workers", "1"]);
@@ -333,7 +333,7 @@ fn one_who_asks_for_much_and_reads_slowly_holds_its_worker_and_little_memory() {
 }
 
 #[test]
-fn clients_who_have_read_a_large_reply_hold_no_memory_for_it() {
+fn clients_that_have_read_a_large_reply_hold_no_memory_for_it() {
     let server = Program::memcached(&[]);
     let proxy = Program::proxy(&[server.address()], &[]);
     let mut clients: Vec<Peer> = (0..100).map(|_| proxy.connect()).collect();
@@ -357,7 +357,7 @@ fn clients_who_have_read_a_large_reply_hold_no_memory_for_it() {
 // ---- many clients -------------------------------------------------------------------------------
 
 #[test]
-fn a_thousand_who_are_idle_and_three_hundred_who_come_at_once() {
+fn a_thousand_clients_that_are_idle_and_three_hundred_that_come_at_once() {
     krarup_net::files::allow_many();
     let server = Program::memcached(&[]);
     let proxy = Program::proxy(&[server.address()], &[]);
@@ -403,7 +403,7 @@ fn one_client_too_many_is_told_so_and_a_place_that_is_left_is_given_again() {
 }
 
 #[test]
-fn a_low_limit_on_open_files_is_raised_by_whoever_serves() {
+fn a_low_limit_on_open_files_is_raised_by_every_service() {
     let server = Program::memcached(&[]);
     let proxy = Program::proxy_limited(64, &[server.address()]);
     let mut first = proxy.connect();

@@ -35,7 +35,7 @@ fn data(peer: &mut Peer, said: &str) -> String {
 }
 
 #[test]
-fn a_message_goes_from_one_client_to_another_who_waits_for_it() {
+fn a_message_goes_from_one_client_to_another_that_waits_for_it() {
     let broker = broker(&[]);
     let (mut worker, mut producer) = (broker.connect(), broker.connect());
     worker.send(b"watch jobs\r\nreserve\r\n").unwrap();
@@ -49,7 +49,7 @@ fn a_message_goes_from_one_client_to_another_who_waits_for_it() {
 }
 
 #[test]
-fn a_lease_that_runs_out_goes_to_the_next_who_waits() {
+fn a_lease_that_runs_out_goes_to_the_next_client_that_waits() {
     let broker = broker(&[]);
     let (mut first, mut second) = (broker.connect(), broker.connect());
     say(&mut first, "put 1 0 1 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
@@ -125,7 +125,7 @@ fn a_draining_broker_takes_no_more_messages() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_broker_stops() {
+fn a_client_that_waits_is_told_when_the_broker_stops() {
     let broker = broker(&[]);
     let mut peer = broker.connect();
     peer.send(b"put 1 0 60 1\r\nx\r\nreserve\r\nreserve\r\n").unwrap();
@@ -137,7 +137,7 @@ fn who_waits_is_told_when_the_broker_stops() {
 }
 
 #[test]
-fn with_a_secret_nobody_gets_in_without_it() {
+fn with_a_secret_no_client_is_admitted_without_it() {
     let path = file("broker-secret", "open-sesame\n");
     let broker = broker(&["--secret", &path]);
     let mut peer = broker.connect();

@@ -176,7 +176,7 @@ fn a_unix_socket_has_its_permissions_and_goes_with_the_broker() {
 }
 
 #[test]
-fn who_listens_to_everybody_without_asking_who_it_is_is_warned() {
+fn a_service_that_admits_every_client_warns() {
     let secret = file("doors-secret", "hush\n");
     let mut open = Program::krarup(&["broker", "--listen", "0.0.0.0:0"]);
     open.says_text("warning: every client that reaches 0.0.0.0");

@@ -274,8 +274,8 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     };
     the_owner_is_killed_and_another_takes_over(&cluster);
     the_owner_hangs_and_another_takes_over(&cluster);
-    who_waits_sends_its_clients_on(&cluster);
-    who_is_no_longer_the_owner_writes_nothing(&cluster);
+    a_waiting_broker_sends_its_clients_on(&cluster);
+    a_broker_that_is_no_longer_the_owner_writes_nothing(&cluster);
     it_is_cut_between_two_batches(&cluster);
     it_is_killed_between_two_batches(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
@@ -286,7 +286,7 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
     let Some(cluster) = Cluster::start("standby") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
-    standby::who_waits_outlives_the_database_and_its_sessions(&cluster);
+    standby::a_waiting_broker_outlives_the_database_and_its_sessions(&cluster);
     standby::a_deposed_owner_is_the_next_that_waits(&cluster);
     standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
     standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
@@ -301,7 +301,7 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
     };
     for mode in &MODES[1..] {
         counts::messages_are_counted_as_they_change(&cluster, mode);
-        counts::nobody_counts_all_messages(&cluster, mode);
+        counts::no_request_counts_all_messages(&cluster, mode);
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
 }
@@ -336,9 +336,9 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
     shards::a_client_sees_one_broker(&cluster);
-    shards::who_holds_something_hears_that_its_time_is_nearly_over(&cluster);
+    shards::a_client_that_holds_a_message_is_told_that_its_lease_is_nearly_over(&cluster);
     shards::a_get_waits_wherever_its_shard_moves(&cluster);
-    shards::who_is_asked_to_stop_twice_hurries(&cluster);
+    shards::a_broker_that_is_asked_to_stop_twice_hurries(&cluster);
     shards::clients_come_by_every_door(&cluster);
     shards::each_counts_its_own(&cluster);
     shards::one_is_killed_and_another_comes(&cluster);
@@ -371,10 +371,10 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     a_full_disk_refuses_puts_and_loses_nothing(cluster, mode);
     refused::a_database_that_refuses_for_long_is_told_once(cluster, mode);
     if mode != "owned" {
-        refused::who_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
+        refused::a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
     }
     statements_that_take_too_long_are_tried_again(cluster, mode);
-    somebodys_long_transaction_does_no_harm(cluster, mode);
+    another_programs_long_transaction_does_no_harm(cluster, mode);
     what_applications_lay_down_is_in_its_queue(cluster, mode);
     what_is_gone_is_in_the_archive_for_a_time(cluster, mode);
     flags_and_ends_of_single_messages_outlive_the_broker(cluster, mode);
@@ -469,7 +469,7 @@ fn the_owner_hangs_and_another_takes_over(cluster: &Cluster) {
     assert!(second.stop().success);
 }
 
-fn who_waits_sends_its_clients_on(cluster: &Cluster) {
+fn a_waiting_broker_sends_its_clients_on(cluster: &Cluster) {
     let store = cluster.database("sent_on");
     let first = broker(&store, "owned");
     let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
@@ -494,7 +494,7 @@ fn who_waits_sends_its_clients_on(cluster: &Cluster) {
 }
 
 /// Even where its session stands and holds the lock.
-fn who_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
+fn a_broker_that_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
     let store = cluster.database("deposed");
     let mut broker = broker(&store, "owned");
     let mut peer = broker.connect();
@@ -877,7 +877,7 @@ fn statements_that_take_too_long_are_tried_again(cluster: &Cluster, mode: &str) 
     assert!(broker.stop().success);
 }
 
-fn somebodys_long_transaction_does_no_harm(cluster: &Cluster, mode: &str) {
+fn another_programs_long_transaction_does_no_harm(cluster: &Cluster, mode: &str) {
     let name = format!("long_{mode}");
     let store = cluster.database(&name);
     let broker = broker(&store, mode);

@@ -125,7 +125,7 @@ fn a_reload_that_takes_an_expired_certificate_warns() {
 }
 
 #[test]
-fn who_is_asked_says_his_password_to_the_proxy_and_the_proxy_to_its_servers() {
+fn a_client_logs_in_to_the_proxy_and_the_proxy_to_its_servers() {
     let server = memcached();
     let users = file("edge-users", "anna:secret\nproxy:between\n");
     let inner = proxy("edge-inner", &server.address().to_string(), &format!("[edge]\nusers = {users:?}\n"));
@@ -367,7 +367,7 @@ fn slow_readers(length: usize, requests: usize) {
 }
 
 #[test]
-fn a_listening_socket_is_taken_from_whoever_opened_it() {
+fn a_listening_socket_is_taken_from_the_program_that_opened_it() {
     let server = memcached();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -392,7 +392,7 @@ fn a_listening_socket_is_taken_from_whoever_opened_it() {
 }
 
 #[test]
-fn a_proxy_takes_the_place_of_another_and_nobody_is_refused() {
+fn a_proxy_takes_the_place_of_another_and_no_client_is_refused() {
     let server = memcached();
     let port = Port::new();
     let address = port.address();

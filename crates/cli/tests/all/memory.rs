@@ -116,12 +116,12 @@ fn halves(config: &str, name: &str) {
 }
 
 #[test]
-fn half_requests_hold_up_nobody() {
+fn half_requests_hold_up_no_other_client() {
     halves("[edge]\nmemory = \"1MiB\"\n", "memory-half");
 }
 
 #[test]
-fn half_requests_hold_up_nobody_in_several_loops() {
+fn half_requests_hold_up_no_other_client_in_several_loops() {
     halves("threads = 2\n[edge]\nmemory = \"2MiB\"\n", "memory-half-2");
 }
 
@@ -140,7 +140,7 @@ fn a_client_that_waits_for_memory_and_hangs_up_is_gone() {
 }
 
 #[test]
-fn clients_that_ask_for_much_and_read_nothing_hold_up_nobody() {
+fn clients_that_ask_for_much_and_read_nothing_hold_up_no_other() {
     let server = memcached();
     let (proxy, _) = proxy("memory-reads", &server, "[edge]\nmemory = \"4MiB\"\n");
     let mut bystander = proxy.connect();

@@ -20,7 +20,7 @@ fn value(metrics: &str, series: &str) -> f64 {
 }
 
 #[test]
-fn metrics_count_what_clients_did_and_ready_is_who_has_a_server() {
+fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
     let name = server.address().to_string();
     let mut proxy = Program::begin(&[

@@ -18,7 +18,7 @@ fn meanwhile(proxy: &Program, something: impl FnOnce()) {
 /// A client that has not logged in yet is read apart from the others, and what it sends stays
 /// between it and the proxy.
 #[test]
-fn those_who_log_in_and_those_who_ask_do_not_get_in_each_others_way() {
+fn clients_that_log_in_and_clients_that_ask_do_not_delay_each_other() {
     let server = Program::memcached(&[]);
     let users = file("passes-users", "anna:secret\n");
     let config = file("passes-login", &format!("[edge]\nusers = {users:?}\n"));
@@ -99,7 +99,7 @@ fn the_last_request_of_a_client_that_has_gone_is_answered() {
 /// The number of a client that has been told goodbye is given to the next one while the first is
 /// still connected.
 #[test]
-fn who_comes_after_somebody_who_lingers_is_not_taken_for_him() {
+fn a_client_after_one_that_lingers_is_not_taken_for_it() {
     let server = Program::memcached(&[]);
     let proxy = Program::proxy(&[server.address()], &[]);
     for round in 0..20 {

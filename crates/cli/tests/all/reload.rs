@@ -467,7 +467,7 @@ fn address(text: &str, key: &str) -> SocketAddr {
 }
 
 /// A client that connects now is met as the configuration says.
-fn somebody_comes(text: &str, stays: bool) {
+fn a_client_comes(text: &str, stays: bool) {
     let mut peer = Peer::connect(address(text, "listen"));
     if text.lines().any(|line| line.starts_with("tls = ")) {
         // Plain bytes are no greeting.
@@ -534,7 +534,7 @@ fn walk(seed: usize, stays: bool) {
             let admin = address(&text, "admin");
             text = configuration(&mut draw, &scene);
             reload(&mut proxy, &path, &text, (round % 2 == 0).then_some(admin));
-            somebody_comes(&text, stays);
+            a_client_comes(&text, stays);
             if !answered.reaches(before + 50) {
                 break;
             }

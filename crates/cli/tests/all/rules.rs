@@ -24,8 +24,7 @@ const LAYERS: [&[&str]; 9] = [
     &["cli"],
 ];
 
-/// Who may use sockets, and who may not even read a clock or a file, by the libraries that give
-/// them.
+/// Which libraries a crate may not use: those that give it sockets, a clock or files.
 const FORBIDDEN: [(&str, &[&str]); 9] = [
     (
         "broker",

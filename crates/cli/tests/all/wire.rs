@@ -288,7 +288,7 @@ impl Stage {
             Step::Receive(who, line) => {
                 let pieces = pieces(line, &self.addresses)?;
                 who.iter().try_for_each(|&who| {
-                    let name = if who_is_many(step) { format!("{who:?}\n") } else { String::new() };
+                    let name = if several_receive(step) { format!("{who:?}\n") } else { String::new() };
                     let peer = self.peer(who)?;
                     match &pieces[..] {
                         [Piece::Bytes(bytes)] => peer.expect(bytes).map_err(|why| name + &why),
@@ -381,7 +381,7 @@ impl Stage {
     }
 }
 
-fn who_is_many(step: &Step) -> bool {
+fn several_receive(step: &Step) -> bool {
     matches!(step, Step::Receive(who, _) if who.len() > 1)
 }
 

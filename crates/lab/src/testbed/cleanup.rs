@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_still_runs_is_ended_and_nobody_else() {
+    fn what_still_runs_is_ended_and_no_other_process() {
         let path = std::env::temp_dir().join(format!("krarup-ledger-{}", std::process::id()));
         let ledger = Ledger::at(&path);
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();

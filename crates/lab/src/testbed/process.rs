@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_makes_no_sense_any_more() {
+    fn nothing_waits_for_what_makes_no_sense_any_more() {
         let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
         let why = || StationError::new("network", "is gone");
         let error = process.finish(LONG, &Stop::default(), || Err(why())).unwrap_err();

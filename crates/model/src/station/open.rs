@@ -339,7 +339,8 @@ impl OpenStation {
                 }
             }
             // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), where μ·(1 + g) is the rate of the
-            // exponential wait of those who wait; g = m − 1 − a for M/M/m (Bolch et al. 2006, 6.5).
+            // exponential wait of those that wait; g = m − 1 − a for M/M/m (Bolch et al. 2006,
+            // 6.5).
             Tail::Exponential => {
                 let scaled = time / self.service;
                 let gap = if self.wait > 0.0 {

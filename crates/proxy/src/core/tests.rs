@@ -231,7 +231,7 @@ fn with_one_worker_the_second_request_waits_exactly_until_the_first_has_been_rep
 }
 
 #[test]
-fn a_full_queue_is_not_fed_and_nobody_in_it_is_forgotten() {
+fn a_full_queue_is_not_fed_and_no_request_in_it_is_forgotten() {
     let mut world = World::new(1, CoreSettings { workers: Workers::Limited(1), queue: 2, ..settings() });
     let clients: Vec<_> = (0..6).map(|_| world.client()).collect();
     for &client in &clients {

@@ -47,7 +47,7 @@ fn a_server_that_returns_is_not_made_to_catch_up() {
 }
 
 #[test]
-fn with_no_server_up_nobody_is_asked() {
+fn with_no_server_up_none_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
     assert_eq!(one(&mut pool, 1), None);
     pool.divide(5);

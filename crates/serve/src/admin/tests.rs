@@ -48,7 +48,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
 }
 
 #[test]
-fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
+fn numbers_are_published_when_asked_for_and_not_before() {
     let (slot, woken) = slot();
     slot.publish(|| panic!("it was not asked"));
     let monitoring = monitoring(&slot);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_says_reaches_the_owner_and_his_answer_comes_back() {
+    fn what_a_client_sends_reaches_the_owner_and_the_answer_comes_back() {
         let owner = TcpListener::bind("127.0.0.1:0").unwrap();
         let listener = Listener::Tcp(listen(&"127.0.0.1:0".parse().unwrap()).unwrap());
         let relay = Relay::begin(listener).unwrap();

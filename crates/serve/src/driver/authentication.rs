@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_known_comes_in() {
+    fn a_client_with_a_password_is_admitted() {
         for (said, reply, admitted) in [
             ("set x 0 0 11\r\nanna secret\r\n", "STORED\r\n", true),
             ("set x 0 0 8\r\nbert a:b\r\n", "STORED\r\n", true),

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_nobody_is_ever_looked_at() {
+    fn without_limits_no_client_is_ever_looked_at() {
         let mut limits = TimeLimits::new(Nanos::ZERO, Nanos::ZERO, Stamp(0));
         assert_eq!(limits.due(), None);
         assert!(!limits.is_due(Stamp(u64::MAX / 8)));

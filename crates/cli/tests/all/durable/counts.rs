@@ -117,7 +117,7 @@ pub(crate) fn messages_are_counted_as_they_change(cluster: &Cluster, mode: &str)
 /// As many as are read where each is counted.
 const MANY: u64 = 100_000;
 
-pub(crate) fn nobody_counts_all_messages(cluster: &Cluster, mode: &str) {
+pub(crate) fn no_request_counts_all_messages(cluster: &Cluster, mode: &str) {
     let name = format!("uncounted_{mode}");
     let store = cluster.database(&name);
     assert!(broker(&store, "owned").stop().success);

@@ -57,7 +57,10 @@ pub(crate) fn a_database_that_refuses_for_long_is_told_once(cluster: &Cluster, m
     assert!(ended.success && told(&ended) == [0, 0, 1, 1], "{mode}: {ended:?}");
 }
 
-pub(crate) fn who_comes_back_to_a_database_that_only_reads_answers_puts(cluster: &Cluster, mode: &str) {
+pub(crate) fn a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(
+    cluster: &Cluster,
+    mode: &str,
+) {
     let name = format!("comes_back_{mode}");
     let store = cluster.database(&name);
     let mut broker = broker(&store, mode);

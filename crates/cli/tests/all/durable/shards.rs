@@ -213,7 +213,7 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
 
 /// A client that holds a message is told in time that its lease ends soon, whichever shards the
 /// message is of and the client watches.
-pub(crate) fn who_holds_something_hears_that_its_time_is_nearly_over(cluster: &Cluster) {
+pub(crate) fn a_client_that_holds_a_message_is_told_that_its_lease_is_nearly_over(cluster: &Cluster) {
     let name = "shards_deadline";
     let store = cluster.database(name);
     let [a, b] = [(); 2].map(|()| member(&store));
@@ -354,7 +354,7 @@ pub(crate) fn each_counts_its_own(cluster: &Cluster) {
 }
 
 /// Asked once it waits for answers that do not come; asked twice it does not.
-pub(crate) fn who_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
+pub(crate) fn a_broker_that_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
     let name = "shards_hurry";
     let store = cluster.database(name);
     let mut broker = Program::krarup(&[

@@ -36,7 +36,7 @@ fn again(broker: Program) -> Program {
     broker
 }
 
-pub(crate) fn who_waits_outlives_the_database_and_its_sessions(cluster: &Cluster) {
+pub(crate) fn a_waiting_broker_outlives_the_database_and_its_sessions(cluster: &Cluster) {
     for (number, flags) in
         [&["--mode", "owned"], &["--mode", "batch"], &["--mode", "direct"], &["--shards", "3"]]
             .into_iter()

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_enter_the_folder_of_sockets() {
+    fn no_other_user_can_enter_the_folder_of_sockets() {
         use std::os::unix::fs::PermissionsExt;
         let sockets = Sockets::new().unwrap();
         let folder = sockets.folder().to_owned();

@@ -67,7 +67,7 @@ fn clients_share_the_connections_in_turn() {
 }
 
 #[test]
-fn a_client_of_its_own_connection_waits_for_nobody() {
+fn a_client_of_its_own_connection_waits_for_no_other() {
     let Lanes { mut world, lanes } = world(1, true);
     assert!(lanes.is_empty());
     let (one, other) = (world.client(), world.client());

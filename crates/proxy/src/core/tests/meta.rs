@@ -33,7 +33,7 @@ fn a_quiet_write_is_told_only_what_went_wrong() {
 }
 
 #[test]
-fn who_has_won_is_decided_by_the_first_server_alone() {
+fn which_client_has_won_is_decided_by_the_first_server_alone() {
     let mut world = World::new(2, settings());
     let client = world.client();
     world.send(client, "mg a v\r\nmg a v\r\n");
@@ -96,7 +96,7 @@ fn a_server_that_knows_no_meta_commands_is_sent_no_value_with_one() {
 }
 
 #[test]
-fn a_set_at_fault_costs_nobody_a_connection() {
+fn a_set_at_fault_costs_no_client_a_connection() {
     let mut world = World::new(1, settings());
     let client = world.client();
     world.send(client, "ms a 3 Tx\r\nabc\r\nms b 1 z\r\nx\r\nms c 101\r\n");
@@ -142,7 +142,7 @@ fn a_binary_request_in_pieces_is_refused_with_its_opaque() {
 }
 
 #[test]
-fn an_answer_of_another_kind_closes_the_connection_and_reaches_nobody() {
+fn an_answer_of_another_kind_closes_the_connection_and_reaches_no_client() {
     let mut world = World::new(1, settings());
     let client = world.client();
     world.send(client, "mg a\r\nmg b v\r\n");

@@ -86,7 +86,7 @@ fn a_write_goes_to_all_holders_and_a_read_to_one() {
 }
 
 #[test]
-fn a_quorum_is_enough_and_the_late_answer_belongs_to_nobody() {
+fn a_quorum_is_enough_and_the_late_answer_belongs_to_no_request() {
     let mut world = one_pool(PoolSpec { writes: Writes::Quorum, ..PoolSpec::of("main", vec![0, 1, 2]) });
     let client = world.client();
     world.send(client, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n").write_servers();

@@ -113,7 +113,7 @@ fn a_value_that_has_begun_and_was_held_back_is_taken_under_a_lower_limit_too() {
 }
 
 #[test]
-fn a_value_that_has_begun_and_ends_wrong_leaves_its_limit_to_nobody() {
+fn a_value_that_has_begun_and_ends_wrong_leaves_its_limit_to_no_other() {
     let mut world = copied(Writes::All, settings());
     let client = world.client();
     world.send(client, format!("set a 0 0 36\r\n{}", &VALUE[..20]));

@@ -87,7 +87,7 @@ fn replies_that_are_likely_to_be_long_come_a_few_at_a_time() {
 }
 
 #[test]
-fn whose_turn_it_is_and_who_is_gone_gives_it_to_the_next() {
+fn a_client_that_is_gone_gives_its_turn_to_the_next() {
     let mut world = world();
     let clients: Vec<_> = (0..20).map(|_| world.client()).collect();
     for (number, &client) in clients.iter().enumerate() {
@@ -109,7 +109,7 @@ fn whose_turn_it_is_and_who_is_gone_gives_it_to_the_next() {
 }
 
 #[test]
-fn where_the_server_is_lost_nobody_goes_on_waiting() {
+fn where_the_server_is_lost_no_client_goes_on_waiting() {
     let mut world = world();
     let clients: Vec<_> = (0..20).map(|_| world.client()).collect();
     for (number, &client) in clients.iter().enumerate() {
@@ -124,7 +124,7 @@ fn where_the_server_is_lost_nobody_goes_on_waiting() {
 
 /// A client whose replies wait for it cannot take its turn: it does not keep it either.
 #[test]
-fn who_does_not_read_gives_its_turn_to_the_next() {
+fn a_client_that_does_not_read_gives_its_turn_to_the_next() {
     let mut world = world();
     let clients: Vec<_> = (0..10).map(|_| world.client()).collect();
     for &client in &clients {
@@ -194,7 +194,7 @@ fn new_clients_of_a_server_with_short_values_ask_some_at_a_time() {
 /// On a busy connection there is always something under way; a value that is longer than what may
 /// be there does not wait for ever.
 #[test]
-fn the_longest_do_not_wait_until_nobody_asks_for_anything() {
+fn the_longest_do_not_wait_until_no_client_asks_for_anything() {
     let limits = Limits { value: 16 << 20, ..Limits::default() };
     let mut world = World::new(1, CoreSettings { limits, queue: 10_000, ..settings() });
     let (small, large) = (world.client(), world.client());

@@ -83,7 +83,7 @@ fn client(of: &Front) -> Line {
 const LARGE: usize = 64 << 20;
 
 #[test]
-fn who_waits_for_an_owner_that_hangs_is_let_go_when_another_takes_over() {
+fn a_client_that_waits_for_an_owner_that_hangs_goes_on_when_another_takes_over() {
     let (front, owners) = front(Protocol::Beanstalkd, 1);
     let (hangs, next) = (Played::new(), Played::new());
     owners.set(0, hangs.at(1));
@@ -124,7 +124,7 @@ fn an_owner_that_takes_nothing_for_too_long_counts_as_ended() {
 }
 
 #[test]
-fn who_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() {
+fn a_client_that_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() {
     let (front, owners) = front(Protocol::Memcached, 1);
     let (one, next) = (Played::new(), Played::new());
     owners.set(0, one.at(1));
@@ -154,7 +154,7 @@ fn who_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() {
 }
 
 #[test]
-fn who_opens_a_message_and_waits_for_it_has_closed_another_once() {
+fn a_client_that_opens_a_message_and_waits_for_it_has_closed_another_once() {
     let (front, owners) = front(Protocol::Memcached, 1);
     let (one, next) = (Played::new(), Played::new());
     owners.set(0, one.at(1));
@@ -278,7 +278,7 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
 /// Who holds a message of a shard of which it watches nothing hears of its time from there, and is
 /// given nothing from there: its owner takes it for watching `default`, which it ignores.
 #[test]
-fn nobody_is_given_a_message_of_a_tube_that_he_ignores() {
+fn no_client_is_given_a_message_of_a_tube_that_it_ignores() {
     let (front, owners) = front(Protocol::Beanstalkd, 2);
     let played = [Played::new(), Played::new()];
     (0..2).for_each(|shard| owners.set(shard, played[shard as usize].at(1)));

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_who_wait_hear_from_one_look_that_a_loop_is_stuck() {
+    fn all_that_wait_learn_from_one_look_that_a_loop_is_stuck() {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
         let (messages, told) = mpsc::channel();
