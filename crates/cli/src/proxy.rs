@@ -168,8 +168,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         let begun = RowWriter::create(&folder.join("rows.parquet"), run).map_err(|error| {
             Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
         })?;
-        for core in &mut cores {
-            core.keep_rows(Box::new(Rows(begun.lane())));
+        let of = cores.len() as u16;
+        for (place, core) in cores.iter_mut().enumerate() {
+            core.keep_rows(Box::new(Rows(begun.lane())), place as u16, of);
         }
         writer = Some(begun);
     }

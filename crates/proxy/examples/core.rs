@@ -90,6 +90,7 @@ fn drive(workload: &Workload, count: usize) -> usize {
     let recorder = Recorder::new(recorder::RecorderSettings::default()).expect("the settings are good");
     let topology = config.topology().expect("the topology is good");
     let mut core = Core::new(config.settings(), topology, recorder, Stamp(0));
+    core.keep_live();
     let mut now = 0;
     let mut tick = || {
         now += 1_000;

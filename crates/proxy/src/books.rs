@@ -1,29 +1,29 @@
 //! What is recorded and counted: a row for each request, windows and histograms of them, the
-//! slowest, and events.
+//! slowest, events, and what a model of the running traffic needs ([`krarup_record::live`]).
 //!
 //! A client may begin its own statistics anew with `stats reset`; what monitoring reads never goes
 //! back.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
 
 use krarup_record::recorder::TOGETHER;
-use krarup_record::{Recorder, ServerVisit, Visit};
-use krarup_units::Stamp;
+use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Recorder, ServerVisit, Visit};
+use krarup_units::{Nanos, Stamp};
 
 use crate::ids::PoolId;
 use crate::pool::PoolCounts;
 use crate::slow::Slowest;
 
 mod events;
+mod rows;
 
 pub use events::Events;
+pub use rows::RowSink;
 
-/// Where recorded rows go besides the recorder.
-pub trait RowSink: Send {
-    /// One row, complete.
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
-}
+use rows::Rows;
+
+/// How long a window of requests is where no event loop says what it used.
+const WINDOW: Nanos = Nanos::from_secs(1);
 
 /// What several loops have at work.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,15 +64,17 @@ pub(crate) struct Books {
     /// Finished requests, of one server each, that are not recorded yet: together it is quicker.
     finished: Vec<(Visit, ServerVisit)>,
     slowest: Slowest,
-    /// Never locked: the owner of the books has them alone, and only their numbers are shared.
-    rows: Option<Mutex<Box<dyn RowSink>>>,
+    rows: Option<Rows>,
+    /// None where nobody will ask for it: of a copy, and of a core whose rows go to another's books.
+    live: Option<LiveBooks>,
+    /// What each of the loops summed up here has used since it began.
+    used: Vec<LoopUse>,
     events: Events,
     started: Stamp,
     /// Since when is counted: the start, or the last reset.
     counting_since: Stamp,
     before_reset: Option<Box<BeforeReset>>,
-    /// How many loops are summed up here, and what the others had at work.
-    loops: usize,
+    /// What the other loops had at work that are summed up here.
     elsewhere: AtWork,
 }
 
@@ -84,11 +86,12 @@ impl Books {
             finished: Vec::with_capacity(TOGETHER),
             slowest: Slowest::new(slow_requests),
             rows: None,
+            live: None,
+            used: vec![LoopUse::default()],
             events: Events::default(),
             started,
             counting_since: started,
             before_reset: None,
-            loops: 1,
             elsewhere: AtWork::default(),
         }
     }
@@ -107,9 +110,14 @@ impl Books {
         *event(&mut self.events) += u64::from(happened);
     }
 
-    /// Every row from now on also goes to `sink`.
-    pub(crate) fn keep_rows(&mut self, sink: Box<dyn RowSink>) {
-        self.rows = Some(Mutex::new(sink));
+    /// Every row from now on also goes to `sink`, as that of the core at `place` among `of`.
+    pub(crate) fn keep_rows(&mut self, sink: Box<dyn RowSink>, place: u16, of: u16) {
+        self.rows = Some(Rows::new(sink, place, of));
+    }
+
+    /// What a model of the running traffic needs is kept from now on.
+    pub(crate) fn keep_live(&mut self) {
+        self.live.get_or_insert_default();
     }
 
     /// No more rows will come: the sink can finish.
@@ -131,28 +139,62 @@ impl Books {
             self.recorder.record(visit, servers);
         }
         self.slowest.offer(visit, servers, pool.index(), key);
-        self.write_row(visit, servers);
+        if let Some(live) = &mut self.live {
+            live.finish(visit, servers);
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.row(visit, servers);
+        }
         if self.finished.len() == TOGETHER {
             self.settle();
         }
     }
 
-    /// A request that was finished elsewhere.
+    /// A request that was finished elsewhere, where no loop says what it used.
     pub(crate) fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
         self.recorder.record(visit, servers);
-        self.write_row(visit, servers);
-    }
-
-    #[inline]
-    fn write_row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        if let Some(live) = &mut self.live {
+            live.finish(visit, servers);
+            if live.window_begun() + WINDOW <= visit.replied {
+                live.loop_use(visit.replied, LoopUse::default());
+            }
+        }
         if let Some(rows) = &mut self.rows {
-            rows.get_mut().unwrap_or_else(PoisonError::into_inner).row(visit, servers);
+            rows.row(visit, servers);
         }
     }
 
     /// A server has answered a request that is finished already.
     pub(crate) fn late(&mut self, visit: &ServerVisit) {
         self.recorder.late(visit);
+        if let Some(live) = &mut self.live {
+            live.late(visit);
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.late(visit);
+        }
+    }
+
+    /// A server has answered what no request waits for: it was occupied, which is all that counts.
+    pub(crate) fn detached(&mut self, visit: &ServerVisit) {
+        if let Some(live) = &mut self.live {
+            live.late(visit);
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.detached(visit);
+        }
+    }
+
+    /// What the loop has used since this was last called, up to `now`.
+    pub(crate) fn loop_used(&mut self, used: LoopUse, now: Stamp) {
+        let all = &mut self.used[0];
+        all.passes += used.passes;
+        all.processor += used.processor;
+        all.run_queue += used.run_queue;
+        all.clients = used.clients;
+        if let Some(live) = &mut self.live {
+            live.loop_use(now, used);
+        }
     }
 
     /// Events that happened elsewhere since `earlier`. Clients are counted where they connect.
@@ -205,11 +247,12 @@ impl Books {
             finished: Vec::new(),
             slowest: self.slowest.clone(),
             rows: None,
+            live: None,
+            used: self.used.clone(),
             events: self.events,
             started: self.started,
             counting_since: self.counting_since,
             before_reset: self.before_reset.clone(),
-            loops: self.loops,
             elsewhere: at_work,
         }
     }
@@ -227,7 +270,7 @@ impl Books {
         self.elsewhere.clients += at_work.clients;
         self.elsewhere.unfinished += at_work.unfinished;
         self.elsewhere.in_flight += at_work.in_flight;
-        self.loops += other.loops;
+        self.used.extend_from_slice(&other.used);
         self.started = self.started.min(other.started);
         self.counting_since = self.counting_since.min(other.counting_since);
     }
@@ -258,7 +301,17 @@ impl Books {
 
     /// How many loops are summed up here.
     pub(crate) fn loops(&self) -> usize {
-        self.loops
+        self.used.len()
+    }
+
+    /// What each of these loops has used since it began.
+    pub(crate) fn used(&self) -> &[LoopUse] {
+        &self.used
+    }
+
+    /// What a model of the running traffic needs; nothing where it is not kept.
+    pub(crate) fn live(&self, now: Stamp) -> LiveSnapshot {
+        self.live.as_ref().map(|live| live.snapshot(now)).unwrap_or_default()
     }
 
     /// What the other loops had at work.

@@ -15,7 +15,7 @@
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Limits, Parsed, ReplyClass, Request, Storage, write};
-use krarup_record::{Operation, Recorder};
+use krarup_record::{LiveSnapshot, Operation, Recorder};
 use krarup_units::Stamp;
 
 use crate::books::Books;
@@ -136,9 +136,20 @@ impl Core {
         }
     }
 
-    /// Every row from now on also goes to `sink`.
-    pub fn keep_rows(&mut self, sink: Box<dyn RowSink>) {
-        self.books.keep_rows(sink);
+    /// Every row from now on also goes to `sink`. It is the core at `place` among `of` whose rows go
+    /// to the same place, so that no two of their connections have one number.
+    pub fn keep_rows(&mut self, sink: Box<dyn RowSink>, place: u16, of: u16) {
+        self.books.keep_rows(sink, place, of);
+    }
+
+    /// Keeps what a model of the running traffic needs, from now on: 1.6 MiB.
+    pub fn keep_live(&mut self) {
+        self.books.keep_live();
+    }
+
+    /// What is kept of it at `now`; nothing without [`Self::keep_live`].
+    pub fn live(&self, now: Stamp) -> LiveSnapshot {
+        self.books.live(now)
     }
 
     /// No more rows will come: the writer that takes them can finish.

@@ -19,3 +19,13 @@ pub enum ThreadDesign {
     /// For each server a queue and so many readers, and a writer that does not wait (2016).
     Readers(u32),
 }
+
+impl ThreadDesign {
+    /// How many threads there are before so many servers.
+    pub fn threads(self, servers: usize) -> usize {
+        match self {
+            Self::Workers(workers) => workers as usize,
+            Self::Readers(readers) => servers * (readers as usize + 1),
+        }
+    }
+}

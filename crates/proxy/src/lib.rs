@@ -15,6 +15,7 @@
 //! | `keys` | the keys of one retrieval and who was asked for each |
 //! | `dispatch` | one queue, W workers; readers before a server |
 //! | `deadlines` | what is due when |
+//! | [`live`] | what a model of the running proxy knows beside its traffic |
 //! | `large` | values that are lent instead of copied |
 //! | `merge` | how the answers of several servers become one |
 //! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
@@ -45,6 +46,7 @@ mod ids;
 pub mod import;
 mod keys;
 mod large;
+pub mod live;
 mod merge;
 mod meta;
 pub mod metrics;

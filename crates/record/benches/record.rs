@@ -9,7 +9,9 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use krarup_record::file::RunMetadata;
 use krarup_record::file::rows::{RowFile, RowFileWriter};
-use krarup_record::{Histograms, Operation, Recorder, RecorderSettings, ServerVisit, Visit, Windows};
+use krarup_record::{
+    Histograms, LiveBooks, Operation, Recorder, RecorderSettings, ServerVisit, Visit, Windows,
+};
 use krarup_units::{Nanos, Stamp};
 
 /// 2¹⁶ requests as a proxy would stamp them, each with the parts of three servers.
@@ -89,6 +91,15 @@ fn per_request(criterion: &mut Criterion) {
         bencher.iter(|| {
             rounds.each(|visit, servers| histograms.record(visit.operation, &visit.parts(servers)));
         });
+    });
+    // 20,000 requests a second: a thirtieth is kept; and room for all of them.
+    group.bench_function("live books", |bencher| {
+        let mut books = LiveBooks::default();
+        bencher.iter(|| rounds.each(|visit, servers| books.finish(visit, servers)));
+    });
+    group.bench_function("live books that keep everything", |bencher| {
+        let mut books = LiveBooks::new(64 * 3 * 20_000);
+        bencher.iter(|| rounds.each(|visit, servers| books.finish(visit, servers)));
     });
     group.bench_function("recorder", |bencher| {
         let mut recorder = Recorder::new(RecorderSettings::default()).expect("constants");

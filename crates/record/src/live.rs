@@ -294,6 +294,12 @@ impl LiveBooks {
         self.windows.push_back(window);
     }
 
+    /// When the window began that [`Self::loop_use`] ends.
+    #[inline]
+    pub fn window_begun(&self) -> Stamp {
+        self.window.from
+    }
+
     #[inline]
     fn keeps(&self, at: Stamp) -> bool {
         at.0 >= self.keep_from && at.0 < self.keep_to && self.pushed < self.keep_until_pushed

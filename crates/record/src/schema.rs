@@ -9,8 +9,12 @@ use crate::quantities::QUANTITIES;
 use crate::stamps;
 use crate::{Operation, Outcome};
 
-/// The version of the tables below. It rises when a column changes its meaning or goes away.
-pub const VERSION: u32 = 1;
+/// The version of the tables below. It rises when a column of `rows.parquet` comes, and when one of
+/// any table changes its meaning or goes away.
+pub const VERSION: u32 = 2;
+
+/// The oldest version whose rows are still read.
+pub const OLDEST_VERSION: u32 = 1;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,8 @@ pub struct SchemaColumn {
     pub unit: &'static str,
     /// What it means.
     pub definition: &'static str,
+    /// The first [`VERSION`] that has it.
+    pub since: u32,
 }
 
 /// One file.
@@ -77,7 +83,7 @@ const fn column(
     unit: &'static str,
     definition: &'static str,
 ) -> SchemaColumn {
-    SchemaColumn { name, kind, unit, definition }
+    SchemaColumn { name, kind, unit, definition, since: OLDEST_VERSION }
 }
 
 /// `windows.csv`.
@@ -246,6 +252,15 @@ pub const ROWS: TableSchema = TableSchema {
         column("servers.outcome", ColumnKind::Name, "", "how this server's part ended"),
         column("servers.sent", ColumnKind::U64, "ns", stamps::SENT.text),
         column("servers.answered", ColumnKind::U64, "ns", stamps::ANSWERED.text),
+        SchemaColumn {
+            since: 2,
+            ..column(
+                "servers.lane",
+                ColumnKind::U16,
+                "",
+                "which connection to the server carried it, from zero; answers on one connection come in the order of the requests. Not in files of version 1, whose rows are read with 0",
+            )
+        },
     ],
 };
 
@@ -289,10 +304,10 @@ pub fn page() -> String {
     let _ = write!(
         page,
         "\nThe list `servers` of `rows.parquet` is one element per server asked; it is empty where none was. The file's metadata \
-         holds `krarup.schema_version` (now {VERSION}), `krarup.epoch_unix_ns` (the wall clock at stamp zero), \
+         holds `krarup.schema_version` (now {VERSION}; files since {OLDEST_VERSION} are read), `krarup.epoch_unix_ns` (the wall clock at stamp zero), \
          `krarup.rows_lost` (rows that could not be written), `krarup.clients` where a load generator wrote it (`received` is when a request was due, `taken` when it was sent) \
          and `krarup.columns` (this table). Rows as CSV have one column `servers` \
-         that holds `server:outcome:sent:answered` for each server, parted by spaces.\n\n\
+         that holds `server:outcome:sent:answered:lane` for each server, parted by spaces; without a lane it is 0.\n\n\
          ## `histograms.hlog`\n\n\
          An HdrHistogram interval log, version 1.3: one line per operation and quantity, tagged `operation.quantity`, values in \
          nanoseconds to {DIGITS} digits, the largest value of a line in milliseconds. Any HdrHistogram tool reads it; the comment \

@@ -365,11 +365,8 @@ pub(crate) mod tests {
     }
 
     fn visit_with(stamp: BoxedStrategy<Stamp>) -> impl Strategy<Value = (Visit, Vec<ServerVisit>)> {
-        let server = (0_u16..5, any_of(Outcome::ALL), stamp.clone(), stamp.clone()).prop_map(
-            |(server, outcome, sent, answered)| ServerVisit {
-                outcome,
-                ..ServerVisit::ok(server, sent, answered)
-            },
+        let server = (0_u16..5, any::<u16>(), any_of(Outcome::ALL), stamp.clone(), stamp.clone()).prop_map(
+            |(server, lane, outcome, sent, answered)| ServerVisit { server, lane, outcome, sent, answered },
         );
         (
             (any::<u16>(), any_of(Operation::ALL), any_of(Outcome::ALL), any::<bool>()),

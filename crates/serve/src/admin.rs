@@ -20,6 +20,8 @@ use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 use rustix::process::{Resource, getrlimit};
 
+use crate::live::LiveQuestion;
+
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
     /// Why no more clients should be sent here; none if they should.
@@ -57,6 +59,9 @@ pub(crate) struct Monitoring<T> {
     /// The program that is asked, as its user calls it.
     pub(crate) program: &'static str,
     pub(crate) ask: Ask<T>,
+    /// Asks for what a model of the running traffic needs; none: it is not kept.
+    #[expect(dead_code, reason = "the answer about headroom reads it")]
+    pub(crate) live: Option<LiveQuestion>,
     /// None: there is no configuration to read again.
     pub(crate) reload: Option<Reload>,
 }

@@ -27,6 +27,7 @@
 //! | `time_limits` | which clients take too long |
 //! | `memory` | what buffers hold, and who must wait for room |
 //! | `alarm` | the timer of a loop that waits without a limit |
+//! | `loop_meter` | what the loop's own thread uses |
 
 mod accepting;
 mod alarm;
@@ -37,6 +38,7 @@ mod connection;
 mod event_loops;
 mod hold;
 mod logins;
+mod loop_meter;
 mod memory;
 mod readiness;
 mod reading;

@@ -7,6 +7,8 @@
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |
 //! | `driver` | the connections of any service's clients: in, read, written, out |
+//! | `live` | what a model of the running traffic is given |
+//! | `processors` | how many processors this process may use |
 //! | `slice` | how long a pass may spend on one thing |
 
 #![forbid(unsafe_code)]
@@ -15,7 +17,10 @@ mod admin;
 pub mod broker;
 pub mod cache;
 mod driver;
+mod live;
+mod processors;
 pub mod proxy;
 mod slice;
 
 pub use driver::ClientLimits;
+pub use live::LiveState;

@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use krarup_units::{Outbox, Stamp};
+use krarup_units::{Nanos, Outbox, Stamp};
 
 mod upstreams;
 
@@ -165,6 +165,15 @@ pub trait Service {
     fn has_silent_replies(&self, client: ClientId) -> bool {
         let _ = client;
         false
+    }
+
+    // ---- the loop -------------------------------------------------------------------------------
+
+    /// So many passes the driver's loop has made since this was last called, and so much time its
+    /// thread has used a processor, and waited for one when it was ready to run. Once a second while
+    /// there is something to do.
+    fn loop_used(&mut self, passes: u64, processor: Nanos, run_queue: Nanos, now: Stamp) {
+        let _ = (passes, processor, run_queue, now);
     }
 
     // ---- memory ---------------------------------------------------------------------------------

@@ -89,9 +89,6 @@ impl Core {
             self.routing.went_down(server);
         }
         while let Some(pending) = self.upstreams.pop(connection) {
-            let Recipient::Request(number) = pending.recipient else { continue };
-            let exchange = &mut self.requests[number];
-            exchange.owed -= 1;
             let visit = pending.sent.map(|sent| ServerVisit {
                 server: server.number(),
                 lane: connection.lane_number(),
@@ -99,6 +96,14 @@ impl Core {
                 sent,
                 answered: now,
             });
+            let Recipient::Request(number) = pending.recipient else {
+                if let Some(visit) = visit.filter(|_| pending.recipient == Recipient::Detached) {
+                    self.books.detached(&visit);
+                }
+                continue;
+            };
+            let exchange = &mut self.requests[number];
+            exchange.owed -= 1;
             if exchange.stage != Stage::Sent {
                 if let Some(visit) = visit {
                     self.books.late(&visit);
@@ -146,12 +151,12 @@ impl Core {
             return;
         }
         let server = self.upstreams.answered(connection, reply.bytes.len(), now);
-        let Recipient::Request(number) = pending.recipient else { return };
-        let exchange = &mut self.requests[number];
         let sent = pending.sent.expect("only what was sent is answered");
         let outcome = outcome_of(reply.class);
         let lane = connection.lane_number();
         let visit = ServerVisit { server: server.number(), lane, outcome, sent, answered: now };
+        let Recipient::Request(number) = pending.recipient else { return self.books.detached(&visit) };
+        let exchange = &mut self.requests[number];
         exchange.owed -= 1;
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use krarup_memcache::{Limits, Parsed, request};
+use krarup_record::LoopUse;
 use krarup_service::{Disconnect, Service};
-use krarup_units::{Outbox, Stamp};
+use krarup_units::{Nanos, Outbox, Stamp};
 
 use super::{Arrival, Core, class_of};
 use crate::dispatch::Workers;
@@ -196,6 +197,11 @@ impl Service for Core {
 
     fn rests(&mut self, client: u32) {
         self.clients.rest(ClientId::new(client));
+    }
+
+    fn loop_used(&mut self, passes: u64, processor: Nanos, run_queue: Nanos, now: Stamp) {
+        let clients = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+        self.books.loop_used(LoopUse { passes, processor, run_queue, clients }, now);
     }
 
     fn note_memory(&mut self, used: usize, short: bool) {

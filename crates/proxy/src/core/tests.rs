@@ -17,6 +17,7 @@ use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, 
 use krarup_memcache::write;
 
 mod lanes;
+mod live;
 mod meta;
 mod pools;
 mod reload;
@@ -91,7 +92,7 @@ impl World {
         let servers = topology.servers.len();
         let mut core = Core::new(settings, topology, recorder, Stamp(0));
         let rows = Rows::default();
-        core.keep_rows(Box::new(Keep(rows.clone())));
+        core.keep_rows(Box::new(Keep(rows.clone())), 0, 1);
         Self {
             core,
             now: Stamp(0),

@@ -38,6 +38,16 @@ impl Core {
         self.books.enter(visit, servers);
     }
 
+    /// Enters that a server has answered another core's request whose row is entered already.
+    pub fn enter_late(&mut self, visit: &ServerVisit) {
+        self.books.late(visit);
+    }
+
+    /// Enters that a server has answered what no request of another core waited for.
+    pub fn enter_detached(&mut self, visit: &ServerVisit) {
+        self.books.detached(visit);
+    }
+
     /// Enters what happened at another core since `earlier`. Clients are counted where they
     /// connect.
     pub fn enter_events(&mut self, now: &Events, earlier: &Events) {

@@ -26,6 +26,11 @@ fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot) {
             }
         }
         MetricSource::Counter(value) => out.value(name, value(now)),
+        MetricSource::Loop(value) => {
+            for (number, used) in now.loops.iter().enumerate() {
+                out.one(name, label, &number.to_string(), value(used));
+            }
+        }
         MetricSource::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),
         MetricSource::Operation(value) => {
             out.operations(name, &now.operations, value);

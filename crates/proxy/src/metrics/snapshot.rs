@@ -1,5 +1,6 @@
 //! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
 
+use krarup_record::LoopUse;
 use krarup_record::exposition::{OfOperation, TimeBuckets};
 use krarup_service::Service as _;
 use krarup_units::{Nanos, Stamp};
@@ -28,6 +29,8 @@ pub struct ProxySnapshot {
     pub(super) waiting: usize,
     pub(super) longest: usize,
     pub(super) disordered: u64,
+    /// What each event loop has used.
+    pub(super) loops: Vec<LoopUse>,
     /// What clients' buffers hold, in bytes, and whether clients wait because that is too much.
     pub(super) memory: (usize, bool),
     pub(super) operations: Vec<OfOperation>,
@@ -116,6 +119,7 @@ impl ProxySnapshot {
             waiting: core.dispatch().waiting(),
             longest: core.dispatch().longest(),
             disordered: recorder.disordered(),
+            loops: core.counted().used().to_vec(),
             memory: core.memory(),
             operations: OfOperation::seen(&recorder),
             pools: core.pools().iter().enumerate().filter(|(_, pool)| !pool.is_retired()).map(pool).collect(),

@@ -2,7 +2,7 @@
 //! The reference page and what Prometheus reads are both made from it.
 
 use krarup_record::exposition::{self, Described, TimeBuckets};
-use krarup_record::{Quantity, VisitTally};
+use krarup_record::{LoopUse, Quantity, VisitTally};
 
 use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 
@@ -20,6 +20,8 @@ pub(super) enum MetricSource {
     /// One number; none where it does not apply.
     Gauge(fn(&ProxySnapshot) -> Option<f64>),
     Counter(fn(&ProxySnapshot) -> f64),
+    /// One number for each event loop.
+    Loop(fn(&LoopUse) -> f64),
     /// 1, with the version as a label.
     Version,
     /// One number for each operation that was seen.
@@ -43,6 +45,10 @@ const fn gauge(
 
 const fn counter(name: &'static str, value: fn(&ProxySnapshot) -> f64, help: &'static str) -> ProxyMetric {
     ProxyMetric { name, help, value: MetricSource::Counter(value) }
+}
+
+const fn of_loop(name: &'static str, value: fn(&LoopUse) -> f64, help: &'static str) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Loop(value) }
 }
 
 const fn operation(name: &'static str, value: fn(&VisitTally) -> u64, help: &'static str) -> ProxyMetric {
@@ -77,6 +83,17 @@ pub const TABLE: &[ProxyMetric] = &[
         value: MetricSource::Version,
     },
     gauge("krarup_uptime_seconds", |now| Some(now.uptime.as_seconds()), "Time since the proxy began."),
+    of_loop("krarup_loop_passes_total", |used| used.passes as f64, "Passes of the event loop."),
+    of_loop(
+        "krarup_loop_cpu_seconds_total",
+        |used| used.processor.as_seconds(),
+        "Processor time used by the event loop's thread.",
+    ),
+    of_loop(
+        "krarup_loop_run_queue_seconds_total",
+        |used| used.run_queue.as_seconds(),
+        "Time in which that thread was ready to run and had no processor: others used them. 0 where the kernel does not say.",
+    ),
     gauge("krarup_client_connections", |now| Some(now.clients as f64), "Clients connected."),
     counter(
         "krarup_client_connections_accepted_total",
@@ -294,6 +311,7 @@ impl ProxyMetric {
             | MetricSource::PoolGauge(_)
             | MetricSource::Version => "gauge",
             MetricSource::Counter(_)
+            | MetricSource::Loop(_)
             | MetricSource::Operation(_)
             | MetricSource::Server(_)
             | MetricSource::Pool(_) => "counter",
@@ -305,6 +323,7 @@ impl ProxyMetric {
     pub fn label(&self) -> Option<&'static str> {
         match self.value {
             MetricSource::Gauge(_) | MetricSource::Counter(_) => None,
+            MetricSource::Loop(_) => Some("loop"),
             MetricSource::Version => Some("version"),
             MetricSource::Operation(_) | MetricSource::OperationTimes(_) => Some("operation"),
             MetricSource::ServerGauge(_) | MetricSource::Server(_) | MetricSource::ServerTimes(_) => {

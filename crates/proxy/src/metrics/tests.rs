@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use krarup_record::exposition::{BOUNDS, OfOperation, PROCESS, ProcessMetrics, TimeBuckets};
-use krarup_record::{MeasuredDistribution, Operation, Quantity, VisitTally};
+use krarup_record::{LoopUse, MeasuredDistribution, Operation, Quantity, VisitTally};
 
 use krarup_units::Nanos;
 
@@ -42,6 +42,9 @@ fn moment() -> ProxySnapshot {
     };
     ProxySnapshot {
         pools: vec![pool("main"), pool("users")],
+        loops: [7, 9]
+            .map(|passes| LoopUse { passes, processor: Nanos::from_millis(250), ..LoopUse::default() })
+            .to_vec(),
         uptime: Nanos::from_millis(1_500),
         workers: Some(8),
         operations: vec![operation(Operation::Get), operation(Operation::Set)],
@@ -123,6 +126,9 @@ fn what_prometheus_reads_is_well_formed_and_complete() {
         assert!(!read[name].is_empty(), "{name} has a value");
     }
     assert_eq!(read["krarup_uptime_seconds"], [("{}".to_owned(), 1.5)]);
+    let of_loops = [("{loop=\"0\"}".to_owned(), 7.0), ("{loop=\"1\"}".to_owned(), 9.0)];
+    assert_eq!(read["krarup_loop_passes_total"], of_loops);
+    assert_eq!(read["krarup_loop_cpu_seconds_total"][1].1, 0.25);
     assert_eq!(read["krarup_server_up"][1], ("{server=\"a \\\"quoted\\\" \\\\ name\"}".to_owned(), 0.0));
 }
 

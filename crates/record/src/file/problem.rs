@@ -37,7 +37,8 @@ pub enum FileProblem {
     Schema(String),
     /// The file was written with tables of another version.
     #[error(
-        "written with version {found} of the tables, this program reads version {}",
+        "written with version {found} of the tables, this program reads versions {} to {}",
+        crate::schema::OLDEST_VERSION,
         crate::schema::VERSION
     )]
     Version {

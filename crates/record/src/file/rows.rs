@@ -116,7 +116,7 @@ impl<W: Write + Send> RowFileWriter<W> {
     /// # Errors
     /// As `out` says.
     pub fn new(out: W, run: RunMetadata) -> Result<Self, FileProblem> {
-        let writer = SerializedFileWriter::new(out, Arc::new(columns()?), Arc::new(properties(run)))?;
+        let writer = SerializedFileWriter::new(out, Arc::new(columns(VERSION)?), Arc::new(properties(run)))?;
         Ok(Self { writer, batch: RowBatch::new(BATCH_ROWS), rows: 0, lost: 0 })
     }
 
@@ -179,12 +179,12 @@ fn pair(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)
 }
 
-/// The columns of [`ROWS`], as Parquet has them. Whole numbers are unsigned, lists in the standard
-/// three levels.
-fn columns() -> Result<Type, FileProblem> {
+/// The columns that [`ROWS`] has in a version of it, as Parquet has them. Whole numbers are unsigned,
+/// lists in the standard three levels.
+fn columns(version: u32) -> Result<Type, FileProblem> {
     let mut flat = String::new();
     let mut nested = String::new();
-    for column in ROWS.columns {
+    for column in ROWS.columns.iter().filter(|column| column.since <= version) {
         let (out, name) = match column.name.split_once('.') {
             Some((_, name)) => (&mut nested, name),
             None => (&mut flat, column.name),
@@ -282,6 +282,7 @@ fn write_columns<W: Write + Send>(
     put::<ByteArrayType, _>(group, servers, &nested, |one| text(one.outcome.name()))?;
     put::<Int64Type, _>(group, servers, &nested, |one| one.sent.0.cast_signed())?;
     put::<Int64Type, _>(group, servers, &nested, |one| one.answered.0.cast_signed())?;
+    put::<Int32Type, _>(group, servers, &nested, |one| i32::from(one.lane))?;
     Ok(())
 }
 

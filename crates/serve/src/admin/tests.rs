@@ -39,6 +39,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
     Monitoring {
         program: "krarup proxy",
         ask: Box::new(move || slots.ask()),
+        live: None,
         reload: Some(Reload {
             what: "configuration",
             reload: Box::new(|| Err("line 1: nothing is good".into())),

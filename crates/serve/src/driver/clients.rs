@@ -17,6 +17,7 @@ use super::alarm::{ALARM, Alarm, uninterrupted};
 use super::authentication::Users;
 use super::connection::{ClientConnection, Logins, Read, WrittenBytes};
 use super::event_loops::EventLoops;
+use super::loop_meter::{LoopMeter, ThreadUse};
 use super::memory::MemoryAccount;
 use super::time_limits::TimeLimits;
 use crate::slice::Slice;
@@ -176,6 +177,7 @@ pub(crate) struct Driver {
     pub(super) accepting: Accepting,
     /// Others that clients are distributed over.
     pub(crate) loops: Option<Box<dyn EventLoops + Send>>,
+    meter: LoopMeter,
     pub(super) time_limits: TimeLimits,
     pub(super) logins: Logins,
     pub(super) memory: MemoryAccount,
@@ -232,6 +234,7 @@ impl Driver {
             entrances_made: 0,
             accepting: Accepting::Later,
             loops: None,
+            meter: LoopMeter::default(),
             time_limits: TimeLimits::new(settings.idle, settings.request, now),
             logins: Logins::default(),
             memory: MemoryAccount::new(settings.memory),
@@ -299,8 +302,17 @@ impl Driver {
         [login, retry, limits, self.memory.due(), lingering].into_iter().flatten().min()
     }
 
+    /// A pass of the loop begins.
+    #[inline]
+    pub(crate) fn count_pass(&mut self) {
+        self.meter.pass();
+    }
+
     /// Does what is due.
     pub(crate) fn tick(&mut self, service: &mut impl Service, now: Stamp) {
+        if let Some(ThreadUse { passes, processor, run_queue }) = self.meter.read(now) {
+            service.loop_used(passes, processor, run_queue, now);
+        }
         self.apply_time_limits(service, now);
         self.tick_logins(service, now);
         if let Accepting::Retry(until) = self.accepting
@@ -352,6 +364,7 @@ impl Driver {
     /// tokens are the owner's.
     pub(crate) fn serve(&mut self, service: &mut impl Service, events: &Events) {
         let now = self.clock.now();
+        self.count_pass();
         self.slice.begin();
         self.tick(service, now);
         self.slice.begin();

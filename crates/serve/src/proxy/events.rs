@@ -27,6 +27,8 @@ use crate::driver::{
     self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
     ServerConnection, ServerConnections, ServerPoll, UPSTREAMS, of_one_loop, uninterrupted,
 };
+use crate::live::{LiveQuestion, LiveState};
+use crate::processors;
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
@@ -117,14 +119,16 @@ pub fn run(
     };
     let mut members = members.into_iter();
     let mut engines = Vec::new();
+    let live: Vec<_> = wakers.iter().map(|waker| SnapshotSlot::new(Arc::clone(waker))).collect();
     for (number, (poll, core)) in polls.into_iter().zip(cores).enumerate() {
         let (member, tell) = (members.next(), tell(number == 0));
-        let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), member);
+        let place = LoopPlace { group: member, live: Arc::clone(&live[number]) };
+        let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), place);
         engines.push(engine.map_err(system)?);
     }
     let mut others = engines.split_off(1).into_iter();
     let mut first = engines.pop().ok_or("there is no core to run")?;
-    first.lead(source, &wakers[0])?;
+    first.lead(source, &wakers[0], LiveQuestion::new(live))?;
     let spawn = |mut engine: Engine<Tell>| {
         let name = "krarup-loop".into();
         thread::Builder::new().name(name).spawn(move || engine.run().map(|()| engine.ended())).map_err(system)
@@ -139,6 +143,14 @@ pub fn run(
     let stopped = clock.now();
     core.advance(stopped);
     Ok(ProxyEnd { core, started, stopped })
+}
+
+/// What a loop is among all of the process.
+struct LoopPlace {
+    /// None: it is the only one.
+    group: Option<LoopHandle>,
+    /// Where it puts what it keeps for a model of the traffic.
+    live: Arc<SnapshotSlot<LiveState>>,
 }
 
 struct Engine<N> {
@@ -162,6 +174,11 @@ struct Engine<N> {
     hold: HoldPolicy,
     /// Where a snapshot is put for monitoring, if this is the only loop.
     slot: Option<Arc<SnapshotSlot<ProxySnapshot>>>,
+    /// Where what it keeps for a model of the traffic is put, and, in the first loop, what asks all.
+    live: Arc<SnapshotSlot<LiveState>>,
+    live_of_all: Option<LiveQuestion>,
+    /// How many processors the process may use.
+    processors: f64,
     /// What answers monitoring, and where that was said to be.
     admin: Option<(Address, http::HttpServer)>,
     waker: Option<Arc<Waker>>,
@@ -200,8 +217,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         notice: N,
         poll: Poll,
         credentials: Arc<Credentials>,
-        group: Option<LoopHandle>,
+        place: LoopPlace,
     ) -> io::Result<Self> {
+        let LoopPlace { group, live } = place;
         let Resolved { config, numbers } = resolved.clone();
         let now = clock.now();
         let addresses = config.addresses().into_iter();
@@ -215,6 +233,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         driver.loops = group.as_ref().map(LoopHandle::distribution);
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
+        core.keep_live();
         Ok(Self {
             watcher: None,
             core,
@@ -229,6 +248,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             open_by: now + config.connect_timeout,
             hold: HoldPolicy::new(config.hold),
             slot: None,
+            live,
+            live_of_all: None,
+            processors: processors::usable(),
             admin: None,
             waker: None,
             stop_by: None,
@@ -240,7 +262,13 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
 
     /// What the first loop, or the only one, does for all: it listens, receives signals and changes
     /// of the configuration, and answers monitoring.
-    fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), Mistake> {
+    fn lead(
+        &mut self,
+        source: ConfigurationSource,
+        waker: &Arc<Waker>,
+        live: LiveQuestion,
+    ) -> Result<(), Mistake> {
+        self.live_of_all = Some(live);
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
         let mut inherited = listen::inherited().into_iter();
@@ -281,7 +309,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         };
         let reload = self.watcher.as_ref().expect("the first loop has it").reload();
         let reload = Reload { what: "configuration", reload: Box::new(reload), alone: Mutex::default() };
-        admin::serve(address, "`admin`", Monitoring { program: "krarup proxy", ask, reload: Some(reload) })
+        let live = self.live_of_all.clone();
+        let monitoring = Monitoring { program: "krarup proxy", ask, live, reload: Some(reload) };
+        admin::serve(address, "`admin`", monitoring)
     }
 
     fn tell_admin(&mut self) {
@@ -300,6 +330,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     fn run(&mut self) -> io::Result<()> {
         let mut ready = Readiness::new();
         loop {
+            self.driver.count_pass();
             let mut now = self.clock.now();
             let settled = self.is_settled(now);
             if !settled {
@@ -360,6 +391,10 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.driver.write_delayed(&mut self.core, delayed);
             self.driver.look_after_memory(&mut self.core, &mut self.servers);
             self.tell();
+            self.live.publish(|| LiveState {
+                kept: self.core.live(self.clock.now()),
+                system: krarup_proxy::live::system(&self.core, &self.config, self.processors),
+            });
             if let Some(slot) = &self.slot {
                 slot.publish(|| {
                     self.driver.note_memory(&mut self.core);

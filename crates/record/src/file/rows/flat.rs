@@ -1,8 +1,8 @@
 //! Rows as CSV, for tools that know no Parquet: the columns of [`crate::schema::ROWS`], the
 //! servers' parts in one of them.
 //!
-//! The column `servers` holds `server:outcome:sent:answered` for each server, parted by spaces:
-//! `0:ok:1200:3400 2:timeout:1200:9000`.
+//! The column `servers` holds `server:outcome:sent:answered:lane` for each server, parted by spaces:
+//! `0:ok:1200:3400:0 2:timeout:1200:9000:1`. Without a lane, as version 1 wrote it, this is 0.
 
 use std::io::{Read, Write};
 
@@ -41,7 +41,7 @@ impl<W: Write> FlatRows<W> {
     /// As the file says.
     pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), FileProblem> {
         let part = |one: &ServerVisit| {
-            format!("{}:{}:{}:{}", one.server, one.outcome.name(), one.sent.0, one.answered.0)
+            format!("{}:{}:{}:{}:{}", one.server, one.outcome.name(), one.sent.0, one.answered.0, one.lane)
         };
         let servers: Vec<String> = servers.iter().map(part).collect();
         let stamps = [visit.received, visit.queued, visit.taken, visit.replied].map(|stamp| stamp.0);
@@ -123,7 +123,8 @@ fn server(text: &str) -> Result<ServerVisit, FileProblem> {
     let server = next()?.parse().map_err(|_| wrong())?;
     let outcome = Outcome::from_name(next()?).ok_or_else(wrong)?;
     let (sent, answered) = (Stamp(number(next()?)?), Stamp(number(next()?)?));
-    Ok(ServerVisit { outcome, ..ServerVisit::ok(server, sent, answered) })
+    let lane = parts.next().map_or(Ok(0), |lane| lane.parse().map_err(|_| wrong()))?;
+    Ok(ServerVisit { server, lane, outcome, sent, answered })
 }
 
 #[cfg(test)]
@@ -155,6 +156,19 @@ mod tests {
         }
     }
 
+    /// What the last build with version 1 of the tables wrote, as CSV and as Parquet.
+    #[test]
+    fn rows_of_the_first_version_are_read_without_lanes() {
+        let (mut text, mut binary) = (Vec::new(), Vec::new());
+        let flat = include_bytes!("../../../tests/data/rows-1.csv");
+        read(&flat[..], |visit, servers| text.push((*visit, servers.to_vec()))).unwrap();
+        let rows = include_bytes!("../../../tests/data/rows-1.parquet");
+        let mut rows = crate::file::rows::RowFile::from_bytes(rows.to_vec()).unwrap();
+        rows.for_each(|visit, servers| binary.push((*visit, servers.to_vec()))).unwrap();
+        assert_eq!(text.len(), 4);
+        assert_eq!(text, binary);
+    }
+
     #[test]
     fn a_cell_that_is_wrong_is_named() {
         let mut sink = FlatRows::new(Vec::new()).unwrap();
@@ -163,5 +177,10 @@ mod tests {
         let broken = text.replace("get,ok", "get,fine");
         let error = read(broken.as_bytes(), |_, _| {}).unwrap_err();
         assert_eq!(error.to_string(), "column `outcome` holds `fine`");
+        for wrong in ["0:ok:1:2:x", "0:ok:1", "0:ok:1:2:70000"] {
+            let broken = text.trim_end().to_owned() + wrong;
+            let error = read(broken.as_bytes(), |_, _| {}).unwrap_err();
+            assert_eq!(error.to_string(), format!("column `servers` holds `{wrong}`"));
+        }
     }
 }

@@ -14,7 +14,7 @@ use parquet::file::statistics::{Statistics, ValueStatistics};
 
 use super::{CLIENTS, RowBatch, columns};
 use crate::file::{FileError, FileProblem, RunMetadata};
-use crate::schema::{ROWS, VERSION};
+use crate::schema::{OLDEST_VERSION, ROWS, VERSION};
 use crate::{Operation, Outcome, ServerVisit, Visit};
 
 /// Rows that are read at once.
@@ -25,7 +25,8 @@ pub struct RowFile {
     reader: Box<dyn FileReader>,
     /// The next row group to open.
     next_group: usize,
-    /// The columns of the open row group, in the order of [`ROWS`]; empty where none is open.
+    /// The columns of the open row group, in the order of [`ROWS`], of which a file of an earlier
+    /// version lacks the last; empty where none is open.
     open: Vec<ColumnReader>,
     batch: RowBatch,
     run: RunMetadata,
@@ -37,7 +38,8 @@ impl RowFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is not Parquet, or has not the columns of rows of this version.
+    /// A file that cannot be read, is not Parquet, or has not the columns of its version of rows, as
+    /// far back as [`OLDEST_VERSION`].
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let open = || Self::new(File::open(path)?);
         open().map_err(|problem| FileError { path: path.to_owned(), problem })
@@ -62,14 +64,11 @@ impl RowFile {
             let found = value(key).unwrap_or_default();
             found.parse().map_err(|_| FileProblem::Value { column, found })
         };
-        match value("krarup.schema_version") {
-            Some(found) if found == VERSION.to_string() => {}
-            Some(found) => return Err(FileProblem::Version { found }),
-            None => {
-                return Err(FileProblem::Schema("the file does not say which version they have".to_owned()));
-            }
-        }
-        let expected = columns()?;
+        let found = value("krarup.schema_version")
+            .ok_or_else(|| FileProblem::Schema("the file does not say which version they have".to_owned()))?;
+        let version = (OLDEST_VERSION..=VERSION).find(|version| found == version.to_string());
+        let version = version.ok_or(FileProblem::Version { found })?;
+        let expected = columns(version)?;
         if *metadata.schema() != expected {
             let found = metadata.schema().get_fields().iter().map(|field| field.name()).collect::<Vec<_>>();
             return Err(FileProblem::Schema(format!("the file has {}", found.join(", "))));
@@ -142,7 +141,7 @@ impl RowFile {
                     return Ok(false);
                 }
                 let group = self.reader.get_row_group(self.next_group)?;
-                self.open = (0..ROWS.columns.len())
+                self.open = (0..group.num_columns())
                     .map(|place| Ok(group.get_column_reader(place)?))
                     .collect::<Result<_, FileProblem>>()?;
                 self.next_group += 1;
@@ -203,6 +202,10 @@ fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool,
     set(servers, outcome, |one, value| one.outcome = value)?;
     set(servers, int64(next()?, all)?, |one, value| one.sent = Stamp(value.cast_unsigned()))?;
     set(servers, int64(next()?, all)?, |one, value| one.answered = Stamp(value.cast_unsigned()))?;
+    // Version 1 has no lane.
+    if let Ok(lane) = next() {
+        set(servers, int32(lane, all)?.narrow("servers.lane")?, |one, value| one.lane = value)?;
+    }
     Ok(true)
 }
 
@@ -380,6 +383,22 @@ mod tests {
         assert_eq!(batch.iter().next().unwrap(), (&visit, &servers[..]));
     }
 
+    /// What the last build with version 1 of the tables wrote.
+    #[test]
+    fn a_file_of_the_first_version_is_read_without_lanes() {
+        let file = include_bytes!("../../../tests/data/rows-1.parquet");
+        let expected = RowFile::from_bytes(file.to_vec()).unwrap();
+        assert_eq!((expected.run(), expected.lost()), (RUN, 3));
+        let visits = read(file.to_vec()).unwrap();
+        let parts: Vec<_> = visits.iter().map(|(_, servers)| servers.len()).collect();
+        assert_eq!(parts, [0, 1, 2, 3]);
+        let (visit, servers) = &visits[3];
+        assert_eq!((visit.received, visit.replied, visit.bytes_in), (Stamp(3_000), Stamp(3_900), 103));
+        let last =
+            ServerVisit { outcome: Outcome::Timeout, ..ServerVisit::ok(2, Stamp(3_020), Stamp(3_502)) };
+        assert_eq!(servers[2], last);
+    }
+
     #[test]
     fn a_file_without_rows_is_a_file() {
         assert_eq!(read(written(&[])).unwrap(), []);
@@ -402,6 +421,10 @@ mod tests {
             problem(&bytes).to_string()
         };
         assert!(replace("krarup.schema_version", "krarup.schema_versiox").contains("which version"));
+        assert!(
+            replace("krarup.schema_version\u{18}\u{1}2", "krarup.schema_version\u{18}\u{1}3")
+                .contains("version 3")
+        );
         assert!(
             replace("krarup.epoch_unix_ns", "krarup.epoch_unix_nx").contains("`krarup.epoch_unix_ns` holds")
         );

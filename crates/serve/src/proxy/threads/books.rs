@@ -25,4 +25,12 @@ impl RowSink for SharedBooks {
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
         self.lock().enter(visit, servers);
     }
+
+    fn late(&mut self, visit: &ServerVisit) {
+        self.lock().enter_late(visit);
+    }
+
+    fn detached(&mut self, visit: &ServerVisit) {
+        self.lock().enter_detached(visit);
+    }
 }

@@ -29,6 +29,7 @@ mod network;
 mod queue;
 
 use krarup_units::Mistake;
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -103,7 +104,7 @@ fn start(
 /// Before the first client is accepted: the port cannot be had, the system refuses.
 pub fn run(
     config: &Config,
-    core: Core,
+    mut core: Core,
     clock: Clock,
     mut notice: impl FnMut(ProxyNotice),
 ) -> Result<ProxyEnd, Mistake> {
@@ -118,6 +119,7 @@ pub fn run(
     }
     let waker = Waker::new(poll.registry(), FINISHED).map_err(system)?;
     let finished = Arc::new(Finished::new(waker));
+    core.keep_live();
     let books = SharedBooks::new(core);
     let shared = Arc::new(config.clone());
 
@@ -128,17 +130,20 @@ pub fn run(
     settings.unix = books.lock().settings().unix;
     let mut topology = config.topology()?;
     topology.pools.iter_mut().for_each(|pool| pool.readers = None);
+    let form = config.thread_form()?;
+    let threads = u16::try_from(form.threads(topology.servers.len())).unwrap_or(u16::MAX);
+    let begun = Cell::new(0);
     let executor = || {
         let recorder =
             Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
         let mut core = Core::new(settings.clone(), topology.clone(), recorder, started);
         core.sign_in_with(credentials.login.clone());
-        core.keep_rows(Box::new(books.clone()));
+        let place = begun.replace(begun.get() + 1);
+        core.keep_rows(Box::new(books.clone()), place, threads);
         Executor::new(core, shared.clone(), clock, books.clone())
     };
     let (over, ended) = mpsc::channel::<()>();
-    let queues = start(config.thread_form()?, topology.servers.len(), config.queue, executor, &over)
-        .map_err(system)?;
+    let queues = start(form, topology.servers.len(), config.queue, executor, &over).map_err(system)?;
     drop(over);
     listener.register(poll.registry(), LISTENER).map_err(system)?;
     notice(ProxyNotice::Listening(listener.address().map_err(system)?));

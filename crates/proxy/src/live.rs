@@ -1,0 +1,72 @@
+//! What is known of the running proxy beside its traffic, for a model of the headroom it has left.
+
+use krarup_model::headroom::{LiveServer, LiveSystem};
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::dispatch::Workers;
+use crate::engine::{Engine, ThreadDesign};
+
+/// The system that `core`, or any one of several such, and `config` are of. The process may use so
+/// many `processors`, at least a part of one.
+///
+/// Servers stand in the order of their numbers, as in the visits, those that have been taken out of
+/// the configuration too. Connections are those of all loops, or threads, to one server.
+pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
+    let servers = core.upstreams().servers().iter();
+    let servers =
+        servers.map(|server| LiveServer { name: server.name().to_owned(), ..LiveServer::default() });
+    let (lanes, loops) = match (config.engine, config.thread_form()) {
+        (Engine::Threads, Ok(ThreadDesign::Workers(workers))) => (Some(workers), 1),
+        // The readers of a server, and its writer.
+        (Engine::Threads, Ok(ThreadDesign::Readers(readers))) => (Some(readers + 1), 1),
+        _ => {
+            let shared = config.server_connections.saturating_mul(config.threads as u32);
+            ((!config.dedicated).then_some(shared), config.threads)
+        }
+    };
+    LiveSystem {
+        servers: servers.collect(),
+        lanes: lanes.map(|lanes| u16::try_from(lanes).unwrap_or(u16::MAX)),
+        workers: match config.workers {
+            Workers::Unlimited => None,
+            Workers::Limited(workers) => Some(workers),
+        },
+        processors_per_loop: (processors / loops as f64).min(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::{Recorder, RecorderSettings};
+    use krarup_units::Stamp;
+
+    use super::*;
+
+    fn system_of(config: &str, processors: f64) -> LiveSystem {
+        let config = Config::parse(config, "proxy.toml").unwrap();
+        let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+        let core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
+        system(&core, &config, processors)
+    }
+
+    #[test]
+    fn connections_are_those_of_all_loops_and_none_where_clients_have_their_own() {
+        let servers = "servers = [\"a:1\", \"b:1\"]\n";
+        let found = system_of(&format!("{servers}threads = 2\nserver_connections = 3\nworkers = 64"), 8.0);
+        let names: Vec<_> = found.servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names, ["a:1", "b:1"]);
+        assert_eq!((found.lanes, found.workers, found.processors_per_loop), (Some(6), Some(64), 1.0));
+        let found = system_of(&format!("{servers}dedicated = true\nworkers = \"unlimited\""), 0.5);
+        assert_eq!((found.lanes, found.workers, found.processors_per_loop), (None, None, 0.5));
+        let found = system_of(&format!("{servers}threads = 4"), 1.0);
+        assert_eq!((found.lanes, found.processors_per_loop), (Some(4), 0.25));
+    }
+
+    #[test]
+    fn each_thread_has_a_connection_of_its_own() {
+        let threads = "servers = [\"a:1\", \"b:1\"]\nengine = \"threads\"\n";
+        assert_eq!(system_of(&format!("{threads}workers = 16"), 1.0).lanes, Some(16));
+        assert_eq!(system_of(&format!("{threads}readers = 4"), 1.0).lanes, Some(5));
+    }
+}

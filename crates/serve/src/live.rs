@@ -1,0 +1,89 @@
+//! What a model of the running traffic is given: what the loops have kept, and what is known of the
+//! system beside it.
+//!
+//! A loop hands out what it keeps between two passes, as plain data (some 100 µs for 1.5 MiB); the
+//! thread that asks puts that of several together.
+
+use std::sync::Arc;
+
+use krarup_model::headroom::LiveSystem;
+use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
+use krarup_record::LiveSnapshot;
+
+/// What was kept of the traffic, by one loop or several, and of which system it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveState {
+    /// What the loops have kept.
+    pub kept: LiveSnapshot,
+    /// Whose servers they asked.
+    pub system: LiveSystem,
+}
+
+impl LiveState {
+    #[expect(clippy::needless_pass_by_value, reason = "the sum of two is one, and neither is left")]
+    fn and(mut self, other: Self) -> Self {
+        self.kept.merge(&other.kept);
+        self
+    }
+}
+
+/// Asks the loops of a process for it, in the order in which they are numbered.
+#[derive(Clone)]
+pub(crate) struct LiveQuestion(Arc<SnapshotSlots<LiveState>>);
+
+impl LiveQuestion {
+    /// Of the loops behind these slots.
+    pub(crate) fn new(slots: Vec<Arc<SnapshotSlot<LiveState>>>) -> Self {
+        Self(Arc::new(SnapshotSlots::new(slots, LiveState::and)))
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "the answer about headroom asks"))]
+    /// What all loops have kept until now; none where one of them is stuck.
+    pub(crate) fn ask(&self) -> Option<Arc<LiveState>> {
+        self.0.ask()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use krarup_record::{LiveBooks, Operation, ServerVisit, Visit};
+    use krarup_units::{Nanos, Stamp};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Each loop answers when it is woken, the last one first.
+    #[test]
+    fn what_several_loops_keep_is_one_snapshot_in_their_order() {
+        let all = Arc::<Mutex<Vec<Arc<SnapshotSlot<LiveState>>>>>::default();
+        let slots: Vec<_> = (0..2)
+            .map(|_| {
+                let all = Arc::clone(&all);
+                SnapshotSlot::waking(Nanos::from_secs(1).as_duration(), move || {
+                    for (number, slot) in all.lock().unwrap().iter().enumerate().rev() {
+                        slot.publish(|| state_of(number as u16));
+                    }
+                })
+            })
+            .collect();
+        all.lock().unwrap().clone_from(&slots);
+        let state = LiveQuestion::new(slots).ask().unwrap();
+        assert_eq!((state.kept.loops, state.system.servers.len()), (2, 1));
+        let servers: Vec<_> = state.kept.visits.iter().map(krarup_record::LiveVisit::server).collect();
+        assert_eq!(servers, [0, 1]);
+        let loops: Vec<_> = state.kept.stretches.iter().map(|one| one.in_loop).collect();
+        assert_eq!(loops, [0, 1]);
+    }
+
+    /// A loop that has asked one server, of its own number, once.
+    fn state_of(number: u16) -> LiveState {
+        let mut books = LiveBooks::new(1);
+        let visit = Visit::at(Stamp(SECOND), Operation::Get);
+        books.finish(&visit, &[ServerVisit::ok(number, visit.received, visit.replied)]);
+        let kept = books.snapshot(Stamp(3 * SECOND));
+        LiveState { kept, system: LiveSystem::of(["a:1".to_owned()]) }
+    }
+}
