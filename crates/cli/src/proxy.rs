@@ -189,18 +189,29 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         print!("{}", ending::statistics(&summary));
     }
     if let Some(folder) = &args.stats_dir {
-        file::save_all(folder, ended.core.recorder(), run)
-            .and_then(|()| {
-                file::save(&folder.join("summary.json"), |out| {
-                    serde_json::to_writer_pretty(out, &summary).map_err(|error| FileProblem::Io(error.into()))
-                })
-            })
-            .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
-        eprintln!("statistics in {}", folder.display());
+        save_statistics(folder, ended.core.recorder(), &summary, run)?;
     }
     if let Some(writer) = writer {
         crate::rows::finish(writer, "rows.parquet")?;
     }
+    Ok(())
+}
+
+/// Writes what was recorded, and its summary, into a folder.
+fn save_statistics(
+    folder: &Path,
+    recorder: &Recorder,
+    summary: &ProxySummary,
+    run: file::RunMetadata,
+) -> Result<(), Failure> {
+    file::save_all(folder, recorder, run)
+        .and_then(|()| {
+            file::save(&folder.join("summary.json"), |out| {
+                serde_json::to_writer_pretty(out, summary).map_err(|error| FileProblem::Io(error.into()))
+            })
+        })
+        .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
+    eprintln!("statistics in {}", folder.display());
     Ok(())
 }
 
