@@ -13,8 +13,8 @@ pub const STATED: f64 = 2.0;
 /// have acted.
 pub const STATED_OF_PEAK: f64 = 1.35;
 
-/// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Projected`]; beyond,
-/// nothing is said.
+/// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Projected`];
+/// beyond, nothing is said.
 pub const PROJECTED: f64 = 4.0;
 
 /// What is known of a server beside its traffic.
@@ -131,8 +131,8 @@ pub enum Silence {
     /// Requests that find a server idle are answered quicker than the server's rate: an allowance
     /// that runs out, as of a token bucket.
     AllowanceRunsOut,
-    /// A server's longest services end with the period of a processor quota: it is stopped when that
-    /// is used up.
+    /// A server's longest services end with the period of a processor quota: it is stopped when
+    /// that is used up.
     QuotaRunsOut,
     /// The shares of servers or of writes are others than a moment ago.
     MixChanged,

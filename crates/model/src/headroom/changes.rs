@@ -2,7 +2,7 @@
 
 use super::answer::{CapacityEstimate, ChangeEffect, HeadroomChange, HeadroomQuestion, ResourceKind};
 use super::fitted::{First, Fitted};
-use super::replay::Replay;
+use super::replay::TrafficReplay;
 
 /// By how much the interval of a changed system is wider than that of the system as it is, in
 /// logarithms.
@@ -65,7 +65,7 @@ fn nothing(change: String) -> ChangeEffect {
 fn at_other_rate(
     fitted: &Fitted<'_>,
     question: &HeadroomQuestion,
-    replay: &Replay<'_>,
+    replay: &TrafficReplay<'_>,
     words: String,
     times: f64,
 ) -> ChangeEffect {
@@ -92,7 +92,7 @@ fn full_at(fitted: &Fitted<'_>, shares: &[f64], times: &[f64]) -> f64 {
 /// nothing can be said.
 fn changed<'a>(
     fitted: &'a Fitted<'_>,
-    replay: &mut Replay<'a>,
+    replay: &mut TrafficReplay<'a>,
     change: &HeadroomChange,
 ) -> Result<f64, &'static str> {
     let shares: Vec<f64> = fitted.servers.iter().map(|server| server.share).collect();
@@ -128,7 +128,7 @@ fn changed<'a>(
 /// A server as fast as the slowest takes an equal part from each of the others.
 fn one_more<'a>(
     fitted: &'a Fitted<'_>,
-    replay: &mut Replay<'a>,
+    replay: &mut TrafficReplay<'a>,
     shares: &[f64],
 ) -> Result<f64, &'static str> {
     let servers = shares.len();
@@ -151,7 +151,7 @@ fn one_more<'a>(
 /// theirs are.
 fn one_lost(
     fitted: &Fitted<'_>,
-    replay: &mut Replay<'_>,
+    replay: &mut TrafficReplay<'_>,
     shares: &[f64],
     which: Option<usize>,
 ) -> Result<f64, &'static str> {

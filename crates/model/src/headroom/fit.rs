@@ -319,8 +319,8 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
 /// The delay for which units that found their connection idle take as long as those that found it
 /// busy, and whether idle ones are answered much quicker even without any delay.
 ///
-/// Means are compared whose highest two fifths count as the 60th percentile: stops and stalls, which
-/// hit the idle and the busy differently, must not bend the delay.
+/// Means are compared whose highest two fifths count as the 60th percentile: stops and stalls,
+/// which hit the idle and the busy differently, must not bend the delay.
 ///
 /// Connections of one server may share its processors: then those are compared that met as many
 /// other connections busy, because a request that found its own connection busy is likely to have

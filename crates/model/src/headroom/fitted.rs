@@ -6,9 +6,9 @@ use krarup_units::Seconds;
 use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
 use super::fit::{self, ServerFit, ServiceFit};
 use super::kept::{Kept, mean, quantile};
-use super::replay::{Replay, ReplayServer};
+use super::replay::{ReplayServer, TrafficReplay};
 use super::resources::{LoopFit, ServerLimit, loops};
-use super::traffic::Traffic;
+use super::traffic::SeenTraffic;
 use crate::simulate::random::RandomStream;
 
 /// Half the interval's width in units of its spread: 90 % of a normal distribution.
@@ -20,11 +20,12 @@ const SPREAD_OF_PERCENTILE: f64 = 0.135;
 /// The same where workers are full first.
 const SPREAD_OF_WORKERS: f64 = 0.13;
 
-// ---- what was fitted ------------------------------------------------------------------------------
+// ---- what was fitted
+// ------------------------------------------------------------------------------
 
 pub(super) struct Fitted<'a> {
     pub(super) kept: Kept,
-    pub(super) traffic: Traffic,
+    pub(super) traffic: SeenTraffic,
     pub(super) system: &'a LiveSystem,
     pub(super) seed: u64,
     pub(super) servers: Vec<ServerFit>,
@@ -41,7 +42,7 @@ pub(super) struct First {
 }
 
 impl<'a> Fitted<'a> {
-    pub(super) fn of(kept: Kept, traffic: Traffic, system: &'a LiveSystem, seed: u64) -> Self {
+    pub(super) fn of(kept: Kept, traffic: SeenTraffic, system: &'a LiveSystem, seed: u64) -> Self {
         let lanes = |server: usize| {
             let configured = usize::from(system.lanes.unwrap_or(1));
             kept.lanes[server].max(configured) as f64
@@ -73,12 +74,12 @@ impl<'a> Fitted<'a> {
     }
 
     /// The system as fitted; `deep` with the service times of deep queues.
-    pub(super) fn replay(&self, deep: bool) -> Replay<'_> {
+    pub(super) fn replay(&self, deep: bool) -> TrafficReplay<'_> {
         let servers = self.servers.iter().zip(&self.limits).map(|(fit, limit)| {
             let scale = limit.filter(|_| deep).map_or(1.0, |limit| limit.scale);
             ReplayServer { scale, ..ReplayServer::of(fit) }
         });
-        Replay {
+        TrafficReplay {
             kept: &self.kept,
             servers: servers.collect(),
             workers: self.system.workers.map(|workers| workers as usize),
@@ -88,7 +89,8 @@ impl<'a> Fitted<'a> {
         }
     }
 
-    // ---- resources --------------------------------------------------------------------------------
+    // ---- resources
+    // --------------------------------------------------------------------------------
 
     /// The server that is full first, with the rate.
     pub(super) fn first_server(&self) -> Option<(usize, f64)> {
@@ -141,7 +143,7 @@ impl<'a> Fitted<'a> {
     }
 
     /// The deep system, with the loop in the path where it could matter.
-    pub(super) fn replay_for(&self, first: &First) -> Replay<'_> {
+    pub(super) fn replay_for(&self, first: &First) -> TrafficReplay<'_> {
         let mut deep = self.replay(true);
         if let Some(fit) = self.loops
             && fit.middle < 2.0 * first.full_at
@@ -152,7 +154,7 @@ impl<'a> Fitted<'a> {
     }
 
     /// The rate at which the target breaks, below `full_at`.
-    pub(super) fn breaks_at(&self, replay: &Replay<'_>, target: ResponseTarget, full_at: f64) -> f64 {
+    pub(super) fn breaks_at(&self, replay: &TrafficReplay<'_>, target: ResponseTarget, full_at: f64) -> f64 {
         let holds = |rate: f64| {
             // The same arrivals and services at every rate, as far as can be.
             let mut random = self.random("target");
@@ -175,14 +177,14 @@ impl<'a> Fitted<'a> {
     }
 
     /// The quantile of the response time at a rate.
-    pub(super) fn quantile_at(&self, replay: &Replay<'_>, share: f64, rate: f64) -> Seconds {
+    pub(super) fn quantile_at(&self, replay: &TrafficReplay<'_>, share: f64, rate: f64) -> Seconds {
         let mut random = self.random("target");
         let arrivals = self.traffic.at_rate(rate, &mut random);
         replay.quantile(&arrivals, share, &mut random)
     }
 
     /// The rate at which servers are full, or workers before them, of a changed system.
-    pub(super) fn with_workers(&self, replay: &Replay<'_>, full_at: f64) -> f64 {
+    pub(super) fn with_workers(&self, replay: &TrafficReplay<'_>, full_at: f64) -> f64 {
         if replay.workers.is_none() || !full_at.is_finite() {
             return full_at;
         }
@@ -236,7 +238,8 @@ impl<'a> Fitted<'a> {
         Some((self.servers[server].fit.as_ref()?, self.limits[server].as_ref()?))
     }
 
-    // ---- the check --------------------------------------------------------------------------------
+    // ---- the check
+    // --------------------------------------------------------------------------------
 
     /// What was kept at its own times: measured beside modelled, block by block.
     pub(super) fn check(&self) -> Option<ModelCheck> {

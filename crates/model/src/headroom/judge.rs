@@ -13,7 +13,7 @@ use super::fit;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
 use super::resources::run_queue;
-use super::traffic::Traffic;
+use super::traffic::SeenTraffic;
 
 /// An interval whose high end is more than this times its low end is of no use: of saturation.
 const WIDE: f64 = 1.9;
@@ -28,7 +28,7 @@ pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQu
     let (from, changed) = since_when(snapshot, system);
     let kept = kept(snapshot, system, from, snapshot.at);
     let clients = kept.requests.iter().filter(|one| !one.late).count();
-    let Some(traffic) = Traffic::of(&kept) else {
+    let Some(traffic) = SeenTraffic::of(&kept) else {
         answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
         return answer;
     };
@@ -68,7 +68,7 @@ fn silent(snapshot: &LiveSnapshot, question: &HeadroomQuestion) -> Headroom {
 }
 
 impl Headroom {
-    fn tell_traffic(&mut self, kept: &Kept, traffic: &Traffic) {
+    fn tell_traffic(&mut self, kept: &Kept, traffic: &SeenTraffic) {
         self.traffic = TrafficSeen {
             now_per_s: traffic.now(),
             highest_per_s: traffic.highest(),
@@ -94,7 +94,8 @@ fn is_broken(kept: &Kept, target: ResponseTarget) -> Option<bool> {
     (times.len() >= 100).then(|| quantile(&mut times, target.quantile) > target.seconds)
 }
 
-// ---- how far back ---------------------------------------------------------------------------------
+// ---- how far back
+// ---------------------------------------------------------------------------------
 
 /// One block of time: what each server's service time was in it, with its standard error, and the
 /// shares of the traffic.
@@ -151,7 +152,8 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     (Stamp(begin), false)
 }
 
-// ---- the answer -----------------------------------------------------------------------------------
+// ---- the answer
+// -----------------------------------------------------------------------------------
 
 fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion) {
     let server = fitted.first_server();

@@ -67,7 +67,7 @@ impl<'a> ReplayServer<'a> {
 
 /// A system that requests are sent through.
 #[derive(Clone, Debug)]
-pub(super) struct Replay<'a> {
+pub(super) struct TrafficReplay<'a> {
     pub(super) kept: &'a Kept,
     pub(super) servers: Vec<ReplayServer<'a>>,
     /// Workers that hold requests; none where they are unlimited.
@@ -95,7 +95,7 @@ enum LaneChoice {
     AnyOne,
 }
 
-impl Replay<'_> {
+impl TrafficReplay<'_> {
     /// Puts the loop into the path: what it takes for a request is no longer a part of the rest.
     pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
         self.per_request = per_request;
@@ -257,9 +257,9 @@ impl<'a> Station<'a> {
 }
 
 impl Station<'_> {
-    /// How many other connections are busy at `begin`. A request that waits begins in the future, for
-    /// which other connections may get requests that are not known yet: they are busy then with the
-    /// probability with which they were until now.
+    /// How many other connections are busy at `begin`. A request that waits begins in the future,
+    /// for which other connections may get requests that are not known yet: they are busy then with
+    /// the probability with which they were until now.
     fn others_busy(&mut self, begin: Seconds, lane: usize, waits: bool, random: &mut RandomStream) -> usize {
         let mut busy = 0;
         for (other, &free) in self.free.iter().enumerate() {

@@ -61,8 +61,8 @@ impl ServerLimit {
             self.scale *= times;
             self.doubt = 0.5 * times.ln().abs();
         } else if times < 0.92 {
-            // The deeper the quicker: batching, or stops that hit the idle server. It is not counted
-            // on, and the low end allows for stops.
+            // The deeper the quicker: batching, or stops that hit the idle server. It is not
+            // counted on, and the low end allows for stops.
             self.doubt = (fit.jitter / fit.service).ln_1p();
             self.quicker = -times.ln();
         }

@@ -31,7 +31,7 @@ pub(super) const REPLAYED: usize = 200_000;
 
 /// The traffic of some seconds.
 #[derive(Clone, Debug)]
-pub(super) struct Traffic {
+pub(super) struct SeenTraffic {
     /// Requests in each second.
     pub(super) by_second: Vec<f64>,
     trend: Vec<f64>,
@@ -56,7 +56,7 @@ pub(super) struct Arrival {
     pub(super) like: u32,
 }
 
-impl Traffic {
+impl SeenTraffic {
     /// The traffic of what was kept; none of less than four seconds.
     pub(super) fn of(kept: &Kept) -> Option<Self> {
         let seconds = kept.arrivals.len() / SLOTS;
@@ -105,8 +105,8 @@ impl Traffic {
         self.by_slot.chunks(2).map(|two| two.iter().sum::<f64>() * 10.0).fold(0.0, f64::max)
     }
 
-    /// Arrivals like those seen, at another mean rate, of as many seconds as were seen, but at least
-    /// 8 and no more requests than [`REPLAYED`].
+    /// Arrivals like those seen, at another mean rate, of as many seconds as were seen, but at
+    /// least 8 and no more requests than [`REPLAYED`].
     pub(super) fn at_rate(&self, rate: f64, random: &mut RandomStream) -> Vec<Arrival> {
         let seen = self.by_second.len();
         let seconds = (seen.max(60) as f64).min(REPLAYED as f64 / rate.max(1.0)).max(8.0) as usize;

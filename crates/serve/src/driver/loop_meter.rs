@@ -1,5 +1,5 @@
-//! What the loop's own thread uses: passes, processor time, and time in which it was ready to run and
-//! had no processor.
+//! What the loop's own thread uses: passes, processor time, and time in which it was ready to run
+//! and had no processor.
 //!
 //! The kernel is asked once a second: two system calls.
 
@@ -44,7 +44,8 @@ impl LoopMeter {
         self.passes += 1;
     }
 
-    /// What was used since the last reading, if that is a second ago; the first one begins to count.
+    /// What was used since the last reading, if that is a second ago; the first one begins to
+    /// count.
     pub(super) fn read(&mut self, now: Stamp) -> Option<ThreadUse> {
         if now < self.next {
             return None;
