@@ -136,8 +136,8 @@ impl Core {
         }
     }
 
-    /// Every row from now on also goes to `sink`. It is the core at `place` among `of` whose rows go
-    /// to the same place, so that no two of their connections have one number.
+    /// Every row from now on also goes to `sink`. It is the core at `place` among `of` whose rows
+    /// go to the same place, so that no two of their connections have one number.
     pub fn keep_rows(&mut self, sink: Box<dyn RowSink>, place: u16, of: u16) {
         self.books.keep_rows(sink, place, of);
     }

@@ -12,8 +12,8 @@
 //! Memory is bounded, so at high rates not every request is kept. What is kept are **stretches**:
 //! in each second all visits that end within one interval, whose length follows the rate of the
 //! second before and whose place in the second is drawn from the second's number. Within a stretch
-//! nothing is missing, so the order of answers on each connection can be told; stretches lie in time
-//! without regard to what happens, so shares of time are not biased.
+//! nothing is missing, so the order of answers on each connection can be told; stretches lie in
+//! time without regard to what happens, so shares of time are not biased.
 
 use std::collections::VecDeque;
 

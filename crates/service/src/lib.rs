@@ -170,8 +170,8 @@ pub trait Service {
     // ---- the loop -------------------------------------------------------------------------------
 
     /// So many passes the driver's loop has made since this was last called, and so much time its
-    /// thread has used a processor, and waited for one when it was ready to run. Once a second while
-    /// there is something to do.
+    /// thread has used a processor, and waited for one when it was ready to run. Once a second
+    /// while there is something to do.
     fn loop_used(&mut self, passes: u64, processor: Nanos, run_queue: Nanos, now: Stamp) {
         let _ = (passes, processor, run_queue, now);
     }

@@ -1,5 +1,5 @@
-//! Where rows go besides the recorder, with connections numbered over all cores whose rows go to one
-//! place.
+//! Where rows go besides the recorder, with connections numbered over all cores whose rows go to
+//! one place.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -39,8 +39,8 @@ impl Rows {
         self.sink.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut()
     }
 
-    /// Each core counts its connections from zero, and no two cores have one in common. Beyond 65,535
-    /// numbers are used again.
+    /// Each core counts its connections from zero, and no two cores have one in common. Beyond
+    /// 65,535 numbers are used again.
     fn numbered(&self, one: &ServerVisit) -> ServerVisit {
         ServerVisit { lane: one.lane.wrapping_mul(self.of).wrapping_add(self.place), ..*one }
     }

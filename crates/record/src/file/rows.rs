@@ -179,8 +179,8 @@ fn pair(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)
 }
 
-/// The columns that [`ROWS`] has in a version of it, as Parquet has them. Whole numbers are unsigned,
-/// lists in the standard three levels.
+/// The columns that [`ROWS`] has in a version of it, as Parquet has them. Whole numbers are
+/// unsigned, lists in the standard three levels.
 fn columns(version: u32) -> Result<Type, FileProblem> {
     let mut flat = String::new();
     let mut nested = String::new();

@@ -1,5 +1,5 @@
-//! What the loop's own thread uses: passes, processor time, and time in which it was ready to run and
-//! had no processor.
+//! What the loop's own thread uses: passes, processor time, and time in which it was ready to run
+//! and had no processor.
 //!
 //! The kernel is asked once a second: two system calls.
 
@@ -44,7 +44,8 @@ impl LoopMeter {
         self.passes += 1;
     }
 
-    /// What was used since the last reading, if that is a second ago; the first one begins to count.
+    /// What was used since the last reading, if that is a second ago; the first one begins to
+    /// count.
     pub(super) fn read(&mut self, now: Stamp) -> Option<ThreadUse> {
         if now < self.next {
             return None;
@@ -99,9 +100,9 @@ mod tests {
         (0..3).for_each(|_| meter.pass());
         assert_eq!(meter.read(Stamp(5)), None, "nothing is known of before");
         (0..7).for_each(|_| meter.pass());
-        let before = cpu::thread();
+        let (before, mut sum) = (cpu::thread(), 0_u64);
         while cpu::thread() == before {
-            std::hint::spin_loop();
+            sum = std::hint::black_box(sum + 1);
         }
         assert_eq!(meter.read(Stamp(5 + EVERY.0 - 1)), None);
         let used = meter.read(Stamp(5 + EVERY.0)).unwrap();

@@ -174,7 +174,8 @@ struct Engine<N> {
     hold: HoldPolicy,
     /// Where a snapshot is put for monitoring, if this is the only loop.
     slot: Option<Arc<SnapshotSlot<ProxySnapshot>>>,
-    /// Where what it keeps for a model of the traffic is put, and, in the first loop, what asks all.
+    /// Where what it keeps for a model of the traffic is put, and, in the first loop, what asks
+    /// all.
     live: Arc<SnapshotSlot<LiveState>>,
     live_of_all: Option<LiveQuestion>,
     /// How many processors the process may use.

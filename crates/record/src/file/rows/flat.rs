@@ -1,7 +1,8 @@
 //! Rows as CSV, for tools that know no Parquet: the columns of [`crate::schema::ROWS`], the
 //! servers' parts in one of them.
 //!
-//! The column `servers` holds `server:outcome:sent:answered:lane` for each server, parted by spaces:
+//! The column `servers` holds `server:outcome:sent:answered:lane` for each server, parted by
+//! spaces:
 //! `0:ok:1200:3400:0 2:timeout:1200:9000:1`. Without a lane, as version 1 wrote it, this is 0.
 
 use std::io::{Read, Write};

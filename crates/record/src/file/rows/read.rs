@@ -38,8 +38,8 @@ impl RowFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is not Parquet, or has not the columns of its version of rows, as
-    /// far back as [`OLDEST_VERSION`].
+    /// A file that cannot be read, is not Parquet, or has not the columns of its version of rows,
+    /// as far back as [`OLDEST_VERSION`].
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let open = || Self::new(File::open(path)?);
         open().map_err(|problem| FileError { path: path.to_owned(), problem })
