@@ -65,7 +65,7 @@ pub(crate) struct Books {
     finished: Vec<(Visit, ServerVisit)>,
     slowest: Slowest,
     rows: Option<Rows>,
-    /// None where it is never asked for: of a copy, and of a core whose rows go to another's
+    /// None where it is not asked for: of a copy, and of a core that hands its rows to another's
     /// books.
     live: Option<LiveBooks>,
     /// What each of the loops summed up here has used since it began.
