@@ -745,11 +745,11 @@ fn stops_with_a_period(units: &[Unit], delay: Seconds, service: Seconds) -> bool
         .map(|one| (one.effective(delay) / one.count, one.answered))
         .collect();
     long.sort_by(|a, b| b.0.total_cmp(&a.0));
-    [8, 16, 32, 64].into_iter().filter(|&count| count <= long.len()).any(|count| {
+    [6, 8, 12, 16, 32, 64].into_iter().filter(|&count| count <= long.len()).any(|count| {
         let (sine, cosine) = long[..count].iter().fold((0.0, 0.0), |sum, one| {
             let angle = one.1 / QUOTA_PERIOD * std::f64::consts::TAU;
             (sum.0 + angle.sin(), sum.1 + angle.cos())
         });
-        (sine * sine + cosine * cosine) / count as f64 > 9.0
+        (sine * sine + cosine * cosine) / count as f64 > 5.7
     })
 }
