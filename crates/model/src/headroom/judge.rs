@@ -215,6 +215,7 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
     let (failures, requests) =
         fitted.kept.windows.iter().fold((0, 0), |sum, one| (sum.0 + one.failures, sum.1 + one.requests));
     silent(failures * 100 > requests, Silence::Failures);
+    silent(fitted.kept.mix_changed(), Silence::MixChanged);
 }
 
 fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {

@@ -19,6 +19,7 @@ pub(super) struct KeptPart {
     pub(super) sent: Seconds,
     pub(super) answered: Seconds,
     pub(super) bytes: f64,
+    pub(super) is_write: bool,
 }
 
 /// A request, or an answer that no client waited for.
@@ -88,6 +89,7 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
                 sent: at(visit.sent_at()),
                 answered: at(visit.answered_at()),
                 bytes: f64::from(visit.bytes),
+                is_write: visit.is_write(),
             };
             kept.parts.push(part);
             if visit.follows() && kept.requests.len() > first {
@@ -161,6 +163,36 @@ impl Kept {
         self.parts[parts].iter().filter(move |one| one.server == server)
     }
 }
+
+impl Kept {
+    /// Whether servers or writes have another share of the last [`RECENT`] seconds than of the time
+    /// before.
+    pub(super) fn mix_changed(&self) -> bool {
+        let begin = self.span - RECENT;
+        let is_other = |of: &dyn Fn(&KeptPart) -> bool, least: f64| {
+            let count = |recent: bool| {
+                let parts = self.parts.iter().filter(|part| (part.sent > begin) == recent);
+                parts.fold((0.0, 0.0), |sum, part| (sum.0 + f64::from(u8::from(of(part))), sum.1 + 1.0))
+            };
+            let ((new, new_all), (old, old_all)) = (count(true), count(false));
+            if new < 30.0 || old < 30.0 || old < 0.05 * old_all {
+                return false;
+            }
+            let error = (1.0 / new + 1.0 / old).sqrt();
+            (new / new_all / (old / old_all)).ln().abs() > (4.0 * error).max(least)
+        };
+        let servers = self.lanes.len();
+        servers > 1 && (0..servers).any(|server| is_other(&|part| part.server == server, SHARE_OF_SERVER))
+            || is_other(&|part| part.is_write, SHARE_OF_WRITES)
+    }
+}
+
+/// The last seconds, which are compared with the time before.
+const RECENT: Seconds = 10.0;
+/// A server's share that differs by so much, in logarithms, is another one.
+const SHARE_OF_SERVER: f64 = 0.25;
+/// The same of the share of writes, which moves the service time only as far as writes differ.
+const SHARE_OF_WRITES: f64 = 0.5;
 
 /// The `share` quantile of values in any order; zero without any.
 pub(super) fn quantile(values: &mut [f64], share: f64) -> f64 {

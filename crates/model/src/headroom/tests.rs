@@ -115,3 +115,27 @@ fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
         }
     }
 }
+
+/// Two servers that swap their shares: what was fitted is of another mix.
+#[test]
+fn shares_that_change_silence() {
+    let judged = |swapped: f64| {
+        let mut random = RandomStream::named(1, 0, &["mix"]);
+        let mut books = LiveBooks::default();
+        let (mut now, mut free) = (1.0, [0.0; 2]);
+        while now < 61.0 {
+            now += random.draw(&rand_distr::Exp1) / 600.0;
+            let share = if now > swapped { 0.3 } else { 0.7 };
+            let server = usize::from(random.fraction() > share);
+            free[server] = free[server].max(now + 1e-4) + 5e-4 * random.draw(&rand_distr::Exp1);
+            let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+            let mut visit = Visit::at(nanos(now), Operation::Get);
+            visit.replied = nanos(free[server] + 1e-4);
+            books.finish(&visit, &[ServerVisit::ok(server as u16, visit.received, visit.replied)]);
+        }
+        let system = LiveSystem::of(["a".to_owned(), "b".to_owned()]);
+        judge(&books.snapshot(Stamp(61_000_000_000)), &system, &asked(5e-3)).silent
+    };
+    assert!(judged(52.0).contains(&Silence::MixChanged));
+    assert!(!judged(100.0).contains(&Silence::MixChanged));
+}
