@@ -141,6 +141,44 @@ pub enum Silence {
 }
 
 impl Silence {
+    /// Every reason, in the order of their declaration.
+    pub const ALL: &[Self] = &[
+        Self::FewRequests,
+        Self::ShortTime,
+        Self::FewWaited,
+        Self::WaitedInFewSeconds,
+        Self::NoQueueSeen,
+        Self::ChangedJustNow,
+        Self::CheckFailed,
+        Self::MachineContended,
+        Self::IntervalTooWide,
+        Self::TooFar,
+        Self::Failures,
+        Self::AllowanceRunsOut,
+        Self::QuotaRunsOut,
+        Self::MixChanged,
+    ];
+
+    /// Its name in JSON and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FewRequests => "few_requests",
+            Self::ShortTime => "short_time",
+            Self::FewWaited => "few_waited",
+            Self::WaitedInFewSeconds => "waited_in_few_seconds",
+            Self::NoQueueSeen => "no_queue_seen",
+            Self::ChangedJustNow => "changed_just_now",
+            Self::CheckFailed => "check_failed",
+            Self::MachineContended => "machine_contended",
+            Self::IntervalTooWide => "interval_too_wide",
+            Self::TooFar => "too_far",
+            Self::Failures => "failures",
+            Self::AllowanceRunsOut => "allowance_runs_out",
+            Self::QuotaRunsOut => "quota_runs_out",
+            Self::MixChanged => "mix_changed",
+        }
+    }
+
     /// What it means and what to do, in one sentence.
     pub const fn text(self) -> &'static str {
         match self {

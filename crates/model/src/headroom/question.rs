@@ -45,14 +45,16 @@ impl FromStr for ResponseTarget {
 impl fmt::Display for ResponseTarget {
     /// `p99 < 8.00 ms`, which reads back as the same percentile and as the time to three digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} < {}", percentile(self.quantile), short(self.seconds))
+        write!(f, "{} < {}", self.percentile(), short(self.seconds))
     }
 }
 
-/// `p99.9` of 0.999.
-fn percentile(quantile: f64) -> String {
-    let digits = format!("{:.6}", quantile * 100.0);
-    format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
+impl ResponseTarget {
+    /// Which percentile, as it is written: `p99.9` of 0.999.
+    pub fn percentile(&self) -> String {
+        let digits = format!("{:.6}", self.quantile * 100.0);
+        format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
+    }
 }
 
 /// The time as [`duration`] writes it, without zeros that say nothing: `8 ms`, `1.25 s`.
@@ -182,6 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::headroom::Silence;
 
     fn target(text: &str) -> Result<ResponseTarget, Mistake> {
         text.parse()
@@ -259,6 +262,13 @@ mod tests {
         system.servers.push(system.servers[0].clone());
         let asked = target("p99 < 1ms").ok();
         assert_eq!(words(&system, asked), "traffic x1.5, server lost, server +1, workers x2, values x2");
+    }
+
+    #[test]
+    fn reasons_have_the_names_that_stand_in_json() {
+        for reason in Silence::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+        }
     }
 
     fn change() -> impl Strategy<Value = NamedChange> {
