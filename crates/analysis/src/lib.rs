@@ -27,6 +27,7 @@ pub mod course;
 pub mod demands;
 pub mod design;
 pub mod distribution;
+pub mod headroom;
 pub mod laws;
 pub mod predict;
 pub mod quantity;

@@ -13,6 +13,7 @@ use krarup_analysis::predict::{self, WantedPredictions};
 use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
 use krarup_analysis::saturation;
+use krarup_analysis::trial::Trial;
 use krarup_analysis::warning::Concern;
 use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignEvent, CampaignProgress};
 use krarup_lab::change::Changes;
@@ -424,6 +425,12 @@ pub(crate) fn analyze(path: &Path) -> Result<(), Failure> {
     let written = path.join(RESULTS);
     println!("{}", written.canonicalize().unwrap_or(written).display());
     Ok(())
+}
+
+/// Every trial of a directory that is complete, with the folder of its records.
+pub(crate) fn complete(path: &Path) -> Result<Vec<(PathBuf, Trial)>, Failure> {
+    let Directory { source, plan, store } = Directory::at(path)?;
+    trials::with_folders(&source.spec, &plan, &store)
 }
 
 /// Writes the report of a directory anew.

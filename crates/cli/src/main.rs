@@ -24,6 +24,7 @@ mod failure;
 mod flags;
 mod folders;
 mod form;
+mod headroom;
 mod limits;
 mod load;
 mod memtier;
@@ -55,6 +56,7 @@ enum Job {
     Memtier(memtier::MemtierArgs),
     Model(model::ModelArgs),
     Top(top::TopArgs),
+    Headroom(headroom::HeadroomArgs),
     Demo(demo::DemoArgs),
     Plan(experiment::PlanArgs),
     Run(experiment::RunArgs),
@@ -75,6 +77,8 @@ fn main() -> ExitCode {
         None => match Cli::try_parse() {
             // Its exit code is that of what it ran.
             Ok(Cli { job: Job::Agent(args) }) => agent::run(args),
+            // Its exit code is part of its answer.
+            Ok(Cli { job: Job::Headroom(args) }) => headroom::run(&args),
             Ok(cli) => run(&cli).map(done),
             // Help and the version are answers, and no errors.
             Err(answer)
@@ -112,7 +116,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Report(args) => experiment::report(args),
         Job::Compare(args) => compare::run(args),
         Job::At(args) => at::run(args),
-        Job::Agent(_) => Ok(()),
+        Job::Agent(_) | Job::Headroom(_) => Ok(()),
         Job::Man(args) => pages::man(args, Cli::command()),
         Job::Completions(args) => {
             pages::completions(args, &mut Cli::command());

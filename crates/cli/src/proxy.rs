@@ -175,7 +175,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         writer = Some(begun);
     }
     let ended = match config.engine {
-        Engine::Events => events::run(source, cores, clock, tell),
+        Engine::Events => events::run(source, cores, clock, crate::headroom::page, tell),
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
     let mut ended = ended.map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;

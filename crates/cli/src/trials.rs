@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
@@ -40,6 +40,15 @@ use crate::failure::Failure;
 
 /// Every trial of the plan that is complete, cells in the plan's order.
 pub(crate) fn read(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<Trial>, Failure> {
+    Ok(with_folders(spec, plan, store)?.into_iter().map(|(_, trial)| trial).collect())
+}
+
+/// The same, each with the folder of its records.
+pub(crate) fn with_folders(
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+) -> Result<Vec<(PathBuf, Trial)>, Failure> {
     let mut trials = Vec::new();
     let identities = identities(plan, store)?;
     for cell in &plan.cells {
@@ -51,7 +60,7 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result
                 let level = |(name, level): &(String, LevelName)| (name.clone(), level.0.clone());
                 trial.factors = cell.levels.iter().map(level).collect();
                 trial.disturbed = manifest.disturbed;
-                trials.push(trial);
+                trials.push((folder, trial));
             }
         }
     }
@@ -507,7 +516,7 @@ type Parts = [MeasuredDistribution; PARTS.len()];
 /// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of
 /// all.
 fn together(
-    proxies: &[(ProxySummary, std::path::PathBuf)],
+    proxies: &[(ProxySummary, PathBuf)],
     sides: &[MiddlewareSide],
 ) -> Result<MiddlewareSide, Failure> {
     let mut merged: BTreeMap<&str, Parts> = BTreeMap::new();

@@ -33,6 +33,7 @@ mod fit;
 mod fitted;
 mod judge;
 mod kept;
+mod question;
 mod replay;
 mod resources;
 mod traffic;
@@ -44,6 +45,7 @@ pub use answer::{
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;
+pub use question::{CHANGE_FORMS, NamedChange};
 
 #[cfg(test)]
 mod tests;

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
@@ -45,7 +45,7 @@ const CONNECTIONS: usize = 256;
 /// What a path is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// 200, 403, 404, 405, 409 or 503.
+    /// 200, 400, 403, 404, 405, 409 or 503.
     pub status: u16,
     /// The media type.
     pub kind: &'static str,
@@ -69,6 +69,58 @@ pub enum HttpMethod {
     Post,
 }
 
+/// What is asked, beside the method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpQuery<'a> {
+    /// What stands behind the `?`, as it came; empty where nothing does.
+    pub text: &'a str,
+    /// Whether a page is asked for: a browser says so.
+    pub page: bool,
+}
+
+impl HttpQuery<'_> {
+    /// The parameters, decoded, in their order: `target=p99%3C8ms` is `target` and `p99<8ms`. What
+    /// is no UTF-8 is replaced.
+    pub fn parameters(&self) -> Vec<(String, String)> {
+        let pairs = self.text.split('&').filter(|pair| !pair.is_empty());
+        pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(name, value)| (decoded(name), decoded(value)))
+            .collect()
+    }
+}
+
+/// A text as it may stand in a query.
+pub fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// The text that was encoded; what is no encoding stays as it is.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let digit = |place: usize| bytes.get(place).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut out, mut place) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(&byte) = bytes.get(place) {
+        match (byte, digit(place + 1), digit(place + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                place += 2;
+            }
+            (b'+', ..) => out.push(b' '),
+            _ => out.push(byte),
+        }
+        place += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Answers requests until it is dropped; answers that are being made are still given then.
 #[derive(Debug)]
 pub struct HttpServer {
@@ -83,19 +135,19 @@ impl Drop for HttpServer {
     }
 }
 
-/// Makes an answer of a method and a path (without the query).
-trait Answers: Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static {}
-impl<F: Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static> Answers for F {}
+/// Makes an answer of a method, a path and its query.
+trait Answers: Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static {}
+impl<F: Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static> Answers for F {}
 
-/// Listens on `address` and answers each request by what `answer` makes of its method and its path
-/// (without the query), on threads of its own: `answer` may wait. `POST` without a body is taken,
+/// Listens on `address` and answers each request by what `answer` makes of its method, its path and
+/// its query, on threads of its own: `answer` may wait. `POST` without a body is taken,
 /// unless a page in a browser sends it; nothing is done with a body.
 ///
 /// # Errors
 /// With the address and the reason, where it cannot be listened on.
 pub fn serve(
     address: &Address,
-    answer: impl Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static,
+    answer: impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static,
 ) -> Result<HttpServer, Mistake> {
     let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
     let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
@@ -185,7 +237,7 @@ async fn converse(stream: tokio::net::TcpStream, answer: Arc<impl Answers>, work
             let (head, _) = request.into_parts();
             let made = spawn_blocking(move || {
                 let method = head.method.as_str();
-                respond(method, head.uri.path(), &head.headers, &*answer)
+                respond(method, &head.uri, &head.headers, &*answer)
             });
             let made = made.await;
             works.store(false, Ordering::Relaxed);
@@ -205,9 +257,9 @@ async fn converse(stream: tokio::net::TcpStream, answer: Arc<impl Answers>, work
 /// The answer to a request.
 fn respond(
     method: &str,
-    path: &str,
+    uri: &Uri,
     headers: &HeaderMap,
-    answer: &impl Fn(HttpMethod, &str) -> HttpResponse,
+    answer: &impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse,
 ) -> Response<String> {
     let (asked, others) = match method {
         "GET" | "HEAD" => (HttpMethod::Get, "POST"),
@@ -224,7 +276,9 @@ fn respond(
             return refused;
         }
     };
-    let answer = answer(asked, path);
+    let accepts = headers.get(ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    let query = HttpQuery { text: uri.query().unwrap_or_default(), page: accepts.contains("text/html") };
+    let answer = answer(asked, uri.path(), query);
     let mut made = response(answer);
     if made.status() == StatusCode::METHOD_NOT_ALLOWED {
         made.headers_mut().insert(ALLOW, HeaderValue::from_static(others));
@@ -250,10 +304,18 @@ fn response(answer: HttpResponse) -> Response<String> {
 /// # Errors
 /// In plain words, with the address: where it cannot be asked, or answers anything but 200.
 pub fn get(address: &Address, path: &str) -> Result<String, Mistake> {
+    get_within(address, path, PATIENCE)
+}
+
+/// As [`get`], and waits so long for the answer.
+///
+/// # Errors
+/// As [`get`].
+pub fn get_within(address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
     let ask = || -> io::Result<Vec<u8>> {
         let candidates = crate::resolve(address).map_err(io::Error::other)?;
         let mut stream = TcpStream::connect(&candidates[..])?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
@@ -266,6 +328,11 @@ pub fn get(address: &Address, path: &str) -> Result<String, Mistake> {
     let line = String::from_utf8_lossy(&received[..head]).lines().next().unwrap_or_default().to_owned();
     match line.split(' ').nth(1) {
         Some("200") => Ok(String::from_utf8_lossy(&received[head..]).into_owned()),
+        // It says in a line what it does not understand.
+        Some("400" | "409" | "503") => {
+            let body = String::from_utf8_lossy(&received[head..]);
+            Err(Mistake::plain(format!("{address}: {}", body.lines().next().unwrap_or(&line))))
+        }
         _ => Err(Mistake::plain(format!("{address} answers {path} with `{line}`"))),
     }
 }
@@ -283,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(method: HttpMethod, path: &str) -> HttpResponse {
+    fn answer(method: HttpMethod, path: &str, _: HttpQuery<'_>) -> HttpResponse {
         match (method, path) {
             (HttpMethod::Get, "/here") => HttpResponse::text(200, "well\n"),
             (HttpMethod::Post, "/do") => HttpResponse::text(200, "done\n"),
@@ -292,7 +359,9 @@ mod tests {
         }
     }
 
-    fn begin(answer: impl Fn(HttpMethod, &str) -> HttpResponse + Send + Sync + 'static) -> HttpServer {
+    fn begin(
+        answer: impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static,
+    ) -> HttpServer {
         serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap()
     }
 
@@ -322,6 +391,18 @@ mod tests {
         let head = received(&server, b"HEAD /here HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(received(&server, b"GET /there HTTP/1.0\r\n\r\n").contains(" 404 Not Found"));
+    }
+
+    #[test]
+    fn a_query_is_decoded_and_a_browser_asks_for_a_page() {
+        let server = begin(|_, _, query| {
+            HttpResponse::text(200, format!("{} {:?}\n", query.page, query.parameters()))
+        });
+        let path = format!("/?target={}&what-if=server+a%20lost&%zz", encoded("p99 < 8µs&"));
+        let expected = r#"[("target", "p99 < 8µs&"), ("what-if", "server a lost"), ("%zz", "")]"#;
+        assert_eq!(get(&server.address, &path).unwrap(), format!("false {expected}\n"));
+        let page = received(&server, b"GET /?a HTTP/1.1\r\nHost: x\r\nAccept: text/html,*/*\r\n\r\n");
+        assert!(page.ends_with("true [(\"a\", \"\")]\n"), "{page}");
     }
 
     #[test]
@@ -384,12 +465,12 @@ mod tests {
         let (release, released) = channel::<()>();
         let (begun, begins) = channel::<()>();
         let released = Mutex::new(released);
-        let server = begin(move |method, path| {
+        let server = begin(move |method, path, query| {
             if method == HttpMethod::Post {
                 begun.send(()).unwrap();
                 released.lock().unwrap().recv().unwrap();
             }
-            answer(method, path)
+            answer(method, path, query)
         });
         let mut slow = connect(&server);
         slow.write_all(b"POST /do HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -408,9 +489,9 @@ mod tests {
     #[test]
     fn as_many_answers_wait_together_as_there_are_connections() {
         let all = std::sync::Barrier::new(CONNECTIONS);
-        let server = begin(move |method, path| {
+        let server = begin(move |method, path, query| {
             all.wait();
-            answer(method, path)
+            answer(method, path, query)
         });
         let mut askers: Vec<_> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
         for asker in &mut askers {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use krarup_memcache::Limits;
+use krarup_model::headroom::ResponseTarget;
 use krarup_settings::kind::{
     ADDRESS, Count, CustomText, DAY, Duration, MONTH, Optional, Sections, SettingsSection, Size, Switch,
     TEXT, Unwritten, Word,
@@ -108,13 +109,22 @@ settings! {
             flag = Some(Flag::new("engine", "ENGINE"));
         /// How the outside is met.
         edge: Edge = Edge::default(), SettingsSection("edge"), section = true;
-        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere
-        /// unless it is given.
+        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready, /headroom.
+        /// Nowhere unless it is given.
         admin: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:9151\"", flag = Some(Flag::new("admin", "HOST:PORT"));
+        /// The response time that clients need: a percentile and a time. /headroom says up to which
+        /// rate of requests it holds, and metrics with it; without it, at which rate the first
+        /// resource is full.
+        headroom_target: Option<ResponseTarget> = None, Optional(TARGET), example = "\"p99 < 8ms\"",
+            flag = Some(Flag::new("headroom-target", "TARGET"));
     }
     // The top level holds the keys of one pool beside those of the proxy.
     beside main: PoolConfig;
 }
+
+/// A percentile and a time: `p99 < 8ms`.
+const TARGET: CustomText<ResponseTarget> =
+    CustomText { read: |text| text.parse(), write: ResponseTarget::to_string };
 
 /// A number of workers, or `unlimited`.
 const WORKERS: CustomText<Workers> = CustomText {

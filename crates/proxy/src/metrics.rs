@@ -2,6 +2,7 @@
 //! it.
 
 mod exposition;
+mod headroom;
 mod snapshot;
 mod table;
 #[cfg(test)]

@@ -150,6 +150,16 @@ impl ExpositionText {
         self.line(format_args!("{name}{{{label}=\"{}\"}} {value}", escaped(of)));
     }
 
+    /// One value with its labels, if it has some.
+    pub fn labelled(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
+        let labels: Vec<_> =
+            labels.iter().map(|(label, of)| format!("{label}=\"{}\"", escaped(of))).collect();
+        match labels.join(",") {
+            none if none.is_empty() => self.value(name, value),
+            labels => self.line(format_args!("{name}{{{labels}}} {value}")),
+        }
+    }
+
     /// One number of each operation.
     pub fn operations(&mut self, name: &str, all: &[OfOperation], value: fn(&VisitTally) -> u64) {
         for one in all {

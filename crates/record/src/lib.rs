@@ -45,7 +45,9 @@ pub mod window;
 
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
-pub use live::{LiveBooks, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, VisitStretch};
+pub use live::{
+    KEPT_OF_ROWS, LiveBooks, LiveRows, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, VisitStretch,
+};
 pub use recorder::{Recorder, RecorderSettings, ServerTotals};
 pub use tally::VisitTally;
 pub use visit::{Operation, Outcome, Parts, ServerVisit, Visit};

@@ -21,6 +21,10 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::{Operation, ServerVisit, Visit};
 
+mod rows;
+
+pub use rows::{KEPT_OF_ROWS, LiveRows};
+
 /// Visits that a loop keeps: 1.5 MiB.
 pub const KEPT_VISITS: usize = 48 << 10;
 

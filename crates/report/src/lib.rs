@@ -15,6 +15,7 @@ pub mod csv;
 pub mod document;
 mod estimates;
 pub mod figures;
+pub mod headroom;
 pub mod html;
 mod inside_figures;
 pub mod latex;

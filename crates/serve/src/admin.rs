@@ -1,4 +1,5 @@
-//! The admin address: `/metrics`, `/health` and `/ready`; and `/reload`, which is posted.
+//! The admin address: `/metrics`, `/health`, `/ready` and `/headroom`; and `/reload`, which is
+//! posted.
 //!
 //! ```text
 //!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
@@ -14,21 +15,22 @@ mod tests;
 
 use std::sync::{Arc, Mutex};
 
+use krarup_model::headroom::Headroom;
 use krarup_net::cpu;
-use krarup_net::http::{self, HttpMethod, HttpResponse};
+use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 use rustix::process::{Resource, getrlimit};
 
-use crate::live::LiveQuestion;
+use crate::headroom::LiveHeadroom;
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
     /// Why no more clients should be sent here; none if they should.
     fn not_ready(&self) -> Option<String>;
 
-    /// Every metric as Prometheus reads it.
-    fn metrics(&self, process: &ProcessMetrics) -> String;
+    /// Every metric as Prometheus reads it, with what is known of the headroom.
+    fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String;
 }
 
 impl Monitored for krarup_proxy::metrics::ProxySnapshot {
@@ -36,8 +38,8 @@ impl Monitored for krarup_proxy::metrics::ProxySnapshot {
         self.not_ready()
     }
 
-    fn metrics(&self, process: &ProcessMetrics) -> String {
-        krarup_proxy::metrics::exposition(self, process)
+    fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
+        krarup_proxy::metrics::exposition(self, process, headroom)
     }
 }
 
@@ -46,7 +48,7 @@ impl Monitored for krarup_broker::metrics::BrokerSnapshot {
         self.not_ready().map(str::to_owned)
     }
 
-    fn metrics(&self, process: &ProcessMetrics) -> String {
+    fn metrics(&self, process: &ProcessMetrics, _: Option<&Headroom>) -> String {
         krarup_broker::metrics::exposition(self, process)
     }
 }
@@ -59,9 +61,8 @@ pub(crate) struct Monitoring<T> {
     /// The program that is asked, as its user calls it.
     pub(crate) program: &'static str,
     pub(crate) ask: Ask<T>,
-    /// Asks for what a model of the running traffic needs; none: it is not kept.
-    #[expect(dead_code, reason = "the answer about headroom reads it")]
-    pub(crate) live: Option<LiveQuestion>,
+    /// Answers about headroom; none: what it takes is not kept.
+    pub(crate) headroom: Option<Arc<LiveHeadroom>>,
     /// None: there is no configuration to read again.
     pub(crate) reload: Option<Reload>,
 }
@@ -77,11 +78,16 @@ pub(crate) struct Reload {
 }
 
 impl<T: Monitored> Monitoring<T> {
-    fn answer(&self, method: HttpMethod, path: &str) -> HttpResponse {
+    fn answer(&self, method: HttpMethod, path: &str, query: HttpQuery<'_>) -> HttpResponse {
         match (method, path) {
             (HttpMethod::Get, "/") => HttpResponse::text(200, self.paths()),
             (HttpMethod::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
             (_, "/" | "/metrics" | "/health" | "/ready") => HttpResponse::text(405, self.paths()),
+            (_, "/headroom") => match (&self.headroom, method) {
+                (Some(headroom), HttpMethod::Get) => headroom.respond(query),
+                (Some(_), _) => HttpResponse::text(405, self.paths()),
+                (None, _) => HttpResponse::text(404, self.paths()),
+            },
             (_, "/reload") => match (&self.reload, method) {
                 (Some(reload), HttpMethod::Post) => reload.once(),
                 (Some(_), _) => HttpResponse::text(405, self.paths()),
@@ -96,7 +102,8 @@ impl<T: Monitored> Monitoring<T> {
         let reload = self.reload.as_ref();
         let reload =
             reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
-        format!("{}: GET /metrics for Prometheus, /health, /ready{reload}\n", self.program)
+        let headroom = if self.headroom.is_some() { ", /headroom" } else { "" };
+        format!("{}: GET /metrics for Prometheus, /health, /ready{headroom}{reload}\n", self.program)
     }
 
     fn tell(&self, path: &str) -> HttpResponse {
@@ -104,7 +111,11 @@ impl<T: Monitored> Monitoring<T> {
             return HttpResponse::text(503, "the event loop did not answer within a second\n");
         };
         match path {
-            "/metrics" => HttpResponse { status: 200, kind: MEDIA_TYPE, body: numbers.metrics(&process()) },
+            "/metrics" => {
+                let headroom = self.headroom.as_ref().and_then(|headroom| headroom.for_metrics());
+                let body = numbers.metrics(&process(), headroom.as_deref());
+                HttpResponse { status: 200, kind: MEDIA_TYPE, body }
+            }
             "/health" => HttpResponse::text(200, "ok\n"),
             _ => match numbers.not_ready() {
                 None => HttpResponse::text(200, "ready\n"),
@@ -164,6 +175,6 @@ pub(crate) fn serve<T: Monitored>(
     setting: &str,
     monitoring: Monitoring<T>,
 ) -> Result<http::HttpServer, Mistake> {
-    http::serve(address, move |method, path| monitoring.answer(method, path))
+    http::serve(address, move |method, path, query| monitoring.answer(method, path, query))
         .map_err(|why| why.within(setting))
 }

@@ -7,6 +7,7 @@
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |
 //! | `driver` | the connections of any service's clients: in, read, written, out |
+//! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
 //! | `processors` | how many processors this process may use |
 //! | `slice` | how long a pass may spend on one thing |
@@ -17,10 +18,12 @@ mod admin;
 pub mod broker;
 pub mod cache;
 mod driver;
+mod headroom;
 mod live;
 mod processors;
 pub mod proxy;
 mod slice;
 
 pub use driver::ClientLimits;
+pub use headroom::HeadroomPage;
 pub use live::LiveState;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use krarup_model::headroom::LiveSystem;
+use krarup_model::headroom::{LiveSystem, ResponseTarget};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_record::LiveSnapshot;
 
@@ -17,6 +17,8 @@ pub struct LiveState {
     pub kept: LiveSnapshot,
     /// Whose servers they asked.
     pub system: LiveSystem,
+    /// The response time that the configuration asks for.
+    pub target: Option<ResponseTarget>,
 }
 
 impl LiveState {
@@ -37,7 +39,6 @@ impl LiveQuestion {
         Self(Arc::new(SnapshotSlots::new(slots, LiveState::and)))
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the answer about headroom asks"))]
     /// What all loops have kept until now; none where one of them is stuck.
     pub(crate) fn ask(&self) -> Option<Arc<LiveState>> {
         self.0.ask()
@@ -84,6 +85,6 @@ mod tests {
         let visit = Visit::at(Stamp(SECOND), Operation::Get);
         books.finish(&visit, &[ServerVisit::ok(number, visit.received, visit.replied)]);
         let kept = books.snapshot(Stamp(3 * SECOND));
-        LiveState { kept, system: LiveSystem::of(["a:1".to_owned()]) }
+        LiveState { kept, system: LiveSystem::of(["a:1".to_owned()]), target: None }
     }
 }

@@ -16,6 +16,7 @@ mod durable;
 mod edge;
 mod experiment;
 mod faults;
+mod headroom;
 mod hosts;
 mod large;
 mod load;

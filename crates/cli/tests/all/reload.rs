@@ -89,6 +89,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "eject_for" | "return_over" => maybe(draw, &["0", "\"10ms\"", "\"1h\""]),
         "shutdown_limit" => maybe(draw, &["\"10s\"", "\"1h\""]).or(Some("\"60s\"".into())),
         "hold" => maybe(draw, &["0", "\"50us\"", "\"10ms\""]),
+        "headroom_target" => maybe(draw, &["\"p99 < 8ms\"", "\"p50 < 1s\""]),
         "admin" => Some(quoted(&scene.admin[draw.below(2)].address().to_string())),
         "allow" => maybe(draw, &["[]", "[\"flush_all\", \"verbosity\"]"]),
         "users" | "server_login" => maybe(draw, &[&quoted(&scene.users)]),

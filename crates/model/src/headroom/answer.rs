@@ -1,7 +1,9 @@
 //! What is asked about headroom, and what is answered.
 
+use std::borrow::Cow;
+
 use krarup_units::{Seconds, Stamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The version of the JSON that a [`Headroom`] is written as.
 pub const SCHEMA: u32 = 1;
@@ -51,7 +53,7 @@ impl LiveSystem {
 }
 
 /// What is asked of the response time: that a share of requests is answered within a time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResponseTarget {
     /// The share, above 0 and below 1.
     pub quantile: f64,
@@ -89,7 +91,7 @@ pub struct HeadroomQuestion {
 }
 
 /// How sure a capacity is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadroomVerdict {
     /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
@@ -103,7 +105,7 @@ pub enum HeadroomVerdict {
 }
 
 /// Why nothing is said. The names are part of the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Silence {
     /// Fewer than 2000 requests were kept.
@@ -139,6 +141,44 @@ pub enum Silence {
 }
 
 impl Silence {
+    /// Every reason, in the order of their declaration.
+    pub const ALL: &[Self] = &[
+        Self::FewRequests,
+        Self::ShortTime,
+        Self::FewWaited,
+        Self::WaitedInFewSeconds,
+        Self::NoQueueSeen,
+        Self::ChangedJustNow,
+        Self::CheckFailed,
+        Self::MachineContended,
+        Self::IntervalTooWide,
+        Self::TooFar,
+        Self::Failures,
+        Self::AllowanceRunsOut,
+        Self::QuotaRunsOut,
+        Self::MixChanged,
+    ];
+
+    /// Its name in JSON and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FewRequests => "few_requests",
+            Self::ShortTime => "short_time",
+            Self::FewWaited => "few_waited",
+            Self::WaitedInFewSeconds => "waited_in_few_seconds",
+            Self::NoQueueSeen => "no_queue_seen",
+            Self::ChangedJustNow => "changed_just_now",
+            Self::CheckFailed => "check_failed",
+            Self::MachineContended => "machine_contended",
+            Self::IntervalTooWide => "interval_too_wide",
+            Self::TooFar => "too_far",
+            Self::Failures => "failures",
+            Self::AllowanceRunsOut => "allowance_runs_out",
+            Self::QuotaRunsOut => "quota_runs_out",
+            Self::MixChanged => "mix_changed",
+        }
+    }
+
     /// What it means and what to do, in one sentence.
     pub const fn text(self) -> &'static str {
         match self {
@@ -173,7 +213,7 @@ impl Silence {
 }
 
 /// What is full first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitingResource {
     /// Which kind of resource.
     pub resource: ResourceKind,
@@ -182,7 +222,7 @@ pub struct LimitingResource {
 }
 
 /// The kinds of resource that can be full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResourceKind {
     /// A server: its service time on the connections to it.
@@ -198,7 +238,7 @@ pub enum ResourceKind {
 }
 
 /// An estimate with its interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapacityEstimate {
     /// The low end: the conservative figure.
     pub low: f64,
@@ -217,7 +257,7 @@ impl CapacityEstimate {
 }
 
 /// One resource as the estimator sees it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceState {
     /// Which kind.
     pub resource: ResourceKind,
@@ -249,7 +289,7 @@ pub struct ResourceState {
 }
 
 /// The effect of one change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChangeEffect {
     /// The change, in words.
     pub change: String,
@@ -264,11 +304,11 @@ pub struct ChangeEffect {
     pub holds: Option<bool>,
     /// Why nothing is said of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent: Option<&'static str>,
+    pub silent: Option<Cow<'static, str>>,
 }
 
 /// Rates of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficSeen {
     /// Mean of the last ten seconds.
     pub now_per_s: f64,
@@ -283,7 +323,7 @@ pub struct TrafficSeen {
 }
 
 /// How well the model gives what was measured, as logarithms of model over measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelCheck {
     /// Of the mean response time.
     pub mean: f64,
@@ -294,7 +334,7 @@ pub struct ModelCheck {
 }
 
 /// The highest rates that were served, over intervals of two lengths, per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProvenRate {
     /// Over a whole second.
     #[serde(rename = "1s")]
@@ -305,7 +345,7 @@ pub struct ProvenRate {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headroom {
     /// [`SCHEMA`].
     pub schema: u32,

@@ -32,7 +32,7 @@ fn effect(
     }
     let full_at = match changed(fitted, &mut replay, change) {
         Ok(full_at) => full_at,
-        Err(why) => return ChangeEffect { silent: Some(why), ..nothing(words) },
+        Err(why) => return ChangeEffect { silent: Some(why.into()), ..nothing(words) },
     };
     // What was full first of what did not change still is.
     let others = match first.resource {
@@ -40,6 +40,9 @@ fn effect(
         _ => fitted.loops.map_or(f64::INFINITY, |fit| fit.middle),
     };
     let full_at = fitted.with_workers(&replay, full_at).min(others);
+    if !full_at.is_finite() {
+        return ChangeEffect { silent: Some("no_queue_seen".into()), ..nothing(words) };
+    }
     let capacity = match question.target {
         Some(target) => fitted.breaks_at(&replay, target, full_at),
         None => full_at,
@@ -71,7 +74,7 @@ fn at_other_rate(
 ) -> ChangeEffect {
     let rate = fitted.traffic.now() * times;
     let Some(target) = question.target else {
-        return ChangeEffect { silent: Some("no_target"), ..nothing(words) };
+        return ChangeEffect { silent: Some("no_target".into()), ..nothing(words) };
     };
     let seconds = fitted.quantile_at(replay, target.quantile, rate);
     ChangeEffect { quantile_s: Some(seconds), holds: Some(seconds <= target.seconds), ..nothing(words) }

@@ -1,21 +1,23 @@
 //! The numbers of one moment as Prometheus reads them.
 
+use krarup_model::headroom::Headroom;
 use krarup_record::exposition::{ExpositionText, ProcessMetrics};
 
 use super::snapshot::ProxySnapshot;
 use super::table::{MetricSource, ProxyMetric, TABLE};
 
-/// The process's metrics and every one of the table, with help and kind before its values.
-pub fn exposition(now: &ProxySnapshot, process: &ProcessMetrics) -> String {
+/// The process's metrics and every one of the table, with help and kind before its values. Without
+/// an answer about headroom its metrics have no value.
+pub fn exposition(now: &ProxySnapshot, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
     let mut out = ExpositionText(String::with_capacity(32 << 10));
     out.process(process);
     for metric in TABLE {
-        tell(&mut out, metric, now);
+        tell(&mut out, metric, now, headroom);
     }
     out.0
 }
 
-fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot) {
+fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot, headroom: Option<&Headroom>) {
     let name = metric.name;
     out.head(name, metric.kind(), metric.help);
     let label = metric.label().unwrap_or_default();
@@ -29,6 +31,11 @@ fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot) {
         MetricSource::Loop(value) => {
             for (number, used) in now.loops.iter().enumerate() {
                 out.one(name, label, &number.to_string(), value(used));
+            }
+        }
+        MetricSource::Headroom(_, values) => {
+            for one in headroom.map(values).into_iter().flatten() {
+                out.labelled(name, &one.labels, one.value);
             }
         }
         MetricSource::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),

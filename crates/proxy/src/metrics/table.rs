@@ -1,9 +1,11 @@
 //! Every metric, in one table: its name, its kind, what it means and where its value comes from.
 //! The reference page and what Prometheus reads are both made from it.
 
+use krarup_model::headroom::Headroom;
 use krarup_record::exposition::{self, Described, TimeBuckets};
 use krarup_record::{LoopUse, Quantity, VisitTally};
 
+use super::headroom::{self, HeadroomValue};
 use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 
 /// One metric.
@@ -22,6 +24,8 @@ pub(super) enum MetricSource {
     Counter(fn(&ProxySnapshot) -> f64),
     /// One number for each event loop.
     Loop(fn(&LoopUse) -> f64),
+    /// What is said of the headroom, with the names of the labels.
+    Headroom(Option<&'static str>, fn(&Headroom) -> Vec<HeadroomValue>),
     /// 1, with the version as a label.
     Version,
     /// One number for each operation that was seen.
@@ -49,6 +53,15 @@ const fn counter(name: &'static str, value: fn(&ProxySnapshot) -> f64, help: &'s
 
 const fn of_loop(name: &'static str, value: fn(&LoopUse) -> f64, help: &'static str) -> ProxyMetric {
     ProxyMetric { name, help, value: MetricSource::Loop(value) }
+}
+
+const fn of_headroom(
+    name: &'static str,
+    labels: Option<&'static str>,
+    values: fn(&Headroom) -> Vec<HeadroomValue>,
+    help: &'static str,
+) -> ProxyMetric {
+    ProxyMetric { name, help, value: MetricSource::Headroom(labels, values) }
 }
 
 const fn operation(name: &'static str, value: fn(&VisitTally) -> u64, help: &'static str) -> ProxyMetric {
@@ -295,6 +308,60 @@ pub const TABLE: &[ProxyMetric] = &[
         |now| now.events.held_back as f64,
         "Times that a client was made to wait by a bound.",
     ),
+    of_headroom(
+        "krarup_headroom_verdict",
+        Some("verdict"),
+        headroom::verdict,
+        "1 for how far the answer about headroom reaches: `stated` up to twice the highest rate seen, `projected` up to four times, else `silent`.",
+    ),
+    of_headroom(
+        "krarup_headroom_silent",
+        Some("reason"),
+        headroom::silent,
+        "1 for each reason why nothing is said of the headroom.",
+    ),
+    of_headroom(
+        "krarup_headroom_ratio",
+        Some("bound"),
+        headroom::ratio,
+        "Capacity over the traffic of now, with the ends of its interval (`low`, `mean`, `high`); absent where silent.",
+    ),
+    of_headroom(
+        "krarup_capacity_requests_per_second",
+        Some("bound"),
+        headroom::capacity,
+        "The rate at which `headroom_target` breaks or, without one, the first resource is full; absent where silent.",
+    ),
+    of_headroom(
+        "krarup_proven_requests_per_second",
+        None,
+        headroom::proven,
+        "The most requests that were served in one second of the last minutes.",
+    ),
+    of_headroom(
+        "krarup_bottleneck",
+        Some("resource, name"),
+        headroom::bottleneck,
+        "1 for the resource that is full first; absent where silent.",
+    ),
+    of_headroom(
+        "krarup_resource_full_requests_per_second",
+        Some("resource, name"),
+        headroom::full,
+        "The rate of all requests at which a resource is full, where that can be told; absent where silent.",
+    ),
+    of_headroom(
+        "krarup_server_service_seconds",
+        Some("server"),
+        headroom::service,
+        "Mean service time of one request on one connection to a server, without queue and round trip; absent where few requests waited.",
+    ),
+    of_headroom(
+        "krarup_server_stalled_ratio",
+        Some("server"),
+        headroom::stalled,
+        "The share of time in which a server stood still.",
+    ),
     counter(
         "krarup_disordered_stamps_total",
         |now| now.disordered as f64,
@@ -309,6 +376,7 @@ impl ProxyMetric {
             MetricSource::Gauge(_)
             | MetricSource::ServerGauge(_)
             | MetricSource::PoolGauge(_)
+            | MetricSource::Headroom(..)
             | MetricSource::Version => "gauge",
             MetricSource::Counter(_)
             | MetricSource::Loop(_)
@@ -324,6 +392,7 @@ impl ProxyMetric {
         match self.value {
             MetricSource::Gauge(_) | MetricSource::Counter(_) => None,
             MetricSource::Loop(_) => Some("loop"),
+            MetricSource::Headroom(labels, _) => labels,
             MetricSource::Version => Some("version"),
             MetricSource::Operation(_) | MetricSource::OperationTimes(_) => Some("operation"),
             MetricSource::ServerGauge(_) | MetricSource::Server(_) | MetricSource::ServerTimes(_) => {

@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use krarup_model::headroom::{
+    CapacityEstimate, Headroom, HeadroomVerdict, LimitingResource, ProvenRate, ResourceKind, ResourceState,
+    Silence, TrafficSeen,
+};
 use krarup_record::exposition::{BOUNDS, OfOperation, PROCESS, ProcessMetrics, TimeBuckets};
 use krarup_record::{LoopUse, MeasuredDistribution, Operation, Quantity, VisitTally};
 
-use krarup_units::Nanos;
+use krarup_units::{Nanos, Stamp};
 
 use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 use super::*;
@@ -60,6 +64,66 @@ fn process() -> ProcessMetrics {
         open_files: Some(9),
         most_files: Some(1 << 10),
     }
+}
+
+/// An answer with all its figures.
+fn headroom(verdict: HeadroomVerdict) -> Headroom {
+    let estimate = Some(CapacityEstimate { low: 1.5, mean: 2.0, high: 2.5 });
+    let server = ResourceState {
+        resource: ResourceKind::Server,
+        name: "a:1".to_owned(),
+        full_at_per_s: Some(3_000.0),
+        busy_now: Some(0.5),
+        service_us: Some(300.0),
+        standard_error: None,
+        outside_us: None,
+        waited: None,
+        contention: None,
+        stalled: Some(0.125),
+    };
+    Headroom {
+        schema: 1,
+        at_ns: Stamp(1),
+        traffic: TrafficSeen::default(),
+        target: None,
+        verdict,
+        silent: vec![Silence::FewWaited],
+        broken_now: None,
+        bottleneck: Some(LimitingResource { resource: ResourceKind::Server, name: "a:1".to_owned() }),
+        capacity_per_s: estimate,
+        saturation_per_s: Some(3_000.0),
+        headroom_ratio: estimate,
+        proven_per_s: ProvenRate { one_second: 7.0, tenth_of_a_second: 9.0 },
+        resources: vec![server],
+        what_if: Vec::new(),
+        check: None,
+        assumes: Vec::new(),
+    }
+}
+
+#[test]
+fn silence_has_its_reason_and_no_figure_that_could_be_relied_on() {
+    let of = |verdict| read(&exposition(&moment(), &process(), Some(&headroom(verdict))));
+    let (stated, silent) = (of(HeadroomVerdict::Stated), of(HeadroomVerdict::Silent));
+    let first = [("{resource=\"server\",name=\"a:1\"}".to_owned(), 1.0)];
+    assert_eq!(stated["krarup_bottleneck"], first);
+    assert_eq!(stated["krarup_headroom_ratio"][0], ("{bound=\"low\"}".to_owned(), 1.5));
+    assert_eq!(stated["krarup_server_service_seconds"], [("{server=\"a:1\"}".to_owned(), 0.0003)]);
+    for name in [
+        "krarup_bottleneck",
+        "krarup_headroom_ratio",
+        "krarup_capacity_requests_per_second",
+        "krarup_resource_full_requests_per_second",
+    ] {
+        assert!(silent[name].is_empty() && !stated[name].is_empty(), "{name}");
+    }
+    let holds = |read: &Read, name: &str| -> Vec<String> {
+        read[name].iter().filter(|(_, value)| *value == 1.0).map(|(labels, _)| labels.clone()).collect()
+    };
+    assert_eq!(holds(&silent, "krarup_headroom_verdict"), ["{verdict=\"silent\"}"]);
+    assert_eq!(holds(&silent, "krarup_headroom_silent"), ["{reason=\"few_waited\"}"]);
+    assert_eq!(silent["krarup_headroom_silent"].len(), Silence::ALL.len());
+    assert!(read(&exposition(&moment(), &process(), None))["krarup_headroom_verdict"].is_empty());
 }
 
 /// Metrics as a strict reader finds them: name, then labels with value.
@@ -119,7 +183,7 @@ fn read(text: &str) -> Read {
 
 #[test]
 fn what_prometheus_reads_is_well_formed_and_complete() {
-    let read = read(&exposition(&moment(), &process()));
+    let read = read(&exposition(&moment(), &process(), Some(&headroom(HeadroomVerdict::Stated))));
     assert_eq!(read.len(), PROCESS.len() + TABLE.len());
     let of_process = PROCESS.iter().map(|metric| metric.described.name);
     for name in of_process.chain(TABLE.iter().map(|metric| metric.name)) {
@@ -134,7 +198,7 @@ fn what_prometheus_reads_is_well_formed_and_complete() {
 
 #[test]
 fn the_buckets_of_a_histogram_rise_to_its_count() {
-    let read = read(&exposition(&moment(), &process()));
+    let read = read(&exposition(&moment(), &process(), Some(&headroom(HeadroomVerdict::Stated))));
     for metric in TABLE.iter().filter(|metric| metric.kind() == "histogram") {
         let (name, samples) = (metric.name, &read[metric.name]);
         let first: Vec<_> = samples.iter().take(BOUNDS.len() + 3).collect();

@@ -20,10 +20,12 @@ impl Monitored for Numbers {
         self.stopping.then(|| "stopping".to_owned())
     }
 
-    fn metrics(&self, _: &ProcessMetrics) -> String {
+    fn metrics(&self, _: &ProcessMetrics, _: Option<&Headroom>) -> String {
         format!("requests_total {}\n", self.requests)
     }
 }
+
+const NO_QUERY: HttpQuery<'static> = HttpQuery { text: "", page: false };
 
 const MOMENT: Numbers = Numbers { requests: 6, stopping: false };
 
@@ -39,7 +41,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
     Monitoring {
         program: "krarup proxy",
         ask: Box::new(move || slots.ask()),
-        live: None,
+        headroom: None,
         reload: Some(Reload {
             what: "configuration",
             reload: Box::new(|| Err("line 1: nothing is good".into())),
@@ -53,7 +55,7 @@ fn numbers_are_published_when_asked_for_and_not_before() {
     let (slot, woken) = slot();
     slot.publish(|| panic!("it was not asked"));
     let monitoring = monitoring(&slot);
-    let asked = thread::spawn(move || monitoring.answer(HttpMethod::Get, "/metrics"));
+    let asked = thread::spawn(move || monitoring.answer(HttpMethod::Get, "/metrics", NO_QUERY));
     woken.recv().unwrap();
     slot.publish(|| MOMENT);
     slot.publish(|| panic!("one asked, and has been answered"));
@@ -67,13 +69,13 @@ fn a_loop_that_is_stuck_is_not_healthy() {
     let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
     let monitoring = monitoring(&slot);
     for path in ["/health", "/ready", "/metrics"] {
-        assert_eq!(monitoring.answer(HttpMethod::Get, path).status, 503, "{path}");
-        assert_eq!(monitoring.answer(HttpMethod::Post, path).status, 405, "{path}");
+        assert_eq!(monitoring.answer(HttpMethod::Get, path, NO_QUERY).status, 503, "{path}");
+        assert_eq!(monitoring.answer(HttpMethod::Post, path, NO_QUERY).status, 405, "{path}");
     }
-    assert_eq!(monitoring.answer(HttpMethod::Get, "/").status, 200);
-    assert_eq!(monitoring.answer(HttpMethod::Get, "/etc/passwd").status, 404);
-    assert_eq!(monitoring.answer(HttpMethod::Get, "/reload").status, 405);
-    let refused = monitoring.answer(HttpMethod::Post, "/reload");
+    assert_eq!(monitoring.answer(HttpMethod::Get, "/", NO_QUERY).status, 200);
+    assert_eq!(monitoring.answer(HttpMethod::Get, "/etc/passwd", NO_QUERY).status, 404);
+    assert_eq!(monitoring.answer(HttpMethod::Get, "/reload", NO_QUERY).status, 405);
+    let refused = monitoring.answer(HttpMethod::Post, "/reload", NO_QUERY);
     assert_eq!(refused.status, 409);
     assert!(refused.body.starts_with("line 1: nothing is good"), "{}", refused.body);
 }
@@ -84,7 +86,10 @@ fn ready_is_what_says_nothing_against_it() {
         let (slot, woken) = slot();
         let monitoring = monitoring(&slot);
         let asked = thread::spawn(move || {
-            (monitoring.answer(HttpMethod::Get, "/ready"), monitoring.answer(HttpMethod::Get, "/health"))
+            (
+                monitoring.answer(HttpMethod::Get, "/ready", NO_QUERY),
+                monitoring.answer(HttpMethod::Get, "/health", NO_QUERY),
+            )
         });
         for _ in 0..2 {
             woken.recv().unwrap();
@@ -103,16 +108,16 @@ fn one_reload_at_a_time_waits_for_the_loop() {
     let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
     let monitoring = monitoring(&slot);
     let under_way = monitoring.reload.as_ref().unwrap().alone.lock().unwrap();
-    let refused = monitoring.answer(HttpMethod::Post, "/reload");
+    let refused = monitoring.answer(HttpMethod::Post, "/reload", NO_QUERY);
     assert!(refused.status == 409 && refused.body.contains("under way"), "{}", refused.body);
     drop(under_way);
-    assert!(monitoring.answer(HttpMethod::Post, "/reload").body.contains("nothing is good"));
+    assert!(monitoring.answer(HttpMethod::Post, "/reload", NO_QUERY).body.contains("nothing is good"));
 }
 
 #[test]
 fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
     let (slot, _woken) = slot();
     let monitoring = Monitoring { reload: None, program: "krarup broker", ..monitoring(&slot) };
-    assert_eq!(monitoring.answer(HttpMethod::Post, "/reload").status, 404);
-    assert!(!monitoring.answer(HttpMethod::Get, "/").body.contains("reload"));
+    assert_eq!(monitoring.answer(HttpMethod::Post, "/reload", NO_QUERY).status, 404);
+    assert!(!monitoring.answer(HttpMethod::Get, "/", NO_QUERY).body.contains("reload"));
 }

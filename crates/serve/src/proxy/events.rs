@@ -27,6 +27,7 @@ use crate::driver::{
     self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
     ServerConnection, ServerConnections, ServerPoll, UPSTREAMS, of_one_loop, uninterrupted,
 };
+use crate::headroom::{HeadroomPage, LiveHeadroom};
 use crate::live::{LiveQuestion, LiveState};
 use crate::processors;
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
@@ -73,7 +74,7 @@ type Tell = Box<dyn FnMut(ProxyNotice) + Send>;
 
 /// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. There is an
 /// event loop for each of `cores`, which are for the configuration as it was resolved; what they
-/// recorded is added up at the end.
+/// recorded is added up at the end. A browser that asks for the headroom is given a `page`.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the
@@ -82,6 +83,7 @@ pub fn run(
     source: ConfigurationSource,
     cores: Vec<Core>,
     clock: Clock,
+    page: HeadroomPage,
     mut notice: impl FnMut(ProxyNotice) + Send + 'static,
 ) -> Result<ProxyEnd, Mistake> {
     let started = clock.now();
@@ -128,7 +130,7 @@ pub fn run(
     }
     let mut others = engines.split_off(1).into_iter();
     let mut first = engines.pop().ok_or("there is no core to run")?;
-    first.lead(source, &wakers[0], LiveQuestion::new(live))?;
+    first.lead(source, &wakers[0], LiveHeadroom::new(LiveQuestion::new(live), page))?;
     let spawn = |mut engine: Engine<Tell>| {
         let name = "krarup-loop".into();
         thread::Builder::new().name(name).spawn(move || engine.run().map(|()| engine.ended())).map_err(system)
@@ -174,10 +176,10 @@ struct Engine<N> {
     hold: HoldPolicy,
     /// Where a snapshot is put for monitoring, if this is the only loop.
     slot: Option<Arc<SnapshotSlot<ProxySnapshot>>>,
-    /// Where what it keeps for a model of the traffic is put, and, in the first loop, what asks
-    /// all.
+    /// Where what it keeps for a model of the traffic is put, and, in the first loop, what answers
+    /// about all.
     live: Arc<SnapshotSlot<LiveState>>,
-    live_of_all: Option<LiveQuestion>,
+    headroom: Option<Arc<LiveHeadroom>>,
     /// How many processors the process may use.
     processors: f64,
     /// What answers monitoring, and where that was said to be.
@@ -250,7 +252,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             hold: HoldPolicy::new(config.hold),
             slot: None,
             live,
-            live_of_all: None,
+            headroom: None,
             processors: processors::usable(),
             admin: None,
             waker: None,
@@ -267,9 +269,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         &mut self,
         source: ConfigurationSource,
         waker: &Arc<Waker>,
-        live: LiveQuestion,
+        headroom: LiveHeadroom,
     ) -> Result<(), Mistake> {
-        self.live_of_all = Some(live);
+        self.headroom = Some(Arc::new(headroom));
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
         let mut inherited = listen::inherited().into_iter();
@@ -310,8 +312,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         };
         let reload = self.watcher.as_ref().expect("the first loop has it").reload();
         let reload = Reload { what: "configuration", reload: Box::new(reload), alone: Mutex::default() };
-        let live = self.live_of_all.clone();
-        let monitoring = Monitoring { program: "krarup proxy", ask, live, reload: Some(reload) };
+        let headroom = self.headroom.clone();
+        let monitoring = Monitoring { program: "krarup proxy", ask, headroom, reload: Some(reload) };
         admin::serve(address, "`admin`", monitoring)
     }
 
@@ -395,6 +397,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.live.publish(|| LiveState {
                 kept: self.core.live(self.clock.now()),
                 system: krarup_proxy::live::system(&self.core, &self.config, self.processors),
+                target: self.config.headroom_target,
             });
             if let Some(slot) = &self.slot {
                 slot.publish(|| {

@@ -1,0 +1,207 @@
+//! `krarup headroom`: what is full first, at which rate, and up to which rate a target holds.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use krarup_model::headroom::{Headroom, HeadroomVerdict, NamedChange, ResponseTarget};
+use krarup_net::http;
+use krarup_report::{headroom as shown, html, text};
+use krarup_units::text::{duration, parse_duration};
+use krarup_units::{Address, Seconds};
+
+use crate::failure::Failure;
+
+mod records;
+
+/// Say how much headroom a proxy has: which resource is full first, and up to which rate a target
+/// of response time holds.
+///
+/// Of a running proxy (its admin address), of the rows that one has written, or of a directory of
+/// results: a line for each trial with rows. What is measured is how long a server works on a
+/// request while others wait for it; nothing is put under load for it. A capacity is `stated` up to
+/// twice the highest rate seen, `projected` up to four times, and else there is no conclusion, with
+/// the reason.
+///
+/// Exit code: 0 where there is a capacity, 3 where there is no conclusion, 1 where the target is
+/// broken now, 2 where it could not be asked.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup headroom 127.0.0.1:9151 --target 'p99 < 8ms'\n  \
+    krarup headroom 127.0.0.1:9151 --what-if 'server lost' --what-if 'traffic x1.5' --target 'p99 < 8ms'\n  \
+    krarup headroom run/rows.parquet --json\n  \
+    krarup headroom krarup-demo")]
+pub(crate) struct HeadroomArgs {
+    /// rows.parquet or its folder, a directory of results, or HOST:PORT of a proxy's admin address
+    #[arg(value_name = "ROWS|DIR|ADDRESS")]
+    of: String,
+    /// The response time that clients need, as `p99 < 8ms`
+    /// [default: the proxy's `headroom_target`; of rows none: at which rate the first resource is full]
+    #[arg(long, value_name = "TARGET")]
+    target: Option<ResponseTarget>,
+    /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server lost`
+    /// (the worst one), `server NAME lost`, `server NAME x2` (slower) [default: those that make sense]
+    #[arg(long, value_name = "CHANGE")]
+    what_if: Vec<NamedChange>,
+    /// How many workers the rows' proxy had [default: what summary.json beside the rows says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    workers: Option<u32>,
+    /// Names of the rows' servers [default: what summary.json beside the rows says]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    server_names: Vec<String>,
+    /// Leave out rows before this time of the run
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    from: Option<Seconds>,
+    /// Leave out rows after this time of the run
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    to: Option<Seconds>,
+    /// Ask a proxy every 10 s until a capacity is stated, for this long at most
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    until_stated: Option<Seconds>,
+    /// Print JSON with full precision
+    #[arg(long)]
+    json: bool,
+    /// Decides all random numbers: the same rows and seed give the same bytes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// How often a proxy is asked until a capacity is stated: its answers are that old at most.
+const AGAIN: Duration = Duration::from_secs(10);
+/// How long an answer may take: it is computed at the lowest priority.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// No conclusion.
+const SILENT: u8 = 3;
+/// The target is broken by the traffic of now.
+const BROKEN: u8 = 1;
+
+/// Whose headroom.
+enum HeadroomOf {
+    Rows(PathBuf),
+    Results(PathBuf),
+    Proxy(Address),
+}
+
+pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {
+    match args.of()? {
+        HeadroomOf::Rows(path) => args.tell(&records::judge_rows(args, &path)?),
+        HeadroomOf::Results(path) => args.tell_trials(&path),
+        HeadroomOf::Proxy(address) => args.tell(&args.ask(&address)?),
+    }
+}
+
+impl HeadroomArgs {
+    fn of(&self) -> Result<HeadroomOf, Failure> {
+        let path = Path::new(&self.of);
+        let of = if path.join("spec.toml").is_file() {
+            HeadroomOf::Results(path.to_owned())
+        } else if path.join(records::ROWS).is_file() {
+            HeadroomOf::Rows(path.join(records::ROWS))
+        } else if path.is_dir() {
+            return Err(Failure::usage(format!("{} holds no {}", self.of, records::ROWS)).hint(
+                "krarup proxy --stats-dir DIR --rows writes one; a directory of results has a spec.toml",
+            ));
+        } else if path.exists() || self.of.ends_with(".parquet") {
+            HeadroomOf::Rows(path.to_owned())
+        } else {
+            let address = self.of.strip_prefix("http://").unwrap_or(&self.of);
+            let address = address.trim_end_matches('/').trim_end_matches("/headroom");
+            HeadroomOf::Proxy(address.parse().map_err(|_| {
+                Failure::usage(format!("{} is no file, no directory and no HOST:PORT", self.of))
+                    .hint("give rows.parquet, a directory of results, or the admin address of a proxy")
+            })?)
+        };
+        self.suits(&of).map(|()| of)
+    }
+
+    /// Refuses flags that say nothing of it.
+    fn suits(&self, of: &HeadroomOf) -> Result<(), Failure> {
+        let of_rows = self.from.is_some() || self.to.is_some() || !self.server_names.is_empty();
+        let wrong = match of {
+            HeadroomOf::Proxy(_) if of_rows || self.workers.is_some() => {
+                "--from, --to, --server-names and --workers are about rows: a running proxy knows these"
+            }
+            HeadroomOf::Rows(_) if self.until_stated.is_some() => {
+                "--until-stated waits for more traffic: rows will have no more"
+            }
+            HeadroomOf::Results(_) if of_rows || self.until_stated.is_some() || !self.what_if.is_empty() => {
+                "of a directory of results only --target, --workers, --seed and --json can be asked"
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(wrong).hint("krarup headroom --help shows every flag"))
+    }
+
+    /// Asks a running proxy, once or until a capacity is stated.
+    fn ask(&self, address: &Address) -> Result<Headroom, Failure> {
+        let mut query = format!("/headroom?seed={}", self.seed);
+        let target = self.target.map(|target| ("target", target.to_string()));
+        let changes = self.what_if.iter().map(|change| ("what-if", change.to_string()));
+        for (name, value) in target.into_iter().chain(changes) {
+            query.push_str(&format!("&{name}={}", http::encoded(&value)));
+        }
+        let limit = Duration::from_secs_f64(self.until_stated.unwrap_or(0.0).min(86_400.0 * 365.0));
+        let begun = Instant::now();
+        loop {
+            let text = http::get_within(address, &query, LIMIT).map_err(|why| {
+                Failure::usage(why).or_hint("give the proxy an address with --admin, and that one here")
+            })?;
+            let answer: Headroom = serde_json::from_str(&text).map_err(|error| {
+                Failure::usage(format!("what {address} answers is no headroom: {error}"))
+                    .hint("is it the admin address of a krarup proxy of this version?")
+            })?;
+            let left = limit.saturating_sub(begun.elapsed());
+            if answer.verdict == HeadroomVerdict::Stated || left.is_zero() {
+                return Ok(answer);
+            }
+            let reason = answer.silent.first().map_or("the rate seen is low", |reason| reason.text());
+            eprintln!(
+                "{}: {}; for {} more",
+                shown::word(answer.verdict),
+                reason,
+                duration(left.as_secs_f64().round())
+            );
+            thread::sleep(AGAIN.min(left));
+        }
+    }
+
+    fn tell(&self, answer: &Headroom) -> Result<ExitCode, Failure> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(answer).expect("an answer is plain data"));
+        } else {
+            print!("{}", shown::screen(answer, !is_terminal()));
+        }
+        Ok(match (answer.broken_now, answer.verdict) {
+            (Some(true), _) => ExitCode::from(BROKEN),
+            (_, HeadroomVerdict::Silent) => ExitCode::from(SILENT),
+            _ => ExitCode::SUCCESS,
+        })
+    }
+
+    fn tell_trials(&self, path: &Path) -> Result<ExitCode, Failure> {
+        let trials = records::judge_trials(self, path)?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&trials).expect("answers are plain data"));
+        } else {
+            print!("{}", text::table(&shown::trials(&trials)));
+        }
+        let says = |trial: &krarup_analysis::headroom::TrialHeadroom| {
+            trial.headroom.verdict != HeadroomVerdict::Silent
+        };
+        Ok(if trials.iter().any(says) { ExitCode::SUCCESS } else { ExitCode::from(SILENT) })
+    }
+}
+
+/// A page for a browser.
+pub(crate) fn page(answer: &Headroom) -> String {
+    html::page(&shown::document(answer, "this proxy", &format!("krarup {}", env!("CARGO_PKG_VERSION"))))
+}
+
+#[expect(clippy::disallowed_methods, reason = "whether it is a terminal; nothing is written")]
+fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}

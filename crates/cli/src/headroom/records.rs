@@ -1,0 +1,114 @@
+//! Headroom of what was recorded: the rows of one proxy, or those of each trial of a directory.
+
+use std::path::Path;
+
+use krarup_analysis::headroom::{self, TrialHeadroom};
+use krarup_model::headroom::{Headroom, HeadroomQuestion, LiveSystem, NamedChange, ResponseTarget, judge};
+use krarup_proxy::ProxySummary;
+use krarup_record::file::rows::RowFile;
+use krarup_record::{KEPT_OF_ROWS, LiveRows};
+use krarup_units::{Nanos, Seconds, Stamp};
+
+use super::HeadroomArgs;
+use crate::failure::Failure;
+use crate::{experiment, trials};
+
+pub(super) const ROWS: &str = "rows.parquet";
+
+/// What is known of the proxy that wrote rows.
+#[derive(Default)]
+struct KnownProxy {
+    names: Vec<String>,
+    workers: Option<u32>,
+}
+
+impl KnownProxy {
+    /// What stands beside the rows, with what was said instead.
+    fn of(args: &HeadroomArgs, rows: &Path) -> Result<Self, Failure> {
+        let summary = rows.with_file_name("summary.json");
+        let mut known = Self::default();
+        if summary.is_file() {
+            let summary: ProxySummary = trials::json(&summary)?;
+            known.names = summary.servers.into_iter().map(|server| server.name).collect();
+            known.workers = summary.workers;
+        }
+        if !args.server_names.is_empty() {
+            known.names.clone_from(&args.server_names);
+        }
+        known.workers = args.workers.or(known.workers);
+        Ok(known)
+    }
+
+    /// The system with at least so many servers; one without a name has its number.
+    fn system(&self, servers: usize) -> LiveSystem {
+        let name = |number: usize| self.names.get(number).cloned().unwrap_or_else(|| number.to_string());
+        let workers = self.workers;
+        LiveSystem { workers, ..LiveSystem::of((0..servers.max(self.names.len())).map(name)) }
+    }
+}
+
+/// The headroom when the last of the rows was written.
+pub(super) fn judge_rows(args: &HeadroomArgs, path: &Path) -> Result<Headroom, Failure> {
+    let changes = |system: &LiveSystem| {
+        if args.what_if.is_empty() {
+            return NamedChange::usual(system, args.target);
+        }
+        args.what_if.clone()
+    };
+    judge_file(args, path, (args.from, args.to), args.target, changes)
+}
+
+fn judge_file(
+    args: &HeadroomArgs,
+    path: &Path,
+    (from, to): (Option<Seconds>, Option<Seconds>),
+    target: Option<ResponseTarget>,
+    changes: impl FnOnce(&LiveSystem) -> Vec<NamedChange>,
+) -> Result<Headroom, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
+    let mut rows = RowFile::open(path).map_err(|error| {
+        Failure::usage(error.to_string()).hint("rows are what krarup proxy --stats-dir DIR --rows writes")
+    })?;
+    if rows.of_clients() {
+        return Err(wrong(&"a load generator wrote these rows, which do not say when servers answered")
+            .hint("krarup proxy --stats-dir DIR --rows writes those of a proxy"));
+    }
+    let begin = rows.span().map_or(0, |(begin, _)| begin.0);
+    let at = |time: Seconds| Stamp(begin.saturating_add(Nanos::from_seconds(time).0));
+    let (from, to) = (from.map_or(Stamp(0), at), to.map_or(Stamp(u64::MAX), at));
+    let mut live = LiveRows::new(KEPT_OF_ROWS);
+    rows.for_each_by_reply(|visit, servers| {
+        if visit.replied >= from && visit.replied <= to {
+            live.see(visit, servers);
+        }
+    })
+    .map_err(|error| wrong(&error))?;
+    if live.servers() == 0 {
+        return Err(wrong(&"no row in it names a server").hint("see --from and --to"));
+    }
+    let system = KnownProxy::of(args, path)?.system(live.servers());
+    let snapshot = live.snapshot().expect("there was a row");
+    let changes = changes(&system).iter().map(|change| change.of(&system)).collect::<Result<_, _>>()?;
+    Ok(judge(&snapshot, &system, &HeadroomQuestion { target, changes, seed: args.seed }))
+}
+
+/// The headroom at the end of each trial that has rows of one proxy, beside what all measured.
+pub(super) fn judge_trials(args: &HeadroomArgs, directory: &Path) -> Result<Vec<TrialHeadroom>, Failure> {
+    let mut found = Vec::new();
+    for (folder, trial) in experiment::complete(directory)? {
+        let rows = folder.join("middleware/1").join(ROWS);
+        let answer = if rows.is_file() && !folder.join("middleware/2").exists() {
+            Some(judge_file(args, &rows, (None, None), args.target, |_| Vec::new())?)
+        } else {
+            None
+        };
+        found.push((trial, answer));
+    }
+    let told = headroom::beside_measured(found, args.target);
+    if told.is_empty() {
+        return Err(Failure::usage(format!("{} has no trial with rows", directory.display())).hint(
+            "write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
+        ));
+    }
+    Ok(told)
+}

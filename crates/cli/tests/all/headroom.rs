@@ -1,0 +1,133 @@
+//! `krarup headroom`: of rows whose truth is known, of a running proxy, of a directory of results.
+
+use std::fs::File;
+use std::net::SocketAddr;
+
+use krarup_record::file::RunMetadata;
+use krarup_record::file::rows::RowFileWriter;
+use krarup_record::{Operation, ServerVisit, Visit};
+use krarup_units::{Nanos, Stamp};
+use serde_json::Value;
+
+use crate::support::fresh;
+use crate::support::peer::asked;
+use crate::support::process::{Ended, Program};
+
+fn krarup(words: &[&str]) -> Ended {
+    Program::begin(words).ended()
+}
+
+/// Rows of one server that works 500 µs on every request, behind a round trip of 400 µs; gaps
+/// between requests are exponential, 600 to 1,000 a second, for 60 s.
+fn rows(name: &str) -> String {
+    let path = fresh(&format!("{name}.parquet"));
+    let run = RunMetadata { epoch_unix: Nanos(0) };
+    let mut file = RowFileWriter::new(File::create(&path).unwrap(), run).unwrap();
+    let (mut now, mut free, mut bits) = (1.0_f64, 0.0_f64, 7_u64);
+    while now < 61.0 {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let uniform = ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        now -= uniform.ln() / (800.0 + 200.0 * (now / 9.0).sin());
+        free = free.max(now + 0.0002) + 0.0005;
+        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+        let mut visit = Visit::at(nanos(now), Operation::Get);
+        visit.bytes_out = 100;
+        visit.replied = nanos(free + 0.0002);
+        file.push(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]).unwrap();
+    }
+    file.finish().unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn number(answer: &Value, pointer: &str) -> f64 {
+    answer.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer}: {answer:#}"))
+}
+
+#[test]
+fn rows_of_a_server_of_known_speed_give_its_saturation_and_the_same_bytes_each_time() {
+    let rows = rows("headroom-known");
+    let words = ["headroom", &rows, "--target", "p99 < 20ms", "--server-names", "cache-1", "--json"];
+    let ended = krarup(&words);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let answer: Value = serde_json::from_str(&ended.output).unwrap();
+    let saturation = number(&answer, "/saturation_per_s");
+    assert!((saturation / 2_000.0 - 1.0).abs() < 0.05, "{saturation}");
+    assert_eq!(answer["bottleneck"]["name"], "cache-1");
+    assert_eq!(answer["broken_now"], false);
+    assert!(number(&answer, "/capacity_per_s/low") < number(&answer, "/capacity_per_s/high"));
+    assert_eq!(krarup(&words).output, ended.output);
+}
+
+#[test]
+fn exit_codes_tell_a_conclusion_from_none_and_from_a_broken_target() {
+    let rows = rows("headroom-codes");
+    let broken = krarup(&["headroom", &rows, "--target", "p50 < 100us"]);
+    assert_eq!(broken.code, Some(1), "{broken:?}");
+    assert!(broken.output.starts_with("p50 < 100 us is broken now"), "{}", broken.output);
+    let silent = krarup(&["headroom", &rows, "--target", "p99 < 20ms", "--to", "2s"]);
+    assert_eq!(silent.code, Some(3), "{silent:?}");
+    assert!(silent.output.contains("because    "), "{}", silent.output);
+    let lost = krarup(&["headroom", &rows, "--what-if", "server b lost"]);
+    assert_eq!(lost.code, Some(2), "{lost:?}");
+    assert!(lost.errors.contains("there is no server `b`"), "{}", lost.errors);
+    for (words, part) in [
+        (&["headroom", &rows, "--target", "99 < 8ms"][..], "p99 < 8ms"),
+        (&["headroom", &rows, "--until-stated", "1m"], "rows will have no more"),
+        (&["headroom", "no-such.parquet"], "no-such.parquet"),
+        (&["headroom", "no such thing"], "admin address of a proxy"),
+        (&["headroom", "127.0.0.1:1"], "--admin"),
+        (&["headroom", "127.0.0.1:1", "--workers", "3"], "are about rows"),
+    ] {
+        let ended = krarup(words);
+        assert!(ended.code == Some(2) && ended.errors.contains(part), "{words:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_screen_fits_a_terminal_of_eighty_columns() {
+    let rows = rows("headroom-screen");
+    let ended = krarup(&["headroom", &rows, "--target", "p99 < 20ms", "--what-if", "traffic x1.2"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.output.starts_with("p99 < 20 ms holds up to about"), "{}", ended.output);
+    assert!(ended.output.contains("what if    traffic x1.2: p99"), "{}", ended.output);
+    assert!(ended.output.is_ascii() && ended.output.lines().all(|line| line.len() <= 80), "{}", ended.output);
+}
+
+/// A proxy before one store, with an admin address.
+fn proxy(server: &Program, more: &[&str]) -> (Program, SocketAddr) {
+    let name = server.address().to_string();
+    let words = ["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &name];
+    let mut proxy = Program::begin(&[&words[..], more].concat());
+    let admin = proxy
+        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
+    (proxy, admin)
+}
+
+#[test]
+fn a_running_proxy_is_asked_over_its_admin_address() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let (proxy, admin) = proxy(&server, &["--headroom-target", "p99 < 8ms"]);
+    let address = admin.to_string();
+    let ended = krarup(&["headroom", &address, "--json"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let answer: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!((&answer["verdict"], &answer["silent"][0]), (&"silent".into(), &"short_time".into()));
+    assert_eq!(number(&answer, "/target/seconds"), 0.008);
+    let screen = krarup(&["headroom", &format!("http://{address}/headroom"), "--target", "p95 < 1s"]);
+    assert!(screen.output.contains("p95 < 1 s breaks"), "{screen:?}");
+    let wrong = krarup(&["headroom", &address, "--what-if", "server b lost"]);
+    assert!(wrong.code == Some(2) && wrong.errors.contains("there is no server `b`"), "{wrong:?}");
+    let metrics = asked(admin, "GET", "/metrics");
+    assert!(metrics.contains("krarup_headroom_verdict{verdict=\"silent\"} 1"), "{metrics}");
+    assert!(metrics.contains("krarup_headroom_silent{reason=\"short_time\"} 1"), "{metrics}");
+    assert!(!metrics.contains("\nkrarup_headroom_ratio"), "{metrics}");
+    assert!(proxy.stop().success);
+}
+
+#[test]
+fn waiting_for_a_stated_capacity_ends_with_its_time() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let (_proxy, admin) = proxy(&server, &[]);
+    let ended = krarup(&["headroom", &admin.to_string(), "--until-stated", "1ms"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+}

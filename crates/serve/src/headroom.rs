@@ -1,0 +1,249 @@
+//! The answer to `GET /headroom`: computed beside the loops, on a thread that yields to all others,
+//! and kept for ten seconds.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use krarup_model::headroom::{Headroom, HeadroomQuestion, NamedChange, ResponseTarget, judge};
+use krarup_net::http::{HttpQuery, HttpResponse};
+use krarup_units::Mistake;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
+use crate::live::{LiveQuestion, LiveState};
+
+/// How long an answer is given again.
+const FRESH: Duration = Duration::from_secs(10);
+/// How many different questions are kept with their answers.
+const KEPT: usize = 16;
+/// How many changes one question may have: each is replayed.
+const MOST_CHANGES: usize = 16;
+/// The lowest priority of a thread.
+const LOWEST: i32 = 19;
+/// The seed of all answers: the same traffic gives the same answer.
+const SEED: u64 = 1;
+
+/// Makes a page of an answer.
+pub type HeadroomPage = fn(&Headroom) -> String;
+
+/// Answers about the headroom of the loops of a process.
+pub(crate) struct LiveHeadroom {
+    live: LiveQuestion,
+    page: HeadroomPage,
+    /// Held while an answer is computed: one at a time.
+    answers: Mutex<VecDeque<KeptAnswer>>,
+    /// What monitoring was given last.
+    last: Mutex<Option<Arc<Headroom>>>,
+}
+
+#[derive(Clone)]
+struct KeptAnswer {
+    asked: AskedHeadroom,
+    at: Instant,
+    answer: Arc<Headroom>,
+}
+
+/// What stands in a query.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct AskedHeadroom {
+    /// None: that of the configuration.
+    target: Option<ResponseTarget>,
+    /// None: the usual ones.
+    changes: Option<Vec<NamedChange>>,
+    /// None: [`SEED`].
+    seed: Option<u64>,
+}
+
+impl AskedHeadroom {
+    fn of(query: HttpQuery<'_>) -> Result<Self, Mistake> {
+        let mut asked = Self::default();
+        for (name, value) in query.parameters() {
+            match name.as_str() {
+                "target" => asked.target = Some(value.parse()?),
+                "what-if" => asked.changes.get_or_insert_default().push(value.parse()?),
+                "seed" => {
+                    let wrong = |_| Mistake::new(format!("`{value}` is no seed"), "give a whole number");
+                    asked.seed = Some(value.parse().map_err(wrong)?);
+                }
+                _ => {
+                    let hint = "there are target, what-if and seed";
+                    return Err(Mistake::new(format!("there is no parameter `{name}`"), hint));
+                }
+            }
+        }
+        match &asked.changes {
+            Some(changes) if changes.len() > MOST_CHANGES => {
+                Err(Mistake::plain(format!("one question may have {MOST_CHANGES} changes")))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    /// The answer for this state.
+    fn judge(&self, state: &LiveState) -> Result<Headroom, Mistake> {
+        let target = self.target.or(state.target);
+        let usual = || NamedChange::usual(&state.system, target);
+        let changes = self.changes.clone().unwrap_or_else(usual);
+        let changes = changes.iter().map(|change| change.of(&state.system)).collect::<Result<_, _>>()?;
+        let question = HeadroomQuestion { target, changes, seed: self.seed.unwrap_or(SEED) };
+        Ok(judge(&state.kept, &state.system, &question))
+    }
+}
+
+/// Why there is no answer.
+enum NoHeadroom {
+    /// What is asked makes no sense.
+    Mistake(Mistake),
+    /// A loop did not hand out what it keeps.
+    Stuck,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is kept here is whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LiveHeadroom {
+    /// Answers about the loops that `live` asks; a browser is given a `page`.
+    pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
+        Self { live, page, answers: Mutex::default(), last: Mutex::default() }
+    }
+
+    /// The answer to a request for `/headroom`.
+    pub(crate) fn respond(&self, query: HttpQuery<'_>) -> HttpResponse {
+        let found = AskedHeadroom::of(query).map_err(NoHeadroom::Mistake);
+        let found = found.and_then(|asked| self.answer(&asked, lock(&self.answers)));
+        match found {
+            Ok(answer) if query.page => {
+                HttpResponse { status: 200, kind: "text/html; charset=utf-8", body: (self.page)(&answer) }
+            }
+            Ok(answer) => HttpResponse {
+                status: 200,
+                kind: "application/json",
+                body: serde_json::to_string_pretty(&*answer).expect("an answer is plain data") + "\n",
+            },
+            Err(NoHeadroom::Mistake(mistake)) => HttpResponse::text(400, format!("{mistake}\n")),
+            Err(NoHeadroom::Stuck) => {
+                HttpResponse::text(503, "an event loop did not answer within a second\n")
+            }
+        }
+    }
+
+    /// The answer for monitoring: for the configured target, without changes. While another
+    /// question is being answered it is the last one, so that monitoring never waits for that.
+    pub(crate) fn for_metrics(&self) -> Option<Arc<Headroom>> {
+        let asked = AskedHeadroom { changes: Some(Vec::new()), ..AskedHeadroom::default() };
+        let answers = match self.answers.try_lock() {
+            Ok(answers) => answers,
+            Err(TryLockError::Poisoned(answers)) => answers.into_inner(),
+            Err(TryLockError::WouldBlock) => return lock(&self.last).clone(),
+        };
+        let answer = self.answer(&asked, answers).ok();
+        lock(&self.last).clone_from(&answer);
+        answer
+    }
+
+    fn answer(
+        &self,
+        asked: &AskedHeadroom,
+        mut kept: MutexGuard<'_, VecDeque<KeptAnswer>>,
+    ) -> Result<Arc<Headroom>, NoHeadroom> {
+        kept.retain(|one| one.at.elapsed() < FRESH);
+        if let Some(known) = kept.iter().find(|one| one.asked == *asked) {
+            return Ok(Arc::clone(&known.answer));
+        }
+        let state = self.live.ask().ok_or(NoHeadroom::Stuck)?;
+        let answer = thread::scope(|scope| {
+            let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
+                // A thread that keeps its priority computes as well.
+                let _ = setpriority_process(Some(gettid()), LOWEST);
+                asked.judge(&state)
+            });
+            // Without memory for a thread there is no answer, as from a loop that is stuck.
+            computed.map_err(|_| NoHeadroom::Stuck)?.join().map_err(|_| NoHeadroom::Stuck)
+        })?;
+        let answer = Arc::new(answer.map_err(NoHeadroom::Mistake)?);
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(KeptAnswer { asked: asked.clone(), at: Instant::now(), answer: Arc::clone(&answer) });
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use krarup_model::headroom::{HeadroomVerdict, LiveSystem, Silence};
+    use krarup_net::snapshots::SnapshotSlot;
+    use krarup_record::LiveSnapshot;
+
+    use super::*;
+
+    /// Answers about a loop that has seen nothing; it publishes when it is woken, unless it is
+    /// stuck.
+    fn headroom(stuck: bool) -> LiveHeadroom {
+        let own = Arc::new(OnceLock::<Arc<SnapshotSlot<LiveState>>>::new());
+        let wakes = Arc::clone(&own);
+        let slot = SnapshotSlot::waking(Duration::ZERO, move || {
+            let slot = wakes.get().filter(|_| !stuck);
+            slot.into_iter().for_each(|slot| slot.publish(nothing_seen));
+        });
+        own.get_or_init(|| Arc::clone(&slot));
+        LiveHeadroom::new(LiveQuestion::new(vec![slot]), |answer| format!("<p>{:?}</p>", answer.verdict))
+    }
+
+    fn nothing_seen() -> LiveState {
+        let target = "p99 < 8ms".parse().ok();
+        let system = LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]);
+        LiveState { kept: LiveSnapshot { loops: 1, ..LiveSnapshot::default() }, system, target }
+    }
+
+    fn ask(headroom: &LiveHeadroom, text: &str, page: bool) -> HttpResponse {
+        headroom.respond(HttpQuery { text, page })
+    }
+
+    #[test]
+    fn a_program_is_given_json_and_a_browser_a_page() {
+        let headroom = headroom(false);
+        let json = ask(&headroom, "", false);
+        assert_eq!((json.status, json.kind), (200, "application/json"));
+        let answer: Headroom = serde_json::from_str(&json.body).unwrap();
+        assert_eq!((answer.verdict, answer.silent), (HeadroomVerdict::Silent, vec![Silence::ShortTime]));
+        assert_eq!(answer.target, nothing_seen().target, "the configured one");
+        let page = ask(&headroom, "target=p50%3C1s", true);
+        assert_eq!((page.status, page.body.as_str()), (200, "<p>Silent</p>"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would_do() {
+        let headroom = headroom(false);
+        for (query, part) in [
+            ("target=p99", "p99 < 8ms"),
+            ("what-if=more", "server +1"),
+            ("what-if=server+c:1+lost", "there is no server `c:1`"),
+            ("seed=x", "whole number"),
+            ("goal=1", "there are target, what-if and seed"),
+            (&"what-if=server+lost&".repeat(17), "16 changes"),
+        ] {
+            let answer = ask(&headroom, query, false);
+            assert!(answer.status == 400 && answer.body.contains(part), "{query}: {answer:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_computed_once_and_a_stuck_loop_gives_none() {
+        let known = headroom(false);
+        let first = known.for_metrics().unwrap();
+        assert!(Arc::ptr_eq(&first, &known.for_metrics().unwrap()));
+        let held = lock(&known.answers);
+        assert!(Arc::ptr_eq(&first, &known.for_metrics().unwrap()), "while another one is computed");
+        drop(held);
+        let stuck = headroom(true);
+        assert_eq!(ask(&stuck, "", false).status, 503);
+        assert!(stuck.for_metrics().is_none());
+    }
+}
