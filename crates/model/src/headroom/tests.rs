@@ -122,7 +122,7 @@ fn shares_that_change_silence() {
     let judged = |swapped: f64| {
         let mut random = RandomStream::named(1, 0, &["mix"]);
         let mut books = LiveBooks::default();
-        let (mut now, mut free) = (1.0, [0.0; 2]);
+        let (mut now, mut free) = (1.0_f64, [0.0_f64; 2]);
         while now < 61.0 {
             now += random.draw(&rand_distr::Exp1) / 600.0;
             let share = if now > swapped { 0.3 } else { 0.7 };
