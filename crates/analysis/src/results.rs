@@ -8,6 +8,7 @@ use crate::configurations::Configuration;
 use crate::demands::MeasuredDemand;
 use crate::design::Study;
 use crate::distribution::ResponseShape;
+use crate::headroom::TrialHeadroom;
 use crate::predict::Prediction;
 use crate::relative::Relative;
 use crate::trial::{CellLevels, RoundTrip};
@@ -53,6 +54,9 @@ pub struct Results {
     /// mean of the middle ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub round_trips: Vec<RoundTrip>,
+    /// What is said about headroom from the rows of each trial; empty where no trial has rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headroom: Vec<TrialHeadroom>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.

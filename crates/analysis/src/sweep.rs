@@ -74,6 +74,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         relative: Vec::new(),
         demands: Vec::new(),
         round_trips: round_trips(trials),
+        headroom: Vec::new(),
     };
     for workload in workloads {
         let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);

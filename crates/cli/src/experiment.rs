@@ -37,7 +37,7 @@ use krarup_units::text::{count, duration, timestamp};
 use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
-use crate::{export, stations as stations_check, trials, written};
+use crate::{export, headroom, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -454,15 +454,17 @@ fn analyse(
     ended: &CampaignEnd,
 ) -> Result<Results, Failure> {
     let out = store.directory();
-    let mut trials = trials::read(spec, plan, store)?;
+    let mut with_folders = trials::with_folders(spec, plan, store)?;
     let anchors = trials::anchors(spec, plan, store)?;
     let anchor = spec.anchor.as_ref().and_then(|anchor| {
         let cell = plan.anchor(spec)?;
         anchor::judge(&cell.name(), anchor.get_ref().within, anchors)
     });
     if let Some(anchor) = &anchor {
-        trials.retain(|trial| !anchor.left_out.contains(&trial.repetition));
+        with_folders.retain(|(_, trial)| !anchor.left_out.contains(&trial.repetition));
     }
+    let headroom = headroom::records::reported(&with_folders)?;
+    let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
     if trials.is_empty() {
         let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());
         return Err(Failure::run(format!("no trial is complete: {last}"))
@@ -474,6 +476,7 @@ fn analyse(
     let concern = |warning| Concern { levels: None, warning };
     results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
     results.anchor = anchor;
+    results.headroom = headroom;
     if let Some(base) = &spec.base {
         let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
         results.relative = relative::relative(&results.cells, &levels.collect());

@@ -15,7 +15,7 @@ use krarup_units::{Address, Seconds};
 
 use crate::failure::Failure;
 
-mod records;
+pub(crate) mod records;
 
 /// Say how much headroom a proxy has: which resource is full first, and up to which rate a target
 /// of response time holds.
@@ -65,7 +65,7 @@ pub(crate) struct HeadroomArgs {
     #[arg(long)]
     json: bool,
     /// Decides all random numbers: the same rows and seed give the same bytes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED)]
     seed: u64,
 }
 
@@ -73,6 +73,9 @@ pub(crate) struct HeadroomArgs {
 const AGAIN: Duration = Duration::from_secs(10);
 /// How long an answer may take: it is computed at the lowest priority.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// The seed unless another is said.
+const SEED: u64 = 1;
 
 /// No conclusion.
 const SILENT: u8 = 3;
@@ -147,13 +150,7 @@ impl HeadroomArgs {
         let limit = Duration::from_secs_f64(self.until_stated.unwrap_or(0.0).min(86_400.0 * 365.0));
         let begun = Instant::now();
         loop {
-            let text = http::get_within(address, &query, LIMIT).map_err(|why| {
-                Failure::usage(why).or_hint("give the proxy an address with --admin, and that one here")
-            })?;
-            let answer: Headroom = serde_json::from_str(&text).map_err(|error| {
-                Failure::usage(format!("what {address} answers is no headroom: {error}"))
-                    .hint("is it the admin address of a krarup proxy of this version?")
-            })?;
+            let answer = answer(address, &query)?;
             let left = limit.saturating_sub(begun.elapsed());
             if answer.verdict == HeadroomVerdict::Stated || left.is_zero() {
                 return Ok(answer);
@@ -194,6 +191,17 @@ impl HeadroomArgs {
         };
         Ok(if trials.iter().any(says) { ExitCode::SUCCESS } else { ExitCode::from(SILENT) })
     }
+}
+
+/// What a running proxy answers.
+pub(crate) fn answer(address: &Address, query: &str) -> Result<Headroom, Failure> {
+    let text = http::get_within(address, query, LIMIT).map_err(|why| {
+        Failure::usage(why).or_hint("give the proxy an address with --admin, and that one here")
+    })?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!("what {address} answers is no headroom: {error}"))
+            .hint("is it the admin address of a krarup proxy of this version?")
+    })
 }
 
 /// A page for a browser.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use krarup_net::http;
 use krarup_record::exposition::read::Samples;
 use krarup_report::document::{Table, TableValue};
@@ -13,6 +13,7 @@ use krarup_units::text::{count, duration, parse_duration, three_digits};
 use krarup_units::{Address, Unit};
 
 use crate::failure::Failure;
+use crate::headroom;
 
 /// Show what a proxy or a broker does: rates, queues and times of the last second, until Ctrl-C.
 ///
@@ -26,9 +27,21 @@ pub(crate) struct TopArgs {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     every: f64,
+    /// Show this instead: `headroom` is which resource of a proxy is full first, and at which rate
+    #[arg(long, value_name = "PAGE", default_value = "now")]
+    page: TopPage,
     /// How many times to look [default: until Ctrl-C]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     looks: Option<u32>,
+}
+
+/// What is shown.
+#[derive(Clone, Copy, ValueEnum)]
+enum TopPage {
+    /// Rates, queues and times of the last second
+    Now,
+    /// What `krarup headroom` says, with the proxy's own target
+    Headroom,
 }
 
 /// The names under which each kind of process tells the same things.
@@ -95,7 +108,10 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     while args.looks.is_none_or(|looks| looked < looks) {
         thread::sleep(Duration::from_secs_f64(args.every));
         let (now, when) = look()?;
-        let shown = show(&args.address, names, &before, &now, (when - then).as_secs_f64());
+        let shown = match args.page {
+            TopPage::Now => show(&args.address, names, &before, &now, (when - then).as_secs_f64()),
+            TopPage::Headroom => headroom_page(&args.address, &now, !screen)?,
+        };
         let mut out = stdout.lock();
         // Home, and nothing of the look before behind it.
         let front = if screen { "\x1b[H\x1b[J" } else { "" };
@@ -107,6 +123,14 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         looked += 1;
     }
     Ok(())
+}
+
+/// What is said of the headroom; a proxy computes it every ten seconds.
+fn headroom_page(address: &Address, now: &Samples, ascii: bool) -> Result<String, Failure> {
+    let answer = headroom::answer(address, "/headroom")?;
+    let up = duration(now.value(PROXY.uptime).unwrap_or(0.0));
+    let screen = krarup_report::headroom::screen(&answer, ascii);
+    Ok(format!("krarup proxy at {address}, up {up}: headroom\n\n{screen}"))
 }
 
 /// One look: what was between two moments, `seconds` apart.

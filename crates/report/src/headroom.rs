@@ -3,6 +3,7 @@
 use std::iter::once;
 
 use krarup_analysis::headroom::TrialHeadroom;
+use krarup_analysis::results::Results;
 use krarup_model::headroom::{
     CapacityEstimate, ChangeEffect, Headroom, HeadroomVerdict, LimitingResource, ResourceKind, ResourceState,
     STATED,
@@ -273,6 +274,16 @@ pub fn trials(trials: &[TrialHeadroom]) -> Table {
         ("because", Unit::Text),
     ];
     Table::untitled("headroom", &columns, trials.iter().map(row).collect())
+}
+
+/// The same as a table of a report; none where no trial has rows.
+pub(crate) fn of_results(results: &Results) -> Option<Table> {
+    let title = "What is said about headroom at the end of each trial".to_owned();
+    let caption = "From the rows of one trial alone, as `krarup headroom` would have said it then: up to twice the highest \
+                   rate seen a capacity is stated, up to four times projected. It is the rate at which the first resource is full, \
+                   with its interval; beside it the highest throughput of any trial of the workload.";
+    let table = trials(&results.headroom);
+    (!table.rows.is_empty()).then(|| Table { title, caption: caption.to_owned(), ..table })
 }
 
 fn of_effect(headroom: &Headroom, effect: &ChangeEffect) -> String {

@@ -10,6 +10,7 @@ use krarup_units::{Unit, text};
 
 use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, TableValue};
 use crate::estimates::{half_of, measured};
+use crate::headroom;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::study_figures;
 use crate::sweep_figures as figures;
@@ -72,6 +73,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
     ));
     sections.extend(section("Whether it adds up", [figures::interactive_law(results).map(Block::Figure)]));
     sections.extend(sweep_model::predictions(results));
+    sections.extend(section("What headroom says", [headroom::of_results(results).map(Block::Table)]));
     sections
         .extend(section("Whether the machine stayed the same", [anchor_table(results).map(Block::Table)]));
     sections.push(measurement(results));

@@ -1,15 +1,16 @@
 //! Headroom of what was recorded: the rows of one proxy, or those of each trial of a directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use krarup_analysis::headroom::{self, TrialHeadroom};
+use krarup_analysis::trial::Trial;
 use krarup_model::headroom::{Headroom, HeadroomQuestion, LiveSystem, NamedChange, ResponseTarget, judge};
 use krarup_proxy::ProxySummary;
 use krarup_record::file::rows::RowFile;
 use krarup_record::{KEPT_OF_ROWS, LiveRows};
 use krarup_units::{Nanos, Seconds, Stamp};
 
-use super::HeadroomArgs;
+use super::{HeadroomArgs, SEED};
 use crate::failure::Failure;
 use crate::{experiment, trials};
 
@@ -23,20 +24,21 @@ struct KnownProxy {
 }
 
 impl KnownProxy {
-    /// What stands beside the rows, with what was said instead.
-    fn of(args: &HeadroomArgs, rows: &Path) -> Result<Self, Failure> {
+    /// What stands beside the rows.
+    fn beside(rows: &Path) -> Result<Self, Failure> {
         let summary = rows.with_file_name("summary.json");
-        let mut known = Self::default();
-        if summary.is_file() {
-            let summary: ProxySummary = trials::json(&summary)?;
-            known.names = summary.servers.into_iter().map(|server| server.name).collect();
-            known.workers = summary.workers;
+        if !summary.is_file() {
+            return Ok(Self::default());
         }
-        if !args.server_names.is_empty() {
-            known.names.clone_from(&args.server_names);
-        }
-        known.workers = args.workers.or(known.workers);
-        Ok(known)
+        let summary: ProxySummary = trials::json(&summary)?;
+        let names = summary.servers.into_iter().map(|server| server.name).collect();
+        Ok(Self { names, workers: summary.workers })
+    }
+
+    /// The same with what was said instead.
+    fn or(self, args: &HeadroomArgs) -> Self {
+        let names = if args.server_names.is_empty() { self.names } else { args.server_names.clone() };
+        Self { names, workers: args.workers.or(self.workers) }
     }
 
     /// The system with at least so many servers; one without a name has its number.
@@ -55,14 +57,15 @@ pub(super) fn judge_rows(args: &HeadroomArgs, path: &Path) -> Result<Headroom, F
         }
         args.what_if.clone()
     };
-    judge_file(args, path, (args.from, args.to), args.target, changes)
+    let known = KnownProxy::beside(path)?.or(args);
+    judge_file(path, (args.from, args.to), &known, (args.target, args.seed), changes)
 }
 
 fn judge_file(
-    args: &HeadroomArgs,
     path: &Path,
     (from, to): (Option<Seconds>, Option<Seconds>),
-    target: Option<ResponseTarget>,
+    known: &KnownProxy,
+    (target, seed): (Option<ResponseTarget>, u64),
     changes: impl FnOnce(&LiveSystem) -> Vec<NamedChange>,
 ) -> Result<Headroom, Failure> {
     let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
@@ -86,29 +89,44 @@ fn judge_file(
     if live.servers() == 0 {
         return Err(wrong(&"no row in it names a server").hint("see --from and --to"));
     }
-    let system = KnownProxy::of(args, path)?.system(live.servers());
+    let system = known.system(live.servers());
     let snapshot = live.snapshot().expect("there was a row");
     let changes = changes(&system).iter().map(|change| change.of(&system)).collect::<Result<_, _>>()?;
-    Ok(judge(&snapshot, &system, &HeadroomQuestion { target, changes, seed: args.seed }))
+    Ok(judge(&snapshot, &system, &HeadroomQuestion { target, changes, seed }))
 }
 
 /// The headroom at the end of each trial that has rows of one proxy, beside what all measured.
 pub(super) fn judge_trials(args: &HeadroomArgs, directory: &Path) -> Result<Vec<TrialHeadroom>, Failure> {
-    let mut found = Vec::new();
-    for (folder, trial) in experiment::complete(directory)? {
-        let rows = folder.join("middleware/1").join(ROWS);
-        let answer = if rows.is_file() && !folder.join("middleware/2").exists() {
-            Some(judge_file(args, &rows, (None, None), args.target, |_| Vec::new())?)
-        } else {
-            None
-        };
-        found.push((trial, answer));
-    }
-    let told = headroom::beside_measured(found, args.target);
+    let trials = experiment::complete(directory)?;
+    let told = of_trials(&trials, (args.target, args.seed), |known| known.or(args))?;
     if told.is_empty() {
         return Err(Failure::usage(format!("{} has no trial with rows", directory.display())).hint(
             "write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
         ));
     }
     Ok(told)
+}
+
+/// The same for a report: without a target, and nothing where no trial has rows.
+pub(crate) fn reported(trials: &[(PathBuf, Trial)]) -> Result<Vec<TrialHeadroom>, Failure> {
+    of_trials(trials, (None, SEED), |known| known)
+}
+
+fn of_trials(
+    trials: &[(PathBuf, Trial)],
+    question: (Option<ResponseTarget>, u64),
+    known: impl Fn(KnownProxy) -> KnownProxy,
+) -> Result<Vec<TrialHeadroom>, Failure> {
+    let mut found = Vec::new();
+    for (folder, trial) in trials {
+        let rows = folder.join("middleware/1").join(ROWS);
+        let answer = if rows.is_file() && !folder.join("middleware/2").exists() {
+            let known = known(KnownProxy::beside(&rows)?);
+            Some(judge_file(&rows, (None, None), &known, question, |_| Vec::new())?)
+        } else {
+            None
+        };
+        found.push((trial.clone(), answer));
+    }
+    Ok(headroom::beside_measured(found, question.0))
 }

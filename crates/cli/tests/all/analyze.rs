@@ -160,6 +160,18 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
         cell["operations"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(operations, ["get", "set"]);
     assert!(cell["operations"][0]["inside"]["server"]["p50"]["value"].as_f64().unwrap() > 0.0);
+
+    // What would have been said of the headroom, for each trial.
+    let told = &serde_json::from_slice::<Value>(&before).unwrap()["headroom"];
+    let clients: Vec<_> = told.as_array().unwrap().iter().map(|one| one["clients"].as_u64()).collect();
+    assert_eq!(clients, [Some(1), Some(4)]);
+    assert!(
+        fs::read_to_string(PathBuf::from(out).join("report.html")).unwrap().contains("What headroom says")
+    );
+    let lines = krarup(&["headroom", out, "--target", "p99 < 1s", "--json"]);
+    let lines: Value = serde_json::from_str(&lines.output).unwrap();
+    let most = cell["throughput"]["value"].as_f64().unwrap();
+    assert!(lines[0]["highest_measured"].as_f64().unwrap() >= most * 0.999, "{lines:#}");
 }
 
 #[test]

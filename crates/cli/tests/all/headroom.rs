@@ -117,6 +117,8 @@ fn a_running_proxy_is_asked_over_its_admin_address() {
     assert!(screen.output.contains("p95 < 1 s breaks"), "{screen:?}");
     let wrong = krarup(&["headroom", &address, "--what-if", "server b lost"]);
     assert!(wrong.code == Some(2) && wrong.errors.contains("there is no server `b`"), "{wrong:?}");
+    let top = krarup(&["top", &address, "--page", "headroom", "--every", "50ms", "--looks", "1"]);
+    assert!(top.success && top.output.contains("p99 < 8 ms breaks"), "{top:?}");
     let metrics = asked(admin, "GET", "/metrics");
     assert!(metrics.contains("krarup_headroom_verdict{verdict=\"silent\"} 1"), "{metrics}");
     assert!(metrics.contains("krarup_headroom_silent{reason=\"short_time\"} 1"), "{metrics}");

@@ -37,6 +37,40 @@ fn texts(value: &serde_json::Value, key: &str, into: &mut Vec<String>) {
     }
 }
 
+/// How many metrics a query names; each is one that there is.
+fn known_metrics(query: &str) -> usize {
+    let words = query.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    let ours = words.filter(|word| word.starts_with("krarup_") || word.starts_with("process_"));
+    ours.inspect(|word| {
+        let of_process = PROCESS.iter().any(|metric| *word == metric.described.name);
+        let known = of_process
+            || TABLE.iter().any(|metric| {
+                let endings: &[&str] =
+                    if metric.kind() == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+                endings.iter().any(|ending| *word == format!("{}{ending}", metric.name))
+            });
+        assert!(known, "{word} in `{query}` is no metric");
+    })
+    .count()
+}
+
+#[test]
+fn alerts_are_about_metrics_that_there_are_and_say_what_to_do() {
+    let rules = fs::read_to_string(root("packaging/alerts.yml")).unwrap();
+    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
+    let names: Vec<_> = alerts.iter().filter_map(|alert| alert.lines().next()).collect();
+    assert_eq!(names, ["KrarupHeadroomLow", "KrarupServerSlowed", "KrarupHeadroomBlind"]);
+    for alert in alerts {
+        let of = |key: &str| alert.lines().find_map(|line| line.trim().strip_prefix(key));
+        let expression = of("expr: ").expect("an alert has an expression");
+        assert!(known_metrics(expression) > 0, "{expression}");
+        assert_eq!(expression.matches('(').count(), expression.matches(')').count(), "{expression}");
+        for key in ["for: ", "severity: ", "summary: ", "description: "] {
+            assert!(of(key).is_some_and(|text| !text.is_empty()), "{key} of {alert}");
+        }
+    }
+}
+
 #[test]
 fn the_dashboard_asks_for_metrics_that_there_are() {
     let dashboard = fs::read_to_string(root("packaging/grafana.json")).unwrap();
@@ -45,22 +79,6 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
     texts(&dashboard, "expr", &mut queries);
     texts(&dashboard, "query", &mut queries);
     assert!(queries.len() >= 12, "the dashboard has queries: {}", queries.len());
-    let mut asked = 0;
-    for query in &queries {
-        for word in query.split(|character: char| !character.is_ascii_alphanumeric() && character != '_') {
-            if !word.starts_with("krarup_") && !word.starts_with("process_") {
-                continue;
-            }
-            asked += 1;
-            let of_process = PROCESS.iter().any(|metric| word == metric.described.name);
-            let known = of_process
-                || TABLE.iter().any(|metric| {
-                    let endings: &[&str] =
-                        if metric.kind() == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
-                    endings.iter().any(|ending| word == format!("{}{ending}", metric.name))
-                });
-            assert!(known, "{word} in `{query}` is no metric");
-        }
-    }
+    let asked: usize = queries.iter().map(|query| known_metrics(query)).sum();
     assert!(asked + 1 >= queries.len(), "each query but that of the data source asks for a metric");
 }
