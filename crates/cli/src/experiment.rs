@@ -37,7 +37,7 @@ use krarup_units::text::{count, duration, timestamp};
 use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
-use crate::{export, headroom, stations as stations_check, trials, written};
+use crate::{export, recorded_headroom, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -463,7 +463,7 @@ fn analyse(
     if let Some(anchor) = &anchor {
         with_folders.retain(|(_, trial)| !anchor.left_out.contains(&trial.repetition));
     }
-    let headroom = headroom::records::reported(&with_folders)?;
+    let headroom = recorded_headroom::reported(&with_folders)?;
     let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
     if trials.is_empty() {
         let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use krarup_model::headroom::{Headroom, HeadroomVerdict, NamedChange, ResponseTarget};
 use krarup_net::http;
-use krarup_report::{headroom as shown, html, text};
+use krarup_report::{headroom as shown, text};
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Address, Seconds};
 
+use crate::experiment;
 use crate::failure::Failure;
-
-pub(crate) mod records;
+use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 
 /// Say how much headroom a proxy has: which resource is full first, and up to which rate a target
 /// of response time holds.
@@ -38,12 +38,13 @@ pub(crate) struct HeadroomArgs {
     /// rows.parquet or its folder, a directory of results, or HOST:PORT of a proxy's admin address
     #[arg(value_name = "ROWS|DIR|ADDRESS")]
     of: String,
-    /// The response time that clients need, as `p99 < 8ms`
-    /// [default: the proxy's `headroom_target`; of rows none: at which rate the first resource is full]
+    /// The response time that clients need, as `p99 < 8ms` [default: the proxy's `headroom_target`;
+    /// of rows none: at which rate the first resource is full]
     #[arg(long, value_name = "TARGET")]
     target: Option<ResponseTarget>,
-    /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server lost`
-    /// (the worst one), `server NAME lost`, `server NAME x2` (slower) [default: those that make sense]
+    /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server
+    /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower) [default: those that
+    /// make sense]
     #[arg(long, value_name = "CHANGE")]
     what_if: Vec<NamedChange>,
     /// How many workers the rows' proxy had [default: what summary.json beside the rows says]
@@ -74,9 +75,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// How long an answer may take: it is computed at the lowest priority.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The seed unless another is said.
-const SEED: u64 = 1;
-
 /// No conclusion.
 const SILENT: u8 = 3;
 /// The target is broken by the traffic of now.
@@ -91,7 +89,7 @@ enum HeadroomOf {
 
 pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {
     match args.of()? {
-        HeadroomOf::Rows(path) => args.tell(&records::judge_rows(args, &path)?),
+        HeadroomOf::Rows(path) => args.tell(&records::judge_rows(&args.of_rows(), &path)?),
         HeadroomOf::Results(path) => args.tell_trials(&path),
         HeadroomOf::Proxy(address) => args.tell(&args.ask(&address)?),
     }
@@ -179,8 +177,26 @@ impl HeadroomArgs {
         })
     }
 
+    /// What is asked of rows.
+    fn of_rows(&self) -> RowsQuestion {
+        RowsQuestion {
+            target: self.target,
+            what_if: self.what_if.clone(),
+            workers: self.workers,
+            server_names: self.server_names.clone(),
+            from: self.from,
+            to: self.to,
+            seed: self.seed,
+        }
+    }
+
     fn tell_trials(&self, path: &Path) -> Result<ExitCode, Failure> {
-        let trials = records::judge_trials(self, path)?;
+        let trials = records::judge_trials(&self.of_rows(), &experiment::complete(path)?)?;
+        if trials.is_empty() {
+            return Err(Failure::usage(format!("{} has no trial with rows", path.display())).hint(
+                "write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
+            ));
+        }
         if self.json {
             println!("{}", serde_json::to_string_pretty(&trials).expect("answers are plain data"));
         } else {
@@ -202,11 +218,6 @@ pub(crate) fn answer(address: &Address, query: &str) -> Result<Headroom, Failure
         Failure::usage(format!("what {address} answers is no headroom: {error}"))
             .hint("is it the admin address of a krarup proxy of this version?")
     })
-}
-
-/// A page for a browser.
-pub(crate) fn page(answer: &Headroom) -> String {
-    html::page(&shown::document(answer, "this proxy", &format!("krarup {}", env!("CARGO_PKG_VERSION"))))
 }
 
 #[expect(clippy::disallowed_methods, reason = "whether it is a terminal; nothing is written")]

@@ -31,6 +31,7 @@ mod memtier;
 mod model;
 mod pages;
 mod proxy;
+mod recorded_headroom;
 mod rows;
 mod stations;
 mod tls;

@@ -10,11 +10,30 @@ use krarup_record::file::rows::RowFile;
 use krarup_record::{KEPT_OF_ROWS, LiveRows};
 use krarup_units::{Nanos, Seconds, Stamp};
 
-use super::{HeadroomArgs, SEED};
 use crate::failure::Failure;
-use crate::{experiment, trials};
+use crate::trials;
 
-pub(super) const ROWS: &str = "rows.parquet";
+/// The file that holds rows.
+pub(crate) const ROWS: &str = "rows.parquet";
+
+/// The seed unless another is said.
+pub(crate) const SEED: u64 = 1;
+
+/// What is asked of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsQuestion {
+    pub(crate) target: Option<ResponseTarget>,
+    /// Changes to look at; none: the usual ones.
+    pub(crate) what_if: Vec<NamedChange>,
+    /// Workers of the proxy; none: what stands beside the rows.
+    pub(crate) workers: Option<u32>,
+    /// Names of its servers; none: what stands beside the rows.
+    pub(crate) server_names: Vec<String>,
+    /// Which part of the run.
+    pub(crate) from: Option<Seconds>,
+    pub(crate) to: Option<Seconds>,
+    pub(crate) seed: u64,
+}
 
 /// What is known of the proxy that wrote rows.
 #[derive(Default)]
@@ -36,7 +55,7 @@ impl KnownProxy {
     }
 
     /// The same with what was said instead.
-    fn or(self, args: &HeadroomArgs) -> Self {
+    fn or(self, args: &RowsQuestion) -> Self {
         let names = if args.server_names.is_empty() { self.names } else { args.server_names.clone() };
         Self { names, workers: args.workers.or(self.workers) }
     }
@@ -50,7 +69,7 @@ impl KnownProxy {
 }
 
 /// The headroom when the last of the rows was written.
-pub(super) fn judge_rows(args: &HeadroomArgs, path: &Path) -> Result<Headroom, Failure> {
+pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, Failure> {
     let changes = |system: &LiveSystem| {
         if args.what_if.is_empty() {
             return NamedChange::usual(system, args.target);
@@ -96,15 +115,11 @@ fn judge_file(
 }
 
 /// The headroom at the end of each trial that has rows of one proxy, beside what all measured.
-pub(super) fn judge_trials(args: &HeadroomArgs, directory: &Path) -> Result<Vec<TrialHeadroom>, Failure> {
-    let trials = experiment::complete(directory)?;
-    let told = of_trials(&trials, (args.target, args.seed), |known| known.or(args))?;
-    if told.is_empty() {
-        return Err(Failure::usage(format!("{} has no trial with rows", directory.display())).hint(
-            "write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
-        ));
-    }
-    Ok(told)
+pub(crate) fn judge_trials(
+    args: &RowsQuestion,
+    trials: &[(PathBuf, Trial)],
+) -> Result<Vec<TrialHeadroom>, Failure> {
+    of_trials(trials, (args.target, args.seed), |known| known.or(args))
 }
 
 /// The same for a report: without a target, and nothing where no trial has rows.
