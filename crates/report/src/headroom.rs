@@ -39,7 +39,7 @@ pub fn screen(headroom: &Headroom, ascii: bool) -> String {
         out.push_str(&text::table(&resources(headroom)));
         out.push('\n');
     }
-    for effect in &headroom.what_if {
+    for effect in effects(headroom) {
         out.push_str(&wrapped("what if", &format!("{}: {}", effect.change, of_effect(headroom, effect))));
     }
     if let Some(check) = check(headroom) {
@@ -53,7 +53,8 @@ pub fn screen(headroom: &Headroom, ascii: bool) -> String {
 
 /// The same as a page. `of` says whose traffic it is, `footer` names the program and its version.
 pub fn document(headroom: &Headroom, of: &str, footer: &str) -> Document {
-    let effects = headroom.what_if.iter().map(|effect| {
+    let told = effects(headroom);
+    let effects = told.iter().map(|effect| {
         vec![TableValue::from(effect.change.as_str()), TableValue::Text(of_effect(headroom, effect))]
     });
     let columns = [("change", Unit::Text), ("effect", Unit::Text)];
@@ -62,7 +63,7 @@ pub fn document(headroom: &Headroom, of: &str, footer: &str) -> Document {
     let assumed = headroom.assumes.iter().map(|one| format!("It is assumed that {one}."));
     let sections = [
         ("Resources", (!headroom.resources.is_empty()).then(|| Block::Table(resources(headroom)))),
-        ("What if", (!headroom.what_if.is_empty()).then_some(Block::Table(what_if))),
+        ("What if", (!told.is_empty()).then_some(Block::Table(what_if))),
         ("What it stands on", Some(Block::List(stands.into_iter().chain(assumed).collect()))),
     ];
     Document {
@@ -82,6 +83,11 @@ pub fn document(headroom: &Headroom, of: &str, footer: &str) -> Document {
             .collect(),
         footer: footer.to_owned(),
     }
+}
+
+/// What changes would do: nothing while there is no conclusion about the system as it is.
+fn effects(headroom: &Headroom) -> &[ChangeEffect] {
+    if headroom.verdict == HeadroomVerdict::Silent { &[] } else { &headroom.what_if }
 }
 
 fn facts(headroom: &Headroom) -> Vec<Fact> {
@@ -473,7 +479,7 @@ assumes    servers keep the speed they show
         let shown = screen(&silent, false);
         assert!(shown.starts_with("no conclusion about the rate at which p99 < 8 ms breaks\n"), "{shown}");
         assert!(shown.contains("because    too few requests found a server busy"), "{shown}");
-        assert!(!shown.contains("2,820"), "{shown}");
+        assert!(!shown.contains("2,820") && !shown.contains("what if"), "{shown}");
         let document = document(&silent, "here", "footer");
         assert!(document.facts.iter().all(|fact| fact.label != "capacity"));
         assert_eq!(document.notes.len(), 1);
