@@ -96,10 +96,16 @@ enum LaneChoice {
 }
 
 impl TrafficReplay<'_> {
-    /// Puts the loop into the path: what it takes for a request is no longer a part of the rest.
+    /// Puts the loop into the path: what it takes for a request is no longer a part of the rest, and
+    /// where it takes more than that, the stamps have counted it to the servers (it writes after
+    /// `sent` and reads before `answered`).
     pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
         self.per_request = per_request;
+        let beyond_own = (per_request - self.own).max(0.0);
         self.own = (self.own - per_request).max(0.0);
+        for server in &mut self.servers {
+            server.delay = (server.delay - beyond_own).max(0.0);
+        }
     }
 
     /// Arrivals at another rate. Stalls come as often as they were seen, or the more often the more
