@@ -82,7 +82,7 @@ impl World {
         let topology = config.topology().expect("it was checked");
         let mut core = Core::new(config.settings(), topology, recorder, Stamp(0));
         let rows = Arc::new(Mutex::new(0));
-        core.keep_rows(Box::new(Rows(rows.clone())));
+        core.keep_rows(Box::new(Rows(rows.clone())), 0, 1);
         let mut world = Self { core, time: 1, client: 0, rows, replies: Vec::new() };
         (0..SERVERS).for_each(|server| world.bring_up(server));
         world.client = world.core.connected(0, Stamp(0));
