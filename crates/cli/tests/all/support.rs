@@ -93,8 +93,8 @@ pub(crate) fn pass(time: Duration) {
 
 /// Looks again and again until the answer is yes. For what another program does not report: that it
 /// listens on its port, has counted, or has written a file. A look makes a round trip or a call of
-/// the system, which is what passes the time; where threads of the test itself are waited for, there
-/// is [`Progress`].
+/// the system, which is what passes the time; where threads of the test itself are waited for,
+/// there is [`Progress`].
 pub(crate) fn until(what: &str, look: impl FnMut() -> bool) {
     until_within(TOO_LONG, what, look);
 }
