@@ -96,8 +96,9 @@ enum LaneChoice {
 }
 
 impl TrafficReplay<'_> {
-    /// Puts the loop into the path: what it takes for a request is no longer a part of the rest, and
-    /// where it takes more than that, the stamps have counted it to the servers (it writes after
+    /// Puts the loop into the path: what it takes for a request is no longer a part of the rest,
+    /// and where it takes more than that, the stamps have counted it to the servers (it writes
+    /// after
     /// `sent` and reads before `answered`).
     pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
         self.per_request = per_request;
