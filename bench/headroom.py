@@ -70,11 +70,11 @@ def exponential(seconds, seed):
     return lambda: law.expovariate(1 / seconds)
 
 
-# name, servers, flags of the proxy, the resource that is full first
+# name, servers, lines of the proxy's configuration, the resource that is full first
 SCENARIOS = {
-    "constant": (lambda: [Server(constant(1e-3))], [], "server"),
-    "exponential": (lambda: [Server(exponential(1e-3, 1))], [], "server"),
-    "slow": (lambda: [Server(constant(1e-3)), Server(constant(2.5e-3)), Server(constant(1e-3))], ["--distribution", "ketama"], "server"),
+    "constant": (lambda: [Server(constant(1e-3))], "", "server"),
+    "exponential": (lambda: [Server(exponential(1e-3, 1))], "", "server"),
+    "slow": (lambda: [Server(constant(1e-3)), Server(constant(2.5e-3)), Server(constant(1e-3))], 'distribution = "ketama"', "server"),
 }
 
 
@@ -94,11 +94,14 @@ def load(binary, port, seconds, *flags):
 class Proxy:
     """A proxy before servers, with an admin address."""
 
-    def __init__(self, binary, servers, flags):
+    def __init__(self, binary, servers, lines):
         self.port, self.admin = free_port(), free_port()
         addresses = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-        self.process = subprocess.Popen([binary, "proxy", "--listen", f"127.0.0.1:{self.port}", "--servers", addresses, "--admin",
-                                         f"127.0.0.1:{self.admin}", *flags], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.folder = tempfile.TemporaryDirectory()
+        configuration = pathlib.Path(self.folder.name) / "proxy.toml"
+        configuration.write_text(lines + "\n")
+        self.process = subprocess.Popen([binary, "proxy", "--config", configuration, "--listen", f"127.0.0.1:{self.port}", "--servers", addresses, "--admin",
+                                         f"127.0.0.1:{self.admin}"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         for _ in range(200):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/ready").read()
@@ -115,6 +118,7 @@ class Proxy:
     def stop(self):
         self.process.terminate()
         self.process.wait()
+        self.folder.cleanup()
 
 
 def p99(result):
@@ -122,13 +126,15 @@ def p99(result):
 
 
 def run(name, arguments):
-    servers, flags, first = SCENARIOS[name]
-    proxy = Proxy(arguments.binary, servers(), flags)
+    make, lines, first = SCENARIOS[name]
+    # The same servers for both proxies: a ring hangs on their addresses.
+    servers = make()
+    proxy = Proxy(arguments.binary, servers, lines)
     try:
         full = load(arguments.binary, proxy.port, 6, "-c", 64)["overall"]["throughput"]
     finally:
         proxy.stop()
-    proxy = Proxy(arguments.binary, servers(), flags)
+    proxy = Proxy(arguments.binary, servers, lines)
     try:
         # Down and up again between a tenth and a half of what it can do.
         part = arguments.seconds // 4
