@@ -4,11 +4,17 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::monitor::carriers;
 
 /// The first words of lines that are no processes.
 const SPACE: &str = "netns";
 const GROUP: &str = "group";
 const FOLDER: &str = "folder";
+
+/// What a started process has in its environment: the path of the ledger.
+const MARK: &str = "KRARUP_LEDGER";
 
 /// Something that was started or made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,26 @@ impl Ledger {
     /// The ledger in this file.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
+    }
+
+    /// What this command starts is known by its environment as well, until it is written down: a
+    /// runner may be killed between the two.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        command.env(MARK, self.value());
+    }
+
+    /// The processes of this machine that carry the mark, other than this one.
+    pub(crate) fn marked(&self) -> impl Iterator<Item = u32> {
+        let own = std::process::id();
+        let mark = format!("{MARK}={}", self.value());
+        carriers(&mark).into_iter().filter(move |process| *process != own)
+    }
+
+    /// The path, the same wherever this is called, and no other's beginning.
+    fn value(&self) -> String {
+        let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).unwrap_or_default();
+        format!("{}/", folder.join(self.path.file_name().unwrap_or_default()).display())
     }
 
     /// Writes a process down. One that cannot be written down runs all the same: it ends with its

@@ -93,6 +93,18 @@ fn a_killed_runner_is_taken_up_where_it_was() {
     assert!(ended.errors.contains(&first), "{first}: {ended:?}");
     let left: Vec<&str> = noted.lines().filter(|line| still_runs(line)).collect();
     assert!(left.is_empty(), "{left:?}");
+    // Also what was started and not yet written down.
+    assert_eq!(naming(&out), Vec::<String>::new());
+}
+
+/// The command lines of processes that name a folder.
+fn naming(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().unwrap();
+    let lines = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let line = fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&line).replace('\0', " "))
+    });
+    lines.filter(|line| line.contains(folder)).collect()
 }
 
 #[test]

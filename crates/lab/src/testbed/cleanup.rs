@@ -8,8 +8,8 @@ use super::{cap, namespace};
 use crate::ledger::{Ledger, LedgerEntry, begun};
 
 impl Ledger {
-    /// Kills those that still run, takes namespaces and control groups away that are still there,
-    /// and forgets all. Returns how many there were.
+    /// Kills those that still run, written down or not yet, takes namespaces and control groups
+    /// away that are still there, and forgets all. Returns how many there were.
     pub fn settle(&self) -> usize {
         let mut ended = 0;
         let mut groups = Vec::new();
@@ -31,6 +31,10 @@ impl Ledger {
                 }
                 LedgerEntry::Folder(_) => {}
             }
+        }
+        for process in self.marked() {
+            let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+            ended += usize::from(process.is_some_and(|process| kill_process(process, Signal::KILL).is_ok()));
         }
         // Only now no process is in them any more.
         ended += groups.iter().filter(|group| cap::remove(group)).count();
@@ -57,5 +61,17 @@ mod tests {
         assert_eq!(ledger.settle(), 1);
         assert!(!child.wait().unwrap().success());
         assert_eq!(ledger.settle(), 0, "it was forgotten");
+    }
+
+    #[test]
+    fn what_was_started_and_not_yet_written_down_is_ended_too() {
+        let path = std::env::temp_dir().join(format!("krarup-ledger-mark-{}", std::process::id()));
+        let ledger = Ledger::at(&path);
+        let mut command = Command::new("sleep");
+        ledger.mark(command.arg("600").stdin(Stdio::null()));
+        let mut child = command.spawn().unwrap();
+        assert_eq!(Ledger::at(&path.with_extension("other")).settle(), 0, "it is not of this ledger");
+        assert_eq!(ledger.settle(), 1);
+        assert!(!child.wait().unwrap().success());
     }
 }

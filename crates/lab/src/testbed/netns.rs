@@ -263,6 +263,7 @@ fn line(
 ) -> Result<ChildProcess, StationError> {
     let mut command = Command::new(krarup);
     command.args(["agent", "delay", &delay.0.to_string(), host, switch, name]);
+    ledger.mark(&mut command);
     let mut line = ChildProcess::start(&format!("delay line of {name}"), &mut command)?;
     ledger.note(line.id());
     line.ready(STANDS, PATIENCE, stop)?;

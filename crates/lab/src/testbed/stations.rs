@@ -414,7 +414,9 @@ impl Starter {
             return remote.start(name, words, (host.quota, folder), accepts);
         }
         commands.push(line);
-        let mut process = ChildProcess::start(name, &mut host.command(words))?;
+        let mut command = host.command(words);
+        self.ledger.mark(&mut command);
+        let mut process = ChildProcess::start(name, &mut command)?;
         self.ledger.note(process.id());
         if let Some(quota) = host.quota {
             process.limit(Cap::new(quota, &self.ledger)?)?;
