@@ -23,6 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
@@ -228,8 +229,31 @@ impl Connections {
     }
 }
 
+/// The answer to a `<` or `>` in the address: hyper would refuse it without a word, and a target is
+/// typed like that.
+const UNENCODED: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    Connection: close\r\n\r\nin an address, write %3C for < and %3E for >, as in target=p99%3C8ms\n";
+
+/// Whether a request begins with a line in which there is a `<` or `>`; none where nothing comes.
+async fn is_unencoded(stream: &tokio::net::TcpStream) -> Option<bool> {
+    let mut head = [0; 1024];
+    let count = timeout(PATIENCE, stream.peek(&mut head)).await.ok()?.ok()?;
+    let line = head[..count].split(|byte| *byte == b'\n').next()?;
+    Some(line.starts_with(b"GET /") && line.iter().any(|byte| matches!(byte, b'<' | b'>')))
+}
+
 /// One request and its answer.
-async fn converse(stream: tokio::net::TcpStream, answer: Arc<impl Answers>, works: Arc<AtomicBool>) {
+async fn converse(mut stream: tokio::net::TcpStream, answer: Arc<impl Answers>, works: Arc<AtomicBool>) {
+    match is_unencoded(&stream).await {
+        Some(false) => {}
+        Some(true) => {
+            // What is not read would reset the connection, and the answer would be lost.
+            let _ = stream.read(&mut [0; LONGEST_HEAD]).await;
+            let _ = timeout(PATIENCE, stream.write_all(UNENCODED.as_bytes())).await;
+            return;
+        }
+        None => return,
+    }
     let service = service_fn(|request: Request<Incoming>| {
         let (answer, works) = (Arc::clone(&answer), Arc::clone(&works));
         async move {
@@ -414,6 +438,9 @@ mod tests {
             received(&server, b"PUT /here HTTP/1.1\r\nHost: x\r\n\r\n").contains("Allow: GET, HEAD, POST")
         );
         assert_eq!(status(b"POST /do?now HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), "200");
+        // What a person types gets a hint.
+        let typed = received(&server, b"GET /here?target=p99<8ms HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(typed.starts_with("HTTP/1.1 400 ") && typed.contains("%3C"), "{typed}");
         for head in [&b"get key\r\n\r\n"[..], b"GET / here HTTP/1.1\r\n\r\n", b"\xff\xfe\r\n\r\n"] {
             assert_eq!(status(head), "400", "{}", head.escape_ascii());
         }
