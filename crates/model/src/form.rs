@@ -9,8 +9,6 @@ mod schema;
 mod values;
 mod write;
 
-pub use values::parse_bandwidth;
-
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;
 

@@ -184,7 +184,7 @@ impl Config {
     }
 
     /// Every pool with its name, that of the top level first.
-    fn all_pools(&self) -> Vec<(&str, &PoolConfig)> {
+    pub(crate) fn all_pools(&self) -> Vec<(&str, &PoolConfig)> {
         let main = (!self.main.servers.is_empty()).then_some((MAIN, &self.main));
         main.into_iter().chain(self.pools.iter().map(|(name, pool)| (name.as_str(), pool))).collect()
     }

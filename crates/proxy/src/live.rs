@@ -2,7 +2,7 @@
 
 use krarup_model::headroom::{LiveServer, LiveSystem};
 
-use crate::config::Config;
+use crate::config::{Config, ServerConfig};
 use crate::core::Core;
 use crate::dispatch::Workers;
 use crate::engine::{Engine, ThreadDesign};
@@ -14,8 +14,15 @@ use crate::engine::{Engine, ThreadDesign};
 /// the configuration too. Connections are those of all loops, or threads, to one server.
 pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
     let servers = core.upstreams().servers().iter();
-    let servers =
-        servers.map(|server| LiveServer { name: server.name().to_owned(), ..LiveServer::default() });
+    let pools = config.all_pools();
+    let configured: Vec<&ServerConfig> = pools.iter().flat_map(|(_, pool)| &pool.servers).collect();
+    let servers = servers.map(|server| {
+        let name = server.name().to_owned();
+        // A server may be in several pools, and be described in one of them.
+        let of_name = || configured.iter().filter(|one| one.address.to_string() == name);
+        let link = of_name().find_map(|one| one.link).map(|bits| bits / 8.0);
+        LiveServer { processors: of_name().find_map(|one| one.cpu), link, name }
+    });
     let (lanes, loops) = match (config.engine, config.thread_form()) {
         (Engine::Threads, Ok(ThreadDesign::Workers(workers))) => (Some(workers), 1),
         // The readers of a server, and its writer.
@@ -59,6 +66,10 @@ mod tests {
         assert_eq!((found.lanes, found.workers, found.processors_per_loop), (Some(6), Some(64), 1.0));
         let found = system_of(&format!("{servers}dedicated = true\nworkers = \"unlimited\""), 0.5);
         assert_eq!((found.lanes, found.workers, found.processors_per_loop), (None, None, 0.5));
+        let found =
+            system_of("servers = [{ address = \"a:1\", cpu = 0.5, link = \"8Mbit/s\" }, \"b:1\"]", 1.0);
+        let known: Vec<_> = found.servers.iter().map(|one| (one.processors, one.link)).collect();
+        assert_eq!(known, [(Some(0.5), Some(1e6)), (None, None)]);
         let found = system_of(&format!("{servers}threads = 4"), 1.0);
         assert_eq!((found.lanes, found.processors_per_loop), (Some(4), 0.25));
     }

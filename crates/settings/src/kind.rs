@@ -470,6 +470,16 @@ pub const TEXT: CustomText<String> = CustomText { read: |text| Ok(text.to_owned(
 pub const FILE: CustomText<PathBuf> =
     CustomText { read: |text| Ok(text.into()), write: |path| path.display().to_string() };
 
+/// Bits per second, at least 10,000, written like `101Mbit/s`.
+pub const BANDWIDTH: CustomText<f64> = CustomText {
+    read: |bandwidth| match text::parse_bandwidth(bandwidth) {
+        Ok(bits) if bits >= 1e4 => Ok(bits),
+        Ok(_) => Err(Mistake::plain(format!("{bandwidth} is below 10 kbit/s"))),
+        Err(wrong) => Err(wrong),
+    },
+    write: |bits| format!("{bits}bit/s"),
+};
+
 /// `host:port`, or `unix:/path`.
 pub const ADDRESS: CustomText<Address> = CustomText { read: |text| text.parse(), write: Address::to_string };
 

@@ -80,6 +80,27 @@ pub fn parse_duration(text: &str) -> Result<Seconds, Mistake> {
     }
 }
 
+/// Reads a bandwidth in bits per second: `101 Mbit/s`, `10Gbit/s`, `9600 bit/s`, `1 Mbps`.
+///
+/// # Errors
+/// Names the text and how it is written.
+pub fn parse_bandwidth(text: &str) -> Result<f64, Mistake> {
+    let wrong =
+        || Mistake::new(format!("`{text}` is not a bandwidth"), "write it like 101 Mbit/s or 10 Gbit/s");
+    let (number, unit) = split_unit(text);
+    let scale = match unit.trim_end_matches("/s").trim_end_matches("ps") {
+        "bit" | "b" => 1.0,
+        "kbit" | "Kbit" | "kb" => 1e3,
+        "Mbit" | "mbit" | "Mb" => 1e6,
+        "Gbit" | "gbit" | "Gb" => 1e9,
+        _ => return Err(wrong()),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * scale),
+        _ => Err(wrong()),
+    }
+}
+
 /// Reads a size with its unit, binary throughout: `1MiB`, `1m` and `1MB` are all 1,048,576 bytes,
 /// as memcached's own `-I 1m` is. A bare number is bytes.
 ///
@@ -206,6 +227,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn bandwidths_read_as_people_write_them() {
+        for (text, bits) in
+            [("101 Mbit/s", 101e6), ("10Gbit/s", 10e9), ("9600 bit/s", 9600.0), ("1 Mbps", 1e6)]
+        {
+            assert_eq!(parse_bandwidth(text), Ok(bits), "{text}");
+        }
+        assert!(parse_bandwidth("fast").is_err());
+    }
 
     #[test]
     fn lengths_print_with_three_digits_and_the_unit_that_suits() {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use krarup_model::form;
 use krarup_model::solve::SolutionMethod;
+use krarup_units::text::parse_bandwidth;
 
 #[derive(Args)]
 pub(super) struct Output {
@@ -103,7 +103,7 @@ pub(super) struct CalibrateArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) cores: Option<u32>,
     /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
-    #[arg(long, value_name = "BANDWIDTH", value_parser = form::parse_bandwidth)]
+    #[arg(long, value_name = "BANDWIDTH", value_parser = parse_bandwidth)]
     pub(super) link: Option<f64>,
     /// Seed of the prediction intervals
     #[arg(long, default_value_t = 1)]

@@ -2,9 +2,8 @@
 
 use std::str::FromStr;
 
-use krarup_model::form::parse_bandwidth;
 use krarup_settings::kind::{
-    CustomText, Duration, FromText, Inline, List, Located, Number, Optional, TEXT, Word,
+    BANDWIDTH, Duration, FromText, Inline, List, Located, Number, Optional, TEXT, Word,
 };
 use krarup_settings::{Mistake, settings};
 use krarup_units::{Nanos, Seconds};
@@ -90,16 +89,6 @@ settings! {
         config: Option<Spanned<String>> = None, Optional(Located(TEXT)), example = "\"replicas = $replicas\"";
     }
 }
-
-/// A bandwidth as `101Mbit/s`.
-const BANDWIDTH: CustomText<f64> = CustomText {
-    read: |text| match parse_bandwidth(text) {
-        Ok(bits) if bits >= 1e4 => Ok(bits),
-        Ok(_) => Err(Mistake::plain(format!("{text} is below 10 kbit/s"))),
-        Err(wrong) => Err(wrong),
-    },
-    write: |bits| format!("{bits}bit/s"),
-};
 
 /// How many of a station there are.
 #[derive(Clone, Debug, PartialEq, Eq)]

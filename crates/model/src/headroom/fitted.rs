@@ -41,6 +41,10 @@ pub(super) struct First {
     pub(super) full_at: f64,
 }
 
+/// What a server's link takes is part of the service time that is measured at the server: where the
+/// two are full at nearly the same rate, it is the link that is.
+const NEARLY: f64 = 1.15;
+
 impl<'a> Fitted<'a> {
     pub(super) fn of(kept: Kept, traffic: SeenTraffic, system: &'a LiveSystem, seed: u64) -> Self {
         let lanes = |server: usize| {
@@ -49,12 +53,10 @@ impl<'a> Fitted<'a> {
         };
         let servers: Vec<ServerFit> =
             (0..system.servers.len()).map(|server| fit::server(&kept, server, lanes(server))).collect();
-        let limits = servers.iter().zip(&system.servers).map(|(server, known)| {
+        let limits = servers.iter().zip(&system.servers).enumerate().map(|(place, (server, known))| {
             let fit = server.fit.as_ref().filter(|_| server.share > 0.0)?;
-            let mut limit = ServerLimit::of(server, fit);
-            // Below one processor a server works for that share of the time.
-            limit.full_at *= known.processors.unwrap_or(1.0).min(1.0);
-            Some(limit)
+            let bytes = mean(kept.parts.iter().filter(|part| part.server == place).map(|part| part.bytes));
+            Some(ServerLimit::of(server, fit, known, bytes))
         });
         let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
         Self {
@@ -114,10 +116,11 @@ impl<'a> Fitted<'a> {
     pub(super) fn first(&self) -> Option<First> {
         let server = self.first_server();
         let workers = self.workers_full_at(server.map(|(_, rate)| rate));
-        let by_server = server.map(|(server, full_at)| First {
-            resource: ResourceKind::Server,
-            server: Some(server),
-            full_at,
+        let by_server = server.map(|(server, full_at)| {
+            let link = self.limits[server].and_then(|limit| limit.link_full_at);
+            let by_link = link.is_some_and(|link| link <= NEARLY * full_at);
+            let resource = if by_link { ResourceKind::Link } else { ResourceKind::Server };
+            First { resource, server: Some(server), full_at }
         });
         let by_workers =
             workers.map(|full_at| First { resource: ResourceKind::Workers, server: None, full_at });

@@ -4,9 +4,9 @@ use krarup_record::{LiveSnapshot, VisitStretch};
 use krarup_units::{Seconds, Stamp};
 
 use super::answer::{
-    CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveSystem, ModelCheck,
-    PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK,
-    Silence, TrafficSeen,
+    CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveServer, LiveSystem,
+    ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED,
+    STATED_OF_PEAK, Silence, TrafficSeen,
 };
 use super::changes;
 use super::fit;
@@ -202,8 +202,10 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
     if let Some((fit, _)) = fitted.first_fit(first) {
         silent(fit.seconds < 6, Silence::WaitedInFewSeconds);
         silent(fit.waited < 300, Silence::FewWaited);
-        silent(fit.allowance, Silence::AllowanceRunsOut);
-        silent(fit.quota, Silence::QuotaRunsOut);
+        let known = first.server.map(|server| &fitted.system.servers[server]);
+        let known = |what: fn(&LiveServer) -> Option<f64>| known.and_then(what).is_some();
+        silent(fit.allowance && !known(|server| server.link), Silence::AllowanceRunsOut);
+        silent(fit.quota && !known(|server| server.processors), Silence::QuotaRunsOut);
     }
     let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
     silent(answer.check.is_some_and(misses), Silence::CheckFailed);
@@ -221,24 +223,6 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
 fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     let now = fitted.traffic.now();
     let mut states: Vec<ResourceState> = Vec::new();
-    for (place, (server, limit)) in fitted.servers.iter().zip(&fitted.limits).enumerate() {
-        if server.share == 0.0 {
-            continue;
-        }
-        let fit = server.fit.as_ref();
-        states.push(ResourceState {
-            resource: ResourceKind::Server,
-            name: fitted.name_of(place),
-            full_at_per_s: limit.map(|limit| limit.full_at),
-            busy_now: limit.map(|limit| now / limit.full_at),
-            service_us: fit.map(|fit| fit.service * 1e6),
-            standard_error: fit.map(|fit| fit.error),
-            outside_us: fit.map(|fit| fit.delay * 1e6),
-            waited: fit.map(|fit| fit.waited),
-            contention: fit.map(|fit| fit.contention.slope),
-            stalled: fit.map(|fit| fit.stalls.lost),
-        });
-    }
     let plain = |resource, full_at: Option<f64>, busy, service| ResourceState {
         resource,
         name: String::new(),
@@ -251,6 +235,29 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
         contention: None,
         stalled: None,
     };
+    for (place, (server, limit)) in fitted.servers.iter().zip(&fitted.limits).enumerate() {
+        if server.share == 0.0 {
+            continue;
+        }
+        let fit = server.fit.as_ref();
+        states.push(ResourceState {
+            resource: ResourceKind::Server,
+            name: fitted.name_of(place),
+            full_at_per_s: limit.map(|limit| limit.alone_full_at),
+            busy_now: limit.map(|limit| now / limit.alone_full_at),
+            service_us: fit.map(|fit| fit.service * 1e6),
+            standard_error: fit.map(|fit| fit.error),
+            outside_us: fit.map(|fit| fit.delay * 1e6),
+            waited: fit.map(|fit| fit.waited),
+            contention: fit.map(|fit| fit.contention.slope),
+            stalled: fit.map(|fit| fit.stalls.lost),
+        });
+        if let Some(full_at) = limit.and_then(|limit| limit.link_full_at) {
+            let name = fitted.name_of(place);
+            let link = plain(ResourceKind::Link, Some(full_at), Some(now / full_at), None);
+            states.push(ResourceState { name, ..link });
+        }
+    }
     if let Some(fit) = fitted.loops {
         states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(fit.busy), Some(fit.per_request * 1e6)));
     }

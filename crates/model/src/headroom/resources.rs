@@ -3,6 +3,7 @@
 use krarup_record::LoopWindow;
 use krarup_units::Seconds;
 
+use super::answer::LiveServer;
 use super::fit::{DEEP, ServerFit, ServiceFit};
 use super::kept::{Kept, quantile};
 
@@ -19,13 +20,20 @@ pub(super) struct ServerLimit {
     pub(super) quicker: f64,
     /// By how much its low end is lower, in logarithms: contention that may begin deeper than seen.
     pub(super) unseen: f64,
-    /// The rate of all traffic at which it is full.
+    /// The rate of all traffic at which the first of the two is full, it or its link.
     pub(super) full_at: f64,
+    /// The rate of all traffic at which it is full itself.
+    pub(super) alone_full_at: f64,
+    /// The rate of all traffic at which its link is full, where the link's own rate is known.
+    pub(super) link_full_at: Option<f64>,
 }
 
+/// The period within which a processor quota acts, as Linux sets it where nothing else is said.
+const QUOTA_PERIOD: Seconds = 0.1;
+
 impl ServerLimit {
-    /// Of a server with a fit that gets a share of the traffic.
-    pub(super) fn of(server: &ServerFit, fit: &ServiceFit) -> Self {
+    /// Of a server with a fit that gets a share of the traffic, so many bytes a request.
+    pub(super) fn of(server: &ServerFit, fit: &ServiceFit, known: &LiveServer, bytes: f64) -> Self {
         let slope = fit.contention;
         let deeper = (DEEP - slope.at).max(0.0);
         let mut limit = Self {
@@ -35,16 +43,24 @@ impl ServerLimit {
             quicker: 0.0,
             unseen: ((2.0 * slope.error + slope.slope.max(0.0)) * deeper).ln_1p(),
             full_at: 0.0,
+            alone_full_at: 0.0,
+            link_full_at: None,
         };
         limit.by_contention(fit);
         limit.by_busy_lanes(fit);
         limit.by_bytes(fit);
-        if fit.stalls.counts() {
+        // Where a quota is known, that is what stops the server.
+        if fit.stalls.counts() && known.processors.is_none_or(|share| share >= 1.0) {
             let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);
             limit.service *= times / (1.0 - lost);
             limit.doubt += -0.5 * (1.0 - lost).ln();
         }
-        limit.full_at = server.lanes / limit.service / server.share;
+        limit.by_quota(known.processors);
+        limit.alone_full_at = server.lanes / limit.service / server.share;
+        limit.full_at = limit.alone_full_at;
+        if let Some(rate) = known.link {
+            limit.by_link(bytes / rate, server);
+        }
         limit
     }
 
@@ -74,6 +90,30 @@ impl ServerLimit {
             // More outstanding is more connections busy: not counted twice.
             (self.service, self.scale) = (fit.service * curve.last(), 1.0);
             self.doubt = self.doubt.max(curve.beyond_seen + 0.03);
+        }
+    }
+
+    /// With less than one processor a server works for that share of each period, and then stands
+    /// still: the mean is exact, and by how much a single period is busier than the mean is not
+    /// known.
+    fn by_quota(&mut self, processors: Option<f64>) {
+        let Some(share) = processors.filter(|share| *share < 1.0) else { return };
+        let in_a_period = QUOTA_PERIOD * share / self.service;
+        self.service /= share;
+        self.scale /= share;
+        self.unseen += (1.0 / in_a_period.sqrt()).ln_1p();
+    }
+
+    /// The link carries one request after the other, whichever connection it is on, `seconds` each.
+    /// A token bucket lets the first of them pass at once: what was measured may be less.
+    fn by_link(&mut self, seconds: Seconds, server: &ServerFit) {
+        let full_at = 1.0 / seconds.max(1e-12) / server.share;
+        self.link_full_at = Some(full_at);
+        if full_at < self.full_at {
+            let times = self.full_at / full_at;
+            self.service *= times;
+            self.scale *= times;
+            self.full_at = full_at;
         }
     }
 

@@ -1,7 +1,8 @@
 //! What a pool is told: its servers, which of them holds a key, and how it is read and written.
 
 use krarup_settings::kind::{
-    ADDRESS, Count, CustomText, Duration, List, MONTH, Number, Optional, Switch, TEXT, TableOr, Word,
+    ADDRESS, BANDWIDTH, Count, CustomText, Duration, List, MONTH, Number, Optional, Switch, TEXT, TableOr,
+    Word,
 };
 use krarup_settings::{Flag, Mistake, settings};
 use krarup_units::{Address, Nanos};
@@ -20,8 +21,8 @@ settings! {
         listen: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:11311\"";
         /// The servers, in order. { address = "host:port", weight = 2, name = "b" } gives one a
         /// weight and the name by which keys are placed; with every_address = true each address
-        /// that the name has is a server of its own. The first holder of a key gives out its cas
-        /// uniques.
+        /// that the name has is a server of its own. cpu = 0.5 and link = "1Gbit/s" say what it may
+        /// use, for the headroom. The first holder of a key gives out its cas uniques.
         servers: Vec<ServerConfig> = Vec::new(), List(SERVER),
             flag = Some(Flag::new("servers", "HOST:PORT").short('m').many());
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
@@ -184,8 +185,9 @@ pub enum FallBack {
 }
 
 settings! {
-    /// A server: `"host:port"`, or a table with its weight and the name that placement knows it by.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    /// A server: `"host:port"`, or a table with its weight, the name that placement knows it by,
+    /// and what it may use.
+    #[derive(Clone, Debug, PartialEq)]
     pub struct ServerConfig {
         /// Where it listens.
         address: Address = Address { host: String::new(), port: 0 }, ADDRESS, required = true;
@@ -195,6 +197,12 @@ settings! {
         name: Option<String> = None, Optional(TEXT);
         /// Whether each address that the name has is a server of its own.
         every_address: bool = false, Switch;
+        /// Processors that it may use, where a quota says so: the headroom cannot see a quota
+        /// before it is met.
+        cpu: Option<f64> = None, Optional(Number::between(0.001, 1_024.0)), example = "0.5";
+        /// Bits per second of the link to it: the headroom cannot see an allowance of it before it
+        /// is used up.
+        link: Option<f64> = None, Optional(BANDWIDTH), example = "\"1Gbit/s\"";
     }
 }
 

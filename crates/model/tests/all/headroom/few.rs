@@ -1,7 +1,9 @@
 //! The estimator on a few systems, quickly: those that it must not be wrong about.
 
+use krarup_model::headroom::{ResourceKind, Silence};
+
 use super::judging::{Effort, SHAPING_SEED, watch};
-use super::kinds::{Kind, candidate};
+use super::kinds::{Candidate, Kind, candidate};
 
 const QUICK: Effort = Effort { saturation: 40_000, target: 100_000, seconds: 10 };
 
@@ -17,5 +19,24 @@ fn the_first_resource_to_be_full_is_named_with_its_rate() {
         let error = one.saturation_error().unwrap();
         assert!(error.abs() < 0.1, "{case}: saturation off by {error}");
         assert_eq!(one.false_confident(), None, "{case}: {:?}", one.answer.capacity_per_s);
+    }
+}
+
+/// A quota and a link that no traffic has met yet, of which the configuration tells.
+#[test]
+fn what_is_configured_of_a_server_is_a_limit() {
+    for (kind, resource) in [(Kind::Cliff, ResourceKind::Server), (Kind::Link, ResourceKind::Link)] {
+        for seed in SHAPING_SEED..SHAPING_SEED + 3 {
+            let candidate = Candidate { configured: true, ..candidate(kind, seed) };
+            let one = &watch(&candidate, 2, QUICK)[1];
+            let case = format!("{} {seed}: {:?}", kind.name(), one.answer);
+            // Far below its quota a server has few requests that wait: too few for an interval.
+            let unsure = kind == Kind::Cliff && one.answer.silent == [Silence::IntervalTooWide];
+            assert!((one.said() || unsure) && one.named_right, "{case}");
+            assert_eq!(one.answer.bottleneck.as_ref().map(|one| one.resource), Some(resource), "{case}");
+            let error = one.saturation_error().unwrap();
+            assert!(error.abs() < 0.1, "{case}: saturation off by {error}");
+            assert!(one.covers(), "{case} beside {:?}", one.truth);
+        }
     }
 }

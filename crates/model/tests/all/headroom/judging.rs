@@ -15,7 +15,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::kinds::{Candidate, Kind, STAGE};
-use super::system::{Load, SECOND, Simulation, SystemLaw};
+use super::system::{Interruption, Load, SECOND, ServerLaw, Simulation, SystemLaw};
 
 /// Seeds from here on shape the estimator: look at them as often as you like.
 pub(crate) const SHAPING_SEED: u64 = 1000;
@@ -163,10 +163,18 @@ fn traffic(candidate: &Candidate, reference: f64) -> Load {
 }
 
 /// What the estimator is given of the system.
-pub(crate) fn description(law: &SystemLaw) -> LiveSystem {
-    let server = |number| LiveServer { name: format!("s{number}"), ..LiveServer::default() };
+fn description(candidate: &Candidate) -> LiveSystem {
+    let law = &candidate.law;
+    let quota = match law.interruption {
+        Interruption::Quota { share, .. } => Some(share),
+        _ => None,
+    };
+    let server = |(number, server): (usize, &ServerLaw)| {
+        let (processors, link) = if candidate.configured { (quota, server.link) } else { (None, None) };
+        LiveServer { name: format!("s{number}"), processors, link }
+    };
     LiveSystem {
-        servers: (0..law.servers.len()).map(server).collect(),
+        servers: law.servers.iter().enumerate().map(server).collect(),
         lanes: Some(law.lanes as u16),
         workers: law.workers.map(|many| many as u32),
         processors_per_loop: 1.0,
@@ -200,7 +208,7 @@ pub(crate) fn watch(candidate: &Candidate, levels: usize, effort: Effort) -> Vec
         reference = reference.min(saturation(&candidate.law.frozen_at(0.0), effort, candidate.seed ^ 7));
     }
     let load = traffic(candidate, reference);
-    let system = description(&candidate.law);
+    let system = description(candidate);
     let mut run = Simulation::new(&candidate.law, &load, candidate.seed ^ 5);
     run.books = Some(LiveBooks::default());
     let mut judged = Vec::new();

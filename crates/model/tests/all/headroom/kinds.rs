@@ -117,6 +117,8 @@ pub(crate) struct Candidate {
     pub(crate) limit: Limit,
     /// The share of saturation at which the response time is taken as the target.
     pub(crate) target_at: f64,
+    /// Whether the estimator is told the servers' quotas and links, as a configuration may.
+    pub(crate) configured: bool,
 }
 
 struct Dice(Xoshiro256PlusPlus);
@@ -156,7 +158,7 @@ pub(crate) fn candidate(kind: Kind, seed: u64) -> Candidate {
     law.law =
         dice.one_of(&[ServiceLaw::Constant, ServiceLaw::Exponential, ServiceLaw::Hyper, ServiceLaw::Gamma]);
     let limit = shape(kind, &mut law, &mut dice);
-    Candidate { kind, seed, law, limit, target_at: dice.between(0.72, 0.9) }
+    Candidate { kind, seed, law, limit, target_at: dice.between(0.72, 0.9), configured: false }
 }
 
 /// Gives the system what its kind has of its own, and says what is full first.
