@@ -32,6 +32,7 @@ mod model;
 mod pages;
 mod proxy;
 mod recorded_headroom;
+mod redline;
 mod rows;
 mod stations;
 mod tls;
@@ -58,6 +59,7 @@ enum Job {
     Model(model::ModelArgs),
     Top(top::TopArgs),
     Headroom(headroom::HeadroomArgs),
+    Redline(redline::RedlineArgs),
     Demo(demo::DemoArgs),
     Plan(experiment::PlanArgs),
     Run(experiment::RunArgs),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
             Ok(Cli { job: Job::Agent(args) }) => agent::run(args),
             // Its exit code is part of its answer.
             Ok(Cli { job: Job::Headroom(args) }) => headroom::run(&args),
+            Ok(Cli { job: Job::Redline(args) }) => redline::run(&args),
             Ok(cli) => run(&cli).map(done),
             // Help and the version are answers, and no errors.
             Err(answer)
@@ -117,7 +120,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Report(args) => experiment::report(args),
         Job::Compare(args) => compare::run(args),
         Job::At(args) => at::run(args),
-        Job::Agent(_) | Job::Headroom(_) => Ok(()),
+        Job::Agent(_) | Job::Headroom(_) | Job::Redline(_) => Ok(()),
         Job::Man(args) => pages::man(args, Cli::command()),
         Job::Completions(args) => {
             pages::completions(args, &mut Cli::command());

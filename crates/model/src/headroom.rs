@@ -34,18 +34,20 @@ mod fitted;
 mod judge;
 mod kept;
 mod question;
+mod redline;
 mod replay;
 mod resources;
 mod traffic;
 
 pub use answer::{
     CapacityEstimate, ChangeEffect, Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict,
-    LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState,
-    ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, Silence, TrafficSeen,
+    LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, ProvenRate, ProvenServer, ResourceKind,
+    ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;
 pub use question::{CHANGE_FORMS, NamedChange};
+pub use redline::{Redline, RedlineEnd, RedlineOrder, RedlineReport, RedlineSettings, RedlineStep};
 
 #[cfg(test)]
 mod tests;

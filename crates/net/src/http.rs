@@ -1,5 +1,5 @@
-//! HTTP/1.1 for the admin address: `GET`, `HEAD` and `POST` without a body, one answer for each
-//! connection, on a thread of its own.
+//! HTTP/1.1 for the admin address: `GET`, `HEAD`, `POST` and `DELETE` without a body, one answer
+//! for each connection, on a thread of its own.
 //!
 //! A connection never waits for another one. Everything is bounded: 256 connections at once, a
 //! request line and headers of 8 KiB at most, two seconds to send them. Where all places are taken,
@@ -68,6 +68,8 @@ pub enum HttpMethod {
     Get,
     /// To have something done.
     Post,
+    /// To have something ended.
+    Delete,
 }
 
 /// What is asked, beside the method.
@@ -286,17 +288,19 @@ fn respond(
     answer: &impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse,
 ) -> Response<String> {
     let (asked, others) = match method {
-        "GET" | "HEAD" => (HttpMethod::Get, "POST"),
+        "GET" | "HEAD" => (HttpMethod::Get, "POST, DELETE"),
         // A page of any site can have its reader's browser post to an address that only the reader
         // reaches.
-        "POST" if is_from_a_page(headers) => {
-            let why = "a page in a browser may not do this: use curl -X POST\n";
+        "POST" | "DELETE" if is_from_a_page(headers) => {
+            let why = format!("a page in a browser may not do this: use curl -X {method}\n");
             return response(HttpResponse::text(403, why));
         }
         "POST" => (HttpMethod::Post, "GET, HEAD"),
+        "DELETE" => (HttpMethod::Delete, "GET, HEAD"),
         _ => {
-            let mut refused = response(HttpResponse::text(405, "only GET, HEAD and POST are answered\n"));
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+            let mut refused =
+                response(HttpResponse::text(405, "only GET, HEAD, POST and DELETE are answered\n"));
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
             return refused;
         }
     };
@@ -336,12 +340,20 @@ pub fn get(address: &Address, path: &str) -> Result<String, Mistake> {
 /// # Errors
 /// As [`get`].
 pub fn get_within(address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
+    ask("GET", address, path, limit)
+}
+
+/// As [`get_within`], with this method: `GET`, `POST` or `DELETE`.
+///
+/// # Errors
+/// As [`get`].
+pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
     let ask = || -> io::Result<Vec<u8>> {
         let candidates = crate::resolve(address).map_err(io::Error::other)?;
         let mut stream = TcpStream::connect(&candidates[..])?;
         stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut received = Vec::new();
         stream.take(LONGEST_ANSWER).read_to_end(&mut received)?;
@@ -435,7 +447,8 @@ mod tests {
         let status = |bytes: &[u8]| received(&server, bytes).get(9..12).unwrap_or_default().to_owned();
         assert_eq!(status(b"POST /here HTTP/1.1\r\nHost: x\r\n\r\n"), "405");
         assert!(
-            received(&server, b"PUT /here HTTP/1.1\r\nHost: x\r\n\r\n").contains("Allow: GET, HEAD, POST")
+            received(&server, b"PUT /here HTTP/1.1\r\nHost: x\r\n\r\n")
+                .contains("Allow: GET, HEAD, POST, DELETE")
         );
         assert_eq!(status(b"POST /do?now HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), "200");
         // What a person types gets a hint.

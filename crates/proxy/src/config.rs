@@ -1,12 +1,13 @@
 //! What the proxy is told: a table of settings, and what cannot be seen setting by setting.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use krarup_memcache::Limits;
 use krarup_model::headroom::ResponseTarget;
 use krarup_settings::kind::{
-    ADDRESS, Count, CustomText, DAY, Duration, MONTH, Optional, Sections, SettingsSection, Size, Switch,
-    TEXT, Unwritten, Word,
+    ADDRESS, Count, CustomText, DAY, Duration, FILE, MONTH, Optional, Sections, SettingsSection, Size,
+    Switch, TEXT, Unwritten, Word,
 };
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
@@ -117,6 +118,9 @@ settings! {
         /// resource is full.
         headroom_target: Option<ResponseTarget> = None, Optional(TARGET), example = "\"p99 < 8ms\"",
             flag = Some(Flag::new("headroom-target", "TARGET"));
+        /// A file that proxies before the same servers share: while one of them has a redline under
+        /// way, no other begins one.
+        redline_lock: Option<PathBuf> = None, Optional(FILE), example = "\"/run/krarup/redline\"";
     }
     // The top level holds the keys of one pool beside those of the proxy.
     beside main: PoolConfig;

@@ -27,7 +27,7 @@ use crate::exchange::Stage;
 use crate::ids::{ClientId, RequestId};
 use crate::large::RequestBytes;
 use crate::merge::How;
-use crate::pool::{Pool, PoolCounts};
+use crate::pool::{Pool, PoolCounts, ReadPush};
 use crate::requests::Requests;
 use crate::route::{self, Routes};
 use crate::routing::Routing;
@@ -150,6 +150,16 @@ impl Core {
     /// What is kept of it at `now`; nothing without [`Self::keep_live`].
     pub fn live(&self, now: Stamp) -> LiveSnapshot {
         self.books.live(now)
+    }
+
+    /// Gives a server a set share of its pool's reads; none: every pool chooses by itself again.
+    pub fn push_reads(&mut self, push: Option<&ReadPush>, now: Stamp) {
+        let server = push.and_then(|push| self.upstreams.find(&push.server));
+        for pool in self.routing.pools_mut() {
+            let of_it = push.filter(|push| !pool.is_retired() && pool.spec().name == push.pool);
+            let share = of_it.and_then(|push| Some((server?, push.share, push.until)));
+            pool.push(share, now);
+        }
     }
 
     /// No more rows will come: the writer that takes them can finish.

@@ -66,6 +66,6 @@ pub use config::Config;
 pub use core::{Core, CoreSettings, Events, Reconfigured, RowSink};
 pub use dispatch::Workers;
 pub use edge::Edge;
-pub use pool::PoolCounts;
+pub use pool::{PoolCounts, ReadPush};
 pub use summary::ProxySummary;
 pub use topology::{MultiGet, Topology};

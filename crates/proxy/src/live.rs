@@ -6,6 +6,8 @@ use crate::config::{Config, ServerConfig};
 use crate::core::Core;
 use crate::dispatch::Workers;
 use crate::engine::{Engine, ThreadDesign};
+use crate::pool::Pool;
+use crate::topology::Reads;
 
 /// The system that `core`, or any one of several such, and `config` are of. The process may use so
 /// many `processors`, at least a part of one.
@@ -21,7 +23,7 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
         // A server may be in several pools, and be described in one of them.
         let of_name = || configured.iter().filter(|one| one.address.to_string() == name);
         let link = of_name().find_map(|one| one.link).map(|bits| bits / 8.0);
-        LiveServer { processors: of_name().find_map(|one| one.cpu), link, name }
+        LiveServer { processors: of_name().find_map(|one| one.cpu), link, proven: None, name }
     });
     let (lanes, loops) = match (config.engine, config.thread_form()) {
         (Engine::Threads, Ok(ThreadDesign::Workers(workers))) => (Some(workers), 1),
@@ -41,6 +43,29 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
         },
         processors_per_loop: (processors / loops as f64).min(1.0),
     }
+}
+
+/// A pool of which every server holds all keys, and each may be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicatedPool {
+    /// Its name.
+    pub name: String,
+    /// Its servers, by their numbers in the visits; at least two.
+    pub servers: Vec<usize>,
+}
+
+/// The pools of `core` whose reads can be moved from one server to another.
+pub fn replicated_pools(core: &Core) -> Vec<ReplicatedPool> {
+    let moves = |pool: &&Pool| {
+        let spec = pool.spec();
+        let chooses = spec.readers.is_none() && spec.reads != Reads::Primary;
+        !pool.is_retired() && pool.is_replicated() && chooses && pool.servers().len() > 1
+    };
+    let of = |pool: &Pool| ReplicatedPool {
+        name: pool.spec().name.clone(),
+        servers: pool.servers().iter().map(|server| server.index()).collect(),
+    };
+    core.routing().pools().iter().filter(moves).map(of).collect()
 }
 
 #[cfg(test)]

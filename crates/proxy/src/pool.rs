@@ -20,6 +20,8 @@ pub(crate) struct Pool {
     /// The same, where they are so many that a request had better not copy their numbers.
     many: Option<Arc<[ServerId]>>,
     members: Vec<Member>,
+    /// The member whose share of the reads is set.
+    pushed: Option<PushedMember>,
     /// Room for an order of the members.
     order: Vec<usize>,
     /// How the keys of a request were divided last.
@@ -39,6 +41,43 @@ pub(crate) struct Pool {
     meta_leaders: HashMap<Vec<u8>, Vec<RequestId>>,
     /// Whether no configuration has it any more.
     retired: bool,
+}
+
+/// The share of a replicated pool's reads that one of its servers is given, whatever the pool's own
+/// choice would be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadPush {
+    /// The pool's name.
+    pub pool: String,
+    /// The server's name.
+    pub server: String,
+    /// The share of the reads that it gets, from 0 to 1.
+    pub share: f64,
+    /// Until when, if nothing else is said before.
+    pub until: Stamp,
+}
+
+#[derive(Debug)]
+struct PushedMember {
+    place: usize,
+    share: f64,
+    until: Stamp,
+    /// The part of a read that it is owed.
+    credit: f64,
+}
+
+impl PushedMember {
+    /// Its place, if it gets this read; otherwise it is taken out of the `order` of candidates.
+    fn takes(&mut self, order: &mut Vec<usize>) -> Option<usize> {
+        let at = order.iter().position(|&place| place == self.place).filter(|_| order.len() > 1)?;
+        self.credit += self.share;
+        if self.credit >= 1.0 {
+            self.credit -= 1.0;
+            return Some(self.place);
+        }
+        order.remove(at);
+        None
+    }
 }
 
 /// The servers that hold a key, the primary first.
@@ -197,6 +236,7 @@ impl Pool {
         Self {
             many: shared(&servers),
             members: spec.servers.iter().map(|_| Member::default()).collect(),
+            pushed: None,
             order: Vec::new(),
             runs: Vec::new(),
             turn: 0,
@@ -289,6 +329,7 @@ impl Pool {
             let known = before.iter().position(|&(other, _)| other == server);
             self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
         }
+        self.pushed = None;
         self.many = shared(&servers);
         self.servers = servers;
         let old = std::mem::replace(&mut self.spec, spec);
@@ -324,6 +365,24 @@ impl Pool {
 
     fn place_of(&self, server: ServerId) -> Option<usize> {
         self.servers.iter().position(|&one| one == server)
+    }
+
+    /// Gives one of its servers this share of the reads, until then at the latest; none: all get
+    /// what the pool chooses.
+    pub(crate) fn push(&mut self, share: Option<(ServerId, f64, Stamp)>, now: Stamp) {
+        let pushed = share.and_then(|(server, share, until)| Some((self.place_of(server)?, share, until)));
+        let credit = self.pushed.as_ref().map_or(0.0, |before| before.credit);
+        let before = std::mem::replace(
+            &mut self.pushed,
+            pushed.map(|(place, share, until)| PushedMember { place, share, until, credit }),
+        );
+        // What it was given meanwhile was not counted, nor what it missed: it goes on level.
+        if let Some(before) = before.filter(|_| self.pushed.is_none()) {
+            let server = self.servers[before.place];
+            if std::mem::take(&mut self.members[before.place].up) {
+                self.server_up(server, now, false);
+            }
+        }
     }
 
     /// Whether every server of the pool holds every key.
@@ -418,7 +477,10 @@ impl Pool {
             self.members[place].given += keys as u64;
             return Some(only);
         }
-        let Self { spec, servers, members, order, turn, random, .. } = self;
+        if self.pushed.as_ref().is_some_and(|pushed| pushed.until <= now) {
+            self.push(None, now);
+        }
+        let Self { spec, servers, members, pushed, order, turn, random, .. } = self;
         let place_of = |server: ServerId| servers.iter().position(|&one| one == server);
         order.clear();
         if holders.len() == members.len() {
@@ -430,6 +492,9 @@ impl Pool {
         } else {
             let untried = holders.iter().filter(|&&server| !tried(server));
             order.extend(untried.filter_map(|&server| place_of(server)).filter(|&place| members[place].up));
+        }
+        if let Some(place) = pushed.as_mut().and_then(|pushed| pushed.takes(order)) {
+            return Some(servers[place]);
         }
         loop {
             let owed = |place: usize| load(servers[place]);

@@ -60,6 +60,10 @@ impl Routing {
         &self.pools
     }
 
+    pub(crate) fn pools_mut(&mut self) -> &mut [Pool] {
+        &mut self.pools
+    }
+
     /// The numbers of all pools.
     pub(crate) fn ids(&self) -> impl Iterator<Item = PoolId> + use<> {
         (0..self.pools.len()).map(PoolId::new)

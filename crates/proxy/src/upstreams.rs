@@ -172,6 +172,11 @@ impl Servers {
         &self.servers[server.index()].name
     }
 
+    /// The server of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<ServerId> {
+        self.servers.iter().position(|server| server.name() == name).map(ServerId::new)
+    }
+
     /// What a part is answered whose server is down.
     pub(crate) fn down_text(&self, server: ServerId) -> String {
         format!("SERVER_ERROR {} is down\r\n", self.servers[server.index()].name)
@@ -257,8 +262,7 @@ impl Servers {
     }
 
     fn number_of(&mut self, name: String) -> ServerId {
-        let known = self.servers.iter().position(|server| server.name == name);
-        known.map_or_else(|| self.add(name), ServerId::new)
+        self.find(&name).unwrap_or_else(|| self.add(name))
     }
 
     /// Whether a server is in a pool, or will be.

@@ -21,6 +21,7 @@ mod inside_figures;
 pub mod latex;
 pub mod markdown;
 mod page;
+pub mod redline;
 pub mod requests;
 mod study_figures;
 pub mod sweep;

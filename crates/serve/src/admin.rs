@@ -23,6 +23,7 @@ use krarup_units::{Address, Mistake};
 use rustix::process::{Resource, getrlimit};
 
 use crate::headroom::LiveHeadroom;
+use crate::redline::LiveRedline;
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
@@ -63,6 +64,8 @@ pub(crate) struct Monitoring<T> {
     pub(crate) ask: Ask<T>,
     /// Answers about headroom; none: what it takes is not kept.
     pub(crate) headroom: Option<Arc<LiveHeadroom>>,
+    /// Gives one server more and more of the reads; none: reads are not moved here.
+    pub(crate) redline: Option<Arc<LiveRedline>>,
     /// None: there is no configuration to read again.
     pub(crate) reload: Option<Reload>,
 }
@@ -88,6 +91,10 @@ impl<T: Monitored> Monitoring<T> {
                 (Some(_), _) => HttpResponse::text(405, self.paths()),
                 (None, _) => HttpResponse::text(404, self.paths()),
             },
+            (_, "/redline") => match &self.redline {
+                Some(redline) => redline.respond(method, query),
+                None => HttpResponse::text(404, self.paths()),
+            },
             (_, "/reload") => match (&self.reload, method) {
                 (Some(reload), HttpMethod::Post) => reload.once(),
                 (Some(_), _) => HttpResponse::text(405, self.paths()),
@@ -103,7 +110,8 @@ impl<T: Monitored> Monitoring<T> {
         let reload =
             reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
         let headroom = if self.headroom.is_some() { ", /headroom" } else { "" };
-        format!("{}: GET /metrics for Prometheus, /health, /ready{headroom}{reload}\n", self.program)
+        let redline = if self.redline.is_some() { "; POST, GET, DELETE /redline" } else { "" };
+        format!("{}: GET /metrics for Prometheus, /health, /ready{headroom}{reload}{redline}\n", self.program)
     }
 
     fn tell(&self, path: &str) -> HttpResponse {

@@ -1,12 +1,14 @@
 //! The answer to `GET /headroom`: computed beside the loops, on a thread that yields to all others,
 //! and kept for ten seconds.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use krarup_model::headroom::{Headroom, HeadroomQuestion, NamedChange, ResponseTarget, judge};
+use krarup_model::headroom::{
+    Headroom, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer, ResponseTarget, judge,
+};
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_units::Mistake;
 use rustix::process::setpriority_process;
@@ -16,6 +18,8 @@ use crate::live::{LiveQuestion, LiveState};
 
 /// How long an answer is given again.
 const FRESH: Duration = Duration::from_secs(10);
+/// How long what a server has shown counts.
+const DAY: Duration = Duration::from_secs(86_400);
 /// How many different questions are kept with their answers.
 const KEPT: usize = 16;
 /// How many changes one question may have: each is replayed.
@@ -36,6 +40,8 @@ pub(crate) struct LiveHeadroom {
     answers: Mutex<VecDeque<KeptAnswer>>,
     /// What monitoring was given last.
     last: Mutex<Option<Arc<Headroom>>>,
+    /// What servers have shown that they can do, by name, and when.
+    proven: Mutex<HashMap<String, (ProvenServer, Instant)>>,
 }
 
 #[derive(Clone)]
@@ -81,14 +87,14 @@ impl AskedHeadroom {
         }
     }
 
-    /// The answer for this state.
-    fn judge(&self, state: &LiveState) -> Result<Headroom, Mistake> {
+    /// The answer for this state, of this system.
+    fn judge(&self, state: &LiveState, system: &LiveSystem) -> Result<Headroom, Mistake> {
         let target = self.target.or(state.target);
-        let usual = || NamedChange::usual(&state.system, target);
+        let usual = || NamedChange::usual(system, target);
         let changes = self.changes.clone().unwrap_or_else(usual);
-        let changes = changes.iter().map(|change| change.of(&state.system)).collect::<Result<_, _>>()?;
+        let changes = changes.iter().map(|change| change.of(system)).collect::<Result<_, _>>()?;
         let question = HeadroomQuestion { target, changes, seed: self.seed.unwrap_or(SEED) };
-        Ok(judge(&state.kept, &state.system, &question))
+        Ok(judge(&state.kept, system, &question))
     }
 }
 
@@ -108,7 +114,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl LiveHeadroom {
     /// Answers about the loops that `live` asks; a browser is given a `page`.
     pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
-        Self { live, page, answers: Mutex::default(), last: Mutex::default() }
+        let (answers, last, proven) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { live, page, answers, last, proven }
     }
 
     /// The answer to a request for `/headroom`.
@@ -145,6 +152,29 @@ impl LiveHeadroom {
         answer
     }
 
+    /// The answer for a target, without changes; none where a loop is stuck.
+    pub(crate) fn of_target(&self, target: ResponseTarget) -> Option<Arc<Headroom>> {
+        let asked = AskedHeadroom { target: Some(target), changes: Some(Vec::new()), seed: None };
+        self.answer(&asked, lock(&self.answers)).ok()
+    }
+
+    /// A server has shown that it can do this; it counts for a day.
+    pub(crate) fn prove(&self, server: &str, proven: ProvenServer) {
+        lock(&self.proven).insert(server.to_owned(), (proven, Instant::now()));
+        lock(&self.answers).clear();
+    }
+
+    /// The system, with what its servers have shown.
+    fn proven(&self, system: &LiveSystem) -> LiveSystem {
+        let mut system = system.clone();
+        let mut proven = lock(&self.proven);
+        proven.retain(|_, (_, at)| at.elapsed() < DAY);
+        for server in &mut system.servers {
+            server.proven = proven.get(&server.name).map(|(proven, _)| *proven);
+        }
+        system
+    }
+
     fn answer(
         &self,
         asked: &AskedHeadroom,
@@ -155,11 +185,12 @@ impl LiveHeadroom {
             return Ok(Arc::clone(&known.answer));
         }
         let state = self.live.ask().ok_or(NoHeadroom::Stuck)?;
+        let system = self.proven(&state.system);
         let answer = thread::scope(|scope| {
             let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
                 // A thread that keeps its priority computes as well.
                 let _ = setpriority_process(Some(gettid()), LOWEST);
-                asked.judge(&state)
+                asked.judge(&state, &system)
             });
             // Without memory for a thread there is no answer, as from a loop that is stuck.
             computed.map_err(|_| NoHeadroom::Stuck)?.join().map_err(|_| NoHeadroom::Stuck)
@@ -177,7 +208,7 @@ impl LiveHeadroom {
 mod tests {
     use std::sync::OnceLock;
 
-    use krarup_model::headroom::{HeadroomVerdict, LiveSystem, Silence};
+    use krarup_model::headroom::{HeadroomVerdict, Silence};
     use krarup_net::snapshots::SnapshotSlot;
     use krarup_record::LiveSnapshot;
 
@@ -199,7 +230,8 @@ mod tests {
     fn nothing_seen() -> LiveState {
         let target = "p99 < 8ms".parse().ok();
         let system = LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]);
-        LiveState { kept: LiveSnapshot { loops: 1, ..LiveSnapshot::default() }, system, target }
+        let kept = LiveSnapshot { loops: 1, ..LiveSnapshot::default() };
+        LiveState { kept, system, target, pools: Vec::new(), redline_lock: None }
     }
 
     fn ask(headroom: &LiveHeadroom, text: &str, page: bool) -> HttpResponse {

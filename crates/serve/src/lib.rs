@@ -10,6 +10,7 @@
 //! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
 //! | `processors` | how many processors this process may use |
+//! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
 //! | `slice` | how long a pass may spend on one thing |
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod headroom;
 mod live;
 mod processors;
 pub mod proxy;
+mod redline;
 mod slice;
 
 pub use driver::ClientLimits;

@@ -4,10 +4,12 @@
 //! A loop hands out what it keeps between two passes, as plain data (some 100 µs for 1.5 MiB); the
 //! thread that asks puts that of several together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use krarup_model::headroom::{LiveSystem, ResponseTarget};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
+use krarup_proxy::live::ReplicatedPool;
 use krarup_record::LiveSnapshot;
 
 /// What was kept of the traffic, by one loop or several, and of which system it is.
@@ -19,6 +21,10 @@ pub struct LiveState {
     pub system: LiveSystem,
     /// The response time that the configuration asks for.
     pub target: Option<ResponseTarget>,
+    /// Pools of which every server holds all keys, and each may be read.
+    pub pools: Vec<ReplicatedPool>,
+    /// The file whose lock proxies before the same servers share.
+    pub redline_lock: Option<PathBuf>,
 }
 
 impl LiveState {
@@ -85,6 +91,12 @@ mod tests {
         let visit = Visit::at(Stamp(SECOND), Operation::Get);
         books.finish(&visit, &[ServerVisit::ok(number, visit.received, visit.replied)]);
         let kept = books.snapshot(Stamp(3 * SECOND));
-        LiveState { kept, system: LiveSystem::of(["a:1".to_owned()]), target: None }
+        LiveState {
+            kept,
+            system: LiveSystem::of(["a:1".to_owned()]),
+            target: None,
+            pools: Vec::new(),
+            redline_lock: None,
+        }
     }
 }

@@ -31,6 +31,7 @@ mod passes;
 mod pools;
 mod proxy;
 mod queues;
+mod redline;
 mod reference;
 mod reload;
 mod rules;

@@ -28,6 +28,19 @@ pub struct LiveServer {
     pub processors: Option<f64>,
     /// Bytes per second of the link to it, where this is known.
     pub link: Option<f64>,
+    /// What it has shown that it can do.
+    pub proven: Option<ProvenServer>,
+}
+
+/// What a redline has shown that a server can do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProvenServer {
+    /// The target that held.
+    pub target: ResponseTarget,
+    /// Requests a second that it answered then, over a whole step.
+    pub server_per_s: f64,
+    /// The rate of all traffic at which it gets as much with its usual share.
+    pub traffic_per_s: f64,
 }
 
 /// What is known of the system beside its traffic.
@@ -95,7 +108,7 @@ pub struct HeadroomQuestion {
 #[serde(rename_all = "snake_case")]
 pub enum HeadroomVerdict {
     /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
-    /// 100 ms.
+    /// 100 ms, or times what a redline has proven.
     Stated,
     /// It is at most [`PROJECTED`] times the highest rate seen: a limit that does not act until it
     /// is met may lie before.

@@ -173,7 +173,15 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         Some(target) => fitted.breaks_at(&deep, target, first.full_at),
         None => first.full_at,
     };
-    let estimate = fitted.interval(&first, capacity, question.target.is_some());
+    let mut estimate = fitted.interval(&first, capacity, question.target.is_some());
+    let proven = proven(&first, fitted.system, question.target);
+    if let Some(proven) = proven {
+        estimate = CapacityEstimate {
+            low: estimate.low.max(proven),
+            mean: estimate.mean.max(proven),
+            high: estimate.high.max(proven),
+        };
+    }
     answer.capacity_per_s = Some(estimate);
     let now = fitted.traffic.now();
     answer.headroom_ratio = (now > 0.0).then(|| estimate.map(|rate| rate / now));
@@ -181,14 +189,24 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     doubts(fitted, &first, &estimate, answer);
     answer.verdict = if !answer.silent.is_empty() {
         HeadroomVerdict::Silent
-    } else if estimate.mean <= STATED * fitted.traffic.highest()
-        && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth()
+    } else if estimate.mean <= STATED * fitted.traffic.highest().max(proven.unwrap_or(0.0))
+        && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth().max(proven.unwrap_or(0.0))
     {
         HeadroomVerdict::Stated
     } else {
         HeadroomVerdict::Projected
     };
     answer.what_if = changes::effects(fitted, question, &first, &estimate);
+}
+
+/// The rate of all traffic at which the server that is full first gets no more than it has shown
+/// that it can do, with this target or a stricter one.
+fn proven(first: &First, system: &LiveSystem, target: Option<ResponseTarget>) -> Option<f64> {
+    let proven = system.servers[first.server?].proven?;
+    let as_strict = target.is_none_or(|target| {
+        target.seconds >= proven.target.seconds && target.quantile <= proven.target.quantile
+    });
+    as_strict.then_some(proven.traffic_per_s)
 }
 
 /// Reasons to say nothing.

@@ -47,6 +47,29 @@ fn a_server_that_returns_is_not_made_to_catch_up() {
 }
 
 #[test]
+fn a_server_is_given_a_set_share_of_the_reads_and_goes_on_level() {
+    for reads in [Reads::LeastWork, Reads::LeastOutstanding, Reads::TwoChoices, Reads::RoundRobin] {
+        let spec = PoolSpec { reads, ..PoolSpec::of("main", vec![0, 1, 2]) };
+        let mut pool = pool(spec);
+        let to_the_second = |pool: &mut Pool| (0..300).filter(|_| one(pool, 1) == Some(1)).count();
+        pool.push(Some((ServerId::new(1), 0.7, Stamp(1))), NOW);
+        assert!((209..=211).contains(&to_the_second(&mut pool)), "{reads:?}");
+        // A server that was tried, or is down, gets none.
+        let holders = pool.servers.clone();
+        let retried = pool.read(&holders, |server| server.index() == 1, 1, NOW, RAMP, |_| 0);
+        assert_ne!(retried.map(ServerId::index), Some(1));
+        // At its end it neither catches up nor makes up.
+        let later = |pool: &mut Pool| {
+            let read = |pool: &mut Pool| pool.read(&holders, |_| false, 1, Stamp(1), RAMP, |_| 0);
+            (0..300).filter(|_| read(pool).map(ServerId::index) == Some(1)).count()
+        };
+        let share = later(&mut pool);
+        assert!((80..=120).contains(&share), "{reads:?}: {share}");
+        assert!(pool.pushed.is_none());
+    }
+}
+
+#[test]
 fn with_no_server_up_none_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
     assert_eq!(one(&mut pool, 1), None);

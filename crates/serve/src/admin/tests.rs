@@ -42,6 +42,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
         program: "krarup proxy",
         ask: Box::new(move || slots.ask()),
         headroom: None,
+        redline: None,
         reload: Some(Reload {
             what: "configuration",
             reload: Box::new(|| Err("line 1: nothing is good".into())),

@@ -283,7 +283,7 @@ fn monitor(
         reload: Box::new(move || acceptor.reload().map(|_| ())),
         alone: Mutex::default(),
     });
-    let monitoring = Monitoring { program: "krarup broker", ask, headroom: None, reload };
+    let monitoring = Monitoring { program: "krarup broker", ask, headroom: None, redline: None, reload };
     Ok((slot, admin::serve(address, "--admin", monitoring)?))
 }
 

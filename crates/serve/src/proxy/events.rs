@@ -32,10 +32,12 @@ use crate::live::{LiveQuestion, LiveState};
 use crate::processors;
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
+use crate::redline::{LiveRedline, PushOrder};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Common;
+use krarup_proxy::live;
 use krarup_proxy::metrics::ProxySnapshot;
 use krarup_proxy::topology::Topology;
 
@@ -121,16 +123,18 @@ pub fn run(
     };
     let mut members = members.into_iter();
     let mut engines = Vec::new();
+    let pushes = Arc::<PushOrder>::default();
     let live: Vec<_> = wakers.iter().map(|waker| SnapshotSlot::new(Arc::clone(waker))).collect();
     for (number, (poll, core)) in polls.into_iter().zip(cores).enumerate() {
         let (member, tell) = (members.next(), tell(number == 0));
-        let place = LoopPlace { group: member, live: Arc::clone(&live[number]) };
+        let place = LoopPlace { group: member, live: Arc::clone(&live[number]), pushes: Arc::clone(&pushes) };
         let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), place);
         engines.push(engine.map_err(system)?);
     }
     let mut others = engines.split_off(1).into_iter();
     let mut first = engines.pop().ok_or("there is no core to run")?;
-    first.lead(source, &wakers[0], LiveHeadroom::new(LiveQuestion::new(live), page))?;
+    first.headroom(LiveQuestion::new(live), page);
+    first.lead(source, &wakers[0])?;
     let spawn = |mut engine: Engine<Tell>| {
         let name = "krarup-loop".into();
         thread::Builder::new().name(name).spawn(move || engine.run().map(|()| engine.ended())).map_err(system)
@@ -153,6 +157,8 @@ struct LoopPlace {
     group: Option<LoopHandle>,
     /// Where it puts what it keeps for a model of the traffic.
     live: Arc<SnapshotSlot<LiveState>>,
+    /// What it is to do with reads.
+    pushes: Arc<PushOrder>,
 }
 
 struct Engine<N> {
@@ -180,6 +186,9 @@ struct Engine<N> {
     /// about all.
     live: Arc<SnapshotSlot<LiveState>>,
     headroom: Option<Arc<LiveHeadroom>>,
+    redline: Option<Arc<LiveRedline>>,
+    /// What it is to do with reads.
+    pushes: Arc<PushOrder>,
     /// How many processors the process may use.
     processors: f64,
     /// What answers monitoring, and where that was said to be.
@@ -222,7 +231,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         credentials: Arc<Credentials>,
         place: LoopPlace,
     ) -> io::Result<Self> {
-        let LoopPlace { group, live } = place;
+        let LoopPlace { group, live, pushes } = place;
         let Resolved { config, numbers } = resolved.clone();
         let now = clock.now();
         let addresses = config.addresses().into_iter();
@@ -253,6 +262,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             slot: None,
             live,
             headroom: None,
+            redline: None,
+            pushes,
             processors: processors::usable(),
             admin: None,
             waker: None,
@@ -263,15 +274,17 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         })
     }
 
+    /// Answers about the headroom of the loops that `live` asks, and moves reads among their
+    /// servers.
+    fn headroom(&mut self, live: LiveQuestion, page: HeadroomPage) {
+        let headroom = Arc::new(LiveHeadroom::new(live.clone(), page));
+        let redline = LiveRedline::new(live, Arc::clone(&self.pushes), Arc::clone(&headroom));
+        (self.headroom, self.redline) = (Some(headroom), Some(Arc::new(redline)));
+    }
+
     /// What the first loop, or the only one, does for all: it listens, receives signals and changes
     /// of the configuration, and answers monitoring.
-    fn lead(
-        &mut self,
-        source: ConfigurationSource,
-        waker: &Arc<Waker>,
-        headroom: LiveHeadroom,
-    ) -> Result<(), Mistake> {
-        self.headroom = Some(Arc::new(headroom));
+    fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), Mistake> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
         let mut inherited = listen::inherited().into_iter();
@@ -313,7 +326,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let reload = self.watcher.as_ref().expect("the first loop has it").reload();
         let reload = Reload { what: "configuration", reload: Box::new(reload), alone: Mutex::default() };
         let headroom = self.headroom.clone();
-        let monitoring = Monitoring { program: "krarup proxy", ask, headroom, reload: Some(reload) };
+        let redline = self.redline.clone();
+        let reload = Some(reload);
+        let monitoring = Monitoring { program: "krarup proxy", ask, headroom, redline, reload };
         admin::serve(address, "`admin`", monitoring)
     }
 
@@ -394,11 +409,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.driver.write_delayed(&mut self.core, delayed);
             self.driver.look_after_memory(&mut self.core, &mut self.servers);
             self.tell();
-            self.live.publish(|| LiveState {
-                kept: self.core.live(self.clock.now()),
-                system: krarup_proxy::live::system(&self.core, &self.config, self.processors),
-                target: self.config.headroom_target,
-            });
+            self.publish_live();
             if let Some(slot) = &self.slot {
                 slot.publish(|| {
                     self.driver.note_memory(&mut self.core);
@@ -407,6 +418,22 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 });
             }
         }
+    }
+
+    /// Lays down what is kept for a model of the traffic, if a thread has asked for it, and does
+    /// with reads what is ordered from then on.
+    fn publish_live(&mut self) {
+        self.live.publish(|| {
+            let now = self.clock.now();
+            self.core.push_reads(self.pushes.get().as_ref(), now);
+            LiveState {
+                kept: self.core.live(now),
+                system: live::system(&self.core, &self.config, self.processors),
+                target: self.config.headroom_target,
+                pools: live::replicated_pools(&self.core),
+                redline_lock: self.config.redline_lock.clone(),
+            }
+        });
     }
 
     /// Writes until no client has anything to write that can be written: replies free workers, and

@@ -1,0 +1,128 @@
+//! `krarup redline`: proves what a server can do, by giving it more and more of the reads.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use krarup_lab::stop::Stop;
+use krarup_model::headroom::{RedlineEnd, RedlineReport, ResponseTarget};
+use krarup_net::http;
+use krarup_report::{redline as shown, text};
+use krarup_units::text::{duration, parse_duration};
+use krarup_units::{Address, Seconds};
+
+use crate::failure::Failure;
+
+/// Prove what one server of a replicated pool can do: it is given more and more of the pool's reads
+/// while it is watched.
+///
+/// A limit that does not act before it is met, as a quota, is in no measurement of usual traffic.
+/// Each step gives the server a tenth more than the one before, and lasts until its service time is
+/// known within 3 %. It ends, and the usual shares are back at once, where the server's reads miss
+/// the target in two of three seconds, a request fails, its service time rises by 15 %, or the
+/// other servers become slower by a fifth. What it did is proven, and `krarup headroom` counts with
+/// it for a day. Ctrl-C ends it too.
+///
+/// Exit code: 0 where something is proven, 3 where nothing is, 2 where it was refused.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup redline 127.0.0.1:9151 --dry-run\n  \
+    krarup redline 127.0.0.1:9151 --server 10.0.0.4:11211 --target 'p99 < 8ms'\n  \
+    curl -X DELETE http://127.0.0.1:9151/redline")]
+pub(crate) struct RedlineArgs {
+    /// The proxy's admin address
+    #[arg(value_name = "HOST:PORT")]
+    address: Address,
+    /// Whose reads are moved [default: the first pool of which every server holds all keys]
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
+    /// Which server gets more of them [default: the one that is full first]
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// What all reads must keep to, as `p99 < 8ms` [default: the proxy's `headroom_target`]
+    #[arg(long, value_name = "TARGET")]
+    target: Option<ResponseTarget>,
+    /// The most that the server gets, as a multiple of an even share [default: 4]
+    #[arg(long, value_name = "FACTOR")]
+    most_weight: Option<f64>,
+    /// How long it may take [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    most_time: Option<Seconds>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Also where the headroom is below 1.5 or unknown, and where the server was pushed today
+    #[arg(long)]
+    force: bool,
+    /// Print JSON with full precision
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nothing is proven.
+const UNPROVEN: u8 = 3;
+/// How long an answer may take: before the first step the headroom is computed.
+const LIMIT: Duration = Duration::from_secs(40);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
+    let signals = |error| Failure::run(format!("signals are refused: {error}"));
+    let stop = Stop::on_signals().map_err(signals)?;
+    let mut report = args.ask("POST", &args.query())?;
+    let mut printed = 0;
+    while !args.dry_run && report.ended.is_none() {
+        thread::sleep(LOOK);
+        report = args.ask(if stop.asked() { "DELETE" } else { "GET" }, "/redline")?;
+        for step in &report.steps[printed.min(report.steps.len())..] {
+            eprintln!(
+                "{} gets {:.2} times its share: {:.0} requests/s, response {} ({})",
+                report.server,
+                step.weight,
+                step.server_per_s,
+                duration(step.response_s),
+                if step.kept_target { "kept to the target" } else { "missed the target" },
+            );
+        }
+        printed = report.steps.len();
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).expect("a report is plain data"));
+    } else {
+        println!("pool {}, server {}\n", report.pool, report.server);
+        print!("{}\n{}", text::table(&shown::table(&report)), shown::sentences(&report));
+    }
+    let failed = matches!(report.ended, Some(RedlineEnd::Errors | RedlineEnd::Stuck));
+    let nothing = report.proven.is_none() && !args.dry_run;
+    Ok(if nothing || failed { ExitCode::from(UNPROVEN) } else { ExitCode::SUCCESS })
+}
+
+impl RedlineArgs {
+    fn query(&self) -> String {
+        let flag = |set: bool| set.then(|| "1".to_owned());
+        let parameters = [
+            ("pool", self.pool.clone()),
+            ("server", self.server.clone()),
+            ("target", self.target.map(|target| target.to_string())),
+            ("most-weight", self.most_weight.map(|weight| weight.to_string())),
+            ("most-time", self.most_time.map(|seconds| format!("{seconds}s"))),
+            ("dry-run", flag(self.dry_run)),
+            ("force", flag(self.force)),
+        ];
+        let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let words: Vec<String> =
+            given.map(|(name, value)| format!("{name}={}", http::encoded(&value))).collect();
+        format!("/redline?{}", words.join("&"))
+    }
+
+    fn ask(&self, method: &str, path: &str) -> Result<RedlineReport, Failure> {
+        let answer = http::ask(method, &self.address, path, LIMIT).map_err(|why| {
+            Failure::usage(why).or_hint("give the proxy an address with --admin, and that one here")
+        })?;
+        serde_json::from_str(&answer).map_err(|error| {
+            Failure::usage(format!("what {} answers is no redline: {error}", self.address))
+                .hint("is it the admin address of a krarup proxy of this version?")
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! `krarup redline` and `/redline`: what is refused, planned, begun and ended. How it goes on from
+//! step to step is tested where time is handed in (`model::headroom::redline`).
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::support::fresh;
+use crate::support::peer::asked;
+use crate::support::process::{Ended, Program};
+
+fn krarup(words: &[&str]) -> Ended {
+    Program::begin(words).ended()
+}
+
+/// Two stores, and a proxy before them.
+fn replicated(more: &[&str]) -> (Vec<Program>, Program, SocketAddr) {
+    let stores: Vec<_> = (0..2).map(|_| Program::krarup(&["cache", "--listen", "127.0.0.1:0"])).collect();
+    let (proxy, admin) = before(&stores, more);
+    (stores, proxy, admin)
+}
+
+fn before(stores: &[Program], more: &[&str]) -> (Program, SocketAddr) {
+    let names: Vec<String> = stores.iter().map(|store| store.address().to_string()).collect();
+    let names = names.join(",");
+    let words = ["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &names];
+    let mut proxy = Program::begin(&[&words[..], more].concat());
+    let admin = proxy
+        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
+    (proxy, admin)
+}
+
+fn report(answer: &str) -> Value {
+    let body = answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body);
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
+#[test]
+fn a_plan_shows_the_steps_and_moves_nothing() {
+    let (stores, _proxy, admin) = replicated(&["--headroom-target", "p99 < 8ms"]);
+    let address = admin.to_string();
+    let ended = krarup(&["redline", &address, "--dry-run", "--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let plan = report(&ended.output);
+    let steps = plan["steps"].as_array().unwrap();
+    // From a half of the reads to all of them, a tenth more each time.
+    assert_eq!(
+        (steps[0]["share"].as_f64(), steps[steps.len() - 1]["share"].as_f64()),
+        (Some(0.5), Some(1.0))
+    );
+    assert_eq!((steps.len(), &plan["ended"], &plan["proven"]), (9, &Value::Null, &Value::Null));
+    assert_eq!(plan["server"], stores[0].address().to_string());
+    let screen = krarup(&["redline", &address, "--dry-run", "--server", &stores[1].address().to_string()]);
+    assert!(screen.output.contains("planned: nothing was moved"), "{screen:?}");
+    assert!(asked(admin, "GET", "/redline").starts_with("HTTP/1.1 404"), "a plan is no redline");
+}
+
+#[test]
+fn it_begins_is_alone_and_ends_at_once_when_it_is_told_to() {
+    let lock = fresh("redline-lock").with_extension("lock");
+    let config = fresh("redline-config").with_extension("toml");
+    std::fs::write(&config, format!("redline_lock = {:?}\n", lock.to_str().unwrap())).unwrap();
+    let more = ["--config", config.to_str().unwrap(), "--headroom-target", "p99 < 8ms"];
+    let (stores, proxy, admin) = replicated(&more);
+    let refused = asked(admin, "POST", "/redline");
+    assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("nothing can be said"), "{refused}");
+    let begun = asked(admin, "POST", "/redline?force=1&most-weight=1.5");
+    assert_eq!(report(&begun)["ended"], Value::Null);
+    let second = asked(admin, "POST", "/redline?force=1");
+    assert!(second.starts_with("HTTP/1.1 409"), "{second}");
+    let (_other, other_admin) = before(&stores, &more);
+    let locked = asked(other_admin, "POST", "/redline?force=1");
+    assert!(locked.starts_with("HTTP/1.1 409") && locked.contains("another proxy"), "{locked}");
+    let ended = asked(admin, "DELETE", "/redline");
+    assert_eq!(report(&ended)["ended"], "stopped");
+    assert_eq!(report(&asked(admin, "GET", "/redline"))["ended"], "stopped");
+    assert!(asked(admin, "DELETE", "/redline").starts_with("HTTP/1.1 404"), "there is none to end");
+    let begun = asked(other_admin, "POST", "/redline?force=1");
+    assert!(begun.starts_with("HTTP/1.1 200"), "the lock is free again: {begun}");
+    assert!(proxy.stop().success);
+}
+
+#[test]
+fn what_cannot_be_pushed_is_refused_with_the_reason() {
+    let (_stores, _proxy, admin) = replicated(&[]);
+    let address = admin.to_string();
+    for (words, part) in [
+        (&["redline", &address, "--force"][..], "there is no target"),
+        (&["redline", &address, "--pool", "b", "--target", "p99 < 8ms"], "there is no such pool"),
+        (&["redline", &address, "--server", "b:1", "--target", "p99 < 8ms"], "there is no such pool"),
+        (&["redline", &address, "--target", "p99 < 8ms", "--most-weight", "1"], "is no weight"),
+        (&["redline", &address, "--target", "p99 < 8ms"], "nothing can be said of the headroom"),
+        (&["redline", "127.0.0.1:1"], "--admin"),
+    ] {
+        let ended = krarup(words);
+        assert!(ended.code == Some(2) && ended.errors.contains(part), "{words:?}: {ended:?}");
+    }
+    let stores: Vec<_> = (0..2).map(|_| Program::krarup(&["cache", "--listen", "127.0.0.1:0"])).collect();
+    let config = fresh("redline-primary").with_extension("toml");
+    std::fs::write(&config, "reads = \"primary\"\n").unwrap();
+    let primary = ["--config", config.to_str().unwrap(), "--headroom-target", "p99 < 8ms"];
+    let (_proxy, admin) = before(&stores, &primary);
+    let refused = krarup(&["redline", &admin.to_string(), "--force"]);
+    assert!(refused.errors.contains("there is no such pool"), "{refused:?}");
+}

@@ -1,0 +1,334 @@
+//! Redline: a guided proof of what a server can do. One holder of a replicated pool is given a
+//! growing share of the reads, step by step, until it has shown enough or a limit is near.
+//!
+//! A limit that does not act before it is met (a quota, a pool of threads inside the server,
+//! contention deeper than seen) is in no passive measurement. What a server has answered within
+//! the target it can answer.
+
+use std::collections::VecDeque;
+
+use krarup_record::LiveSnapshot;
+use krarup_units::{Nanos, Seconds, Stamp};
+use serde::{Deserialize, Serialize};
+
+use super::answer::{LiveSystem, ProvenServer, ResponseTarget};
+use super::fit;
+use super::kept::{kept, quantile};
+
+/// Each step gives so many times the weight of the one before.
+const STEP: f64 = 1.1;
+/// The shortest step.
+const SHORTEST: Nanos = Nanos::from_secs(5);
+/// A step ends after this time also where its service time is not known well: there is too little
+/// load for requests to wait.
+const LONGEST: Nanos = Nanos::from_secs(20);
+/// A service time is known well with this relative standard error, from so many that waited.
+const PRECISE: f64 = 0.03;
+const WAITED: usize = 300;
+/// A second with fewer reads says nothing of a quantile.
+const FEW_READS: usize = 50;
+/// The service time may be so many times the shortest of the steps before.
+const RISE: f64 = 1.15;
+/// The quantile of the other holders may be so many times the worst of before.
+const WORSE: f64 = 1.2;
+/// Of so many seconds, two that are too slow end it.
+const LOOKED_AT: usize = 3;
+
+/// How far one server is pushed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RedlineSettings {
+    /// What all reads must keep to.
+    pub target: ResponseTarget,
+    /// The most that the server may get, as a multiple of an even share; above 1.
+    pub most_weight: f64,
+    /// How long the whole may take, in seconds.
+    pub most_seconds: Seconds,
+}
+
+/// Why a redline has ended. The names are part of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RedlineEnd {
+    /// The server's reads missed the target in two of three seconds.
+    Target,
+    /// A request failed.
+    Errors,
+    /// The service time rose by more than 15 %: contention begins.
+    Contention,
+    /// The other holders became slower by a fifth in two of three seconds.
+    Others,
+    /// The server has had the most that it may get, and kept to the target.
+    MostWeight,
+    /// There are too few reads to tell.
+    FewReads,
+    /// The time is over.
+    TimeOver,
+    /// It was told to end.
+    Stopped,
+    /// An event loop did not answer.
+    Stuck,
+}
+
+/// What one share of the reads has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RedlineStep {
+    /// As a multiple of an even share.
+    pub weight: f64,
+    /// The share of its pool's reads, from 0 to 1.
+    pub share: f64,
+    /// How long it lasted.
+    pub seconds: Seconds,
+    /// Requests a second that the server answered.
+    pub server_per_s: f64,
+    /// Requests a second of all traffic.
+    pub traffic_per_s: f64,
+    /// The target's quantile of the server's reads, in seconds.
+    pub response_s: Seconds,
+    /// The same of the other holders.
+    pub others_s: Seconds,
+    /// Requests that the server had at once, on average.
+    pub outstanding: f64,
+    /// Effective service time, in microseconds, where enough requests waited.
+    pub service_us: Option<f64>,
+    /// Its relative standard error.
+    pub standard_error: Option<f64>,
+    /// Whether the target held for its whole length.
+    pub kept_target: bool,
+}
+
+/// A redline, under way or ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RedlineReport {
+    /// The version of this JSON.
+    pub schema: u32,
+    /// Whose reads are moved.
+    pub pool: String,
+    /// The holder that is pushed.
+    pub server: String,
+    /// Why it ended; none: it is under way, or was only planned.
+    pub ended: Option<RedlineEnd>,
+    /// The steps that are complete; of a plan those that would be made, without measurements.
+    pub steps: Vec<RedlineStep>,
+    /// What is proven by them.
+    pub proven: Option<ProvenServer>,
+}
+
+/// What is to be done after a look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RedlineOrder {
+    /// Nothing else than now.
+    Hold,
+    /// The server gets this share of the pool's reads from now on.
+    Share(f64),
+    /// The server gets its usual share again.
+    End(RedlineEnd),
+}
+
+/// Watches one server step by step. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Redline {
+    settings: RedlineSettings,
+    server: usize,
+    holders: Vec<usize>,
+    begun: Stamp,
+    step_begun: Stamp,
+    looked: Stamp,
+    weight: f64,
+    /// Whether seconds of late were too slow, of the server and of the others.
+    slow: VecDeque<(bool, bool)>,
+    /// Whether the step has missed the target in a second.
+    missed: bool,
+    /// The slowest second of the other holders before anything was moved.
+    others_before: Option<Seconds>,
+    /// Seconds of this step with enough reads.
+    seconds: usize,
+    steps: Vec<RedlineStep>,
+    /// The part of all requests that the server gets by itself.
+    usual: f64,
+}
+
+impl Redline {
+    /// Pushes `server`, one of the `holders` of a pool's keys (at least two), from now on; the
+    /// first step is an even share.
+    pub fn new(settings: RedlineSettings, server: usize, holders: Vec<usize>, now: Stamp) -> Self {
+        Self {
+            settings,
+            server,
+            holders,
+            begun: now,
+            step_begun: now,
+            looked: now,
+            weight: 1.0,
+            slow: VecDeque::new(),
+            missed: false,
+            others_before: None,
+            seconds: 0,
+            steps: Vec::new(),
+            usual: 0.0,
+        }
+    }
+
+    /// The share of the pool's reads that the server gets now.
+    pub fn share(&self) -> f64 {
+        (self.weight / self.holders.len() as f64).min(1.0)
+    }
+
+    /// The weights and shares that would be tried.
+    pub fn planned(&self) -> Vec<(f64, f64)> {
+        let mut one = self.clone();
+        let mut planned = vec![(one.weight, one.share())];
+        while one.raise() {
+            planned.push((one.weight, one.share()));
+        }
+        planned
+    }
+
+    /// The complete steps.
+    pub fn steps(&self) -> &[RedlineStep] {
+        &self.steps
+    }
+
+    /// What is proven until now: the most that the server did in a step in which the target held.
+    pub fn proven(&self) -> Option<ProvenServer> {
+        let kept = self.steps.iter().filter(|step| step.kept_target);
+        let most = kept.map(|step| step.server_per_s).max_by(f64::total_cmp)?;
+        (self.usual > 0.0).then(|| ProvenServer {
+            target: self.settings.target,
+            server_per_s: most,
+            traffic_per_s: most / self.usual,
+        })
+    }
+
+    /// Looks at what was kept until now, about once a second.
+    pub fn look(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineOrder {
+        let now = snapshot.at;
+        let failed = snapshot.windows.iter().any(|one| one.to > self.begun && one.failures > 0);
+        if failed {
+            return RedlineOrder::End(RedlineEnd::Errors);
+        }
+        if let Some(end) = self.look_at_second(snapshot) {
+            return RedlineOrder::End(end);
+        }
+        let lasted = now.0.saturating_sub(self.step_begun.0);
+        if now.0.saturating_sub(self.begun.0) > Nanos::from_seconds(self.settings.most_seconds).0 {
+            return RedlineOrder::End(RedlineEnd::TimeOver);
+        }
+        let step = self.step(snapshot, system);
+        let precise = step.standard_error.is_some_and(|error| error <= PRECISE);
+        let least = self.steps.iter().filter_map(|step| step.service_us).min_by(f64::total_cmp);
+        // Beyond doubt: twice the standard error apart.
+        if let (Some(least), Some(service), Some(error)) = (least, step.service_us, step.standard_error)
+            && service * (1.0 - 2.0 * error) > RISE * least
+        {
+            self.steps.push(RedlineStep { kept_target: false, ..step });
+            return RedlineOrder::End(RedlineEnd::Contention);
+        }
+        if lasted < SHORTEST.0 || !precise && lasted < LONGEST.0 {
+            return RedlineOrder::Hold;
+        }
+        if self.seconds == 0 {
+            return RedlineOrder::End(RedlineEnd::FewReads);
+        }
+        self.steps.push(step);
+        (self.step_begun, self.missed, self.seconds) = (now, false, 0);
+        if self.raise() {
+            RedlineOrder::Share(self.share())
+        } else {
+            RedlineOrder::End(RedlineEnd::MostWeight)
+        }
+    }
+
+    /// The next weight; false: this is the last.
+    fn raise(&mut self) -> bool {
+        let most = self.settings.most_weight.min(self.holders.len() as f64);
+        let next = (self.weight * STEP).min(most);
+        let raised = next > self.weight * 1.001;
+        self.weight = if raised { next } else { self.weight };
+        raised
+    }
+
+    /// The reads since the last look, of the server and of the other holders.
+    fn reads(&self, snapshot: &LiveSnapshot, since: Stamp) -> (Vec<Seconds>, Vec<Seconds>) {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for visit in &snapshot.visits {
+            let replied = visit.replied_at();
+            if visit.is_late() || visit.follows() || visit.is_write() || replied <= since {
+                continue;
+            }
+            let response = f64::from(visit.replied) * 1e-9;
+            if visit.server() == self.server {
+                own.push(response);
+            } else if self.holders.contains(&visit.server()) {
+                others.push(response);
+            }
+        }
+        (own, others)
+    }
+
+    fn look_at_second(&mut self, snapshot: &LiveSnapshot) -> Option<RedlineEnd> {
+        let (mut own, mut others) = self.reads(snapshot, self.looked);
+        self.looked = snapshot.at;
+        if own.len() < FEW_READS {
+            return None;
+        }
+        self.seconds += 1;
+        let share = self.settings.target.quantile;
+        let is_slow = quantile(&mut own, share) > self.settings.target.seconds;
+        let others = (others.len() >= FEW_READS).then(|| quantile(&mut others, share));
+        let untouched = self.steps.is_empty();
+        let others_slow = match (others, self.others_before) {
+            (Some(now), before) if untouched => {
+                self.others_before = Some(before.unwrap_or(0.0).max(now));
+                false
+            }
+            (Some(now), Some(before)) => now > WORSE * before,
+            _ => false,
+        };
+        self.missed |= is_slow;
+        self.slow.push_back((is_slow, others_slow));
+        if self.slow.len() > LOOKED_AT {
+            self.slow.pop_front();
+        }
+        let two = |of: fn(&(bool, bool)) -> bool| self.slow.iter().filter(|one| of(one)).count() >= 2;
+        if two(|one| one.0) {
+            Some(RedlineEnd::Target)
+        } else {
+            two(|one| one.1).then_some(RedlineEnd::Others)
+        }
+    }
+
+    /// What the step has shown until now.
+    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineStep {
+        let now = snapshot.at;
+        let kept = kept(snapshot, system, self.step_begun, now);
+        let covered = kept.covered();
+        let rate = |count: usize| if covered > 0.0 { count as f64 / covered } else { 0.0 };
+        let parts: Vec<_> = kept.parts.iter().filter(|part| part.server == self.server).collect();
+        let requests = kept.requests.iter().filter(|one| !one.late).count();
+        if self.steps.is_empty() {
+            self.usual = parts.len() as f64 / requests.max(1) as f64;
+        }
+        let lanes = usize::from(system.lanes.unwrap_or(1)).max(kept.lanes[self.server]);
+        let fitted = fit::server(&kept, self.server, lanes as f64);
+        let fit = fitted.fit.filter(|fit| fit.waited >= WAITED);
+        let (mut own, mut others) = self.reads(snapshot, self.step_begun);
+        let share = self.settings.target.quantile;
+        let of = |values: &mut Vec<Seconds>| if values.is_empty() { 0.0 } else { quantile(values, share) };
+        RedlineStep {
+            weight: self.weight,
+            share: self.share(),
+            seconds: (now.0 - self.step_begun.0) as f64 / 1e9,
+            server_per_s: rate(parts.len()),
+            traffic_per_s: rate(requests),
+            response_s: of(&mut own),
+            others_s: of(&mut others),
+            outstanding: rate(parts.len()) * fitted.round_trip,
+            service_us: fit.as_ref().map(|fit| fit.service * 1e6),
+            standard_error: fit.map(|fit| fit.error),
+            kept_target: !self.missed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

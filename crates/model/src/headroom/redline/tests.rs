@@ -1,0 +1,171 @@
+use krarup_record::{LiveBooks, LoopUse, Operation, Outcome, ServerVisit, Visit};
+
+use super::*;
+use crate::headroom::{HeadroomQuestion, HeadroomVerdict, judge};
+use crate::simulate::random::RandomStream;
+
+const ROUND_TRIP: f64 = 200e-6;
+
+/// Three servers that hold the same keys, of which the first is pushed.
+struct Pushed {
+    random: RandomStream,
+    books: LiveBooks,
+    system: LiveSystem,
+    now: f64,
+    /// Until when each is busy.
+    free: [f64; 3],
+    rate: f64,
+    /// Mean service time of a server where so many seconds of work wait.
+    service: fn(usize, f64) -> f64,
+    fails_from: f64,
+}
+
+fn stamp(seconds: f64) -> Stamp {
+    Stamp((seconds * 1e9).round() as u64)
+}
+
+impl Pushed {
+    fn new(rate: f64, service: fn(usize, f64) -> f64) -> Self {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        Self {
+            random: RandomStream::named(7, 0, &["redline"]),
+            books: LiveBooks::default(),
+            system: LiveSystem::of(names),
+            now: 1.0,
+            free: [0.0; 3],
+            rate,
+            service,
+            fails_from: f64::INFINITY,
+        }
+    }
+
+    /// One more second, in which the first server gets this share of the reads.
+    fn second(&mut self, share: f64) -> LiveSnapshot {
+        let end = self.now.floor() + 1.0;
+        loop {
+            self.now += self.random.draw(&rand_distr::Exp1) / self.rate;
+            if self.now >= end {
+                break;
+            }
+            let server = if self.random.fraction() < share { 0 } else { 1 + self.random.below(2) };
+            let arrives = self.now + 0.5 * ROUND_TRIP;
+            let begins = arrives.max(self.free[server]);
+            let mean = (self.service)(server, begins - arrives);
+            self.free[server] = begins + mean * self.random.draw(&rand_distr::Exp1);
+            let mut visit = Visit::at(stamp(self.now), Operation::Get);
+            visit.replied = stamp(self.free[server] + 0.5 * ROUND_TRIP);
+            if self.now >= self.fails_from {
+                visit.outcome = Outcome::ServerError;
+            }
+            let part = ServerVisit::ok(server as u16, visit.received, visit.replied);
+            self.books.finish(&visit, &[part]);
+        }
+        self.now = end;
+        self.books.loop_use(stamp(end), LoopUse::default());
+        self.books.snapshot(stamp(end))
+    }
+
+    /// Pushes until it ends; twenty seconds of the usual traffic come before.
+    fn push(&mut self, settings: RedlineSettings) -> (Redline, RedlineEnd) {
+        (0..20).for_each(|_| drop(self.second(1.0 / 3.0)));
+        let mut redline = Redline::new(settings, 0, vec![0, 1, 2], stamp(self.now));
+        let mut share = redline.share();
+        for _ in 0..600 {
+            let snapshot = self.second(share);
+            match redline.look(&snapshot, &self.system) {
+                RedlineOrder::Hold => {}
+                RedlineOrder::Share(next) => {
+                    assert!(next > share);
+                    share = next;
+                }
+                RedlineOrder::End(end) => return (redline, end),
+            }
+        }
+        panic!("it does not end: {redline:?}");
+    }
+}
+
+fn settings(milliseconds: f64) -> RedlineSettings {
+    let target = ResponseTarget { quantile: 0.99, seconds: milliseconds * 1e-3 };
+    RedlineSettings { target, most_weight: 4.0, most_seconds: 400.0 }
+}
+
+/// M/M/1 breaks p99 at mu - ln 100 / (target - round trip) = 1667 - 470 requests a second.
+#[test]
+fn it_ends_where_the_target_breaks_and_proves_what_came_before() {
+    let mut system = Pushed::new(2_400.0, |server, _| if server == 0 { 600e-6 } else { 450e-6 });
+    let (redline, end) = system.push(settings(10.0));
+    assert_eq!(end, RedlineEnd::Target);
+    let proven = redline.proven().unwrap();
+    assert!((900.0..1_260.0).contains(&proven.server_per_s), "{proven:?}");
+    assert!((proven.traffic_per_s / (3.0 * proven.server_per_s) - 1.0).abs() < 0.05, "{proven:?}");
+    let service = redline.steps().last().and_then(|step| step.service_us).unwrap();
+    assert!((service / 600.0 - 1.0).abs() < 0.05, "{service}");
+    // What is proven is said of all traffic, when the usual shares are back for a minute.
+    (0..70).for_each(|_| drop(system.second(1.0 / 3.0)));
+    let snapshot = system.second(1.0 / 3.0);
+    let question = HeadroomQuestion { target: Some(settings(10.0).target), changes: Vec::new(), seed: 1 };
+    let mut told = system.system.clone();
+    told.servers[0].proven = Some(proven);
+    let answer = judge(&snapshot, &told, &question);
+    let capacity = answer.capacity_per_s.unwrap();
+    assert!(capacity.low >= proven.traffic_per_s && answer.verdict == HeadroomVerdict::Stated, "{answer:?}");
+}
+
+#[test]
+fn a_server_that_can_do_more_gets_the_most_and_no_more() {
+    let mut system = Pushed::new(1_500.0, |_, _| 200e-6);
+    let (redline, end) = system.push(RedlineSettings { most_weight: 2.0, ..settings(10.0) });
+    assert_eq!(end, RedlineEnd::MostWeight);
+    let shares: Vec<f64> = redline.steps().iter().map(|step| step.share).collect();
+    let planned: Vec<f64> = redline.planned().iter().map(|step| step.1).collect();
+    assert_eq!((shares.first(), shares.last()), (Some(&(1.0 / 3.0)), Some(&(2.0 / 3.0))));
+    assert_eq!(planned.last(), Some(&(2.0 / 3.0)));
+    let proven = redline.proven().unwrap();
+    assert!((proven.server_per_s / 1_000.0 - 1.0).abs() < 0.1, "{proven:?}");
+}
+
+#[test]
+fn contention_ends_it_before_the_target_breaks() {
+    // Where more than three milliseconds wait, the server is slower by half, and so more waits.
+    let mut system = Pushed::new(2_400.0, |_, waits| if waits > 3e-3 { 675e-6 } else { 450e-6 });
+    let (redline, end) = system.push(settings(200.0));
+    assert_eq!(end, RedlineEnd::Contention, "{:#?}", redline.steps());
+}
+
+#[test]
+fn an_error_and_slower_neighbours_end_it_at_once() {
+    let mut system = Pushed::new(1_000.0, |_, _| 200e-6);
+    system.fails_from = 30.5;
+    let (redline, end) = system.push(settings(10.0));
+    assert_eq!(end, RedlineEnd::Errors);
+    assert!(system.now <= 32.0 && redline.steps().len() <= 2, "{}", system.now);
+    // The others depend on the first: they are slow where it has work.
+    let mut system = Pushed::new(1_500.0, |_, _| 200e-6);
+    let mut slower = Pushed::new(1_500.0, |server, _| if server == 0 { 200e-6 } else { 500e-6 });
+    slower.random = RandomStream::named(9, 0, &["redline"]);
+    (0..20).for_each(|_| drop(system.second(1.0 / 3.0)));
+    let mut redline = Redline::new(settings(10.0), 0, vec![0, 1, 2], stamp(system.now));
+    let mut end = None;
+    for second in 0..60 {
+        if second == 25 {
+            system.service = slower.service;
+        }
+        if let RedlineOrder::End(found) = redline.look(&system.second(redline.share()), &system.system) {
+            end = Some((second, found));
+            break;
+        }
+    }
+    assert_eq!(end.map(|(_, found)| found), Some(RedlineEnd::Others));
+    assert!(end.is_some_and(|(second, _)| second <= 28), "{end:?}");
+}
+
+#[test]
+fn too_little_traffic_and_too_little_time_end_it() {
+    let (_, end) = Pushed::new(30.0, |_, _| 200e-6).push(settings(10.0));
+    assert_eq!(end, RedlineEnd::FewReads);
+    let short = RedlineSettings { most_seconds: 12.0, ..settings(10.0) };
+    let (redline, end) = Pushed::new(1_500.0, |_, _| 200e-6).push(short);
+    assert_eq!(end, RedlineEnd::TimeOver);
+    assert!(redline.proven().is_none() || redline.steps().len() <= 2);
+}

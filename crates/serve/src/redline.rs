@@ -1,0 +1,340 @@
+//! `/redline` of the admin address: one server of a replicated pool is given more and more of the
+//! reads, on demand, while it is watched.
+//!
+//! ```text
+//!   POST ──▶ checks ──▶ thread ── each second ──▶ [order] ── in one pass ──▶ every event loop
+//!   GET  ◀── report ◀──── │ ◀───────────────────── what they have kept ────────────┘
+//!   DELETE ──────────────▶│ the usual shares are back before the answer is written
+//! ```
+//!
+//! An order holds for four seconds only: should the thread end, the loops go back by themselves.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use krarup_model::headroom::{
+    Headroom, HeadroomVerdict, Redline, RedlineEnd, RedlineOrder, RedlineReport, RedlineSettings,
+    RedlineStep, ResponseTarget, SCHEMA,
+};
+use krarup_net::http::{HttpMethod, HttpQuery, HttpResponse};
+use krarup_proxy::ReadPush;
+use krarup_proxy::live::ReplicatedPool;
+use krarup_units::{Mistake, Nanos, Seconds, text};
+
+use crate::headroom::LiveHeadroom;
+use crate::live::{LiveQuestion, LiveState};
+
+/// How often the loops are asked.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long an order holds.
+const HOLDS: Nanos = Nanos::from_secs(4);
+/// A server is pushed once in this time.
+const COOL_DOWN: Duration = Duration::from_secs(86_400);
+/// The least headroom, as a multiple of the traffic of now.
+const LEAST_HEADROOM: f64 = 1.5;
+/// What a redline is given where nothing is said.
+const MOST_WEIGHT: f64 = 4.0;
+const MOST_SECONDS: Seconds = 600.0;
+
+/// What the loops are to do with reads; each looks at it when it is asked what it has kept.
+#[derive(Debug, Default)]
+pub(crate) struct PushOrder(Mutex<Option<ReadPush>>);
+
+impl PushOrder {
+    pub(crate) fn get(&self) -> Option<ReadPush> {
+        lock(&self.0).clone()
+    }
+
+    fn set(&self, push: Option<ReadPush>) {
+        *lock(&self.0) = push;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is kept here is whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The redlines of a process: one at a time.
+pub(crate) struct LiveRedline {
+    live: LiveQuestion,
+    order: Arc<PushOrder>,
+    headroom: Arc<LiveHeadroom>,
+    state: Mutex<RedlineState>,
+    /// Told when one has ended, or shall end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct RedlineState {
+    report: Option<RedlineReport>,
+    running: bool,
+    stop: bool,
+    /// When each server was pushed last.
+    pushed: HashMap<String, Instant>,
+}
+
+/// What stands in a query.
+#[derive(Debug, Default)]
+struct AskedRedline {
+    pool: Option<String>,
+    server: Option<String>,
+    target: Option<ResponseTarget>,
+    most_weight: Option<f64>,
+    most_seconds: Option<Seconds>,
+    dry_run: bool,
+    force: bool,
+}
+
+impl AskedRedline {
+    fn of(query: HttpQuery<'_>) -> Result<Self, Mistake> {
+        let mut asked = Self::default();
+        for (name, value) in query.parameters() {
+            match name.as_str() {
+                "pool" => asked.pool = Some(value),
+                "server" => asked.server = Some(value),
+                "target" => asked.target = Some(value.parse()?),
+                "most-weight" => {
+                    let weight = value.parse().ok().filter(|weight: &f64| (1.1..=100.0).contains(weight));
+                    let wrong = || Mistake::new(format!("`{value}` is no weight"), "give 1.1 to 100");
+                    asked.most_weight = Some(weight.ok_or_else(wrong)?);
+                }
+                "most-time" => {
+                    let seconds = text::parse_duration(&value)?;
+                    if !(10.0..=86_400.0).contains(&seconds) {
+                        return Err(Mistake::plain("most-time is from 10s to 1d"));
+                    }
+                    asked.most_seconds = Some(seconds);
+                }
+                "dry-run" => asked.dry_run = true,
+                "force" => asked.force = true,
+                _ => {
+                    let hint = "there are pool, server, target, most-weight, most-time, dry-run and force";
+                    return Err(Mistake::new(format!("there is no parameter `{name}`"), hint));
+                }
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// One that may begin.
+struct PreparedRedline {
+    pool: String,
+    server: String,
+    redline: Redline,
+    /// Held as long as it runs.
+    lock: Option<File>,
+}
+
+impl LiveRedline {
+    pub(crate) fn new(live: LiveQuestion, order: Arc<PushOrder>, headroom: Arc<LiveHeadroom>) -> Self {
+        Self { live, order, headroom, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// The answer to a request for `/redline`.
+    pub(crate) fn respond(self: &Arc<Self>, method: HttpMethod, query: HttpQuery<'_>) -> HttpResponse {
+        match method {
+            HttpMethod::Get => match &lock(&self.state).report {
+                Some(report) => json(200, report),
+                None => HttpResponse::text(404, "there was no redline; POST /redline begins one\n"),
+            },
+            HttpMethod::Delete => self.end(),
+            HttpMethod::Post => {
+                let asked = AskedRedline::of(query);
+                match asked.map_err(|why| (400, why)).and_then(|asked| self.begin(&asked)) {
+                    Ok(report) => json(200, &report),
+                    Err((status, why)) => HttpResponse::text(status, format!("{why}\n")),
+                }
+            }
+        }
+    }
+
+    /// Ends the one that runs, and waits until the usual shares are back.
+    fn end(&self) -> HttpResponse {
+        let mut state = lock(&self.state);
+        if !state.running {
+            return HttpResponse::text(404, "no redline is under way\n");
+        }
+        state.stop = true;
+        self.changed.notify_all();
+        let state = self.changed.wait_while(state, |state| state.running);
+        match &state.unwrap_or_else(PoisonError::into_inner).report {
+            Some(report) => json(200, report),
+            None => HttpResponse::text(200, "it has ended\n"),
+        }
+    }
+
+    fn begin(self: &Arc<Self>, asked: &AskedRedline) -> Result<RedlineReport, (u16, Mistake)> {
+        let refused = |why: Mistake| (409, why);
+        let stuck = || (503, Mistake::plain("an event loop did not answer within a second"));
+        let live = self.live.ask().ok_or_else(stuck)?;
+        let (pool, server) = chosen(asked, &live, self.bottleneck().as_deref()).map_err(refused)?;
+        let target = asked.target.or(live.target).ok_or_else(|| {
+            refused(Mistake::new("there is no target", "set `headroom_target`, or give target=p99%3C8ms"))
+        })?;
+        self.check(asked, &live.system.servers[server].name, target).map_err(refused)?;
+        let settings = RedlineSettings {
+            target,
+            most_weight: asked.most_weight.unwrap_or(MOST_WEIGHT),
+            most_seconds: asked.most_seconds.unwrap_or(MOST_SECONDS),
+        };
+        let mut prepared = PreparedRedline {
+            pool: pool.name.clone(),
+            server: live.system.servers[server].name.clone(),
+            redline: Redline::new(settings, server, pool.servers.clone(), live.kept.at),
+            lock: None,
+        };
+        if asked.dry_run {
+            return Ok(prepared.planned());
+        }
+        prepared.lock = live.redline_lock.as_ref().map(shared_lock).transpose().map_err(refused)?;
+        let report = prepared.report(None);
+        let mut state = lock(&self.state);
+        if state.running {
+            return Err(refused(Mistake::new("another one is under way", "DELETE /redline ends it")));
+        }
+        (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
+        state.pushed.insert(prepared.server.clone(), Instant::now());
+        let own = Arc::clone(self);
+        let thread = thread::Builder::new().name("redline".into());
+        if let Err(error) = thread.spawn(move || own.run(prepared)) {
+            state.running = false;
+            return Err((503, Mistake::plain(format!("no thread can be started: {error}"))));
+        }
+        Ok(report)
+    }
+
+    /// The server that is full first, by what is said of the headroom.
+    fn bottleneck(&self) -> Option<String> {
+        self.headroom.for_metrics()?.bottleneck.as_ref().map(|one| one.name.clone())
+    }
+
+    /// Whether it may be tried.
+    fn check(&self, asked: &AskedRedline, server: &str, target: ResponseTarget) -> Result<(), Mistake> {
+        let answer = self.headroom.of_target(target);
+        let answer = answer.ok_or_else(|| Mistake::plain("an event loop did not answer within a second"))?;
+        if answer.broken_now == Some(true) {
+            return Err(Mistake::plain(format!("the target {target} is broken by the traffic of now")));
+        }
+        if asked.force || asked.dry_run {
+            return Ok(());
+        }
+        let forced = "force=1 tries it all the same";
+        if let Some(before) = lock(&self.state).pushed.get(server).filter(|at| at.elapsed() < COOL_DOWN) {
+            let hours = before.elapsed().as_secs() / 3_600;
+            return Err(Mistake::new(format!("{server} was pushed {hours} hours ago: once a day"), forced));
+        }
+        match headroom_of(&answer) {
+            Some(ratio) if ratio >= LEAST_HEADROOM => Ok(()),
+            Some(ratio) => {
+                let why = format!("the headroom is {ratio:.2} times the traffic of now, and must be 1.5");
+                Err(Mistake::new(why, forced))
+            }
+            None => Err(Mistake::new("nothing can be said of the headroom now: see /headroom", forced)),
+        }
+    }
+
+    /// Runs one to its end, on a thread of its own.
+    fn run(&self, mut prepared: PreparedRedline) {
+        let ended = loop {
+            let state = lock(&self.state);
+            let waited = self.changed.wait_timeout_while(state, LOOK, |state| !state.stop);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.stop {
+                break RedlineEnd::Stopped;
+            }
+            let Some(live) = self.live.ask() else { break RedlineEnd::Stuck };
+            if let RedlineOrder::End(end) = prepared.redline.look(&live.kept, &live.system) {
+                break end;
+            }
+            let until = krarup_units::Stamp(live.kept.at.0 + HOLDS.0);
+            self.order.set(Some(prepared.push(until)));
+            lock(&self.state).report = Some(prepared.report(None));
+            // The order of a step holds from here on, not a second later.
+            let Some(_) = self.live.ask() else { break RedlineEnd::Stuck };
+        };
+        self.order.set(None);
+        // Every loop has gone back when it answers; one that is stuck goes back by itself.
+        let _ = self.live.ask();
+        let report = prepared.report(Some(ended));
+        if let Some(proven) = report.proven {
+            self.headroom.prove(&prepared.server, proven);
+        }
+        let mut state = lock(&self.state);
+        (state.report, state.running) = (Some(report), false);
+        self.changed.notify_all();
+    }
+}
+
+impl PreparedRedline {
+    fn push(&self, until: krarup_units::Stamp) -> ReadPush {
+        let (pool, server) = (self.pool.clone(), self.server.clone());
+        ReadPush { pool, server, share: self.redline.share(), until }
+    }
+
+    fn report(&self, ended: Option<RedlineEnd>) -> RedlineReport {
+        RedlineReport {
+            schema: SCHEMA,
+            pool: self.pool.clone(),
+            server: self.server.clone(),
+            ended,
+            steps: self.redline.steps().to_vec(),
+            proven: self.redline.proven(),
+        }
+    }
+
+    fn planned(&self) -> RedlineReport {
+        let step = |(weight, share)| RedlineStep { weight, share, ..RedlineStep::default() };
+        let steps = self.redline.planned().into_iter().map(step).collect();
+        RedlineReport { steps, ..self.report(None) }
+    }
+}
+
+/// The low end of the headroom, as a multiple of the traffic of now; none: nothing is said.
+fn headroom_of(answer: &Headroom) -> Option<f64> {
+    answer.headroom_ratio.filter(|_| answer.verdict != HeadroomVerdict::Silent).map(|ratio| ratio.low)
+}
+
+/// Whose reads are moved to which server.
+fn chosen<'a>(
+    asked: &AskedRedline,
+    live: &'a LiveState,
+    bottleneck: Option<&str>,
+) -> Result<(&'a ReplicatedPool, usize), Mistake> {
+    let named = |pool: &&ReplicatedPool| asked.pool.as_ref().is_none_or(|name| *name == pool.name);
+    let number = |name: &str| live.system.servers.iter().position(|server| server.name == name);
+    let holds = |pool: &&ReplicatedPool| match &asked.server {
+        Some(name) => number(name).is_some_and(|server| pool.servers.contains(&server)),
+        None => true,
+    };
+    let pool = live.pools.iter().filter(named).find(holds).ok_or_else(|| {
+        Mistake::new(
+            "there is no such pool, or not every server of it holds all keys",
+            "reads can be moved where each server has a copy and `readers` is not set",
+        )
+    })?;
+    let worst = || bottleneck.and_then(number).filter(|server| pool.servers.contains(server));
+    let server = asked.server.as_deref().and_then(number).or_else(worst).unwrap_or(pool.servers[0]);
+    Ok((pool, server))
+}
+
+/// The lock that all proxies before the same servers share.
+fn shared_lock(path: &PathBuf) -> Result<File, Mistake> {
+    let wrong = |why: String| Mistake::plain(format!("{}: {why}", path.display()));
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.map_err(|error| wrong(error.to_string()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(wrong("another proxy has a redline under way".to_owned())),
+        Err(TryLockError::Error(error)) => Err(wrong(error.to_string())),
+    }
+}
+
+fn json(status: u16, report: &RedlineReport) -> HttpResponse {
+    let body = serde_json::to_string_pretty(report).expect("a report is plain data") + "\n";
+    HttpResponse { status, kind: "application/json", body }
+}
