@@ -37,7 +37,7 @@ use crate::changes::{CommitBatch, KeyRow, MessageRow, StoredState, TubeRow};
 use reservation::WaitingClient;
 use store::{FromTo, Heads};
 
-use crate::job::{ClientId, Id, Job, JobCounts, JobState, TubeId};
+use crate::job::{ClientId, Id, IdMap, Job, JobCounts, JobState, TubeId};
 use crate::shards::Shard;
 use crate::tube::{Tubes, URGENT};
 use crate::window::KeyWindow;
@@ -115,7 +115,7 @@ struct Client {
 #[derive(Debug)]
 pub struct Queues {
     settings: QueueSettings,
-    jobs: HashMap<Id, Job>,
+    jobs: IdMap<Job>,
     tubes: Tubes,
     clients: Vec<Option<Client>>,
     free_clients: Vec<ClientId>,
@@ -149,7 +149,7 @@ impl Queues {
         tubes.get_mut(default).using = 1;
         Self {
             settings,
-            jobs: HashMap::new(),
+            jobs: IdMap::default(),
             tubes,
             clients: Vec::new(),
             free_clients: Vec::new(),
