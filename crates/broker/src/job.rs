@@ -115,6 +115,9 @@ pub struct Job {
     pub lives_until: Option<Nanos>,
     /// When it is gone if it still waits then.
     pub expires: Option<Stamp>,
+    /// When it became ready, or was handed out, since 1970; none: it is neither, or that is not
+    /// known.
+    pub since: Option<Nanos>,
     /// What happened to it.
     pub happened: JobCounts,
     /// Whether the store is sent it: leases and ends of delays are not.
