@@ -38,4 +38,5 @@ mod scripts;
 mod ssh;
 mod support;
 mod threads;
+mod tubes;
 mod wire;
