@@ -35,6 +35,7 @@ fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
         wall: Nanos::from_secs(1_000),
         remember_keys: Nanos::from_secs(60),
         resident: None,
+        tubes: krarup_broker::settings::TubeSettings::default(),
         shard: Shard::WHOLE,
     };
     let recorder =

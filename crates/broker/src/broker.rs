@@ -31,6 +31,7 @@ use crate::job::ClientId;
 use crate::memcached::ReplyFormat;
 use crate::owner::{self, OwnerOutcome};
 use crate::queues::{After, Fetched, Queues, ReserveResult, Totals};
+use crate::report::TubesState;
 use crate::shared::{self, SharedQueues};
 use crate::statistics::{self, BrokerState, ProcessFacts};
 use session::QueueSession;
@@ -251,6 +252,14 @@ impl Broker {
     /// For what comes from outside.
     pub fn queues_mut(&mut self) -> &mut Queues {
         &mut self.queues
+    }
+
+    /// All tubes, as far as they are known here: those with the most messages that wait one by one.
+    pub fn tubes_state(&self, now: Stamp) -> TubesState {
+        match &self.shared {
+            Some(shared) => shared.tubes_state(self.queues.tubes_in_metrics(), now),
+            None => self.queues.tubes_state(now),
+        }
     }
 
     /// How often each verb was asked for.

@@ -59,6 +59,9 @@ pub struct MessageRow {
 impl MessageRow {
     /// The message, in this tube and this state.
     pub(crate) fn into_job(self, tube: TubeId, state: JobState) -> Job {
+        // When it became ready once more is not stored.
+        let never_back = JobCounts { reserves: 0, ..self.happened } == JobCounts::default();
+        let since = (self.standing == StoredState::Ready && never_back).then(|| self.created + self.delay);
         Job {
             tube,
             sender: self.sender,
@@ -71,6 +74,7 @@ impl MessageRow {
             flags: self.flags,
             lives_until: self.lives_until,
             expires: None,
+            since,
             happened: self.happened,
             saved: true,
             body: self.body,

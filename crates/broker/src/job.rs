@@ -22,6 +22,8 @@
 //!                                  └──────────┘
 //! ```
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
@@ -113,6 +115,9 @@ pub struct Job {
     pub lives_until: Option<Nanos>,
     /// When it is gone if it still waits then.
     pub expires: Option<Stamp>,
+    /// When it became ready, or was handed out, since 1970; none: it is neither, or that is not
+    /// known.
+    pub since: Option<Nanos>,
     /// What happened to it.
     pub happened: JobCounts,
     /// Whether the store is sent it: leases and ends of delays are not.
@@ -125,5 +130,55 @@ impl Job {
     /// What it is counted with, in bytes.
     pub(crate) fn cost(&self) -> u64 {
         self.body.len() as u64 + OVERHEAD
+    }
+}
+
+/// Something of each of many messages.
+pub(crate) type IdMap<T> = HashMap<Id, T, BuildHasherDefault<IdHasher>>;
+
+/// Spreads ids by one multiplication. The broker gives them itself, so that no client can choose
+/// some that fall together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, id: u64) {
+        // Ids of a shard have a factor in common, which the low half of a product keeps: both
+        // halves together have all bits spread. The factor is 2^64 over the golden ratio.
+        let product = u128::from(self.0 ^ id) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    #[test]
+    fn ids_of_any_shard_fall_evenly_into_places() {
+        let hash = |id: Id| BuildHasherDefault::<IdHasher>::default().hash_one(id);
+        for step in [1, 2, 3, 10, 16, 64, 100, 128, 1_000, 1 << 20] {
+            for first in [1, 1_000_000_007, 1 << 40] {
+                let ids = || (0..4_096_u64).map(|place| first + place * step);
+                // The lowest bits are a place in a table, the highest seven tell ids there apart.
+                // At random 63 % of all places would be taken.
+                let places: HashSet<u64> = ids().map(|id| hash(id) & 4_095).collect();
+                let tags: HashSet<u64> = ids().map(|id| hash(id) >> 57).collect();
+                assert!(places.len() > 4_096 / 2, "{} places of step {step} from {first}", places.len());
+                assert!(tags.len() > 64, "{} tags of step {step} from {first}", tags.len());
+            }
+        }
     }
 }

@@ -5,6 +5,9 @@
 //! | [`memcached`] | memcached's protocol in Kestrel's manner: the name of a queue as a key |
 //! | [`counts`] | how often each verb was asked for, and what its requests are recorded as |
 //! | [`job`] | one message: where it stands, drawn |
+//! | [`settings`] | what the broker says about its tubes: settings |
+//! | `books` | what is kept of the last minutes of each tube, in bounded memory |
+//! | [`report`] | how many workers a tube needs, and what is known of its waits |
 //! | `tube` | one queue: its messages in the order in which they are taken |
 //! | `window` | one line of messages, of which perhaps only the first are in memory |
 //! | [`queues`] | what each operation does to messages, tubes and leases; no socket, clock or disk |
@@ -21,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batches;
+mod books;
 pub mod broker;
 pub mod changes;
 pub mod counts;
@@ -30,6 +34,8 @@ pub mod memcached;
 pub mod metrics;
 mod owner;
 pub mod queues;
+pub mod report;
+pub mod settings;
 pub mod shards;
 pub mod shared;
 pub mod statistics;

@@ -95,7 +95,7 @@ pub(crate) fn carry_out(
             Some(taken) => write_taken(out, ReplyWord::Reserved, &[taken]),
             None => say(out, NOT_FOUND),
         },
-        Request::Delete(id) => match queues.delete(client, id) {
+        Request::Delete(id) => match queues.delete(client, id, now) {
             Some(after) => {
                 write::line(out, ReplyWord::Deleted);
                 after
@@ -106,7 +106,7 @@ pub(crate) fn carry_out(
             let mut last = None;
             let deleted = ids
                 .iter()
-                .filter_map(|id| queues.delete(client, id))
+                .filter_map(|id| queues.delete(client, id, now))
                 .map(|after| last = last.max(after))
                 .count();
             write::numbered(out, ReplyWord::Deleted, deleted as u64);
@@ -124,7 +124,7 @@ pub(crate) fn carry_out(
                 None => say(out, NOT_FOUND),
             }
         }
-        Request::Bury { id, priority } => match queues.bury(client, id, priority) {
+        Request::Bury { id, priority } => match queues.bury(client, id, priority, now) {
             Some(after) => {
                 write::line(out, ReplyWord::Buried);
                 after
@@ -172,7 +172,11 @@ pub(crate) fn carry_out(
         },
         Request::StatsTube(name) => match queues.view_tube(name, now) {
             Some(view) => {
-                write::data(out, statistics::tube(&view).as_bytes());
+                let report = queues.report(name, now);
+                write::data(
+                    out,
+                    statistics::tube(&view, report.as_ref(), queues.waiting_target()).as_bytes(),
+                );
                 None
             }
             None => say(out, NOT_FOUND),

@@ -14,6 +14,7 @@
 //! | `time` | what happens when no client does anything |
 //! | `heads` | which messages are only in the store, and are read when they are needed |
 //! | `look` | questions that change nothing |
+//! | `waits` | what happens to messages is written into the books of their tubes |
 //! | `reservation`, `store`, `view` | what is asked and written: when messages are taken, of a store, by questions |
 
 mod heads;
@@ -26,6 +27,7 @@ mod take;
 mod tests;
 mod time;
 mod view;
+mod waits;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -33,11 +35,13 @@ use std::sync::Arc;
 use krarup_beanstalk::{DEFAULT_TUBE, Put};
 use krarup_units::{Nanos, Stamp};
 
+use crate::books::TubeBooks;
 use crate::changes::{CommitBatch, KeyRow, MessageRow, StoredState, TubeRow};
 use reservation::WaitingClient;
 use store::{FromTo, Heads};
 
-use crate::job::{ClientId, Id, Job, JobCounts, JobState, TubeId};
+use crate::job::{ClientId, Id, IdMap, Job, JobCounts, JobState, TubeId};
+use crate::settings::TubeSettings;
 use crate::shards::Shard;
 use crate::tube::{Tubes, URGENT};
 use crate::window::KeyWindow;
@@ -51,7 +55,7 @@ pub(crate) use take::SAFETY_MARGIN;
 pub use view::{JobView, Nothing, Totals, TubeView};
 
 /// Settings of the queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueSettings {
     /// Bytes that all messages may have, each with [`OVERHEAD`].
     pub memory: u64,
@@ -65,6 +69,8 @@ pub struct QueueSettings {
     pub resident: Option<Resident>,
     /// Which part of all queues these are: its ids are given.
     pub shard: Shard,
+    /// What is said about their tubes.
+    pub tubes: TubeSettings,
 }
 
 /// The name of a tube, and a key in it.
@@ -115,7 +121,7 @@ struct Client {
 #[derive(Debug)]
 pub struct Queues {
     settings: QueueSettings,
-    jobs: HashMap<Id, Job>,
+    jobs: IdMap<Job>,
     tubes: Tubes,
     clients: Vec<Option<Client>>,
     free_clients: Vec<ClientId>,
@@ -138,6 +144,7 @@ pub struct Queues {
     pending: VecDeque<(u64, Id)>,
     answers: Vec<(ClientId, ReserveResult)>,
     totals: Totals,
+    books: TubeBooks,
 }
 
 impl Queues {
@@ -149,7 +156,7 @@ impl Queues {
         tubes.get_mut(default).using = 1;
         Self {
             settings,
-            jobs: HashMap::new(),
+            jobs: IdMap::default(),
             tubes,
             clients: Vec::new(),
             free_clients: Vec::new(),
@@ -168,6 +175,7 @@ impl Queues {
             pending: VecDeque::new(),
             answers: Vec::new(),
             totals: Totals::default(),
+            books: TubeBooks::default(),
         }
     }
 
@@ -205,6 +213,7 @@ impl Queues {
         self.heads_left(client);
         let leases: Vec<Id> = self.client(client).leases.iter().map(|(_, id)| *id).collect();
         for id in leases {
+            self.service_ended(id, false, now);
             self.end_lease(id);
             self.give_back(id, now);
         }
@@ -493,6 +502,7 @@ impl Queues {
             flags: put.flags,
             lives_until: put.lives.map(|seconds| self.wall(now) + Nanos::from_secs(seconds.into())),
             expires: None,
+            since: None,
             happened: JobCounts::default(),
             saved: true,
             body: put.body.into(),
@@ -626,10 +636,10 @@ impl Queues {
         self.used += job.cost();
         self.jobs.insert(id, job);
         match standing {
-            StoredState::Ready => self.make_ready(id, now),
+            StoredState::Ready => self.offer(id, now),
             StoredState::Delayed(wall) => {
                 let until = self.stamp(wall);
-                if until > now { self.delay(id, until) } else { self.make_ready(id, now) }
+                if until > now { self.delay(id, until) } else { self.offer(id, now) }
             }
             StoredState::Buried(order) => {
                 self.next_order = self.next_order.max(order + 1);
@@ -718,6 +728,7 @@ impl Queues {
     fn delay(&mut self, id: Id, until: Stamp) {
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = JobState::Delayed { until };
+        job.since = None;
         let here = self.tubes.get_mut(job.tube).delayed.insert((until, id));
         self.due.insert((until, Due::Delay(id)));
         self.totals.delayed += 1;
@@ -729,15 +740,25 @@ impl Queues {
     fn set_aside(&mut self, id: Id, order: u64) {
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = JobState::Buried { order };
+        job.since = None;
         let here = self.tubes.get_mut(job.tube).buried.insert((order, id));
         self.totals.buried += 1;
         self.settle(id, here);
     }
 
+    /// A message that is in no line becomes ready.
+    fn make_ready(&mut self, id: Id, now: Stamp) {
+        if self.has_expired(id, now) {
+            return self.expire(id);
+        }
+        self.became_ready(id, now);
+        self.offer(id, now);
+    }
+
     /// A message that is in no line is ready: a client that waits for it longest has it, or it goes
     /// into its line.
-    fn make_ready(&mut self, id: Id, now: Stamp) {
-        if self.expiry(id).is_some_and(|end| end <= now) {
+    fn offer(&mut self, id: Id, now: Stamp) {
+        if self.has_expired(id, now) {
             return self.expire(id);
         }
         while let Some(client) = self.longest_waiting_client(id) {

@@ -12,27 +12,32 @@
 //! | `replies` | answering: what a reply of the database is in words |
 //! | `waiting` | waiting for a message |
 //! | `pending` | what is waited for |
+//! | `waits` | what is seen of the tubes that are shared |
+//! | `tubes` | what is said of them |
 
 mod pending;
 mod replies;
 #[cfg(test)]
 mod tests;
+mod tubes;
 mod waiting;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use krarup_beanstalk::{Ids, Put, ReplyWord, Request, write};
-use krarup_units::{Nanos, Stamp};
+use krarup_units::Stamp;
 
 use crate::database::{
     DatabaseRequest, Lookup, MessageSelector, NewMessage, QueuedRequest, RareRequest, StateChange,
     StatementKind, Taker,
 };
-use crate::job::{ClientId, Id};
+use crate::job::{ClientId, Id, IdMap};
 use crate::queues::{MOST_AT_ONCE, Queues, Reserve, TakeMode};
 pub(crate) use pending::PendingReply;
 use pending::{For, Holder, Underway};
+use waits::SharedWaits;
 
 /// Bytes that a message on its way to the database is counted with beside its body.
 const OVERHEAD: u64 = 320;
@@ -84,6 +89,7 @@ pub(crate) struct SharedQueues {
     latest: HashMap<Arc<str>, u64>,
     sweep_at: Stamp,
     sweeping: bool,
+    waits: SharedWaits,
 }
 
 impl SharedQueues {
@@ -106,6 +112,7 @@ impl SharedQueues {
             latest: HashMap::new(),
             sweep_at: Stamp(0),
             sweeping: false,
+            waits: SharedWaits::default(),
         }
     }
 
@@ -133,22 +140,23 @@ impl SharedQueues {
         }
         self.connections = self.connections.wrapping_add(1);
         let taker = self.settings.number << 32 | Taker::from(self.connections);
-        self.holders[place] = Some(Holder { taker, out: None, leases: HashMap::new(), wait: None });
+        self.holders[place] = Some(Holder { taker, out: None, leases: IdMap::default(), wait: None });
     }
 
     /// It goes: what it held is ready again.
-    pub(crate) fn close(&mut self, client: ClientId) {
+    pub(crate) fn close(&mut self, client: ClientId, now: Stamp) {
         self.stop_waiting(client);
         let holder = self.holders[client as usize].take().expect("he was connected");
-        for id in holder.leases.into_keys() {
-            self.give_back(id, holder.taker);
+        for (id, lease) in holder.leases {
+            self.waits.ended(&lease, false, now);
+            self.give_back(id, holder.taker, lease.tube);
         }
     }
 
-    fn give_back(&mut self, id: Id, taker: Taker) {
+    fn give_back(&mut self, id: Id, taker: Taker, tube: Option<Arc<str>>) {
         let number = self.next_number();
         let query = DatabaseRequest::Move { id, taker, what: StateChange::GiveBack };
-        self.underway.insert(number, Underway { client: 0, taker, number, what: For::GiveBack });
+        self.underway.insert(number, Underway { client: 0, taker, number, what: For::GiveBack(id, tube) });
         self.asked.push(QueuedRequest { number, query, joins: false });
     }
 
@@ -206,7 +214,7 @@ impl SharedQueues {
             client,
             slot,
             DatabaseRequest::Move { id, taker, what: StateChange::GiveBack },
-            For::Release(id),
+            For::Release(id, 0),
         );
         slot
     }
@@ -252,13 +260,15 @@ impl SharedQueues {
                 queues.is_worker(client);
                 let which = MessageSelector::Number(id);
                 let query = DatabaseRequest::Take { which, client: name, taker, most: 1, pops: false };
-                (query, For::Take(ReplyWord::Reserved))
+                (query, For::Take(ReplyWord::Reserved, None))
             }
             Request::PopTube(tube) => {
-                (pop(MessageSelector::Created(tube.into())), For::Take(ReplyWord::Popped))
+                let tube: Arc<str> = tube.into();
+                let what = For::Take(ReplyWord::Popped, Some(Arc::clone(&tube)));
+                (pop(MessageSelector::Created(tube)), what)
             }
             Request::PopSender(from) => {
-                (pop(MessageSelector::Sender(from.into())), For::Take(ReplyWord::Popped))
+                (pop(MessageSelector::Sender(from.into())), For::Take(ReplyWord::Popped, None))
             }
             Request::Delete(id) => (DatabaseRequest::Finish { id, taker }, For::Delete(id)),
             Request::DeleteBatch(ids) => {
@@ -266,7 +276,7 @@ impl SharedQueues {
                 return Some(self.ask_about(client, &ids, ReplyWord::Deleted, query));
             }
             Request::Release { id, priority, delay } => {
-                (at(id, StateChange::Release { priority, delay }), For::Release(id))
+                (at(id, StateChange::Release { priority, delay }), For::Release(id, delay))
             }
             Request::Bury { id, priority } => (at(id, StateChange::Bury { priority }), For::Bury(id)),
             Request::Touch(id) => (at(id, StateChange::Touch), For::Touch(id)),
@@ -379,7 +389,7 @@ impl SharedQueues {
         queues.is_producer(client);
         let tube: Arc<str> = put.tube.unwrap_or_else(|| queues.used(client)).into();
         let receiver: Option<Arc<str>> = put.receiver.map(Into::into);
-        let what = For::Put(Arc::clone(&tube), receiver.clone(), size);
+        let what = For::Put(Arc::clone(&tube), receiver.clone(), size, put.delay);
         let query = DatabaseRequest::New(NewMessage {
             tube,
             sender,
@@ -449,9 +459,4 @@ fn kind(request: &Request<'_>) -> Option<StatementKind> {
 /// Whether a request is about the connection alone, and is answered from memory in every mode.
 pub(crate) fn is_of_connection(request: &Request<'_>) -> bool {
     kind(request).is_none()
-}
-
-/// The end of a time that begins now.
-fn after(now: Stamp, seconds: u32) -> Stamp {
-    Stamp(now.0.saturating_add(Nanos::from_secs(seconds.into()).0))
 }

@@ -4,10 +4,12 @@
 use std::fmt::{Display, Write};
 
 use krarup_beanstalk::Verb;
+use krarup_model::headroom::ResponseTarget;
 use krarup_units::Nanos;
 
 use crate::counts::VerbCounts;
 use crate::queues::{JobView, Totals, TubeView};
+use crate::report::{DrainTime, LatestTimes, TimesUpTo, TubeReport, WorkersAnswer, reason};
 
 /// What does not change while the broker runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +63,53 @@ impl Lines {
 
     fn quoted(&mut self, key: &str, value: &str) {
         writeln!(self.0, "{key}: \"{value}\"").expect("a text takes all");
+    }
+
+    /// What is known is there; times in seconds, to the microsecond.
+    fn waits(&mut self, report: &TubeReport, target: ResponseTarget) {
+        if let Some(rate) = report.arrivals_per_s {
+            self.add("arrival-rate", format_args!("{rate:.3}"));
+        }
+        self.times("service", report.service_s);
+        self.times("waiting", report.waiting_s);
+        if !report.waiting_up_to.is_empty() {
+            let pairs = report.waiting_up_to.iter().map(|&TimesUpTo { seconds, count }| match seconds {
+                Some(seconds) => format!("[{seconds}, {count}]"),
+                None => format!("[.inf, {count}]"),
+            });
+            self.add("waiting-time-histogram", format_args!("[{}]", pairs.collect::<Vec<_>>().join(", ")));
+        }
+        self.add("redeliveries", report.redeliveries);
+        self.add("given-up", report.given_up);
+        if let Some(oldest) = report.oldest_s {
+            self.add("oldest-age", format_args!("{oldest:.6}"));
+        }
+        self.add("busy-consumers", report.busy_consumers);
+        if let Some(utilization) = report.utilization {
+            self.add("utilization", format_args!("{utilization:.3}"));
+        }
+        self.quoted("waiting-target", &target.to_string());
+        match report.workers {
+            WorkersAnswer::Needed(needed) => {
+                self.add("workers-needed-low", needed.low);
+                self.add("workers-needed", needed.mean);
+                self.add("workers-needed-high", needed.high);
+            }
+            WorkersAnswer::Silent(silence) => self.add("workers-needed-silent", reason(silence)),
+        }
+        match report.drained_in {
+            DrainTime::Seconds(seconds) => self.add("time-to-drain", format_args!("{seconds:.3}")),
+            DrainTime::Never => self.add("time-to-drain", "never"),
+            DrainTime::Unknown => self.add("time-to-drain", "unknown"),
+        }
+    }
+
+    fn times(&mut self, what: &str, times: Option<LatestTimes>) {
+        let Some(LatestTimes { count, mean, p50, p95, p99 }) = times else { return };
+        self.add(&format!("{what}-times"), count);
+        for (name, time) in [("mean", mean), ("p50", p50), ("p95", p95), ("p99", p99)] {
+            self.add(&format!("{what}-time-{name}"), format_args!("{time:.6}"));
+        }
     }
 }
 
@@ -118,8 +167,8 @@ pub fn server(
     lines.0
 }
 
-/// The answer to `stats-tube`.
-pub fn tube(view: &TubeView) -> String {
+/// The answer to `stats-tube`, with what is known of the tube's waits.
+pub fn tube(view: &TubeView, report: Option<&TubeReport>, target: ResponseTarget) -> String {
     let mut lines = Lines::new();
     lines.quoted("name", &view.name);
     lines.add("current-jobs-urgent", view.urgent);
@@ -142,6 +191,9 @@ pub fn tube(view: &TubeView) -> String {
     }
     if view.keeps > Nanos::ZERO {
         lines.add("archives", seconds(view.keeps));
+    }
+    if let Some(report) = report {
+        lines.waits(report, target);
     }
     lines.0
 }

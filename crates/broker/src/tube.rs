@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
+use crate::books::BooksPlace;
 use crate::changes::TubeRow;
 use crate::job::{ClientId, Id, TubeId};
 use crate::window::{FirstKey, KeyWindow};
@@ -42,6 +43,8 @@ pub(crate) struct Tube {
     /// Messages that have waited too long.
     pub(crate) expired: u64,
     pub(crate) pauses: u64,
+    /// Where its books were the last time.
+    pub(crate) books: Option<BooksPlace>,
 }
 
 impl Tube {

@@ -72,6 +72,11 @@ impl<K: Ord + Copy> KeyWindow<K> {
         self.here.first().copied()
     }
 
+    /// The first from `key` on, if it is here.
+    pub(crate) fn first_from(&self, key: K) -> Option<K> {
+        self.here.range(key..).next().copied()
+    }
+
     pub(crate) fn here(&self) -> impl Iterator<Item = K> + '_ {
         self.here.iter().copied()
     }

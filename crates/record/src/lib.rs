@@ -21,6 +21,7 @@
 //! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
 //! | [`recorder`] | all of it behind one call per request |
 //! | [`live`] | what a loop keeps of the last minutes for a model of its headroom |
+//! | [`jobs`] | what a broker keeps of the last minutes of one tube, for a model of its workers |
 //! | [`watch`] | what the machine did meanwhile |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
@@ -33,6 +34,7 @@ pub mod exposition;
 pub mod file;
 pub mod histogram;
 pub mod holds;
+pub mod jobs;
 pub mod live;
 pub mod quantities;
 pub mod recorder;
@@ -45,6 +47,7 @@ pub mod window;
 
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
+pub use jobs::{ArrivalSlot, ArrivalWindow, EndedLease, JobBooks, JobSnapshot};
 pub use live::{
     KEPT_OF_ROWS, LiveBooks, LiveRows, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, VisitStretch,
 };

@@ -1,5 +1,5 @@
-//! The admin address: `/metrics`, `/health`, `/ready` and `/headroom`; and `/reload`, which is
-//! posted.
+//! The admin address: `/metrics`, `/health`, `/ready`, of the proxy `/headroom`, of the broker
+//! `/tubes`; and `/reload`, which is posted.
 //!
 //! ```text
 //!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
@@ -15,6 +15,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex};
 
+use krarup_broker::report::TubesReport;
 use krarup_model::headroom::Headroom;
 use krarup_net::cpu;
 use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
@@ -27,11 +28,19 @@ use crate::redline::LiveRedline;
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
+    /// Whether there are tubes to tell of.
+    const HAS_TUBES: bool = false;
+
     /// Why no more clients should be sent here; none if they should.
     fn not_ready(&self) -> Option<String>;
 
     /// Every metric as Prometheus reads it, with what is known of the headroom.
     fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String;
+
+    /// What is known of the tubes' waits; none: there are no tubes.
+    fn tubes(&self) -> Option<TubesReport> {
+        None
+    }
 }
 
 impl Monitored for krarup_proxy::metrics::ProxySnapshot {
@@ -45,12 +54,18 @@ impl Monitored for krarup_proxy::metrics::ProxySnapshot {
 }
 
 impl Monitored for krarup_broker::metrics::BrokerSnapshot {
+    const HAS_TUBES: bool = true;
+
     fn not_ready(&self) -> Option<String> {
         self.not_ready().map(str::to_owned)
     }
 
     fn metrics(&self, process: &ProcessMetrics, _: Option<&Headroom>) -> String {
         krarup_broker::metrics::exposition(self, process)
+    }
+
+    fn tubes(&self) -> Option<TubesReport> {
+        Some(self.tubes())
     }
 }
 
@@ -85,6 +100,8 @@ impl<T: Monitored> Monitoring<T> {
         match (method, path) {
             (HttpMethod::Get, "/") => HttpResponse::text(200, self.paths()),
             (HttpMethod::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
+            (HttpMethod::Get, "/tubes") if T::HAS_TUBES => self.tell(path),
+            (_, "/tubes") if T::HAS_TUBES => HttpResponse::text(405, self.paths()),
             (_, "/" | "/metrics" | "/health" | "/ready") => HttpResponse::text(405, self.paths()),
             (_, "/headroom") => match (&self.headroom, method) {
                 (Some(headroom), HttpMethod::Get) => headroom.respond(query),
@@ -111,7 +128,9 @@ impl<T: Monitored> Monitoring<T> {
             reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
         let headroom = if self.headroom.is_some() { ", /headroom" } else { "" };
         let redline = if self.redline.is_some() { "; POST, GET, DELETE /redline" } else { "" };
-        format!("{}: GET /metrics for Prometheus, /health, /ready{headroom}{reload}{redline}\n", self.program)
+        let tubes = if T::HAS_TUBES { ", /tubes" } else { "" };
+        let read = format!("GET /metrics for Prometheus, /health, /ready{headroom}{tubes}");
+        format!("{}: {read}{reload}{redline}\n", self.program)
     }
 
     fn tell(&self, path: &str) -> HttpResponse {
@@ -125,6 +144,11 @@ impl<T: Monitored> Monitoring<T> {
                 HttpResponse { status: 200, kind: MEDIA_TYPE, body }
             }
             "/health" => HttpResponse::text(200, "ok\n"),
+            "/tubes" => HttpResponse {
+                status: 200,
+                kind: "application/json",
+                body: serde_json::to_string_pretty(&numbers.tubes()).expect("a report is plain data") + "\n",
+            },
             _ => match numbers.not_ready() {
                 None => HttpResponse::text(200, "ready\n"),
                 Some(why) => HttpResponse::text(503, format!("{why}\n")),

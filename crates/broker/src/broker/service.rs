@@ -144,7 +144,7 @@ impl Service for Broker {
             self.keep(&visit, one.server.as_slice());
         }
         if let Some(shared) = &mut self.shared {
-            shared.close(id);
+            shared.close(id, now);
         }
         self.queues.close(id, now);
         self.spread(now);

@@ -15,6 +15,7 @@ pub(super) fn broker(durable: bool) -> Broker {
         remember_keys: Nanos::from_secs(60),
         resident: None,
         shard: crate::shards::Shard::WHOLE,
+        tubes: crate::settings::TubeSettings::default(),
     };
     let settings = BrokerSettings {
         about: ProcessFacts::default(),
@@ -296,4 +297,24 @@ proptest! {
         }
         prop_assert_eq!(cut.output(id).unsent(), expected);
     }
+}
+
+#[test]
+fn metrics_list_so_many_tubes_and_one_for_all_others() {
+    let mut broker = broker(false);
+    let id = broker.opened();
+    for number in 0..300 {
+        say(&mut broker, id, &format!("use tube-{number}\r\nput 1 0 60 1\r\nx\r\n"));
+    }
+    let snapshot = crate::metrics::BrokerSnapshot::of(&broker, NOW, true, false);
+    let text = crate::metrics::exposition(&snapshot, &krarup_record::exposition::ProcessMetrics::default());
+    let labels = text.lines().filter_map(|line| line.split_once("{tube=\"")?.1.split_once('"'));
+    let mut tubes: Vec<&str> = labels.map(|(tube, _)| tube).collect();
+    tubes.sort_unstable();
+    tubes.dedup();
+    // 20 of those with a message each, those that are there longest, and the rest as one.
+    assert_eq!((tubes.len(), tubes[0]), (21, "*"));
+    assert!(tubes.contains(&"tube-0") && !tubes.contains(&"tube-299"), "{tubes:?}");
+    let others = "krarup_broker_tube_ready{tube=\"*\"} 280";
+    assert!(text.lines().any(|line| line == others), "{text}");
 }

@@ -3,7 +3,9 @@
 use crate::batches::BatchSizes;
 use crate::broker::Broker;
 use crate::queues::Totals;
+use crate::report::{TubeState, TubesReport, TubesState};
 use crate::statistics::BrokerState;
+use krarup_model::headroom::ResponseTarget;
 use krarup_record::exposition::{OfOperation, TimeBuckets};
 use krarup_units::Stamp;
 
@@ -25,6 +27,8 @@ pub struct BrokerSnapshot {
     /// Whether the store can be reached and takes what it is given; a memory always does.
     pub(super) store_takes: bool,
     pub(super) stopping: bool,
+    by_tube: TubesState,
+    waiting_target: ResponseTarget,
 }
 
 impl BrokerSnapshot {
@@ -44,7 +48,19 @@ impl BrokerSnapshot {
             batches: broker.batches().sizes(),
             store_takes,
             stopping,
+            by_tube: broker.tubes_state(now),
+            waiting_target: broker.queues().waiting_target(),
         }
+    }
+
+    /// What is known of the tubes' waits. It takes a millisecond or more: not for the event loop.
+    pub fn tubes(&self) -> TubesReport {
+        TubesReport::of(&self.by_tube, self.waiting_target)
+    }
+
+    /// The tubes that are listed one by one, in the order of [`Self::tubes`].
+    pub(super) fn first_tubes(&self) -> &[TubeState] {
+        &self.by_tube.first
     }
 
     /// Why no more clients should be sent here; none if they should.

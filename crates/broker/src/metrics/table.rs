@@ -7,6 +7,9 @@ use krarup_record::{Quantity, VisitTally};
 use super::snapshot::BrokerSnapshot;
 use crate::batches::SIZES;
 use crate::queues::Totals;
+use crate::report::{
+    DrainTime, LatestTimes, OtherTubes, TubeReport, TubeState, TubesReport, WorkersAnswer, reason,
+};
 
 /// One metric.
 pub struct BrokerMetric {
@@ -30,7 +33,20 @@ enum Source {
     OperationTimes(Quantity),
     Times(fn(&BrokerSnapshot) -> &TimeBuckets),
     Sizes,
+    /// One number for each tube that is listed, and one for the others together.
+    Tube(fn(&TubeReport) -> Option<f64>, fn(&OtherTubes) -> Option<f64>),
+    /// One that only grows.
+    TubeTotal(fn(&TubeReport) -> u64),
+    /// The latest times of services by quantile, with the sum and the number of all.
+    TubeServices,
+    /// A histogram for each tube that is listed.
+    TubeWaits,
+    WorkersNeeded,
+    WorkersSilent,
 }
+
+/// What stands for the tubes that are not listed one by one; no tube can have this name.
+const OTHERS: &str = "*";
 
 /// A name, and the messages that stand there.
 type State = (&'static str, fn(&Totals) -> u64);
@@ -57,6 +73,19 @@ const fn operation(name: &'static str, value: fn(&VisitTally) -> u64, help: &'st
 
 const fn times(name: &'static str, quantity: Quantity, help: &'static str) -> BrokerMetric {
     BrokerMetric { name, help, value: Source::OperationTimes(quantity) }
+}
+
+const fn tube(
+    name: &'static str,
+    value: fn(&TubeReport) -> Option<f64>,
+    others: fn(&OtherTubes) -> Option<f64>,
+    help: &'static str,
+) -> BrokerMetric {
+    BrokerMetric { name, help, value: Source::Tube(value, others) }
+}
+
+const fn tube_total(name: &'static str, value: fn(&TubeReport) -> u64, help: &'static str) -> BrokerMetric {
+    BrokerMetric { name, help, value: Source::TubeTotal(value) }
 }
 
 /// Every metric, in the order in which they are written.
@@ -147,15 +176,102 @@ pub const TABLE: &[BrokerMetric] = &[
         "The part of it that the store took, its commit included.",
     ),
     times("krarup_broker_own_time_seconds", Quantity::Own, "The rest of it, waiting for a message included."),
+    BrokerMetric {
+        name: "krarup_broker_workers_needed",
+        help: "Workers with which the tube's messages are handed out within the target; absent without a conclusion.",
+        value: Source::WorkersNeeded,
+    },
+    BrokerMetric {
+        name: "krarup_broker_workers_needed_silent",
+        help: "1 for the reason why there is no conclusion about the workers that a tube needs.",
+        value: Source::WorkersSilent,
+    },
+    tube(
+        "krarup_broker_tube_ready",
+        |tube| Some(tube.ready? as f64),
+        |others| Some(others.ready? as f64),
+        "Messages of the tube that wait, the fullest tubes one by one, all others as tube `*`; absent where only the database knows.",
+    ),
+    tube(
+        "krarup_broker_tube_arrivals_per_second",
+        |tube| tube.arrivals_per_s,
+        |others| others.arrivals_per_s,
+        "Messages of the tube that became ready, per second of the last ten minutes, or of the last where they are many.",
+    ),
+    tube(
+        "krarup_broker_tube_oldest_age_seconds",
+        |tube| tube.oldest_s,
+        |others| others.oldest_s,
+        "Time since the put of the tube's oldest message that waits.",
+    ),
+    tube(
+        "krarup_broker_tube_consumers_busy",
+        |tube| Some(tube.busy_consumers as f64),
+        |others| Some(others.busy_consumers as f64),
+        "Messages of the tube that are with a consumer: one that holds several is as many.",
+    ),
+    tube(
+        "krarup_broker_tube_consumers_waiting",
+        |tube| Some(tube.waiting_consumers as f64),
+        |others| Some(others.waiting_consumers as f64),
+        "Consumers that wait for a message of the tube.",
+    ),
+    tube(
+        "krarup_broker_tube_utilization_ratio",
+        |tube| tube.utilization,
+        |_| None,
+        "The share of their time that the tube's consumers work; above 1 its queue grows.",
+    ),
+    tube(
+        "krarup_broker_tube_drain_seconds",
+        |tube| match tube.drained_in {
+            DrainTime::Seconds(seconds) => Some(seconds),
+            DrainTime::Never => Some(f64::INFINITY),
+            DrainTime::Unknown => None,
+        },
+        |_| None,
+        "When no message of the tube waits any more if it goes on so.",
+    ),
+    tube_total(
+        "krarup_broker_tube_arrivals_total",
+        |tube| tube.arrivals,
+        "Messages of the tube that became ready, those given back once more.",
+    ),
+    tube_total(
+        "krarup_broker_tube_redeliveries_total",
+        |tube| tube.redeliveries,
+        "Messages of the tube that were handed out and had been before.",
+    ),
+    tube_total(
+        "krarup_broker_tube_given_up_total",
+        |tube| tube.given_up,
+        "Leases of the tube that ended with the message not done.",
+    ),
+    BrokerMetric {
+        name: "krarup_broker_tube_service_time_seconds",
+        help: "Time from the hand-out of a message to its delete; quantiles are of the latest 1,024.",
+        value: Source::TubeServices,
+    },
+    BrokerMetric {
+        name: "krarup_broker_tube_waiting_time_seconds",
+        help: "Time from when a message of the tube was ready to its hand-out.",
+        value: Source::TubeWaits,
+    },
 ];
 
 impl BrokerMetric {
     /// What Prometheus calls its kind.
     pub const fn kind(&self) -> &'static str {
         match self.value {
-            Source::Version | Source::Gauge(_) | Source::States => "gauge",
-            Source::Counter(_) | Source::Operation(_) => "counter",
-            Source::OperationTimes(_) | Source::Times(_) | Source::Sizes => "histogram",
+            Source::Version
+            | Source::Gauge(_)
+            | Source::States
+            | Source::Tube(..)
+            | Source::WorkersNeeded
+            | Source::WorkersSilent => "gauge",
+            Source::Counter(_) | Source::Operation(_) | Source::TubeTotal(_) => "counter",
+            Source::OperationTimes(_) | Source::Times(_) | Source::Sizes | Source::TubeWaits => "histogram",
+            Source::TubeServices => "summary",
         }
     }
 
@@ -165,6 +281,10 @@ impl BrokerMetric {
             Source::Version => Some("version"),
             Source::States => Some("state"),
             Source::Operation(_) | Source::OperationTimes(_) => Some("operation"),
+            Source::Tube(..) | Source::TubeTotal(_) | Source::TubeWaits => Some("tube"),
+            Source::TubeServices => Some("tube, quantile"),
+            Source::WorkersNeeded => Some("tube, target, bound"),
+            Source::WorkersSilent => Some("tube, reason"),
             Source::Gauge(_) | Source::Counter(_) | Source::Times(_) | Source::Sizes => None,
         }
     }
@@ -174,6 +294,7 @@ impl BrokerMetric {
 pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics) -> String {
     let mut text = ExpositionText(String::with_capacity(32 << 10));
     text.process(process);
+    let tubes = now.tubes();
     for metric in TABLE {
         let name = metric.name;
         text.head(name, metric.kind(), metric.help);
@@ -192,9 +313,64 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics) -> String {
                 let up_to = SIZES.iter().map(|size| *size as f64).zip(sizes.up_to.iter().copied());
                 text.buckets(name, None, up_to, sizes.count, sizes.sum as f64);
             }
+            Source::Tube(value, others) => {
+                let listed = tubes.tubes.iter().map(|tube| (tube.tube.as_str(), value(tube)));
+                let others = Some((OTHERS, others(&tubes.others))).filter(|_| tubes.others.tubes > 0);
+                for (tube, value) in listed.chain(others) {
+                    value.into_iter().for_each(|value| text.one(name, label, tube, number(value)));
+                }
+            }
+            Source::TubeTotal(value) => {
+                tubes.tubes.iter().for_each(|tube| text.one(name, label, &tube.tube, value(tube)));
+            }
+            Source::TubeServices => {
+                for (state, tube) in now.first_tubes().iter().zip(&tubes.tubes) {
+                    services(&mut text, name, state, tube);
+                }
+            }
+            Source::TubeWaits => {
+                for tube in now.first_tubes() {
+                    text.histogram(name, Some((label, &tube.name)), &tube.jobs.waiting);
+                }
+            }
+            Source::WorkersNeeded => {
+                tubes.tubes.iter().for_each(|tube| needed(&mut text, name, tube, &tubes));
+            }
+            Source::WorkersSilent => tubes.tubes.iter().for_each(|tube| {
+                if let WorkersAnswer::Silent(why) = tube.workers {
+                    let labels = [("tube", tube.tube.clone()), ("reason", reason(why).to_owned())];
+                    text.labelled(name, &labels, 1);
+                }
+            }),
         }
     }
     text.0
+}
+
+/// As Prometheus reads it.
+fn number(value: f64) -> String {
+    if value.is_infinite() { "+Inf".to_owned() } else { value.to_string() }
+}
+
+/// The services of a tube as a summary.
+fn services(text: &mut ExpositionText, name: &str, state: &TubeState, tube: &TubeReport) {
+    if let Some(LatestTimes { p50, p95, p99, .. }) = tube.service_s {
+        for (quantile, time) in [("0.5", p50), ("0.95", p95), ("0.99", p99)] {
+            text.labelled(name, &[("tube", tube.tube.clone()), ("quantile", quantile.to_owned())], time);
+        }
+    }
+    text.one(&format!("{name}_sum"), "tube", &tube.tube, state.jobs.service.as_seconds());
+    text.one(&format!("{name}_count"), "tube", &tube.tube, state.jobs.done);
+}
+
+/// How many workers a tube needs, if there is a conclusion.
+fn needed(text: &mut ExpositionText, name: &str, tube: &TubeReport, all: &TubesReport) {
+    let WorkersAnswer::Needed(needed) = tube.workers else { return };
+    for (bound, workers) in [("low", needed.low), ("mean", needed.mean), ("high", needed.high)] {
+        let labels =
+            [("tube", tube.tube.clone()), ("target", all.target.to_string()), ("bound", bound.to_owned())];
+        text.labelled(name, &labels, workers);
+    }
 }
 
 /// The reference page.

@@ -20,12 +20,13 @@ impl Queues {
     }
 
     /// A message is done; none if it is not there, or another client has it.
-    pub fn delete(&mut self, client: ClientId, id: Id) -> Option<After> {
+    pub fn delete(&mut self, client: ClientId, id: Id, now: Stamp) -> Option<After> {
         match self.jobs.get(&id)?.state {
             JobState::Pending => return None,
             JobState::Reserved { by, .. } if by != client => return None,
             _ => {}
         }
+        self.service_ended(id, true, now);
         let tube = self.jobs[&id].tube;
         self.tubes.get_mut(tube).deletes += 1;
         self.remove(id);
@@ -44,6 +45,7 @@ impl Queues {
         if !self.holds(client, id) {
             return None;
         }
+        self.service_ended(id, false, now);
         self.end_lease(id);
         let job = self.jobs.get_mut(&id).expect("he holds it");
         job.priority = priority;
@@ -70,10 +72,11 @@ impl Queues {
     }
 
     /// Its holder buries a message; none if it does not hold it.
-    pub fn bury(&mut self, client: ClientId, id: Id, priority: u32) -> Option<After> {
+    pub fn bury(&mut self, client: ClientId, id: Id, priority: u32, now: Stamp) -> Option<After> {
         if !self.holds(client, id) {
             return None;
         }
+        self.service_ended(id, false, now);
         self.end_lease(id);
         self.jobs.get_mut(&id).expect("he holds it").priority = priority;
         self.bury_here(id);

@@ -66,6 +66,7 @@ impl Queues {
                 TakenMessage { id, flags, body: Arc::clone(&self.jobs[&id].body), after: None }
             }
             TakeMode::Pop => {
+                self.handed_out(id, now);
                 self.jobs.get_mut(&id).expect("it is there").state = JobState::Pending;
                 let job = self.remove(id);
                 TakenMessage { id, flags, body: job.body, after: self.after() }
@@ -75,6 +76,7 @@ impl Queues {
     }
 
     fn lease(&mut self, client: ClientId, id: Id, now: Stamp) {
+        self.handed_out(id, now);
         let job = self.jobs.get_mut(&id).expect("it is there");
         let until = Stamp(now.0.saturating_add(job.ttr.0));
         job.state = JobState::Reserved { by: client, until };
@@ -194,7 +196,7 @@ impl Queues {
                 FirstKey::Is((_, id)) => {
                     self.unlist(id);
                     if !self.grant(client, id, now) {
-                        self.make_ready(id, now);
+                        self.offer(id, now);
                     }
                 }
                 FirstKey::Beyond(_) => self.read_ready(tube, name.as_ref(), 1),

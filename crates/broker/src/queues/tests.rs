@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::report::OtherTubes;
 use krarup_beanstalk::DEFAULT_TTR;
+use krarup_record::EndedLease;
 
 const MEMORY: u64 = 1 << 20;
 
@@ -17,6 +19,7 @@ fn queues(durable: bool) -> Queues {
         remember_keys,
         resident: None,
         shard: Shard::WHOLE,
+        tubes: TubeSettings::default(),
     })
 }
 
@@ -52,6 +55,142 @@ fn a_message_may_have_an_end_of_its_own_beside_that_of_its_tube() {
     queues.tick(at(8));
     assert_eq!(queues.release(client, id, 0, Nanos::ZERO, at(9)).map(|done| done.0), Some(Released::Within));
     assert_eq!((queues.totals().expired, queues.memory_used()), (4, 0));
+}
+
+fn seen(queues: &Queues, now: Stamp) -> krarup_record::JobSnapshot {
+    queues.books.get("default").expect("it had a message").snapshot(now)
+}
+
+#[test]
+fn a_service_lasts_from_the_hand_out_to_the_delete_through_every_touch() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let id = queues.put(client, &Put { ttr: 10, ..message(b"x") }, at(1)).unwrap().0;
+    assert_eq!(reserve(&mut queues, client, at(4)), Some(id));
+    assert!(queues.touch(client, id, at(11)));
+    assert!(queues.delete(client, id, at(18),).is_some());
+    let seen = seen(&queues, at(20));
+    assert_eq!(seen.waits, [3.0]);
+    assert_eq!(seen.services, [EndedLease { time: Nanos::from_secs(14), done: true }]);
+    assert_eq!((seen.arrived, seen.redelivered), (1, 0));
+}
+
+#[test]
+fn what_is_released_buried_timed_out_or_left_was_given_up_and_waits_anew() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let id = queues.put(client, &Put { ttr: 10, ..message(b"x") }, at(0)).unwrap().0;
+    let given_up = |queues: &mut Queues, client, from: u64, end: &dyn Fn(&mut Queues)| {
+        assert_eq!(reserve(queues, client, at(from)), Some(id));
+        end(queues);
+    };
+    given_up(&mut queues, client, 1, &|queues| {
+        assert!(queues.release(client, id, 0, Nanos::ZERO, at(3)).is_some());
+    });
+    given_up(&mut queues, client, 7, &|queues| {
+        assert!(queues.bury(client, id, 0, at(10)).is_some());
+    });
+    assert!(queues.kick_job(id, at(12)).is_some());
+    given_up(&mut queues, client, 13, &|queues| queues.tick(at(23)));
+    given_up(&mut queues, client, 23, &|queues| queues.close(client, at(24)));
+    let seen = seen(&queues, at(30));
+    let times = [2, 3, 10, 1].map(|seconds| EndedLease { time: Nanos::from_secs(seconds), done: false });
+    assert_eq!(seen.services, times);
+    assert_eq!(seen.waits, [1.0, 4.0, 1.0, 0.0]);
+    // Put, released, kicked, timed out, left; handed out four times.
+    assert_eq!((seen.arrived, seen.redelivered), (5, 3));
+}
+
+#[test]
+fn a_popped_message_was_waited_for_and_never_served_and_a_delay_is_no_waiting() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.put(client, &Put { delay: 5, ..message(b"x") }, at(0)).unwrap();
+    queues.tick(at(5));
+    assert!(queues.pop_tube(client, "default", at(7)).is_err(), "it was never created");
+    queues.create_tube("default");
+    assert!(queues.pop_tube(client, "default", at(7)).is_ok());
+    let seen = seen(&queues, at(9));
+    assert_eq!((seen.arrived, seen.waits, seen.services), (1, vec![2.0], vec![]));
+}
+
+#[test]
+fn what_was_there_before_this_owner_is_no_arrival_and_has_waited_since_its_put() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let row = |id, releases| MessageRow {
+        id,
+        tube: "default".into(),
+        sender: None,
+        receiver: None,
+        priority: 1,
+        delay: Nanos::from_secs(4),
+        ttr: Nanos::from_secs(60),
+        // The process began at 1,000 s.
+        created: Nanos::from_secs(900),
+        standing: StoredState::Ready,
+        happened: JobCounts { releases, ..JobCounts::default() },
+        flags: 0,
+        lives_until: None,
+        body: Arc::from(&b"x"[..]),
+    };
+    queues.load(row(1, 0), at(0));
+    // When it was given back last is not known.
+    queues.load(row(2, 1), at(0));
+    assert_eq!(queues.view_job(1, at(6)).map(|job| job.age), Some(Nanos::from_secs(106)));
+    let oldest = queues.tubes_state(at(6)).first[0].oldest;
+    assert_eq!(oldest, Some(Nanos::from_secs(106)));
+    assert_eq!(reserve(&mut queues, client, at(6)), Some(1));
+    assert_eq!(reserve(&mut queues, client, at(6)), Some(2));
+    let seen = seen(&queues, at(9));
+    assert_eq!((seen.arrived, seen.waits), (0, vec![102.0]));
+}
+
+#[test]
+fn a_message_that_a_client_only_looks_at_arrives_once() {
+    let mut queues = queues(false);
+    let [looker, other] = [(); 2].map(|()| queues.open());
+    assert!(queues.reserve(looker, Reserve { how: TakeMode::Look, ..EVER }, at(0)).is_none());
+    queues.pause_tube("default", Nanos::from_secs(5), at(0));
+    let id = put(&mut queues, other, 1);
+    queues.tick(at(5));
+    assert_eq!(reserve(&mut queues, other, at(8)), Some(id));
+    let seen = seen(&queues, at(9));
+    assert_eq!((seen.arrived, seen.waits), (1, vec![8.0]));
+}
+
+#[test]
+fn the_fullest_tubes_are_listed_one_by_one_and_the_others_as_a_sum() {
+    let tubes = TubeSettings { tubes_in_metrics: 2, ..TubeSettings::default() };
+    let mut queues = Queues::new(QueueSettings { tubes, ..queues(false).settings });
+    let client = queues.open();
+    for (tube, count) in [("a", 1), ("b", 5), ("c", 3), ("d", 2)] {
+        for _ in 0..count {
+            queues.put(client, &Put { tube: Some(tube), ..message(b"x") }, at(1)).unwrap();
+        }
+    }
+    let state = queues.tubes_state(at(9));
+    let listed: Vec<_> = state.first.iter().map(|tube| (tube.name.as_str(), tube.ready)).collect();
+    assert_eq!(listed, [("b", Some(5)), ("c", Some(3))]);
+    let others = OtherTubes {
+        tubes: 3,
+        ready: Some(3),
+        arrivals_per_s: Some(3.0 / 8.0),
+        oldest_s: Some(8.0),
+        ..OtherTubes::default()
+    };
+    assert_eq!(state.others, others, "a, d and the default tube");
+}
+
+#[test]
+fn the_oldest_is_looked_for_among_all_priorities() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    for (priority, second) in [(5, 2), (1, 4), (5, 3), (u32::MAX, 1)] {
+        queues.put(client, &Put { priority, ..message(b"x") }, at(second)).unwrap();
+    }
+    let state = queues.tubes_state(at(9));
+    assert_eq!(state.first[0].oldest, Some(Nanos::from_secs(8)));
 }
 
 const NOW: Reserve = Reserve { how: TakeMode::Lease, most: 1, timeout: Some(Nanos::ZERO) };
@@ -119,7 +258,7 @@ fn a_lease_that_runs_out_makes_the_message_ready_once_more() {
     assert_eq!(reserve(&mut queues, b, at(2)), None);
     queues.tick(at(3));
     assert_eq!(reserve(&mut queues, b, at(3)), Some(id));
-    assert_eq!(queues.delete(a, id), None, "it is no longer his");
+    assert_eq!(queues.delete(a, id, at(0)), None, "it is no longer his");
     let view = queues.view_job(id, at(3)).unwrap();
     assert_eq!((view.happened.reserves, view.happened.timeouts), (2, 1));
 }
@@ -178,7 +317,7 @@ fn a_kick_takes_those_set_aside_and_only_without_them_those_delayed() {
     let delayed = queues.put(client, &Put { delay: 5, ..message(b"x") }, at(0)).unwrap().0;
     let id = put(&mut queues, client, 1);
     reserve(&mut queues, client, at(0));
-    assert!(queues.bury(client, id, 7).is_some());
+    assert!(queues.bury(client, id, 7, at(0)).is_some());
     assert_eq!(queues.kick(client, 10, at(0)).0, 1);
     assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
     assert_eq!(queues.kick(client, 10, at(0)).0, 1);
@@ -275,7 +414,7 @@ fn a_tube_that_no_client_refers_to_and_that_holds_nothing_is_no_more() {
     assert_eq!(queues.ignore(client, "b"), Some(1));
     assert_eq!(queues.ignore(client, "default"), None);
     assert_eq!(queues.tube_count(), 2, "the message keeps its tube");
-    assert!(queues.delete(client, id).is_some());
+    assert!(queues.delete(client, id, at(0)).is_some());
     assert_eq!(queues.tube_count(), 1);
 }
 
@@ -346,7 +485,7 @@ fn a_deleted_tube_takes_its_messages_along_reserved_ones_too() {
     }
     let held = reserve(&mut queues, client, at(0)).unwrap();
     assert!(queues.delete_tube("q").is_some());
-    assert_eq!(queues.delete(client, held), None);
+    assert_eq!(queues.delete(client, held, at(0)), None);
     assert_eq!(reserve(&mut queues, client, at(0)), None);
     assert_eq!(queues.memory_used(), 0);
     assert_eq!(queues.due(), None);
@@ -377,7 +516,7 @@ fn a_key_makes_a_second_message_none_while_it_is_remembered() {
     let keyed = Put { key: Some("order-7"), ..message(b"x") };
     let id = queues.put(client, &keyed, at(0)).unwrap().0;
     assert_eq!(queues.put(client, &keyed, at(1)), Err(PutRefused::Duplicate(id, None)));
-    queues.delete(client, id);
+    queues.delete(client, id, at(0));
     assert_eq!(
         queues.put(client, &keyed, at(59)),
         Err(PutRefused::Duplicate(id, None)),
@@ -394,7 +533,7 @@ fn memory_is_bounded() {
     let large = vec![0; (MEMORY - OVERHEAD) as usize];
     let id = queues.put(client, &message(&large), at(0)).unwrap().0;
     assert_eq!(queues.put(client, &message(b""), at(0)), Err(PutRefused::OutOfMemory));
-    queues.delete(client, id);
+    queues.delete(client, id, at(0));
     assert!(queues.put(client, &message(b""), at(0)).is_ok());
 }
 
@@ -410,7 +549,7 @@ fn no_client_sees_a_message_before_its_batch_is_committed() {
     assert!(queues.take_batch().is_none());
     queues.committed(number, at(0));
     assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
-    assert_eq!(queues.delete(client, id), Some(Some(2)));
+    assert_eq!(queues.delete(client, id, at(0)), Some(Some(2)));
 }
 
 #[test]
@@ -421,7 +560,7 @@ fn a_refused_batch_takes_its_puts_along_and_leaves_the_rest_for_the_next() {
     let (number, _) = queues.take_batch().unwrap();
     queues.committed(number, at(0));
     let old = reserve(&mut queues, client, at(0)).unwrap();
-    queues.delete(client, old);
+    queues.delete(client, old, at(0));
     let new = put(&mut queues, client, 1);
     let (number, batch) = queues.take_batch().unwrap();
     queues.refused(number, batch);
@@ -442,7 +581,7 @@ fn what_has_waited_too_long_is_gone_unless_a_client_has_it() {
     for id in [held, aside] {
         assert_eq!(reserve(&mut queues, a, at(0)), Some(id));
     }
-    queues.bury(a, aside, 2);
+    queues.bury(a, aside, 2, at(0));
     let late = queues.put(b, &Put { delay: 9, ..message(b"x") }, at(0)).unwrap().0;
     put(&mut queues, b, 3);
     queues.expire_tube("default", 5, at(4));
@@ -508,6 +647,7 @@ proptest! {
         let mut now = at(0);
         let mut store: std::collections::BTreeMap<Id, StoredState> = std::collections::BTreeMap::new();
         let mut answers = Vec::new();
+        let (mut leases, mut never_taken) = (0, 0);
         for (who, what) in steps {
             let client = clients[who];
             let free = !queues.is_waiting(client);
@@ -535,11 +675,15 @@ proptest! {
                 }
                 Step::Reserve { how, wait } => {
                     let timeout = if wait { None } else { Some(Nanos::ZERO) };
-                    queues.reserve(client, Reserve { how, most: 1, timeout }, now);
+                    let taken = queues.reserve(client, Reserve { how, most: 1, timeout }, now);
+                    leases += u64::from(matches!(taken, Some(ReserveResult::Taken(_))) && how == TakeMode::Lease);
                 }
-                Step::Delete(id) => _ = queues.delete(client, id.into()),
+                Step::Delete(id) => {
+                    let ready = queues.jobs.get(&id.into()).is_some_and(|job| job.state == JobState::Ready);
+                    never_taken += u64::from(queues.delete(client, id.into(), now).is_some() && ready);
+                }
                 Step::Release(id, delay) => _ = queues.release(client, id.into(), 1, Nanos::from_secs(delay.into()), now),
-                Step::Bury(id) => _ = queues.bury(client, id.into(), 1),
+                Step::Bury(id) => _ = queues.bury(client, id.into(), 1, now),
                 Step::Touch(id) => _ = queues.touch(client, id.into(), now),
                 Step::Kick(bound) => _ = queues.kick(client, bound, now),
                 Step::Pause => _ = queues.pause_tube("default", Nanos::from_secs(1), now),
@@ -555,6 +699,16 @@ proptest! {
             prop_assert_eq!((tube.ready, tube.reserved, tube.delayed, tube.buried), (totals.ready, totals.reserved, totals.delayed, totals.buried));
             prop_assert!(totals.ready == 0 || totals.waiting == 0 || tube.pause > Nanos::ZERO);
             prop_assert!(queues.due().is_none_or(|due| due > now));
+            // What was ready was taken, was deleted, or is ready; what was leased has ended, or is
+            // held.
+            let leased = |(_, answer): &(ClientId, ReserveResult)| match answer {
+                ReserveResult::Taken(taken) => queues.jobs.contains_key(&taken[0].id),
+                _ => false,
+            };
+            leases += answers.iter().filter(|one| leased(one)).count() as u64;
+            let seen = queues.books.get("default").map(|books| books.snapshot(now)).unwrap_or_default();
+            prop_assert_eq!(seen.arrived, seen.waiting.count + never_taken + totals.ready);
+            prop_assert_eq!(leases, seen.done + seen.given_up + totals.reserved);
         }
         if durable {
             while let Some((number, batch)) = queues.take_batch() {

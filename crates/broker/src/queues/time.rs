@@ -21,6 +21,7 @@ impl Queues {
                 Due::Lease(id) => {
                     self.totals.timeouts += 1;
                     self.jobs.get_mut(&id).expect("it is leased").happened.timeouts += 1;
+                    self.service_ended(id, false, now);
                     self.end_lease(id);
                     self.give_back(id, now);
                 }
@@ -60,6 +61,11 @@ impl Queues {
         let seconds = self.tubes.get(job.tube).kept.expires;
         let of_tube = (seconds > 0).then(|| job.created + Nanos::from_secs(seconds.into()));
         of_tube.into_iter().chain(job.lives_until).min().map(|end| self.stamp(end))
+    }
+
+    /// Whether it has waited too long.
+    pub(super) fn has_expired(&self, id: Id, now: Stamp) -> bool {
+        self.expiry(id).is_some_and(|end| end <= now)
     }
 
     /// A message has come into a line.

@@ -1,22 +1,24 @@
 //! What clients wait for: what was asked of the database for them, messages, and answers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use krarup_beanstalk::ReplyWord;
-use krarup_units::Stamp;
+use krarup_units::{Nanos, Stamp};
 
 use crate::database::{RequestTimes, StatementKind, Taker};
-use crate::job::{ClientId, Id};
+use crate::job::{ClientId, Id, IdMap};
 use crate::queues::Totals;
 
 /// What a request is for.
 #[derive(Clone, Debug)]
 pub(super) enum For {
-    Put(Arc<str>, Option<Arc<str>>, u64),
-    Take(ReplyWord),
+    /// Into this tube, for this client alone, so many bytes, after so many seconds.
+    Put(Arc<str>, Option<Arc<str>>, u64, u32),
+    /// Of this tube, if of one alone.
+    Take(ReplyWord, Option<Arc<str>>),
     Delete(Id),
-    Release(Id),
+    /// After so many seconds.
+    Release(Id, u32),
     Bury(Id),
     Touch(Id),
     KickJob,
@@ -38,8 +40,8 @@ pub(super) enum For {
     Limit,
     Expire,
     Archive,
-    /// No client is sent.
-    GiveBack,
+    /// No client is sent. Into this tube, if that is known.
+    GiveBack(Id, Option<Arc<str>>),
     Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
 }
 
@@ -59,9 +61,22 @@ pub(super) struct Holder {
     pub(super) taker: Taker,
     /// What of its is under way, all of one kind, and how many.
     pub(super) out: Option<(StatementKind, u32)>,
-    /// What it holds, until when, and for how many seconds.
-    pub(super) leases: HashMap<Id, (Stamp, u32)>,
+    /// What it holds.
+    pub(super) leases: IdMap<HeldLease>,
     pub(super) wait: Option<WaitingRequest>,
+}
+
+/// A message that a connection holds.
+#[derive(Clone, Debug)]
+pub(super) struct HeldLease {
+    /// Until when.
+    pub(super) until: Stamp,
+    /// For how many seconds it was given, and is given again.
+    pub(super) ttr: u32,
+    /// When it was handed out.
+    pub(super) since: Stamp,
+    /// Its tube, if that is known.
+    pub(super) tube: Option<Arc<str>>,
 }
 
 /// A request for messages that may have to wait.
@@ -96,4 +111,9 @@ pub(crate) struct PendingReply {
     pub(crate) way: Option<RequestTimes>,
     /// What of the answer to `stats` the database knows; the rest is to be written.
     pub(crate) stats: Option<(Totals, u64)>,
+}
+
+/// The end of a time that begins now.
+pub(super) fn after(now: Stamp, seconds: u32) -> Stamp {
+    Stamp(now.0.saturating_add(Nanos::from_secs(seconds.into()).0))
 }

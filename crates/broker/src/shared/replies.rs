@@ -5,8 +5,8 @@ use std::sync::Arc;
 use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
-use super::pending::{For, PendingReply, Underway};
-use super::{PartCount, SharedQueues, after};
+use super::pending::{For, HeldLease, PendingReply, Underway, after};
+use super::{PartCount, SharedQueues};
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, Taker, TubeFacts};
 use crate::job::ClientId;
 use crate::owner::write_taken;
@@ -40,7 +40,7 @@ impl SharedQueues {
         let Some(Underway { client, taker, number: slot, what }) = self.underway.remove(&number) else {
             return;
         };
-        if let For::Put(_, _, size) = what {
+        if let For::Put(_, _, size, _) = what {
             self.used -= size;
         }
         if let For::Sweep(waited) = what {
@@ -53,8 +53,8 @@ impl SharedQueues {
             return self.swept(queues, &waited, &places);
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
-        if matches!(what, For::GiveBack) || there.is_none_or(|holder| holder.taker != taker) {
-            return self.answered_too_late(queues, what, reply, taker);
+        if matches!(what, For::GiveBack(..)) || there.is_none_or(|holder| holder.taker != taker) {
+            return self.answered_too_late(queues, what, reply, taker, now);
         }
         let holder = self.holder(client);
         holder.out = holder.out.and_then(|(kind, count)| (count > 1).then_some((kind, count - 1)));
@@ -69,19 +69,20 @@ impl SharedQueues {
                 }
                 write::line(&mut bytes, ReplyWord::InternalError);
             }
-            (For::Put(tube, receiver, _), DatabaseReply::Lines(lines)) => {
+            (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
                     ResultCode::Done => {
                         self.put += 1;
                         write::numbered(&mut bytes, ReplyWord::Inserted, line.id);
+                        self.waits.arrived(line.id, &tube, delay, false, now);
                         self.became_ready(queues, &tube, receiver.as_ref());
                     }
                     ResultCode::None => write::numbered(&mut bytes, ReplyWord::Exists, line.id),
                     word => write::line(&mut bytes, unknown(word)),
                 }
             }
-            (For::Take(shape), DatabaseReply::Lines(lines)) => {
+            (For::Take(shape, tube), DatabaseReply::Lines(lines)) => {
                 let word = first(&lines).word;
                 if word == ResultCode::None && self.holder(client).wait.is_some() {
                     return self.found_nothing(queues, client, now, way);
@@ -92,7 +93,7 @@ impl SharedQueues {
                         .into_iter()
                         .map(|line| {
                             let flags = queues.shown_flags(client, line.flags);
-                            self.taken(client, line, flags, leased, now)
+                            self.taken(client, line, (flags, tube.clone()), leased, now)
                         })
                         .collect::<Vec<_>>();
                     write_taken(&mut bytes, shape, &taken);
@@ -104,28 +105,37 @@ impl SharedQueues {
             }
             (For::Delete(id), DatabaseReply::Lines(lines)) => {
                 let gone = first(&lines).word == ResultCode::Done;
-                self.no_longer_holds(client, id, gone);
+                if gone {
+                    self.no_longer_holds(client, id, true, now);
+                }
                 if self.several.contains_key(&slot) {
                     return self.one_of_several(client, slot, gone, way);
                 }
                 write::line(&mut bytes, if gone { ReplyWord::Deleted } else { NOT_FOUND });
             }
-            (For::Release(id), DatabaseReply::Lines(lines)) => {
+            (For::Release(id, delay), DatabaseReply::Lines(lines)) => {
                 let word = first(&lines).word;
-                self.no_longer_holds(client, id, word != ResultCode::None);
+                if word != ResultCode::None
+                    && let Some(tube) = self.no_longer_holds(client, id, false, now)
+                    && word == ResultCode::Done
+                {
+                    self.waits.arrived(id, &tube, delay, true, now);
+                }
                 let given_up = if word == ResultCode::Tube { ReplyWord::Buried } else { ReplyWord::Released };
                 write::line(&mut bytes, if word == ResultCode::None { NOT_FOUND } else { given_up });
                 self.sweep_soon();
             }
             (For::Bury(id), DatabaseReply::Lines(lines)) => {
                 let done = first(&lines).word != ResultCode::None;
-                self.no_longer_holds(client, id, done);
+                if done {
+                    self.no_longer_holds(client, id, false, now);
+                }
                 write::line(&mut bytes, if done { ReplyWord::Buried } else { NOT_FOUND });
             }
             (For::Touch(id), DatabaseReply::Lines(lines)) => {
                 let done = first(&lines).word == ResultCode::Done;
-                if done && let Some((until, ttr)) = self.holder(client).leases.get_mut(&id) {
-                    *until = after(now, *ttr);
+                if done && let Some(lease) = self.holder(client).leases.get_mut(&id) {
+                    lease.until = after(now, lease.ttr);
                 }
                 if self.several.contains_key(&slot) {
                     return self.one_of_several(client, slot, done, way);
@@ -177,7 +187,11 @@ impl SharedQueues {
             (For::StatsTube(name), DatabaseReply::Tube(facts)) => {
                 match self.view_tube(queues, &name, &facts, now) {
                     None => write::line(&mut bytes, NOT_FOUND),
-                    Some(view) => write::data(&mut bytes, statistics::tube(&view).as_bytes()),
+                    Some(view) => {
+                        let report = self.report(queues, &name, now);
+                        let text = statistics::tube(&view, report.as_ref(), queues.waiting_target());
+                        write::data(&mut bytes, text.as_bytes());
+                    }
                 }
             }
             (For::Stats, DatabaseReply::Totals(totals, tubes)) => stats = Some((totals, tubes)),
@@ -194,16 +208,38 @@ impl SharedQueues {
     }
 
     /// The client is gone; what was leased to it is given back.
-    fn answered_too_late(&mut self, queues: &mut Queues, what: For, reply: DatabaseReply, taker: Taker) {
+    fn answered_too_late(
+        &mut self,
+        queues: &mut Queues,
+        what: For,
+        reply: DatabaseReply,
+        taker: Taker,
+        now: Stamp,
+    ) {
         match (what, reply) {
-            (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), DatabaseReply::Lines(lines)) => {
+            (
+                For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch, tube),
+                DatabaseReply::Lines(lines),
+            ) => {
                 for line in lines.iter().filter(|line| line.word == ResultCode::Done) {
-                    self.give_back(line.id, taker);
+                    self.give_back(line.id, taker, tube.clone());
                 }
             }
-            (For::Put(tube, receiver, _), DatabaseReply::Lines(_)) => {
+            (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
                 self.put += 1;
+                let line = first(&lines);
+                if line.word == ResultCode::Done {
+                    self.waits.arrived(line.id, &tube, delay, false, now);
+                }
                 self.became_ready(queues, &tube, receiver.as_ref());
+            }
+            (For::GiveBack(id, tube), reply) => {
+                if let (Some(tube), DatabaseReply::Lines(lines)) = (tube, reply)
+                    && first(&lines).word == ResultCode::Done
+                {
+                    self.waits.arrived(id, &tube, 0, true, now);
+                }
+                self.sweep_soon();
             }
             _ => self.sweep_soon(),
         }
@@ -213,24 +249,27 @@ impl SharedQueues {
         &mut self,
         client: ClientId,
         line: ResultRow,
-        flags: Option<u32>,
+        (flags, tube): (Option<u32>, Option<Arc<str>>),
         leased: bool,
         now: Stamp,
     ) -> TakenMessage {
+        let tube = self.waits.handed_out(line.id, tube, now);
         if leased {
-            let leases = &mut self.holder(client).leases;
-            if leases.len() >= MOST_LEASES {
-                leases.retain(|_, (until, _)| *until > now);
+            if self.holder(client).leases.len() >= MOST_LEASES {
+                self.forget_expired(client, now);
             }
-            leases.insert(line.id, (after(now, line.ttr), line.ttr));
+            let lease = HeldLease { until: after(now, line.ttr), ttr: line.ttr, since: now, tube };
+            self.holder(client).leases.insert(line.id, lease);
         }
         TakenMessage { id: line.id, flags, body: line.body, after: None }
     }
 
-    fn no_longer_holds(&mut self, client: ClientId, id: u64, so: bool) {
-        if so {
-            self.holder(client).leases.remove(&id);
-        }
+    /// A lease is over, with the message done or not; its tube, if it was held here and that is
+    /// known.
+    fn no_longer_holds(&mut self, client: ClientId, id: u64, done: bool, now: Stamp) -> Option<Arc<str>> {
+        let lease = self.holder(client).leases.remove(&id)?;
+        self.waits.ended(&lease, done, now);
+        lease.tube
     }
 
     fn one_of_several(&mut self, client: ClientId, slot: u64, well: bool, way: &RequestTimes) {
@@ -264,7 +303,7 @@ impl SharedQueues {
             jobs: totals.jobs,
             using: here.as_ref().map_or(0, |here| here.using),
             watching: here.as_ref().map_or(0, |here| here.watching),
-            waiting: self.waiting.get(name).map_or(0, |line| line.len() as u64),
+            waiting: self.waiting_for(name),
             deletes: 0,
             expired: 0,
             expires: facts.expires,

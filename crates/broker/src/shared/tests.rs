@@ -3,7 +3,9 @@
 use super::*;
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow};
 use crate::queues;
+use crate::report::TubeReport;
 use krarup_beanstalk::DEFAULT_TTR;
+use krarup_units::Nanos;
 
 const NOW: Stamp = Stamp(1_000);
 
@@ -21,6 +23,7 @@ impl Both {
             remember_keys: Nanos::from_secs(60),
             resident: None,
             shard: crate::shards::Shard::WHOLE,
+            tubes: crate::settings::TubeSettings::default(),
         };
         let shared = SharedQueues::new(SharedSettings { gathers, number: 7, memory: 1 << 20 });
         Self { queues: Queues::new(settings), shared }
@@ -45,15 +48,34 @@ impl Both {
     }
 
     fn answer(&mut self, number: u64, word: ResultCode) {
+        self.answer_at(number, word, NOW);
+    }
+
+    fn answer_at(&mut self, number: u64, word: ResultCode, now: Stamp) {
         let line = ResultRow { word, id: 5, ttr: 60, flags: 0, body: Arc::from(&b"x"[..]) };
         let reply = DatabaseReply::Lines(vec![line]);
-        self.shared.answered(&mut self.queues, number, reply, &RequestTimes::default(), NOW);
+        self.shared.answered(&mut self.queues, number, reply, &RequestTimes::default(), now);
+    }
+
+    /// Asks, and has the answer that it is done at that second.
+    fn done(&mut self, client: ClientId, request: &Request<'_>, second: u64) {
+        self.ask(client, request);
+        let asked = self.query();
+        self.answer_at(asked.number, ResultCode::Done, at(second));
+    }
+
+    fn report(&self, tube: &str, second: u64) -> Option<TubeReport> {
+        self.shared.report(&self.queues, &tube.into(), at(second))
     }
 
     fn replies(&mut self) -> Vec<(ClientId, String)> {
         let text = |replies: PendingReply| (replies.client, String::from_utf8(replies.bytes).unwrap());
         self.shared.take_replies().into_iter().map(text).collect()
     }
+}
+
+fn at(second: u64) -> Stamp {
+    Stamp(Nanos::from_secs(second).0)
 }
 
 fn put<'a>() -> Request<'a> {
@@ -98,7 +120,7 @@ fn what_was_leased_to_a_client_that_has_gone_is_given_back() {
     let client = both.open();
     both.ask(client, &Request::Reserve);
     let under_way = both.query();
-    both.shared.close(client);
+    both.shared.close(client, NOW);
     both.queues.close(client, NOW);
     both.answer(under_way.number, ResultCode::Done);
     assert!(matches!(both.query().query, DatabaseRequest::Move { id: 5, what: StateChange::GiveBack, .. }));
@@ -166,4 +188,60 @@ fn the_messages_of_one_request_go_together() {
     both.ask(client, &put());
     let joins: Vec<bool> = both.shared.take_queries().iter().map(|asked| asked.joins).collect();
     assert_eq!(joins, [false, true]);
+}
+
+#[test]
+fn waits_and_services_are_those_that_go_through_this_broker() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    assert_eq!(both.report("default", 0), None);
+    both.done(client, &put(), 10);
+    both.done(client, &Request::Reserve, 13);
+    let held = both.report("default", 15).unwrap();
+    assert_eq!((held.busy_consumers, held.ready, held.redeliveries), (1, None, 0));
+    assert_eq!(held.waiting_s.map(|waiting| waiting.p50), Some(3.0));
+    both.done(client, &Request::Release { id: 5, priority: 1, delay: 0 }, 20);
+    both.done(client, &Request::Reserve, 22);
+    both.done(client, &Request::Delete(5), 26);
+    let report = both.report("default", 30).unwrap();
+    assert_eq!((report.arrivals, report.redeliveries, report.given_up), (2, 1, 1));
+    assert_eq!(report.service_s.map(|service| (service.count, service.mean)), Some((1, 4.0)));
+    assert_eq!(report.busy_consumers, 0);
+}
+
+#[test]
+fn the_tube_of_a_message_that_was_put_here_is_known_whatever_its_taker_watches() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    both.queues.watch(client, "other");
+    both.done(client, &put(), 10);
+    both.done(client, &Request::Reserve, 11);
+    both.done(client, &Request::Delete(5), 12);
+    assert_eq!(both.report("default", 13).unwrap().service_s.map(|service| service.count), Some(1));
+    // One that another broker was given may be of either.
+    both.done(client, &Request::Reserve, 14);
+    assert_eq!(both.report("default", 15).unwrap().busy_consumers, 0);
+    assert_eq!(both.report("other", 15), None);
+}
+
+#[test]
+fn a_lease_that_has_run_out_was_given_up_when_it_did() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    both.done(client, &put(), 10);
+    both.done(client, &Request::Reserve, 10);
+    assert_eq!(both.report("default", 71).unwrap().busy_consumers, 0);
+    // Another connection may not have taken it: then it is deleted still.
+    both.done(client, &Request::Delete(5), 100);
+    let report = both.report("default", 101).unwrap();
+    assert_eq!((report.given_up, report.service_s), (1, None));
+    both.done(client, &put(), 110);
+    both.done(client, &Request::Reserve, 110);
+    both.shared.close(client, at(115));
+    let asked = both.query();
+    both.answer_at(asked.number, ResultCode::Done, at(116));
+    let state = both.shared.tubes_state(5, at(117));
+    let jobs = &state.first[0].jobs;
+    assert_eq!((state.first.len(), jobs.arrived, jobs.given_up), (1, 3, 2));
+    assert_eq!(jobs.services.last().map(|service| service.time), Some(Nanos::from_secs(5)));
 }

@@ -60,6 +60,7 @@ impl SharedQueues {
         wait.asking = true;
         wait.asked_at = events;
         let (slot, shape) = (wait.slot, wait.shape);
+        let tube = <&[_; 1]>::try_from(&wait.tubes[..]).ok().map(|[tube]| Arc::clone(tube));
         let query = DatabaseRequest::Take {
             which: MessageSelector::Tubes(wait.tubes.clone()),
             client: queues.name(client),
@@ -67,7 +68,7 @@ impl SharedQueues {
             most: wait.most,
             pops: wait.pops,
         };
-        self.send(client, slot, query, For::Take(shape));
+        self.send(client, slot, query, For::Take(shape, tube));
     }
 
     /// There was nothing for it: it goes on waiting, or is told so.
@@ -107,11 +108,11 @@ impl SharedQueues {
 
     /// When the first of its leases nears its end.
     fn deadline(&mut self, client: ClientId, now: Stamp) -> Option<Stamp> {
-        let leases = &mut self.holder(client).leases;
-        leases.retain(|_, (until, _)| *until > now);
+        self.forget_expired(client, now);
+        let leases = &self.holder(client).leases;
         leases
             .values()
-            .map(|(until, _)| until)
+            .map(|lease| lease.until)
             .min()
             .map(|until| Stamp(until.0.saturating_sub(SAFETY_MARGIN.0)))
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use krarup_broker::queues::{self, Resident};
+use krarup_broker::settings::TubeSettings;
 use krarup_broker::shards::Shard;
 use krarup_net::Clock;
 use krarup_units::{Address, Bytes, Nanos, text};
@@ -70,9 +71,12 @@ pub(crate) struct BrokerArgs {
     /// The largest message
     #[arg(long, short = 'z', value_name = "SIZE", default_value = "65535")]
     pub(super) max_message_size: Bytes,
-    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready [default: nowhere]
+    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready, /tubes
+    /// [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) admin: Option<Address>,
+    #[command(flatten)]
+    pub(super) tubes: Flags<TubeSettings>,
     /// How many clients may be connected at once
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(super) connections: u32,
@@ -142,6 +146,7 @@ impl BrokerArgs {
             remember_keys: Nanos::from_seconds(self.remember_keys),
             // Beyond half of the memory there must be room for what comes.
             resident: durable.then_some(self.resident()),
+            tubes: self.tubes.settings(),
         }
     }
 }

@@ -16,13 +16,23 @@ fn broker(flags: &[&str]) -> Program {
     Program::krarup(&arguments)
 }
 
-fn say(peer: &mut Peer, said: &str, expected: &str) {
+/// A broker with these flags, and where monitoring asks it.
+pub(crate) fn monitored(flags: &[&str]) -> (Program, SocketAddr) {
+    let mut arguments = vec!["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    arguments.extend(flags);
+    let mut broker = Program::begin(&arguments);
+    let admin = broker
+        .says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok());
+    (broker.listening(), admin)
+}
+
+pub(crate) fn say(peer: &mut Peer, said: &str, expected: &str) {
     peer.send(said.as_bytes()).unwrap();
     peer.expect(expected.as_bytes()).unwrap_or_else(|why| panic!("after {said:?}:\n{why}"));
 }
 
 /// One whole answer to `stats…`, as a text.
-fn data(peer: &mut Peer, said: &str) -> String {
+pub(crate) fn data(peer: &mut Peer, said: &str) -> String {
     peer.send(said.as_bytes()).unwrap();
     let line = String::from_utf8(peer.line().unwrap()).unwrap();
     let length: usize =
@@ -174,10 +184,7 @@ fn every_request_leaves_a_row_with_its_stamps_in_order() {
 
 #[test]
 fn monitoring_is_told_what_there_is() {
-    let mut broker = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let admin: SocketAddr = broker
-        .says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok());
-    let broker = broker.listening();
+    let (broker, admin) = monitored(&[]);
     assert_eq!(answers(&broker, b"put 1 0 60 1\r\nx\r\nbroken\r\n"), b"INSERTED 1\r\nUNKNOWN_COMMAND\r\n");
     let told = |path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\n\r\n");

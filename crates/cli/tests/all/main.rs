@@ -39,4 +39,5 @@ mod scripts;
 mod ssh;
 mod support;
 mod threads;
+mod tubes;
 mod wire;

@@ -7,14 +7,14 @@ use crate::support::process::Program;
 use crate::support::until;
 
 /// The status and the body of an answer over HTTP.
-fn get(address: SocketAddr, path: &str) -> (u16, String) {
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let told = asked(address, "GET", path);
     let (head, body) = told.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 /// The value of one metric with its labels.
-fn value(metrics: &str, series: &str) -> f64 {
+pub(crate) fn value(metrics: &str, series: &str) -> f64 {
     let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
     found.unwrap_or_else(|| panic!("no {series} in {metrics}"))
 }

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use krarup_broker::report::{TubeState, TubesState};
+use krarup_model::headroom::ResponseTarget;
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 
 use super::*;
@@ -102,6 +104,58 @@ fn ready_is_what_says_nothing_against_it() {
     };
     assert_eq!(ready(MOMENT), (200, "ready\n".into()));
     assert_eq!(ready(Numbers { stopping: true, ..MOMENT }), (503, "stopping\n".into()));
+}
+
+/// The numbers of a service with tubes.
+struct TubeNumbers;
+
+impl Monitored for TubeNumbers {
+    const HAS_TUBES: bool = true;
+
+    fn not_ready(&self) -> Option<String> {
+        None
+    }
+
+    fn metrics(&self, _: &ProcessMetrics, _: Option<&Headroom>) -> String {
+        String::new()
+    }
+
+    fn tubes(&self) -> Option<TubesReport> {
+        let target = ResponseTarget { quantile: 0.95, seconds: 1.0 };
+        let state = TubesState {
+            first: vec![TubeState { name: "jobs".into(), ..TubeState::default() }],
+            ..TubesState::default()
+        };
+        Some(TubesReport::of(&state, target))
+    }
+}
+
+#[test]
+fn tubes_are_listed_as_json_where_there_are_tubes() {
+    let (wake, woken) = mpsc::channel();
+    let slot = SnapshotSlot::waking(Duration::from_secs(5), move || _ = wake.send(()));
+    let slots = SnapshotSlots::of(Arc::clone(&slot));
+    let monitoring = Monitoring {
+        program: "krarup broker",
+        ask: Box::new(move || slots.ask()),
+        headroom: None,
+        reload: None,
+    };
+    assert!(monitoring.answer(HttpMethod::Get, "/", NO_QUERY).body.contains("/tubes"));
+    assert_eq!(monitoring.answer(HttpMethod::Post, "/tubes", NO_QUERY).status, 405);
+    let asked = thread::spawn(move || monitoring.answer(HttpMethod::Get, "/tubes", NO_QUERY));
+    woken.recv().unwrap();
+    slot.publish(|| TubeNumbers);
+    let answer = asked.join().unwrap();
+    assert_eq!((answer.status, answer.kind), (200, "application/json"));
+    let tubes: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(tubes["tubes"][0]["tube"], "jobs");
+    assert_eq!(tubes["tubes"][0]["workers"]["silent"], "no_arrivals");
+
+    let (of_proxy, _woken) = self::slot();
+    let of_proxy = self::monitoring(&of_proxy);
+    assert_eq!(of_proxy.answer(HttpMethod::Get, "/tubes", NO_QUERY).status, 404);
+    assert!(!of_proxy.answer(HttpMethod::Get, "/", NO_QUERY).body.contains("/tubes"));
 }
 
 #[test]

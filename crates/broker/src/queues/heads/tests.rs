@@ -91,6 +91,7 @@ impl Stored {
             remember_keys: Nanos::from_secs(60),
             resident,
             shard: crate::shards::Shard::WHOLE,
+            tubes: crate::settings::TubeSettings::default(),
         };
         let mut queues = Queues::new(settings);
         for name in ["anna", "bert"] {
