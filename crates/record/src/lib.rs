@@ -21,6 +21,7 @@
 //! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
 //! | [`recorder`] | all of it behind one call per request |
 //! | [`live`] | what a loop keeps of the last minutes for a model of its headroom |
+//! | [`hot_keys`] | what a loop keeps of the keys that take the most |
 //! | [`watch`] | what the machine did meanwhile |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
@@ -33,8 +34,10 @@ pub mod exposition;
 pub mod file;
 pub mod histogram;
 pub mod holds;
+pub mod hot_keys;
 pub mod live;
 pub mod quantities;
+mod random;
 pub mod recorder;
 pub mod schema;
 pub mod stamps;
@@ -45,6 +48,7 @@ pub mod window;
 
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
+pub use hot_keys::{HotKeyBooks, HotKeySnapshot, KeyTally, RequestSampler, SampledRequest};
 pub use live::{
     KEPT_OF_ROWS, LiveBooks, LiveRows, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, VisitStretch,
 };
