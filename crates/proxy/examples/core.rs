@@ -91,6 +91,7 @@ fn drive(workload: &Workload, count: usize) -> usize {
     let topology = config.topology().expect("the topology is good");
     let mut core = Core::new(config.settings(), topology, recorder, Stamp(0));
     core.keep_live();
+    core.sample_keys(1);
     let mut now = 0;
     let mut tick = || {
         now += 1_000;

@@ -1,5 +1,5 @@
-//! The admin address: `/metrics`, `/health`, `/ready` and `/headroom`; and `/reload`, which is
-//! posted.
+//! The admin address: `/metrics`, `/health`, `/ready`, `/headroom` and `/hotkeys`; and `/reload`,
+//! which is posted.
 //!
 //! ```text
 //!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
@@ -16,13 +16,14 @@ mod tests;
 use std::sync::{Arc, Mutex};
 
 use krarup_model::headroom::Headroom;
+use krarup_model::hot_keys::HotKeys;
 use krarup_net::cpu;
 use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 use rustix::process::{Resource, getrlimit};
 
-use crate::headroom::LiveHeadroom;
+use crate::headroom::{LiveHeadroom, json};
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
@@ -31,6 +32,11 @@ pub(crate) trait Monitored: Send + Sync + 'static {
 
     /// Every metric as Prometheus reads it, with what is known of the headroom.
     fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String;
+
+    /// The keys that take most; none: there is nothing like that.
+    fn hot_keys(&self) -> Option<HotKeys> {
+        None
+    }
 }
 
 impl Monitored for krarup_proxy::metrics::ProxySnapshot {
@@ -40,6 +46,10 @@ impl Monitored for krarup_proxy::metrics::ProxySnapshot {
 
     fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
         krarup_proxy::metrics::exposition(self, process, headroom)
+    }
+
+    fn hot_keys(&self) -> Option<HotKeys> {
+        Some(self.hot_keys())
     }
 }
 
@@ -81,8 +91,10 @@ impl<T: Monitored> Monitoring<T> {
     fn answer(&self, method: HttpMethod, path: &str, query: HttpQuery<'_>) -> HttpResponse {
         match (method, path) {
             (HttpMethod::Get, "/") => HttpResponse::text(200, self.paths()),
-            (HttpMethod::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
-            (_, "/" | "/metrics" | "/health" | "/ready") => HttpResponse::text(405, self.paths()),
+            (HttpMethod::Get, "/metrics" | "/health" | "/ready" | "/hotkeys") => self.tell(path),
+            (_, "/" | "/metrics" | "/health" | "/ready" | "/hotkeys") => {
+                HttpResponse::text(405, self.paths())
+            }
             (_, "/headroom") => match (&self.headroom, method) {
                 (Some(headroom), HttpMethod::Get) => headroom.respond(query),
                 (Some(_), _) => HttpResponse::text(405, self.paths()),
@@ -102,7 +114,7 @@ impl<T: Monitored> Monitoring<T> {
         let reload = self.reload.as_ref();
         let reload =
             reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
-        let headroom = if self.headroom.is_some() { ", /headroom" } else { "" };
+        let headroom = if self.headroom.is_some() { ", /headroom, /hotkeys" } else { "" };
         format!("{}: GET /metrics for Prometheus, /health, /ready{headroom}{reload}\n", self.program)
     }
 
@@ -117,6 +129,10 @@ impl<T: Monitored> Monitoring<T> {
                 HttpResponse { status: 200, kind: MEDIA_TYPE, body }
             }
             "/health" => HttpResponse::text(200, "ok\n"),
+            "/hotkeys" => match numbers.hot_keys() {
+                Some(keys) => json(serde_json::to_string_pretty(&keys)),
+                None => HttpResponse::text(404, self.paths()),
+            },
             _ => match numbers.not_ready() {
                 None => HttpResponse::text(200, "ready\n"),
                 Some(why) => HttpResponse::text(503, format!("{why}\n")),
