@@ -27,7 +27,8 @@ pub(crate) struct TopArgs {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     every: f64,
-    /// Show this instead: `headroom` is which resource of a proxy is full first, and at which rate
+    /// Show this instead: `headroom` is which resource of a proxy is full first, and at which rate;
+    /// `hotkeys` is which keys take most
     #[arg(long, value_name = "PAGE", default_value = "now")]
     page: TopPage,
     /// How many times to look [default: until Ctrl-C]
@@ -42,6 +43,9 @@ enum TopPage {
     Now,
     /// What `krarup headroom` says, with the proxy's own target
     Headroom,
+    /// The keys that take most of a proxy's servers' time and of the bytes, and what would relieve
+    /// the servers of them
+    Hotkeys,
 }
 
 /// The names under which each kind of process tells the same things.
@@ -111,6 +115,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         let shown = match args.page {
             TopPage::Now => show(&args.address, names, &before, &now, (when - then).as_secs_f64()),
             TopPage::Headroom => headroom_page(&args.address, &now, !screen)?,
+            TopPage::Hotkeys => hot_keys_page(&args.address, &now, !screen)?,
         };
         let mut out = stdout.lock();
         // Home, and nothing of the look before behind it.
@@ -131,6 +136,18 @@ fn headroom_page(address: &Address, now: &Samples, ascii: bool) -> Result<String
     let up = duration(now.value(PROXY.uptime).unwrap_or(0.0));
     let screen = krarup_report::headroom::screen(&answer, ascii);
     Ok(format!("krarup proxy at {address}, up {up}: headroom\n\n{screen}"))
+}
+
+/// The keys that take most, of the last five to ten seconds.
+fn hot_keys_page(address: &Address, now: &Samples, ascii: bool) -> Result<String, Failure> {
+    let text = http::get(address, "/hotkeys").map_err(Failure::run)?;
+    let keys = serde_json::from_str(&text).map_err(|error| {
+        Failure::run(format!("what {address} answers are no hot keys: {error}"))
+            .hint("is it the admin address of a krarup proxy of this version?")
+    })?;
+    let up = duration(now.value(PROXY.uptime).unwrap_or(0.0));
+    let screen = krarup_report::hot_keys::screen(&keys, ascii);
+    Ok(format!("krarup proxy at {address}, up {up}: hot keys\n\n{screen}"))
 }
 
 /// One look: what was between two moments, `seconds` apart.

@@ -25,6 +25,7 @@
 //! | [`mod@simulate`] | the same description, event by event, with intervals |
 //! | [`mod@solve`] | the right solver for a description, and what it assumes |
 //! | [`headroom`] | from running traffic: what is full first, and at which rate |
+//! | [`hot_keys`] | from running traffic: which keys take most, and what sharing their answers would save |
 //! | [`limits`] | what bounds a network, and how near measurements come |
 //! | [`whatif`] | the same network with one thing changed, before and after; what matters most |
 //! | [`table`] | results as rows, for people and for programs |
@@ -41,6 +42,7 @@ pub mod flow;
 pub mod forkjoin;
 pub mod form;
 pub mod headroom;
+pub mod hot_keys;
 mod infinite;
 pub mod laws;
 pub mod layered;

@@ -5,9 +5,11 @@
 //! cargo build --release -p krarup-proxy --example core
 //! valgrind --tool=callgrind target/release/examples/core get 100000
 //! ```
-//! Its one argument more is the workload: `get` (sixteen at once, 64 B, one server), `set` (the
-//! same), `multiget` (nine keys of 64 B, sharded over three servers). `bench/instructions.py` takes
-//! the difference of two counts.
+//! Its first argument is the workload: `get` (sixteen at once, 64 B, one server), `set` (the same),
+//! `multiget` (nine keys of 64 B, sharded over three servers). The second is how many requests, the
+//! third how many nanoseconds there are between two stamps, 1,000 unless it is given: with a
+//! million some thousand requests come in a second, and a larger part of them is sampled.
+//! `bench/instructions.py` takes the difference of two counts.
 
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
@@ -72,10 +74,11 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let (name, count) = (words.next().unwrap_or_default(), words.next().and_then(|count| count.parse().ok()));
     let (Some(workload), Some(count)) = (workload(&name), count) else {
-        eprintln!("usage: core get|set|multiget COUNT");
+        eprintln!("usage: core get|set|multiget COUNT [NANOSECONDS]");
         std::process::exit(2);
     };
-    let done = drive(&workload, count);
+    let step = words.next().and_then(|step| step.parse().ok()).unwrap_or(1_000);
+    let done = drive(&workload, count, step);
     println!("{done} requests");
 }
 
@@ -83,7 +86,7 @@ fn main() {
 /// replies.
 const KNOWN: usize = 100;
 
-fn drive(workload: &Workload, count: usize) -> usize {
+fn drive(workload: &Workload, count: usize, step: u64) -> usize {
     let names: Vec<String> = (1..=workload.servers).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     let text = format!("servers = [{}]\nmulti_get = \"sharded\"\n", names.join(", "));
     let config = Config::parse(&text, "core").expect("the configuration is good");
@@ -91,9 +94,10 @@ fn drive(workload: &Workload, count: usize) -> usize {
     let topology = config.topology().expect("the topology is good");
     let mut core = Core::new(config.settings(), topology, recorder, Stamp(0));
     core.keep_live();
+    core.sample_keys(1);
     let mut now = 0;
     let mut tick = || {
-        now += 1_000;
+        now += step;
         Stamp(now)
     };
     for server in 0..workload.servers {

@@ -1,5 +1,6 @@
 //! What is recorded and counted: a row for each request, windows and histograms of them, the
-//! slowest, events, and what a model of the running traffic needs ([`krarup_record::live`]).
+//! slowest, the hottest keys, events, and what a model of the running traffic needs
+//! ([`krarup_record::live`]).
 //!
 //! A client may begin its own statistics anew with `stats reset`; what monitoring reads never goes
 //! back.
@@ -7,9 +8,10 @@
 use std::borrow::Cow;
 
 use krarup_record::recorder::TOGETHER;
-use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Recorder, ServerVisit, Visit};
+use krarup_record::{HotKeySnapshot, LiveBooks, LiveSnapshot, LoopUse, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
+use crate::hot_keys::{HotKeyMode, KeySampling};
 use crate::ids::PoolId;
 use crate::pool::PoolCounts;
 use crate::slow::Slowest;
@@ -64,6 +66,7 @@ pub(crate) struct Books {
     /// Finished requests, of one server each, that are not recorded yet: together it is quicker.
     finished: Vec<(Visit, ServerVisit)>,
     slowest: Slowest,
+    sampling: KeySampling,
     rows: Option<Rows>,
     /// None where it is not asked for: of a copy, and of a core that hands its rows to another's
     /// books.
@@ -80,12 +83,19 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    /// Empty books, which keep so many of the slowest requests of each second.
-    pub(crate) fn new(recorder: Recorder, slow_requests: usize, started: Stamp) -> Self {
+    /// Empty books, which keep so many of the slowest requests of each second, and so much of the
+    /// hottest keys.
+    pub(crate) fn new(
+        recorder: Recorder,
+        slow_requests: usize,
+        hot_keys: HotKeyMode,
+        started: Stamp,
+    ) -> Self {
         Self {
             recorder,
             finished: Vec::with_capacity(TOGETHER),
             slowest: Slowest::new(slow_requests),
+            sampling: KeySampling::new(hot_keys),
             rows: None,
             live: None,
             used: vec![LoopUse::default()],
@@ -129,6 +139,12 @@ impl Books {
     /// Of each second so many of the slowest requests are kept from now on.
     pub(crate) fn keep_slowest(&mut self, slow_requests: usize) {
         self.slowest.keep(slow_requests);
+    }
+
+    /// What samples requests for the hottest keys.
+    #[inline]
+    pub(crate) fn sampling(&mut self) -> &mut KeySampling {
+        &mut self.sampling
     }
 
     /// A request is finished. `pool` is that of its first key, `key` the hash of this.
@@ -235,6 +251,7 @@ impl Books {
         self.recorder.advance(now);
         self.events = Events::default();
         self.slowest.reset();
+        self.sampling.reset();
         self.counting_since = now;
     }
 
@@ -247,6 +264,7 @@ impl Books {
             recorder: self.recorder.clone(),
             finished: Vec::new(),
             slowest: self.slowest.clone(),
+            sampling: self.sampling.copy(),
             rows: None,
             live: None,
             used: self.used.clone(),
@@ -267,6 +285,7 @@ impl Books {
             (_, None) => {}
         }
         self.slowest.absorb(&other.slowest);
+        self.sampling.absorb(&other.sampling);
         self.events.absorb(&other.events);
         self.elsewhere.clients += at_work.clients;
         self.elsewhere.unfinished += at_work.unfinished;
@@ -290,6 +309,11 @@ impl Books {
 
     pub(crate) fn slowest(&self) -> &Slowest {
         &self.slowest
+    }
+
+    /// What is kept of the hottest keys, and what that is.
+    pub(crate) fn hot_keys(&self, now: Stamp) -> (HotKeyMode, HotKeySnapshot) {
+        (self.sampling.mode(), self.sampling.snapshot(now))
     }
 
     pub(crate) fn started(&self) -> Stamp {

@@ -15,6 +15,7 @@ use krarup_units::{Address, Nanos};
 use crate::dispatch::Workers;
 use crate::edge::{Dangerous, Edge};
 use crate::engine::{Engine, ThreadDesign};
+use crate::hot_keys::HotKeyMode;
 use crate::settings::CoreSettings;
 use crate::topology::{Route, Topology};
 
@@ -78,6 +79,10 @@ settings! {
         /// How many of the slowest requests of each second are kept with all their stamps:
         /// `stats slow` shows them. 0 keeps none.
         slow_requests: usize = 5, Count::between(0, 1_000);
+        /// What is kept of the keys that take most of the servers' time and of the bytes, for
+        /// `stats hotkeys` and /hotkeys: a "digest" of each key, its "name", which those that may
+        /// ask can read, or nothing ("off").
+        hot_keys: HotKeyMode = HotKeyMode::Digest, Word(&HotKeyMode::ALL);
         /// How often the names of servers are looked up again; 0 is never.
         resolve_every: Nanos = Nanos::from_secs(30), Duration::up_to(DAY);
         /// A server that fails so many times in a row, with no request answered between, is
@@ -110,8 +115,8 @@ settings! {
             flag = Some(Flag::new("engine", "ENGINE"));
         /// How the outside is met.
         edge: Edge = Edge::default(), SettingsSection("edge"), section = true;
-        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready, /headroom.
-        /// Nowhere unless it is given.
+        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready, /headroom,
+        /// /hotkeys. Nowhere unless it is given.
         admin: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:9151\"", flag = Some(Flag::new("admin", "HOST:PORT"));
         /// The response time that clients need: a percentile and a time. /headroom says up to which
         /// rate of requests it holds, and metrics with it; without it, at which rate the first
@@ -363,6 +368,7 @@ impl Config {
             eject_for: self.eject_for,
             return_over: self.return_over,
             slow_requests: self.slow_requests,
+            hot_keys: self.hot_keys,
             unix: 0,
             refused: [Dangerous::FlushAll, Dangerous::Verbosity]
                 .into_iter()

@@ -15,7 +15,7 @@
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Limits, Parsed, ReplyClass, Request, Storage, write};
-use krarup_record::{LiveSnapshot, Operation, Recorder};
+use krarup_record::{HotKeySnapshot, LiveSnapshot, Operation, Recorder};
 use krarup_units::Stamp;
 
 use crate::books::Books;
@@ -24,6 +24,7 @@ use crate::deadlines::Deadlines;
 use crate::dispatch::Dispatch;
 use crate::edge::Dangerous;
 use crate::exchange::Stage;
+use crate::hot_keys::HotKeyMode;
 use crate::ids::{ClientId, RequestId};
 use crate::large::RequestBytes;
 use crate::merge::How;
@@ -102,7 +103,7 @@ impl Core {
     /// pool.
     pub fn new(settings: CoreSettings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
-        let books = Books::new(recorder, settings.slow_requests, started);
+        let books = Books::new(recorder, settings.slow_requests, settings.hot_keys, started);
         let (unix, ramp) = (settings.unix, settings.return_over);
         let routing = Routing::new(topology.pools, topology.routes, unix, ramp);
         let upstreams = Servers::new(topology.servers, settings.upstreams());
@@ -160,6 +161,17 @@ impl Core {
             let share = of_it.and_then(|push| Some((server?, push.share, push.until)));
             pool.push(share, now);
         }
+    }
+
+    /// Samples requests for the keys that take most, from now on, unless the settings say
+    /// [`HotKeyMode::Off`]. The seed decides which.
+    pub fn sample_keys(&mut self, seed: u64) {
+        self.books.sampling().begin_sampling(seed);
+    }
+
+    /// What is kept of the keys that take most, and what that is.
+    pub(crate) fn hot_keys(&self, now: Stamp) -> (HotKeyMode, HotKeySnapshot) {
+        self.books.hot_keys(now)
     }
 
     /// No more rows will come: the writer that takes them can finish.

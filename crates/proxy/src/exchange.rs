@@ -8,7 +8,7 @@ use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
 
 use crate::free_buffers::{FreeBuffers, KEEP};
-use crate::ids::{ClientId, PoolId, RequestId, ServerId};
+use crate::ids::{ClientId, PoolId, RequestId, SampleId, ServerId};
 use crate::keys::KeyList;
 use crate::merge::{How, Merge};
 
@@ -95,6 +95,8 @@ pub(crate) struct Exchange {
     /// The pool of its first key, and that key's hash.
     pub(crate) home: PoolId,
     pub(crate) key: u64,
+    /// Where it is sampled for the hottest keys: until it has left.
+    pub(crate) sample: Option<SampleId>,
     /// The pool whose bounds it counts for, while it does.
     pub(crate) counted_in: Option<PoolId>,
     /// Whether it is written as `mg` or `me`: the words of it stand in `request`.
@@ -234,6 +236,7 @@ impl Default for Exchange {
             entry: PoolId::default(),
             home: PoolId::default(),
             key: 0,
+            sample: None,
             counted_in: None,
             as_meta: false,
             decides: false,
@@ -282,6 +285,7 @@ impl Exchange {
         self.entry = entry;
         self.home = entry;
         self.key = 0;
+        self.sample = None;
         self.counted_in = None;
         self.copies = Copies::None;
         self.as_meta = false;

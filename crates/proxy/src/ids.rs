@@ -45,6 +45,8 @@ identifier! {
     /// A request, until it is finished and no server owes an answer for it; afterwards the number
     /// may be another's.
     RequestId
+    /// A sampled request, until it has ended; afterwards the number may be another's.
+    SampleId
 }
 
 /// A server, for ever: what is configured no more keeps its number.

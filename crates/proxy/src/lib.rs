@@ -20,6 +20,7 @@
 //! | `merge` | how the answers of several servers become one |
 //! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
 //! | [`slow`] | the slowest requests of each second |
+//! | [`hot_keys`] | which requests are sampled for the keys that take most |
 //! | `settings` | what the service must know |
 //! | `free_buffers` | memory of replies that were put together, for the next ones |
 //! | [`stats`] | what `stats` answers |
@@ -42,6 +43,7 @@ pub mod edge;
 pub mod engine;
 mod exchange;
 mod free_buffers;
+pub mod hot_keys;
 mod ids;
 pub mod import;
 mod keys;

@@ -1,6 +1,10 @@
-//! What is known of the running proxy beside its traffic, for a model of the headroom it has left.
+//! What is known of the running proxy beside its traffic, for a model of the headroom it has left,
+//! and of the keys that take most.
 
 use krarup_model::headroom::{LiveServer, LiveSystem};
+use krarup_model::hot_keys::{HotKeys, KeyPool, KeySystem, hottest};
+use krarup_record::HotKeySnapshot;
+use krarup_units::Stamp;
 
 use crate::config::{Config, ServerConfig};
 use crate::core::Core;
@@ -8,6 +12,43 @@ use crate::dispatch::Workers;
 use crate::engine::{Engine, ThreadDesign};
 use crate::pool::Pool;
 use crate::topology::Reads;
+
+/// What is kept of the keys that take most, and what is known beside it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyState {
+    pub(crate) kept: HotKeySnapshot,
+    pub(crate) system: KeySystem,
+}
+
+impl KeyState {
+    /// That of `core`, or of the sum of several, at `now`.
+    pub(crate) fn of(core: &Core, now: Stamp) -> Self {
+        let (mode, kept) = core.hot_keys(now);
+        let pools = core.pools().iter().map(|pool| {
+            let spec = pool.spec();
+            (!pool.is_retired()).then(|| KeyPool {
+                name: spec.name.clone(),
+                coalesces: spec.coalesce,
+                copies: spec.copies,
+                servers: spec.servers.len(),
+                reads_one: spec.reads == Reads::Primary,
+            })
+        });
+        let servers = core.upstreams().servers().iter().map(|server| server.name().to_owned());
+        let system = KeySystem {
+            pools: pools.collect(),
+            servers: servers.collect(),
+            loops: core.loops(),
+            keys: mode.name().to_owned(),
+        };
+        Self { kept, system }
+    }
+
+    /// What that says: made by the thread that asks, since it takes longer than the copy.
+    pub(crate) fn hottest(&self) -> HotKeys {
+        hottest(&self.kept, &self.system)
+    }
+}
 
 /// The system that `core`, or any one of several such, and `config` are of. The process may use so
 /// many `processors`, at least a part of one.
@@ -71,7 +112,6 @@ pub fn replicated_pools(core: &Core) -> Vec<ReplicatedPool> {
 #[cfg(test)]
 mod tests {
     use krarup_record::{Recorder, RecorderSettings};
-    use krarup_units::Stamp;
 
     use super::*;
 

@@ -10,7 +10,7 @@ use krarup_units::Stamp;
 use crate::arena::Arena;
 use crate::exchange::{Exchange, Stage};
 use crate::free_buffers::FreeBuffers;
-use crate::ids::{ClientId, PoolId, RequestId};
+use crate::ids::{ClientId, PoolId, RequestId, SampleId};
 use crate::large::{self, BufferMemory, RequestBytes};
 
 /// All requests that are not finished.
@@ -87,13 +87,17 @@ impl Requests {
     }
 
     /// The number of a request is free when its reply has left and no server owes it an answer.
+    /// Returns as what it was sampled, where it was and is free now.
     #[inline]
-    pub(crate) fn free_if_left(&mut self, number: RequestId) {
+    pub(crate) fn free_if_left(&mut self, number: RequestId) -> Option<SampleId> {
         let exchange = &mut self.all[number];
-        if exchange.stage == Stage::Left && exchange.owed == 0 {
-            exchange.rest.end(&mut self.buffers);
-            self.all.give_back(number);
+        if exchange.stage != Stage::Left || exchange.owed != 0 {
+            return None;
         }
+        let sample = exchange.sample.take();
+        exchange.rest.end(&mut self.buffers);
+        self.all.give_back(number);
+        sample
     }
 
     /// Memory of a reply that has left may serve the next.

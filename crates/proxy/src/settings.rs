@@ -5,6 +5,7 @@ use krarup_units::Nanos;
 
 use crate::dispatch::Workers;
 use crate::edge::Dangerous;
+use crate::hot_keys::HotKeyMode;
 use crate::upstreams::{UpstreamSettings, WINDOW};
 
 /// What the core must know before it starts.
@@ -38,6 +39,8 @@ pub struct CoreSettings {
     pub return_over: Nanos,
     /// How many of the slowest requests of each second are kept with all their stamps.
     pub slow_requests: usize,
+    /// What is kept of the keys that take most.
+    pub hot_keys: HotKeyMode,
     /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
     pub unix: u64,
     /// Commands that are refused.

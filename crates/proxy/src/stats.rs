@@ -2,6 +2,7 @@
 //! where it has none.
 
 use krarup_memcache::{ReplyClass, write};
+use krarup_model::hot_keys::{HotKey, PoolHotKeys};
 use krarup_record::Operation;
 use krarup_service::Service as _;
 use krarup_units::{Nanos, Stamp};
@@ -10,6 +11,7 @@ use crate::core::Core;
 use crate::dispatch::Workers;
 use crate::edge::Dangerous;
 use crate::ids::ServerId;
+use crate::live::KeyState;
 
 /// The answer to `stats argument`.
 pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (ReplyClass, Vec<u8>) {
@@ -20,6 +22,7 @@ pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (ReplyClass, Vec<u8>)
         b"pools" => pools(core, &mut out),
         b"routes" => routes(core, &mut out),
         b"slow" => slow(core, &mut out),
+        b"hotkeys" => hot_keys(core, now, &mut out),
         b"settings" => settings(core, &mut out),
         // What a proxy has none of; who collects statistics asks for it all the same.
         b"items" | b"slabs" | b"sizes" | b"conns" => {}
@@ -177,6 +180,49 @@ fn slow(core: &Core, out: &mut Vec<u8>) {
             write::stat(out, &format!("{second}:{}", rank + 1), &line);
         }
     }
+}
+
+/// The keys that take most of each pool, by server time and by bytes, named by the list and their
+/// rank in it.
+fn hot_keys(core: &Core, now: Stamp, out: &mut Vec<u8>) {
+    let answer = KeyState::of(core, now).hottest();
+    write::stat(out, "hot_keys", &answer.keys);
+    write::stat(out, "covers_s", &format!("{:.1}", answer.covers_s));
+    for PoolHotKeys { pool, requests_per_s, samples, one_of, by_time, by_bytes, .. } in &answer.pools {
+        let mut stat = |name: &str, value: &str| write::stat(out, &format!("{pool}:{name}"), value);
+        stat("requests_per_s", &format!("{requests_per_s:.1}"));
+        stat("samples", &samples.to_string());
+        stat("one_of", &format!("{one_of:.1}"));
+        for (list, keys) in [("time", by_time), ("bytes", by_bytes)] {
+            for (rank, key) in keys.iter().enumerate() {
+                stat(&format!("{list}:{}", rank + 1), &hot_key_line(key));
+            }
+        }
+    }
+}
+
+/// One line: shares as numbers from 0 to 1; what is not known is left out.
+fn hot_key_line(key: &HotKey) -> String {
+    let share = &key.share;
+    let mut line = format!(
+        "key={} share={:.4} low={:.4} high={:.4} requests_per_s={:.1} reads={:.3} time={:.4} bytes={:.4}",
+        key.key, share.mean, share.low, share.high, key.requests_per_s, key.reads, key.time, key.bytes,
+    );
+    if let Some(server) = &key.server {
+        line += &format!(" server={server}");
+    }
+    let shares = [
+        ("of_server", key.of_server),
+        ("coalescing_saves", key.coalescing_saves),
+        ("copy_saves", key.copy_saves),
+    ];
+    for (name, share) in shares.into_iter().filter_map(|(name, share)| Some((name, share?))) {
+        line += &format!(" {name}={share:.4}");
+    }
+    if let Some(name) = &key.name {
+        line += &format!(" name=\"{name}\"");
+    }
+    line
 }
 
 /// Which keys belong to which pool; what matches no prefix belongs to the pool of the address its

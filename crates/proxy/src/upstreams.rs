@@ -544,12 +544,18 @@ impl Servers {
     }
 
     /// The server has answered the next of what was asked on a connection, with a reply of so many
-    /// bytes: that is owed no more, and the server is well. Returns its number.
+    /// bytes: that is owed no more, and the server is well. Returns its number, and how long the
+    /// connection was occupied since the answer before, or since this was asked.
     #[inline]
-    pub(crate) fn answered(&mut self, connection: ConnectionId, bytes: usize, now: Stamp) -> ServerId {
+    pub(crate) fn answered(
+        &mut self,
+        connection: ConnectionId,
+        bytes: usize,
+        now: Stamp,
+    ) -> (ServerId, Nanos) {
         self.in_flight -= 1;
         let link = self.at_mut(connection);
-        link.answered(bytes, now);
+        let occupied = link.answered(bytes, now);
         link.failures = 0;
         let server = link.server;
         let known = &mut self.servers[server.index()];
@@ -562,7 +568,7 @@ impl Servers {
         if bytes >= LARGE_REQUEST {
             known.had_long(bytes, now);
         }
-        server
+        (server, occupied)
     }
 
     /// A long request, of so many bytes, has been sent to a server.

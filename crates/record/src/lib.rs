@@ -22,6 +22,7 @@
 //! | [`recorder`] | all of it behind one call per request |
 //! | [`live`] | what a loop keeps of the last minutes for a model of its headroom |
 //! | [`jobs`] | what a broker keeps of the last minutes of one tube, for a model of its workers |
+//! | [`hot_keys`] | what a loop keeps of the keys that take the most |
 //! | [`watch`] | what the machine did meanwhile |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
@@ -34,9 +35,11 @@ pub mod exposition;
 pub mod file;
 pub mod histogram;
 pub mod holds;
+pub mod hot_keys;
 pub mod jobs;
 pub mod live;
 pub mod quantities;
+mod random;
 pub mod recorder;
 pub mod schema;
 pub mod stamps;
@@ -47,6 +50,7 @@ pub mod window;
 
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
+pub use hot_keys::{HotKeyBooks, HotKeySnapshot, KeyTally, RequestSampler, SampledRequest};
 pub use jobs::{ArrivalSlot, ArrivalWindow, EndedLease, JobBooks, JobSnapshot};
 pub use live::{
     KEPT_OF_ROWS, LiveBooks, LiveRows, LiveSnapshot, LiveVisit, LoopUse, LoopWindow, VisitStretch,

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 
 use krarup_units::{Nanos, Stamp};
 
+use crate::random::fraction_of;
 use crate::{Operation, ServerVisit, Visit};
 
 mod rows;
@@ -367,7 +368,8 @@ impl LiveBooks {
         };
         let length = (share * SECOND as f64) as u64;
         let begin = second * SECOND;
-        self.keep_from = begin + (phase(second) * (SECOND - length) as f64) as u64;
+        // So that stretches follow no period of the traffic.
+        self.keep_from = begin + (fraction_of(second) * (SECOND - length) as f64) as u64;
         self.keep_to = self.keep_from + length;
         // A rate that rises at once must not push everything else out.
         self.keep_until_pushed = self.pushed + 4 * quota;
@@ -430,15 +432,6 @@ fn next_reply(visits: &[LiveVisit], otherwise: Stamp) -> Stamp {
 fn is_failure(visit: &Visit) -> bool {
     use crate::Outcome::{Refused, ServerError, ServerLost, Timeout};
     matches!(visit.outcome, ServerError | ServerLost | Timeout | Refused)
-}
-
-/// A number from 0 to below 1 that belongs to a second: its bits mixed by the finalizer of
-/// SplitMix64 (Steele, Lea and Flood 2014), so that stretches follow no period of the traffic.
-fn phase(second: u64) -> f64 {
-    let mut bits = second.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// What was kept, as plain data: of one loop, or merged.

@@ -48,7 +48,7 @@ pub fn screen(headroom: &Headroom, ascii: bool) -> String {
     if !headroom.assumes.is_empty() {
         out.push_str(&wrapped("assumes", &headroom.assumes.join("; ")));
     }
-    if ascii { to_ascii(&out) } else { out }
+    if ascii { text::ascii(&out) } else { out }
 }
 
 /// The same as a page. `of` says whose traffic it is, `footer` names the program and its version.
@@ -362,23 +362,6 @@ fn wrapped(keyword: &str, text: &str) -> String {
     }
     out.push('\n');
     out
-}
-
-/// The same with letters of ASCII alone, one for one.
-fn to_ascii(text: &str) -> String {
-    let letter = |letter: char| match letter {
-        '–' => '-',
-        'µ' => 'u',
-        '×' => 'x',
-        '█' => '#',
-        '▓' => '=',
-        '▒' => '~',
-        '·' => '.',
-        '±' => '+',
-        ascii if ascii.is_ascii() => ascii,
-        _ => '?',
-    };
-    text.chars().map(letter).collect()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod document;
 mod estimates;
 pub mod figures;
 pub mod headroom;
+pub mod hot_keys;
 pub mod html;
 mod inside_figures;
 pub mod latex;

@@ -53,6 +53,23 @@ fn column(table: &Table, index: usize) -> Vec<String> {
     cells
 }
 
+/// The text with letters of ASCII alone, one for one.
+pub(crate) fn ascii(text: &str) -> String {
+    let letter = |letter: char| match letter {
+        '–' => '-',
+        'µ' => 'u',
+        '×' => 'x',
+        '█' => '#',
+        '▓' => '=',
+        '▒' => '~',
+        '·' => '.',
+        '±' => '+',
+        ascii if ascii.is_ascii() => ascii,
+        _ => '?',
+    };
+    text.chars().map(letter).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

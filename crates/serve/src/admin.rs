@@ -1,5 +1,5 @@
-//! The admin address: `/metrics`, `/health`, `/ready`, of the proxy `/headroom`, of the broker
-//! `/tubes`; and `/reload`, which is posted.
+//! The admin address: `/metrics`, `/health`, `/ready`; of the proxy `/headroom`, `/hotkeys` and
+//! `/redline`, of the broker `/tubes`; and `/reload`, which is posted.
 //!
 //! ```text
 //!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
@@ -15,7 +15,6 @@ mod tests;
 
 use std::sync::{Arc, Mutex};
 
-use krarup_broker::report::TubesReport;
 use krarup_model::headroom::Headroom;
 use krarup_net::cpu;
 use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
@@ -23,13 +22,13 @@ use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 use rustix::process::{Resource, getrlimit};
 
-use crate::headroom::LiveHeadroom;
+use crate::headroom::{LiveHeadroom, json};
 use crate::redline::LiveRedline;
 
 /// The numbers of one moment, as a loop lays them down.
 pub(crate) trait Monitored: Send + Sync + 'static {
-    /// Whether there are tubes to tell of.
-    const HAS_TUBES: bool = false;
+    /// Where it answers more, by [`Self::report`].
+    const PATHS: &'static [&'static str] = &[];
 
     /// Why no more clients should be sent here; none if they should.
     fn not_ready(&self) -> Option<String>;
@@ -37,13 +36,15 @@ pub(crate) trait Monitored: Send + Sync + 'static {
     /// Every metric as Prometheus reads it, with what is known of the headroom.
     fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String;
 
-    /// What is known of the tubes' waits; none: there are no tubes.
-    fn tubes(&self) -> Option<TubesReport> {
-        None
+    /// What it answers in JSON at one of [`Self::PATHS`].
+    fn report(&self, _path: &str) -> serde_json::Result<String> {
+        Ok(String::new())
     }
 }
 
 impl Monitored for krarup_proxy::metrics::ProxySnapshot {
+    const PATHS: &'static [&'static str] = &["/hotkeys"];
+
     fn not_ready(&self) -> Option<String> {
         self.not_ready()
     }
@@ -51,10 +52,14 @@ impl Monitored for krarup_proxy::metrics::ProxySnapshot {
     fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
         krarup_proxy::metrics::exposition(self, process, headroom)
     }
+
+    fn report(&self, _: &str) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(&self.hot_keys())
+    }
 }
 
 impl Monitored for krarup_broker::metrics::BrokerSnapshot {
-    const HAS_TUBES: bool = true;
+    const PATHS: &'static [&'static str] = &["/tubes"];
 
     fn not_ready(&self) -> Option<String> {
         self.not_ready().map(str::to_owned)
@@ -64,8 +69,8 @@ impl Monitored for krarup_broker::metrics::BrokerSnapshot {
         krarup_broker::metrics::exposition(self, process)
     }
 
-    fn tubes(&self) -> Option<TubesReport> {
-        Some(self.tubes())
+    fn report(&self, _: &str) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(&self.tubes())
     }
 }
 
@@ -100,9 +105,9 @@ impl<T: Monitored> Monitoring<T> {
         match (method, path) {
             (HttpMethod::Get, "/") => HttpResponse::text(200, self.paths()),
             (HttpMethod::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
-            (HttpMethod::Get, "/tubes") if T::HAS_TUBES => self.tell(path),
-            (_, "/tubes") if T::HAS_TUBES => HttpResponse::text(405, self.paths()),
+            (HttpMethod::Get, _) if T::PATHS.contains(&path) => self.tell(path),
             (_, "/" | "/metrics" | "/health" | "/ready") => HttpResponse::text(405, self.paths()),
+            _ if T::PATHS.contains(&path) => HttpResponse::text(405, self.paths()),
             (_, "/headroom") => match (&self.headroom, method) {
                 (Some(headroom), HttpMethod::Get) => headroom.respond(query),
                 (Some(_), _) => HttpResponse::text(405, self.paths()),
@@ -127,9 +132,9 @@ impl<T: Monitored> Monitoring<T> {
         let reload =
             reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
         let headroom = if self.headroom.is_some() { ", /headroom" } else { "" };
+        let own: String = T::PATHS.iter().map(|path| format!(", {path}")).collect();
         let redline = if self.redline.is_some() { "; POST, GET, DELETE /redline" } else { "" };
-        let tubes = if T::HAS_TUBES { ", /tubes" } else { "" };
-        let read = format!("GET /metrics for Prometheus, /health, /ready{headroom}{tubes}");
+        let read = format!("GET /metrics for Prometheus, /health, /ready{headroom}{own}");
         format!("{}: {read}{reload}{redline}\n", self.program)
     }
 
@@ -144,11 +149,7 @@ impl<T: Monitored> Monitoring<T> {
                 HttpResponse { status: 200, kind: MEDIA_TYPE, body }
             }
             "/health" => HttpResponse::text(200, "ok\n"),
-            "/tubes" => HttpResponse {
-                status: 200,
-                kind: "application/json",
-                body: serde_json::to_string_pretty(&numbers.tubes()).expect("a report is plain data") + "\n",
-            },
+            _ if T::PATHS.contains(&path) => json(numbers.report(path)),
             _ => match numbers.not_ready() {
                 None => HttpResponse::text(200, "ready\n"),
                 Some(why) => HttpResponse::text(503, format!("{why}\n")),

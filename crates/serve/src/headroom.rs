@@ -111,6 +111,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An answer as JSON.
+pub(crate) fn json(text: serde_json::Result<String>) -> HttpResponse {
+    let body = text.expect("an answer is plain data") + "\n";
+    HttpResponse { status: 200, kind: "application/json", body }
+}
+
 impl LiveHeadroom {
     /// Answers about the loops that `live` asks; a browser is given a `page`.
     pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
@@ -126,11 +132,7 @@ impl LiveHeadroom {
             Ok(answer) if query.page => {
                 HttpResponse { status: 200, kind: "text/html; charset=utf-8", body: (self.page)(&answer) }
             }
-            Ok(answer) => HttpResponse {
-                status: 200,
-                kind: "application/json",
-                body: serde_json::to_string_pretty(&*answer).expect("an answer is plain data") + "\n",
-            },
+            Ok(answer) => json(serde_json::to_string_pretty(&*answer)),
             Err(NoHeadroom::Mistake(mistake)) => HttpResponse::text(400, format!("{mistake}\n")),
             Err(NoHeadroom::Stuck) => {
                 HttpResponse::text(503, "an event loop did not answer within a second\n")

@@ -25,7 +25,7 @@ use krarup_proxy::ReadPush;
 use krarup_proxy::live::ReplicatedPool;
 use krarup_units::{Mistake, Nanos, Seconds, text};
 
-use crate::headroom::LiveHeadroom;
+use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
 
 /// How often the loops are asked.
@@ -140,14 +140,14 @@ impl LiveRedline {
     pub(crate) fn respond(self: &Arc<Self>, method: HttpMethod, query: HttpQuery<'_>) -> HttpResponse {
         match method {
             HttpMethod::Get => match &lock(&self.state).report {
-                Some(report) => json(200, report),
+                Some(report) => json(serde_json::to_string_pretty(report)),
                 None => HttpResponse::text(404, "there was no redline; POST /redline begins one\n"),
             },
             HttpMethod::Delete => self.end(),
             HttpMethod::Post => {
                 let asked = AskedRedline::of(query);
                 match asked.map_err(|why| (400, why)).and_then(|asked| self.begin(&asked)) {
-                    Ok(report) => json(200, &report),
+                    Ok(report) => json(serde_json::to_string_pretty(&report)),
                     Err((status, why)) => HttpResponse::text(status, format!("{why}\n")),
                 }
             }
@@ -164,7 +164,7 @@ impl LiveRedline {
         self.changed.notify_all();
         let state = self.changed.wait_while(state, |state| state.running);
         match &state.unwrap_or_else(PoisonError::into_inner).report {
-            Some(report) => json(200, report),
+            Some(report) => json(serde_json::to_string_pretty(report)),
             None => HttpResponse::text(200, "it has ended\n"),
         }
     }
@@ -332,9 +332,4 @@ fn shared_lock(path: &PathBuf) -> Result<File, Mistake> {
         Err(TryLockError::WouldBlock) => Err(wrong("another proxy has a redline under way".to_owned())),
         Err(TryLockError::Error(error)) => Err(wrong(error.to_string())),
     }
-}
-
-fn json(status: u16, report: &RedlineReport) -> HttpResponse {
-    let body = serde_json::to_string_pretty(report).expect("a report is plain data") + "\n";
-    HttpResponse { status, kind: "application/json", body }
 }

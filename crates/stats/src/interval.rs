@@ -153,16 +153,33 @@ impl fmt::Display for Estimate {
 /// If n is 0, successes exceed n, or the level is not between 0 and 1.
 pub fn proportion(successes: u64, n: u64, level: f64) -> Result<Estimate, StatsError> {
     let p = checked_share(successes, n, level)?;
-    let z = normal_quantile(0.5 + level / 2.0)?;
-    let n_real = n as f64;
-    let shrink = 1.0 + z * z / n_real;
-    let centre = (p + z * z / (2.0 * n_real)) / shrink;
-    let half = z * (p * (1.0 - p) / n_real + z * z / (4.0 * n_real * n_real)).sqrt() / shrink;
+    let Interval { low, high, .. } = score_interval(p, n as f64, level)?;
     // At 0 and n the exact ends are 0 and 1; rounding must not leave the share outside its own
     // interval.
-    let low = if successes == 0 { 0.0 } else { (centre - half).max(0.0) };
-    let high = if successes == n { 1.0 } else { (centre + half).min(1.0) };
+    let low = if successes == 0 { 0.0 } else { low };
+    let high = if successes == n { 1.0 } else { high };
     Ok(Estimate { value: p, n, interval: Interval { low, high, level } })
+}
+
+/// Wilson's score interval of a share `p` that was found in `n` trials, as [`proportion`] has it,
+/// where `n` need not be whole: with weights it is the number of trials without weights that would
+/// have the same standard error, p(1−p)/se² (Kish 1965).
+///
+/// # Errors
+/// If p or the level is not between 0 and 1, or n is not above 0.
+pub fn score_interval(p: f64, n: f64, level: f64) -> Result<Interval, StatsError> {
+    if !(0.0..=1.0).contains(&p) {
+        return Err(StatsError::OutOfRange { what: "share", value: p, range: "from 0 to 1" });
+    }
+    if n.is_nan() || n <= 0.0 {
+        return Err(StatsError::OutOfRange { what: "number of trials", value: n, range: "above 0" });
+    }
+    probability("level", level)?;
+    let z = normal_quantile(0.5 + level / 2.0)?;
+    let shrink = 1.0 + z * z / n;
+    let centre = (p + z * z / (2.0 * n)) / shrink;
+    let half = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt() / shrink;
+    Ok(Interval { low: (centre - half).max(0.0), high: (centre + half).min(1.0), level })
 }
 
 /// The share of `successes` among `n`, with the exact interval of Clopper and Pearson (1934):

@@ -18,6 +18,7 @@ mod experiment;
 mod faults;
 mod headroom;
 mod hosts;
+mod hot_keys;
 mod large;
 mod load;
 mod loops;

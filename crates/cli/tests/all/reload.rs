@@ -83,6 +83,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         }
         "reconnect_after" => maybe(draw, &["\"1ms\"", "\"50ms\""]),
         "reconnect_at_most" => maybe(draw, &["\"60ms\"", "\"1s\""]),
+        "hot_keys" => maybe(draw, &["\"digest\"", "\"name\"", "\"off\""]),
         "slow_requests" => maybe(draw, &["0", "1", "100"]),
         "resolve_every" => maybe(draw, &["0", "\"10ms\"", "\"1h\""]),
         "eject_after" => maybe(draw, &["1", "5"]),

@@ -22,6 +22,17 @@ impl Core {
         source: RequestBytes<'_>,
         now: Stamp,
     ) -> Result<usize, ProtocolError> {
+        let read = self.read_answers(server, source, now);
+        self.books.sampling().end_unit();
+        read
+    }
+
+    fn read_answers(
+        &mut self,
+        server: ConnectionId,
+        source: RequestBytes<'_>,
+        now: Stamp,
+    ) -> Result<usize, ProtocolError> {
         let RequestBytes { bytes, memory } = source;
         let mut used = 0;
         while used < bytes.len() {
@@ -108,7 +119,7 @@ impl Core {
                 if let Some(visit) = visit {
                     self.books.late(&visit);
                 }
-                self.requests.free_if_left(number);
+                self.free_if_left(number);
                 continue;
             }
             exchange.servers.extend(visit);
@@ -150,7 +161,8 @@ impl Core {
             }
             return;
         }
-        let server = self.upstreams.answered(connection, reply.bytes.len(), now);
+        let (server, occupied) = self.upstreams.answered(connection, reply.bytes.len(), now);
+        self.books.sampling().occupied(occupied);
         let sent = pending.sent.expect("only what was sent is answered");
         let outcome = outcome_of(reply.class);
         let lane = connection.lane_number();
@@ -158,13 +170,16 @@ impl Core {
         let Recipient::Request(number) = pending.recipient else { return self.books.detached(&visit) };
         let exchange = &mut self.requests[number];
         exchange.owed -= 1;
+        if let Some(sample) = exchange.sample {
+            self.books.sampling().answered(sample, &visit);
+        }
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Response { bytes, ..*reply });
         if exchange.stage != Stage::Sent {
             // Enough others had answered: no client waits for this one.
             self.books.late(&visit);
-            return self.requests.free_if_left(number);
+            return self.free_if_left(number);
         }
         exchange.servers.push(visit);
         if exchange.rest.used().is_some_and(|rest| !rest.parts.is_empty()) && !pending.follows {

@@ -117,7 +117,11 @@ impl Core {
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key
     /// does not fit, it is refused.
     pub(super) fn admit(&mut self, number: RequestId, pool: PoolId, sent: &[u8], now: Stamp) -> bool {
-        self.admit_hashed(number, pool, fits(sent).then(|| KeyHash::Xxh3.number(sent)), now)
+        let admitted = self.admit_hashed(number, pool, fits(sent).then(|| KeyHash::Xxh3.number(sent)), now);
+        if admitted && let Some(one_of) = self.books.sampling().samples(now) {
+            self.sample(number, one_of, sent);
+        }
+        admitted
     }
 
     /// The same for the keys that are listed: the first of them counts, and all must fit.
@@ -126,7 +130,30 @@ impl Core {
         let first = keys.get(0);
         let fit = keys.iter().all(|key| fits(key.sent));
         let hash = fit.then(|| KeyHash::Xxh3.number(first.sent));
-        self.admit_hashed(number, first.pool, hash, now)
+        let admitted = self.admit_hashed(number, first.pool, hash, now);
+        if admitted && let Some(one_of) = self.books.sampling().samples(now) {
+            self.sample(number, one_of, b"");
+            self.sample_listed(number);
+        }
+        admitted
+    }
+
+    /// The request is sampled, with its first key, and stands for so many.
+    #[cold]
+    fn sample(&mut self, number: RequestId, one_of: u32, sent: &[u8]) {
+        let exchange = &mut self.requests[number];
+        let sampling = self.books.sampling();
+        exchange.sample = Some(sampling.begin(one_of, exchange.home, exchange.key, sent));
+    }
+
+    /// A sampled request stands there with one of the keys that are listed, each with the same
+    /// probability.
+    #[cold]
+    fn sample_listed(&mut self, number: RequestId) {
+        let exchange = &self.requests[number];
+        let (Some(sample), sampling) = (exchange.sample, self.books.sampling()) else { return };
+        let key = exchange.rest.keys.get(sampling.place_among(exchange.rest.keys.len()));
+        sampling.choose(sample, key.pool, KeyHash::Xxh3.number(key.sent), key.sent);
     }
 
     fn admit_hashed(&mut self, number: RequestId, pool: PoolId, hash: Option<u64>, now: Stamp) -> bool {
@@ -402,6 +429,9 @@ impl Core {
         if count > 1 {
             // What comes back is compared with them.
             self.requests[number].rest.keys.take(&retrieve.keys, entry);
+            if self.requests[number].sample.is_some() {
+                self.sample_listed(number);
+            }
         }
         if count > 1 && self.routing[entry].spec().multi_get == MultiGet::Sharded {
             return self.retrieve_sharded(number, entry, count);

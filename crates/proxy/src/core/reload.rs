@@ -29,6 +29,7 @@ impl Core {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         self.dispatch.resize(settings.workers, settings.queue);
         self.books.keep_slowest(settings.slow_requests);
+        self.books.sampling().set_mode(settings.hot_keys);
         // The clock goes on.
         self.settings = CoreSettings { unix: self.settings.unix, ..settings };
         let servers = self.upstreams.reconfigure(topology.servers, self.settings.upstreams());

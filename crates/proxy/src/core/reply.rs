@@ -51,6 +51,9 @@ impl Core {
             exchange.visit.outcome = Outcome::ClientGone;
         }
         self.books.finish(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
+        if let Some(sample) = exchange.sample {
+            self.books.sampling().replied(sample, &exchange.visit);
+        }
         if exchange.holds_worker {
             self.dispatch.release();
         }
@@ -59,7 +62,15 @@ impl Core {
         }
         exchange.client = None;
         exchange.stage = Stage::Left;
-        self.requests.free_if_left(number);
+        self.free_if_left(number);
+    }
+
+    /// The place of a request is free when nothing more will come for it.
+    #[inline]
+    pub(super) fn free_if_left(&mut self, number: RequestId) {
+        if let Some(sample) = self.requests.free_if_left(number) {
+            self.books.sampling().ended(sample);
+        }
     }
 
     /// Free workers take what waits; then the clients that waited for room are read from again.

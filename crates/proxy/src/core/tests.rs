@@ -12,10 +12,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dispatch::Workers;
+use crate::hot_keys::HotKeyMode;
 use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
+mod hot_keys;
 mod lanes;
 mod live;
 mod meta;
@@ -62,6 +64,7 @@ fn settings() -> CoreSettings {
         eject_for: Nanos::from_secs(10),
         return_over: Nanos::from_secs(10),
         slow_requests: 3,
+        hot_keys: HotKeyMode::Name,
         unix: 1_700_000_000,
         refused: Vec::new(),
         server_connections: 1,
@@ -93,6 +96,7 @@ impl World {
         let mut core = Core::new(settings, topology, recorder, Stamp(0));
         let rows = Rows::default();
         core.keep_rows(Box::new(Keep(rows.clone())), 0, 1);
+        core.sample_keys(1);
         Self {
             core,
             now: Stamp(0),

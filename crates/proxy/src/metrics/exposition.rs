@@ -1,6 +1,7 @@
 //! The numbers of one moment as Prometheus reads them.
 
 use krarup_model::headroom::Headroom;
+use krarup_model::hot_keys::HotKeys;
 use krarup_record::exposition::{ExpositionText, ProcessMetrics};
 
 use super::snapshot::ProxySnapshot;
@@ -11,13 +12,20 @@ use super::table::{MetricSource, ProxyMetric, TABLE};
 pub fn exposition(now: &ProxySnapshot, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
     let mut out = ExpositionText(String::with_capacity(32 << 10));
     out.process(process);
+    let keys = now.hot_keys();
     for metric in TABLE {
-        tell(&mut out, metric, now, headroom);
+        tell(&mut out, metric, now, headroom, &keys);
     }
     out.0
 }
 
-fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot, headroom: Option<&Headroom>) {
+fn tell(
+    out: &mut ExpositionText,
+    metric: &ProxyMetric,
+    now: &ProxySnapshot,
+    headroom: Option<&Headroom>,
+    keys: &HotKeys,
+) {
     let name = metric.name;
     out.head(name, metric.kind(), metric.help);
     let label = metric.label().unwrap_or_default();
@@ -36,6 +44,11 @@ fn tell(out: &mut ExpositionText, metric: &ProxyMetric, now: &ProxySnapshot, hea
         MetricSource::Headroom(_, values) => {
             for one in headroom.map(values).into_iter().flatten() {
                 out.labelled(name, &one.labels, one.value);
+            }
+        }
+        MetricSource::PoolKeys(value) => {
+            for one in &keys.pools {
+                value(one).into_iter().for_each(|value| out.one(name, label, &one.pool, value));
             }
         }
         MetricSource::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),

@@ -1,5 +1,6 @@
 //! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
 
+use krarup_model::hot_keys::HotKeys;
 use krarup_record::LoopUse;
 use krarup_record::exposition::{OfOperation, TimeBuckets};
 use krarup_service::Service as _;
@@ -8,6 +9,7 @@ use krarup_units::{Nanos, Stamp};
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
 use crate::ids::ServerId;
+use crate::live::KeyState;
 use crate::pool::{Pool, PoolCounts};
 
 /// Servers up to which each has its buckets: counting them takes the loop some microseconds a
@@ -36,6 +38,7 @@ pub struct ProxySnapshot {
     pub(super) operations: Vec<OfOperation>,
     pub(super) servers: Vec<OfServer>,
     pub(super) pools: Vec<OfPool>,
+    pub(super) keys: KeyState,
 }
 
 /// How one server is, and what it did.
@@ -124,7 +127,13 @@ impl ProxySnapshot {
             operations: OfOperation::seen(&recorder),
             pools: core.pools().iter().enumerate().filter(|(_, pool)| !pool.is_retired()).map(pool).collect(),
             servers: servers.collect(),
+            keys: KeyState::of(core, now),
         }
+    }
+
+    /// The keys that take most.
+    pub fn hot_keys(&self) -> HotKeys {
+        self.keys.hottest()
     }
 
     /// Gets answered, and requests of any kind: counters that must never go back.

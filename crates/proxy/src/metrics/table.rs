@@ -2,6 +2,7 @@
 //! The reference page and what Prometheus reads are both made from it.
 
 use krarup_model::headroom::Headroom;
+use krarup_model::hot_keys::PoolHotKeys;
 use krarup_record::exposition::{self, Described, TimeBuckets};
 use krarup_record::{LoopUse, Quantity, VisitTally};
 
@@ -26,6 +27,8 @@ pub(super) enum MetricSource {
     Loop(fn(&LoopUse) -> f64),
     /// What is said of the headroom, with the names of the labels.
     Headroom(Option<&'static str>, fn(&Headroom) -> Vec<HeadroomValue>),
+    /// One number for each pool of which a request was sampled; none where it does not apply.
+    PoolKeys(fn(&PoolHotKeys) -> Option<f64>),
     /// 1, with the version as a label.
     Version,
     /// One number for each operation that was seen.
@@ -362,6 +365,11 @@ pub const TABLE: &[ProxyMetric] = &[
         headroom::stalled,
         "The share of time in which a server stood still.",
     ),
+    ProxyMetric {
+        name: "krarup_hot_key_ratio",
+        help: "The largest share of the pool's server time that one key takes, of the last five to ten seconds; absent where no key was sampled five times. `/hotkeys` says which it is.",
+        value: MetricSource::PoolKeys(|pool| pool.by_time.first().map(|key| key.share.mean)),
+    },
     counter(
         "krarup_disordered_stamps_total",
         |now| now.disordered as f64,
@@ -376,6 +384,7 @@ impl ProxyMetric {
             MetricSource::Gauge(_)
             | MetricSource::ServerGauge(_)
             | MetricSource::PoolGauge(_)
+            | MetricSource::PoolKeys(_)
             | MetricSource::Headroom(..)
             | MetricSource::Version => "gauge",
             MetricSource::Counter(_)
@@ -398,7 +407,7 @@ impl ProxyMetric {
             MetricSource::ServerGauge(_) | MetricSource::Server(_) | MetricSource::ServerTimes(_) => {
                 Some("server")
             }
-            MetricSource::PoolGauge(_) | MetricSource::Pool(_) => Some("pool"),
+            MetricSource::PoolGauge(_) | MetricSource::PoolKeys(_) | MetricSource::Pool(_) => Some("pool"),
         }
     }
 }

@@ -6,13 +6,17 @@ use krarup_model::headroom::{
     CapacityEstimate, Headroom, HeadroomVerdict, LimitingResource, ProvenRate, ResourceKind, ResourceState,
     Silence, TrafficSeen,
 };
+use krarup_model::hot_keys::{KeyPool, KeySystem};
 use krarup_record::exposition::{BOUNDS, OfOperation, PROCESS, ProcessMetrics, TimeBuckets};
-use krarup_record::{LoopUse, MeasuredDistribution, Operation, Quantity, VisitTally};
+use krarup_record::{
+    HotKeyBooks, LoopUse, MeasuredDistribution, Operation, Quantity, SampledRequest, VisitTally,
+};
 
 use krarup_units::{Nanos, Stamp};
 
 use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 use super::*;
+use crate::live::KeyState;
 use crate::pool::PoolCounts;
 
 /// A moment with something in every list, and a name that needs escapes.
@@ -53,8 +57,30 @@ fn moment() -> ProxySnapshot {
         workers: Some(8),
         operations: vec![operation(Operation::Get), operation(Operation::Set)],
         servers: vec![server("10.0.0.1:11211", true), server("a \"quoted\" \\ name", false)],
+        keys: one_key(),
         ..ProxySnapshot::default()
     }
+}
+
+/// Ten sampled gets for one key of the pool `main`.
+fn one_key() -> KeyState {
+    let mut books = HotKeyBooks::default();
+    for _ in 0..10 {
+        let sampled = SampledRequest {
+            pool: 0,
+            key: 7,
+            name: None,
+            one_of: 8,
+            operation: Operation::Get,
+            bytes: 100,
+            residence: Nanos(900),
+            servers: &[(0, Nanos(500))],
+        };
+        books.add(&sampled, Stamp(1_000));
+    }
+    let main = KeyPool { name: "main".into(), coalesces: false, copies: 1, servers: 1, reads_one: false };
+    let system = KeySystem { pools: vec![Some(main)], loops: 1, ..KeySystem::default() };
+    KeyState { kept: books.snapshot(Stamp(2_000)), system }
 }
 
 fn process() -> ProcessMetrics {
@@ -189,6 +215,7 @@ fn what_prometheus_reads_is_well_formed_and_complete() {
     for name in of_process.chain(TABLE.iter().map(|metric| metric.name)) {
         assert!(!read[name].is_empty(), "{name} has a value");
     }
+    assert_eq!(read["krarup_hot_key_ratio"], [("{pool=\"main\"}".to_owned(), 1.0)]);
     assert_eq!(read["krarup_uptime_seconds"], [("{}".to_owned(), 1.5)]);
     let of_loops = [("{loop=\"0\"}".to_owned(), 7.0), ("{loop=\"1\"}".to_owned(), 9.0)];
     assert_eq!(read["krarup_loop_passes_total"], of_loops);

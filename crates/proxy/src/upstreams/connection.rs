@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use krarup_memcache::Expect;
-use krarup_units::{Outbox, Stamp};
+use krarup_units::{Nanos, Outbox, Stamp};
 
 use super::window::{RequestLength, SendWindow};
 use crate::ids::{ClientId, RequestId, ServerId};
@@ -176,14 +176,15 @@ impl Connection {
         }
     }
 
-    /// The next answer has come at `now`, of so many bytes.
+    /// The next answer has come at `now`, of so many bytes. Returns how long the connection was
+    /// occupied since the one before, or since this was asked.
     #[inline]
-    pub(super) fn answered(&mut self, reply: usize, now: Stamp) {
-        let Some(Pending { start, sent, .. }) = self.pending.pop_front() else { return };
+    pub(super) fn answered(&mut self, reply: usize, now: Stamp) -> Nanos {
+        let Some(Pending { start, sent, .. }) = self.pending.pop_front() else { return Nanos::ZERO };
         self.stamped = self.stamped.saturating_sub(1);
         self.window.answered(start);
         let end = self.pending.front().map_or_else(|| self.out.end(), |next| next.start);
-        self.window.keep_pace(reply.max((end - start) as usize), sent, now);
+        self.window.keep_pace(reply.max((end - start) as usize), sent, now)
     }
 
     /// Whether an answer is to come that is none to the greeting.

@@ -77,15 +77,18 @@ impl SendWindow {
     }
 
     /// An answer has come at `now` to what was `sent`; with its request it has so many bytes: how
-    /// fast what is long gets on here.
+    /// fast what is long gets on here. Returns how long that took since the answer before, or
+    /// since it was sent.
     #[inline]
-    pub(super) fn keep_pace(&mut self, bytes: usize, sent: Option<Stamp>, now: Stamp) {
+    pub(super) fn keep_pace(&mut self, bytes: usize, sent: Option<Stamp>, now: Stamp) -> Nanos {
         let before = std::mem::replace(&mut self.answered, now);
+        let begun = sent.map_or(before, |sent| sent.max(before));
+        let took = Nanos(now.0.saturating_sub(begun.0));
         if bytes >= LARGE_REQUEST {
-            let begun = sent.map_or(before, |sent| sent.max(before));
-            let took = now.0.saturating_sub(begun.0).saturating_mul(1 << 20) / bytes as u64;
+            let took = took.0.saturating_mul(1 << 20) / bytes as u64;
             self.pace = if self.pace == 0 { took } else { self.pace - self.pace / 4 + took / 4 };
         }
+        took
     }
 
     /// When the last answer came.

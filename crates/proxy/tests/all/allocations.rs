@@ -21,6 +21,7 @@ impl World {
         let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
         let mut core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
         core.keep_live();
+        core.sample_keys(1);
         for server in 0..servers {
             core.server_connected(server);
             core.server_written(server, core.server_output(server).unsent().len(), Stamp(1));

@@ -67,11 +67,31 @@ fn numbers_are_published_when_asked_for_and_not_before() {
     assert!(answer.body.contains("requests_total 6"));
 }
 
+/// A proxy's snapshot has its hot keys; what counts none has no such page.
+#[test]
+fn hot_keys_are_told_as_json_where_there_are_any() {
+    let slot = SnapshotSlot::waking(Duration::from_secs(5), || {});
+    let (proxy, other) = (Arc::new(krarup_proxy::metrics::ProxySnapshot::default()), Arc::new(MOMENT));
+    let program = "krarup proxy";
+    let ask = Box::new(move || Some(Arc::clone(&proxy)));
+    let answer = Monitoring { program, ask, headroom: None, reload: None }.answer(
+        HttpMethod::Get,
+        "/hotkeys",
+        NO_QUERY,
+    );
+    assert_eq!((answer.status, answer.kind), (200, "application/json"));
+    let keys: HotKeys = serde_json::from_str(&answer.body).unwrap();
+    assert!(keys.pools.is_empty(), "{keys:?}");
+    let ask = Box::new(move || Some(Arc::clone(&other)));
+    let answer = Monitoring { ask, ..monitoring(&slot) }.answer(HttpMethod::Get, "/hotkeys", NO_QUERY);
+    assert_eq!(answer.status, 404);
+}
+
 #[test]
 fn a_loop_that_is_stuck_is_not_healthy() {
     let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
     let monitoring = monitoring(&slot);
-    for path in ["/health", "/ready", "/metrics"] {
+    for path in ["/health", "/ready", "/metrics", "/hotkeys"] {
         assert_eq!(monitoring.answer(HttpMethod::Get, path, NO_QUERY).status, 503, "{path}");
         assert_eq!(monitoring.answer(HttpMethod::Post, path, NO_QUERY).status, 405, "{path}");
     }

@@ -232,6 +232,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         place: LoopPlace,
     ) -> io::Result<Self> {
         let LoopPlace { group, live, pushes } = place;
+        // Loops sample independently of each other, and the same requests in each run.
+        let seed = group.as_ref().map_or(0, |member| member.number as u64);
         let Resolved { config, numbers } = resolved.clone();
         let now = clock.now();
         let addresses = config.addresses().into_iter();
@@ -246,6 +248,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
         core.keep_live();
+        core.sample_keys(seed);
         Ok(Self {
             watcher: None,
             core,

@@ -33,6 +33,7 @@ fn draw_settings(numbers: &mut impl Iterator<Item = u32>) -> CoreSettings {
         eject_for: Nanos::from_secs(u64::from(draw(10))),
         return_over: Nanos::from_secs(u64::from(draw(10))),
         slow_requests: draw(4) as usize,
+        hot_keys: [HotKeyMode::Off, HotKeyMode::Digest, HotKeyMode::Name][draw(3) as usize],
         unix: 1_700_000_000,
         refused: if draw(2) == 0 { Vec::new() } else { vec![Dangerous::FlushAll, Dangerous::Verbosity] },
         // These two take a restart.
@@ -156,6 +157,7 @@ proptest! {
         }
         prop_assert!(asked.iter().all(Vec::is_empty), "not answered: {asked:?}");
         prop_assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+        prop_assert_eq!(world.core.books.sampling().under_way(), 0);
         prop_assert_eq!(&stores[0].values, &stores[1].values);
     }
 }
@@ -467,6 +469,7 @@ impl Stage {
         let waiting = self.speakers.iter().find(|speaker| !speaker.awaits.is_empty());
         prop_assert!(waiting.is_none(), "not answered: {waiting:?}");
         prop_assert_eq!((self.world.core.unfinished(), self.world.core.in_flight()), (0, 0));
+        prop_assert_eq!(self.world.core.books.sampling().under_way(), 0);
         Ok(())
     }
 }
