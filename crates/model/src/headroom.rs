@@ -33,6 +33,7 @@ mod fit;
 mod fitted;
 mod judge;
 mod kept;
+mod knee;
 mod question;
 mod redline;
 mod replay;
@@ -46,6 +47,7 @@ pub use answer::{
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;
+pub use knee::workers_wanted;
 pub use question::{CHANGE_FORMS, NamedChange};
 pub use redline::{Redline, RedlineEnd, RedlineOrder, RedlineReport, RedlineSettings, RedlineStep};
 

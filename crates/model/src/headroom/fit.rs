@@ -178,6 +178,8 @@ pub(super) struct ServiceFit {
     pub(super) law: Vec<Seconds>,
     /// Requests that found their connection busy.
     pub(super) waited: usize,
+    /// Requests that found it idle.
+    pub(super) idle: usize,
     /// Different seconds in which there were any.
     pub(super) seconds: usize,
     /// Whether idle requests were answered much quicker than busy ones.
@@ -263,6 +265,7 @@ fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit
         jitter,
         quota: stops_with_a_period(&units, delay, service),
         waited: waited as usize,
+        idle: idle.len(),
         seconds,
         allowance,
     })

@@ -11,3 +11,5 @@ pub(crate) mod kinds;
 #[cfg(test)]
 mod laws;
 pub(crate) mod system;
+#[cfg(test)]
+mod workers;

@@ -307,6 +307,8 @@ pub(crate) struct Simulation<'a> {
     services: Xoshiro256PlusPlus,
     attributes: Xoshiro256PlusPlus,
     sizes: Option<Gamma<f64>>,
+    /// Workers from now on.
+    pub(crate) workers: Option<usize>,
     /// What the loop keeps.
     pub(crate) books: Option<LiveBooks>,
     /// From when on response times are kept, and these: from the arrival to the reply, in seconds.
@@ -370,6 +372,7 @@ impl<'a> Simulation<'a> {
             services: stream(2),
             attributes: stream(3),
             sizes,
+            workers: law.workers,
             books: None,
             keep_from: None,
             responses: Vec::new(),
@@ -564,7 +567,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn has_worker(&self) -> bool {
-        self.law.workers.is_none_or(|workers| self.event_loop.busy_workers < workers)
+        self.workers.is_none_or(|workers| self.event_loop.busy_workers < workers)
     }
 
     fn read_request(&mut self, request: u32, clock: &mut u64) {
