@@ -12,7 +12,7 @@ use krarup_settings::kind::{
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
 
-use crate::dispatch::Workers;
+use crate::dispatch::{WorkerSetting, Workers};
 use crate::edge::{Dangerous, Edge};
 use crate::engine::{Engine, ThreadDesign};
 use crate::hot_keys::HotKeyMode;
@@ -53,7 +53,8 @@ settings! {
             example = "[[routes]]\nprefix = \"user:\"\npool = \"users\"\nstrip = false\nadd = \"\"";
         /// How many requests may be with the servers at once: a number, or "unlimited", which takes
         /// the queue out of the path. The others wait in the queue, and how long is measured.
-        workers: Workers = Workers::Unlimited, WORKERS, flag = Some(Flag::new("workers", "WORKERS").short('t'));
+        /// "auto" are as many as keep the first server to be full busy, by what it shows: 4 to 256.
+        workers: WorkerSetting = WorkerSetting::Fixed(Workers::Unlimited), WORKERS, flag = Some(Flag::new("workers", "WORKERS").short('t'));
         /// How many requests may wait for a worker. Beyond that clients are not listened to.
         queue: usize = 65_536, Count::from(1);
         /// How many requests of one client may be under way. Beyond that it is not listened to.
@@ -135,19 +136,21 @@ settings! {
 const TARGET: CustomText<ResponseTarget> =
     CustomText { read: |text| text.parse(), write: ResponseTarget::to_string };
 
-/// A number of workers, or `unlimited`.
-const WORKERS: CustomText<Workers> = CustomText {
+/// A number of workers, `unlimited` or `auto`.
+const WORKERS: CustomText<WorkerSetting> = CustomText {
     read: |text| match text.parse() {
-        Ok(limit) if limit >= 1 => Ok(Workers::Limited(limit)),
-        _ if text == "unlimited" => Ok(Workers::Unlimited),
+        Ok(limit) if limit >= 1 => Ok(WorkerSetting::Fixed(Workers::Limited(limit))),
+        _ if text == "unlimited" => Ok(WorkerSetting::Fixed(Workers::Unlimited)),
+        _ if text == "auto" => Ok(WorkerSetting::Automatic),
         _ => {
             let what = format!("`{text}` is no number of workers");
-            Err(Mistake::new(what, "write 1 or more, or \"unlimited\""))
+            Err(Mistake::new(what, "write 1 or more, \"unlimited\" or \"auto\""))
         }
     },
     write: |workers| match workers {
-        Workers::Unlimited => "unlimited".to_owned(),
-        Workers::Limited(workers) => workers.to_string(),
+        WorkerSetting::Fixed(Workers::Unlimited) => "unlimited".to_owned(),
+        WorkerSetting::Fixed(Workers::Limited(workers)) => workers.to_string(),
+        WorkerSetting::Automatic => "auto".to_owned(),
     },
 };
 
@@ -334,8 +337,8 @@ impl Config {
         let readers = self.all_pools().into_iter().find_map(|(_, pool)| pool.readers);
         let form = match (readers, self.workers) {
             (Some(readers), _) => ThreadDesign::Readers(readers),
-            (None, Workers::Limited(workers)) => ThreadDesign::Workers(workers),
-            (None, Workers::Unlimited) => {
+            (None, WorkerSetting::Fixed(Workers::Limited(workers))) => ThreadDesign::Workers(workers),
+            (None, WorkerSetting::Fixed(Workers::Unlimited) | WorkerSetting::Automatic) => {
                 return Err(Mistake::new(
                     "`engine` is threads, and there must be a number of them",
                     "set `workers` or `readers`",
@@ -356,7 +359,8 @@ impl Config {
     pub fn settings(&self) -> CoreSettings {
         CoreSettings {
             limits: Limits { value: self.max_value, ..Limits::default() },
-            workers: self.workers,
+            workers: self.workers.at_start(),
+            automatic: self.workers == WorkerSetting::Automatic,
             queue: self.queue,
             pipeline: self.pipeline,
             reply_buffer: self.reply_buffer,
@@ -431,14 +435,17 @@ mod tests {
     fn the_commented_file_reads_back_as_the_same() {
         let config = Config {
             main: PoolConfig { multi_get: MultiGet::Sharded, ..main(&["127.0.0.1:1", "[::1]:2"]) },
-            workers: Workers::Limited(64),
+            workers: WorkerSetting::Fixed(Workers::Limited(64)),
             timeout: Nanos::from_micros(1_500),
             ..Config::default()
         };
         let text = config.commented();
         let read = Config::parse(&text, "krarup.toml").unwrap();
         assert_eq!(format!("{config:?}"), format!("{read:?}"));
-        assert_eq!(Config::parse(&Config::default().commented(), "").unwrap().workers, Workers::Unlimited);
+        assert_eq!(
+            Config::parse(&Config::default().commented(), "").unwrap().workers,
+            WorkerSetting::Fixed(Workers::Unlimited)
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod workers;
 pub use common::Common;
 pub(crate) use readers::{Readers, Waiting};
 pub(crate) use workers::Taken;
-pub use workers::{QueueState, Workers};
+pub use workers::{MOST_AUTOMATIC, QueueState, WorkerSetting, Workers};
 
 /// The slots and the queue before them, first come first served.
 #[derive(Debug)]

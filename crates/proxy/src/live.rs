@@ -78,7 +78,7 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
     LiveSystem {
         servers: servers.collect(),
         lanes: lanes.map(|lanes| u16::try_from(lanes).unwrap_or(u16::MAX)),
-        workers: match config.workers {
+        workers: match core.settings().workers {
             Workers::Unlimited => None,
             Workers::Limited(workers) => Some(workers),
         },

@@ -15,6 +15,8 @@ pub struct CoreSettings {
     pub limits: Limits,
     /// How many requests may be with the servers at once.
     pub workers: Workers,
+    /// Whether their number is set while it runs, by [`crate::Core::set_workers`].
+    pub automatic: bool,
     /// How many requests may wait for a worker; beyond that clients are not listened to.
     pub queue: usize,
     /// How many requests of one client may be under way; beyond that it is not listened to.

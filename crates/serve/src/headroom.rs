@@ -2,7 +2,7 @@
 //! and kept for ten seconds.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
 use crate::live::{LiveQuestion, LiveState};
+use crate::orders::lock;
 
 /// How long an answer is given again.
 const FRESH: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ const KEPT: usize = 16;
 /// How many changes one question may have: each is replayed.
 const MOST_CHANGES: usize = 16;
 /// The lowest priority of a thread.
-const LOWEST: i32 = 19;
+pub(crate) const LOWEST: i32 = 19;
 /// The seed of all answers: the same traffic gives the same answer.
 const SEED: u64 = 1;
 
@@ -104,11 +105,6 @@ enum NoHeadroom {
     Mistake(Mistake),
     /// A loop did not hand out what it keeps.
     Stuck,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept here is whole at any time.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An answer as JSON.

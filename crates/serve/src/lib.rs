@@ -9,9 +9,11 @@
 //! | `driver` | the connections of any service's clients: in, read, written, out |
 //! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
+//! | `orders` | what threads beside the loops have them do |
 //! | `processors` | how many processors this process may use |
 //! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
 //! | `slice` | how long a pass may spend on one thing |
+//! | `workers` | how many workers there are, where that is automatic |
 
 #![forbid(unsafe_code)]
 
@@ -21,10 +23,12 @@ pub mod cache;
 mod driver;
 mod headroom;
 mod live;
+mod orders;
 mod processors;
 pub mod proxy;
 mod redline;
 mod slice;
+mod workers;
 
 pub use driver::ClientLimits;
 pub use headroom::HeadroomPage;

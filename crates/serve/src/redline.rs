@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use krarup_units::{Mistake, Nanos, Seconds, text};
 
 use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
+use crate::orders::{LoopOrders, lock};
 
 /// How often the loops are asked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -40,29 +41,10 @@ const LEAST_HEADROOM: f64 = 1.5;
 const MOST_WEIGHT: f64 = 4.0;
 const MOST_SECONDS: Seconds = 600.0;
 
-/// What the loops are to do with reads; each looks at it when it is asked what it has kept.
-#[derive(Debug, Default)]
-pub(crate) struct PushOrder(Mutex<Option<ReadPush>>);
-
-impl PushOrder {
-    pub(crate) fn get(&self) -> Option<ReadPush> {
-        lock(&self.0).clone()
-    }
-
-    fn set(&self, push: Option<ReadPush>) {
-        *lock(&self.0) = push;
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept here is whole at any time.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The redlines of a process: one at a time.
 pub(crate) struct LiveRedline {
     live: LiveQuestion,
-    order: Arc<PushOrder>,
+    orders: Arc<LoopOrders>,
     headroom: Arc<LiveHeadroom>,
     state: Mutex<RedlineState>,
     /// Told when one has ended, or shall end.
@@ -132,8 +114,8 @@ struct PreparedRedline {
 }
 
 impl LiveRedline {
-    pub(crate) fn new(live: LiveQuestion, order: Arc<PushOrder>, headroom: Arc<LiveHeadroom>) -> Self {
-        Self { live, order, headroom, state: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(live: LiveQuestion, orders: Arc<LoopOrders>, headroom: Arc<LiveHeadroom>) -> Self {
+        Self { live, orders, headroom, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The answer to a request for `/redline`.
@@ -252,12 +234,12 @@ impl LiveRedline {
                 break end;
             }
             let until = krarup_units::Stamp(live.kept.at.0 + HOLDS.0);
-            self.order.set(Some(prepared.push(until)));
+            self.orders.set_push(Some(prepared.push(until)));
             lock(&self.state).report = Some(prepared.report(None));
             // The order of a step holds from here on, not a second later.
             let Some(_) = self.live.ask() else { break RedlineEnd::Stuck };
         };
-        self.order.set(None);
+        self.orders.set_push(None);
         // Every loop has gone back when it answers; one that is stuck goes back by itself.
         let _ = self.live.ask();
         let report = prepared.report(Some(ended));

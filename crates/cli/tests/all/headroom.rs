@@ -127,6 +127,15 @@ fn a_running_proxy_is_asked_over_its_admin_address() {
 }
 
 #[test]
+fn automatic_workers_begin_with_the_most() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let (proxy, admin) = proxy(&server, &["--workers", "auto"]);
+    let metrics = asked(admin, "GET", "/metrics");
+    assert!(metrics.contains("\nkrarup_workers 256\n"), "{metrics}");
+    assert!(proxy.stop().success, "what decides does not hold it up");
+}
+
+#[test]
 fn waiting_for_a_stated_capacity_ends_with_its_time() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
     let (_proxy, admin) = proxy(&server, &[]);

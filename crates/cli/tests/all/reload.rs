@@ -37,6 +37,15 @@ impl Draw {
     }
 }
 
+/// Says so when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What there is to choose from.
 struct Scene {
     servers: Vec<SocketAddr>,
@@ -72,7 +81,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         // Tables, drawn key by key.
         "pools" | "routes" | "edge" => None,
         "default_pool" => maybe(draw, &["\"main\""]),
-        "workers" => maybe(draw, &["1", "3", "64", "\"unlimited\""]),
+        "workers" => maybe(draw, &["1", "3", "64", "\"unlimited\"", "\"auto\""]),
         "queue" => maybe(draw, &["1", "7", "1000"]),
         "pipeline" => maybe(draw, &["1", "3", "1000"]),
         "reply_buffer" => maybe(draw, &["4096", "\"64KiB\""]),
@@ -91,6 +100,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "shutdown_limit" => maybe(draw, &["\"10s\"", "\"1h\""]).or(Some("\"60s\"".into())),
         "hold" => maybe(draw, &["0", "\"50us\"", "\"10ms\""]),
         "headroom_target" => maybe(draw, &["\"p99 < 8ms\"", "\"p50 < 1s\""]),
+        "redline_lock" => maybe(draw, &["\"redline-1\"", "\"redline-2\""]),
         "admin" => Some(quoted(&scene.admin[draw.below(2)].address().to_string())),
         "allow" => maybe(draw, &["[]", "[\"flush_all\", \"verbosity\"]"]),
         "users" | "server_login" => maybe(draw, &[&quoted(&scene.users)]),
@@ -531,6 +541,8 @@ fn walk(seed: usize, stays: bool) {
                 })
             })
             .collect();
+        // Also where the walk fails: the clients would ask for ever.
+        let ends = Ends(done);
         for round in 0..RELOADS {
             let before = answered.count();
             let admin = address(&text, "admin");
@@ -542,7 +554,7 @@ fn walk(seed: usize, stays: bool) {
             }
         }
         reload(&mut proxy, &path, &plain, None);
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         asking.into_iter().map(|client| client.join().unwrap()).collect()
     });
     let mut found = 0;

@@ -57,8 +57,8 @@ pub fn workers_wanted(
         // Without requests that found it idle the round trip is not told from the queue.
         return Err(Silence::FewWaited);
     }
-    // Where the server is full now the workers are enough, and the round trip cannot be told from the
-    // queue that they make: they stay.
+    // Where the server is full now the workers are enough, and the round trip cannot be told from
+    // the queue that they make: they stay.
     if replied_lately(snapshot) > FULL * full_at {
         return Ok(now.clamp(FEWEST.min(most), most));
     }

@@ -7,7 +7,7 @@
 use krarup_units::Stamp;
 
 use super::{Core, CoreSettings};
-use crate::dispatch::Waiting;
+use crate::dispatch::{Waiting, Workers};
 use crate::ids::{PoolId, ServerId};
 use crate::topology::Topology;
 
@@ -27,6 +27,10 @@ impl Core {
     /// topology.
     pub fn reconfigure(&mut self, settings: CoreSettings, topology: Topology, now: Stamp) -> Reconfigured {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
+        let mut settings = settings;
+        if settings.automatic && self.settings.automatic {
+            settings.workers = self.settings.workers;
+        }
         self.dispatch.resize(settings.workers, settings.queue);
         self.books.keep_slowest(settings.slow_requests);
         self.books.sampling().set_mode(settings.hot_keys);
@@ -51,6 +55,16 @@ impl Core {
         Reconfigured {
             servers: servers.into_iter().map(ServerId::index).collect(),
             pools: pools.into_iter().map(PoolId::index).collect(),
+        }
+    }
+
+    /// There are so many workers from now on, where their number is set automatically.
+    pub fn set_workers(&mut self, workers: u32, now: Stamp) {
+        let workers = Workers::Limited(workers.max(1));
+        if self.settings.automatic && self.settings.workers != workers {
+            self.settings.workers = workers;
+            self.dispatch.resize(workers, self.settings.queue);
+            self.pump(now);
         }
     }
 

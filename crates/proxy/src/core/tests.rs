@@ -53,6 +53,7 @@ fn settings() -> CoreSettings {
     CoreSettings {
         limits: Limits { value: 100, ..Limits::default() },
         workers: Workers::Unlimited,
+        automatic: false,
         queue: 100,
         pipeline: 100,
         reply_buffer: 1 << 20,

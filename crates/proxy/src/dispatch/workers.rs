@@ -11,6 +11,28 @@ pub enum Workers {
     Limited(u32),
 }
 
+/// What the configuration says of the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerSetting {
+    /// They are so many.
+    Fixed(Workers),
+    /// They are as many as the servers need, [`MOST_AUTOMATIC`] before that is known.
+    Automatic,
+}
+
+/// The most workers that are set automatically.
+pub const MOST_AUTOMATIC: u32 = 256;
+
+impl WorkerSetting {
+    /// How many there are at first.
+    pub const fn at_start(self) -> Workers {
+        match self {
+            Self::Fixed(workers) => workers,
+            Self::Automatic => Workers::Limited(MOST_AUTOMATIC),
+        }
+    }
+}
+
 /// What a worker saw when it took a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {

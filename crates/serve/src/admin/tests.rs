@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use krarup_broker::report::{TubeState, TubesState};
+use krarup_broker::report::{TubeState, TubesReport, TubesState};
 use krarup_model::headroom::ResponseTarget;
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 
@@ -74,13 +74,13 @@ fn hot_keys_are_told_as_json_where_there_are_any() {
     let (proxy, other) = (Arc::new(krarup_proxy::metrics::ProxySnapshot::default()), Arc::new(MOMENT));
     let program = "krarup proxy";
     let ask = Box::new(move || Some(Arc::clone(&proxy)));
-    let answer = Monitoring { program, ask, headroom: None, reload: None }.answer(
+    let answer = Monitoring { program, ask, headroom: None, redline: None, reload: None }.answer(
         HttpMethod::Get,
         "/hotkeys",
         NO_QUERY,
     );
     assert_eq!((answer.status, answer.kind), (200, "application/json"));
-    let keys: HotKeys = serde_json::from_str(&answer.body).unwrap();
+    let keys: krarup_model::hot_keys::HotKeys = serde_json::from_str(&answer.body).unwrap();
     assert!(keys.pools.is_empty(), "{keys:?}");
     let ask = Box::new(move || Some(Arc::clone(&other)));
     let answer = Monitoring { ask, ..monitoring(&slot) }.answer(HttpMethod::Get, "/hotkeys", NO_QUERY);
@@ -91,7 +91,7 @@ fn hot_keys_are_told_as_json_where_there_are_any() {
 fn a_loop_that_is_stuck_is_not_healthy() {
     let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
     let monitoring = monitoring(&slot);
-    for path in ["/health", "/ready", "/metrics", "/hotkeys"] {
+    for path in ["/health", "/ready", "/metrics"] {
         assert_eq!(monitoring.answer(HttpMethod::Get, path, NO_QUERY).status, 503, "{path}");
         assert_eq!(monitoring.answer(HttpMethod::Post, path, NO_QUERY).status, 405, "{path}");
     }
@@ -130,7 +130,7 @@ fn ready_is_what_says_nothing_against_it() {
 struct TubeNumbers;
 
 impl Monitored for TubeNumbers {
-    const HAS_TUBES: bool = true;
+    const PATHS: &'static [&'static str] = &["/tubes"];
 
     fn not_ready(&self) -> Option<String> {
         None
@@ -140,13 +140,13 @@ impl Monitored for TubeNumbers {
         String::new()
     }
 
-    fn tubes(&self) -> Option<TubesReport> {
+    fn report(&self, _: &str) -> serde_json::Result<String> {
         let target = ResponseTarget { quantile: 0.95, seconds: 1.0 };
         let state = TubesState {
             first: vec![TubeState { name: "jobs".into(), ..TubeState::default() }],
             ..TubesState::default()
         };
-        Some(TubesReport::of(&state, target))
+        serde_json::to_string_pretty(&TubesReport::of(&state, target))
     }
 }
 
@@ -159,6 +159,7 @@ fn tubes_are_listed_as_json_where_there_are_tubes() {
         program: "krarup broker",
         ask: Box::new(move || slots.ask()),
         headroom: None,
+        redline: None,
         reload: None,
     };
     assert!(monitoring.answer(HttpMethod::Get, "/", NO_QUERY).body.contains("/tubes"));

@@ -29,14 +29,16 @@ use crate::driver::{
 };
 use crate::headroom::{HeadroomPage, LiveHeadroom};
 use crate::live::{LiveQuestion, LiveState};
+use crate::orders::LoopOrders;
 use crate::processors;
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
-use crate::redline::{LiveRedline, PushOrder};
+use crate::redline::LiveRedline;
+use crate::workers::WorkerControl;
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
-use krarup_proxy::dispatch::Common;
+use krarup_proxy::dispatch::{Common, WorkerSetting};
 use krarup_proxy::live;
 use krarup_proxy::metrics::ProxySnapshot;
 use krarup_proxy::topology::Topology;
@@ -101,7 +103,7 @@ pub fn run(
     let mut members = Vec::new();
     let mut cores = cores;
     if cores.len() > 1 {
-        let common = Common::new(cores.len(), resolved.config.workers, resolved.config.queue);
+        let common = Common::new(cores.len(), resolved.config.workers.at_start(), resolved.config.queue);
         let common = Arc::new(common);
         members = LoopGroup::members(&wakers, &common)?;
         for (member, core) in cores.iter_mut().enumerate() {
@@ -123,11 +125,11 @@ pub fn run(
     };
     let mut members = members.into_iter();
     let mut engines = Vec::new();
-    let pushes = Arc::<PushOrder>::default();
+    let orders = Arc::<LoopOrders>::default();
     let live: Vec<_> = wakers.iter().map(|waker| SnapshotSlot::new(Arc::clone(waker))).collect();
     for (number, (poll, core)) in polls.into_iter().zip(cores).enumerate() {
         let (member, tell) = (members.next(), tell(number == 0));
-        let place = LoopPlace { group: member, live: Arc::clone(&live[number]), pushes: Arc::clone(&pushes) };
+        let place = LoopPlace { group: member, live: Arc::clone(&live[number]), orders: Arc::clone(&orders) };
         let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), place);
         engines.push(engine.map_err(system)?);
     }
@@ -157,8 +159,8 @@ struct LoopPlace {
     group: Option<LoopHandle>,
     /// Where it puts what it keeps for a model of the traffic.
     live: Arc<SnapshotSlot<LiveState>>,
-    /// What it is to do with reads.
-    pushes: Arc<PushOrder>,
+    /// What it is to do with reads and workers.
+    orders: Arc<LoopOrders>,
 }
 
 struct Engine<N> {
@@ -187,8 +189,12 @@ struct Engine<N> {
     live: Arc<SnapshotSlot<LiveState>>,
     headroom: Option<Arc<LiveHeadroom>>,
     redline: Option<Arc<LiveRedline>>,
-    /// What it is to do with reads.
-    pushes: Arc<PushOrder>,
+    /// What asks all loops what they have kept.
+    question: Option<LiveQuestion>,
+    /// Sets the number of workers, where that is automatic.
+    workers: Option<WorkerControl>,
+    /// What it is to do with reads and workers.
+    orders: Arc<LoopOrders>,
     /// How many processors the process may use.
     processors: f64,
     /// What answers monitoring, and where that was said to be.
@@ -231,7 +237,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         credentials: Arc<Credentials>,
         place: LoopPlace,
     ) -> io::Result<Self> {
-        let LoopPlace { group, live, pushes } = place;
+        let LoopPlace { group, live, orders } = place;
         // Loops sample independently of each other, and the same requests in each run.
         let seed = group.as_ref().map_or(0, |member| member.number as u64);
         let Resolved { config, numbers } = resolved.clone();
@@ -266,7 +272,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             live,
             headroom: None,
             redline: None,
-            pushes,
+            question: None,
+            workers: None,
+            orders,
             processors: processors::usable(),
             admin: None,
             waker: None,
@@ -281,8 +289,21 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     /// servers.
     fn headroom(&mut self, live: LiveQuestion, page: HeadroomPage) {
         let headroom = Arc::new(LiveHeadroom::new(live.clone(), page));
-        let redline = LiveRedline::new(live, Arc::clone(&self.pushes), Arc::clone(&headroom));
+        let redline = LiveRedline::new(live.clone(), Arc::clone(&self.orders), Arc::clone(&headroom));
         (self.headroom, self.redline) = (Some(headroom), Some(Arc::new(redline)));
+        self.question = Some(live);
+    }
+
+    /// Begins to set the number of workers where the configuration says so, and ends where not.
+    fn steer_workers(&mut self) {
+        let automatic = self.config.workers == WorkerSetting::Automatic;
+        let question = self.question.as_ref().filter(|_| automatic);
+        match question {
+            Some(_) if self.workers.is_some() => {}
+            // Without memory for a thread they stay as many as they are.
+            Some(live) => self.workers = WorkerControl::begin(live.clone(), Arc::clone(&self.orders)).ok(),
+            None => self.workers = None,
+        }
     }
 
     /// What the first loop, or the only one, does for all: it listens, receives signals and changes
@@ -299,6 +320,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.driver.listen(address, pool, listener);
         }
         self.waker = Some(Arc::clone(waker));
+        self.steer_workers();
         // A loop that cannot be woken looks for changes when something is next due.
         let wake = Arc::clone(waker);
         self.watcher = Some(ConfigurationWatcher::begin(source, move || _ = wake.wake()));
@@ -428,7 +450,10 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     fn publish_live(&mut self) {
         self.live.publish(|| {
             let now = self.clock.now();
-            self.core.push_reads(self.pushes.get().as_ref(), now);
+            self.core.push_reads(self.orders.push().as_ref(), now);
+            if let Some(workers) = self.orders.workers() {
+                self.core.set_workers(workers, now);
+            }
             LiveState {
                 kept: self.core.live(now),
                 system: live::system(&self.core, &self.config, self.processors),

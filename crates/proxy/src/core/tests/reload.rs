@@ -44,6 +44,33 @@ fn a_request_in_the_queue_is_carried_out_under_a_lower_limit_too() {
     assert!(world.asked(0).starts_with("delete b"), "from now on the lower limit holds");
 }
 
+#[test]
+fn workers_are_set_while_it_runs_where_their_number_is_automatic_and_only_there() {
+    let fixed = CoreSettings { workers: Workers::Limited(1), ..settings() };
+    let automatic = CoreSettings { automatic: true, ..fixed.clone() };
+    let mut world = copied(Writes::All, automatic.clone());
+    let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get a\r\n");
+    }
+    assert_eq!((world.core.dispatch().busy(), world.core.dispatch().waiting()), (1, 3));
+    world.core.set_workers(3, world.now);
+    assert_eq!((world.core.dispatch().busy(), world.core.dispatch().waiting()), (3, 1));
+    // Fewer than are at work: these finish, and the one that waits is taken after them.
+    world.core.set_workers(2, world.now);
+    assert_eq!((world.core.dispatch().busy(), world.core.dispatch().waiting()), (3, 1));
+    let pools = || Topology {
+        servers: vec!["server-0:1".into(), "server-1:1".into()],
+        pools: vec![PoolSpec::of("main", vec![0, 1])],
+        routes: Vec::new(),
+    };
+    world.core.reconfigure(automatic, pools(), world.now);
+    assert_eq!(world.core.settings().workers, Workers::Limited(2), "what was found out is kept");
+    world.core.reconfigure(fixed, pools(), world.now);
+    world.core.set_workers(9, world.now);
+    assert_eq!(world.core.settings().workers, Workers::Limited(1));
+}
+
 /// STORED was said, and the copy was never sent: what was kept of the request was too long for the
 /// new limit.
 #[test]

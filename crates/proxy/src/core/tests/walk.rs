@@ -22,6 +22,7 @@ fn draw_settings(numbers: &mut impl Iterator<Item = u32>) -> CoreSettings {
     CoreSettings {
         limits: Limits { value: 1 + draw(100) as usize, key, line, retrieval_line },
         workers: if draw(2) == 0 { Workers::Unlimited } else { Workers::Limited(1 + draw(3)) },
+        automatic: draw(2) == 0,
         queue: 1 + draw(4) as usize,
         pipeline: 1 + draw(5),
         reply_buffer: 1 + draw(200) as usize,

@@ -148,6 +148,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.tell_admin();
         }
         self.config = config;
+        self.steer_workers();
         (self.notice)(ProxyNotice::Reloaded);
         if let Some(reply) = reply {
             let _ = reply.send(Ok(()));

@@ -1,0 +1,69 @@
+//! `workers = "auto"`: every ten seconds the number of workers is set by what the servers show, on a
+//! thread of its own that yields to all others.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use krarup_model::headroom::workers_wanted;
+use krarup_proxy::dispatch::MOST_AUTOMATIC;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
+use crate::headroom::LOWEST;
+use crate::live::{LiveQuestion, LiveState};
+use crate::orders::{LoopOrders, lock};
+
+/// How often the number is decided.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Sets the number of workers until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WorkerControl(Arc<ControlEnd>);
+
+#[derive(Debug, Default)]
+struct ControlEnd {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl WorkerControl {
+    /// Begins to decide for the loops that `live` asks.
+    pub(crate) fn begin(live: LiveQuestion, orders: Arc<LoopOrders>) -> io::Result<Self> {
+        let end = Arc::<ControlEnd>::default();
+        let own = Self(Arc::clone(&end));
+        thread::Builder::new().name("workers".into()).spawn(move || {
+            // A thread that keeps its priority decides as well.
+            let _ = setpriority_process(Some(gettid()), LOWEST);
+            while !end.is_over_after(EVERY) {
+                let Some(workers) = live.ask().and_then(|state| decided(&state)) else { continue };
+                orders.set_workers(workers);
+                // The loops take it over when they answer; one that is stuck does so later.
+                let _ = live.ask();
+            }
+        })?;
+        Ok(own)
+    }
+}
+
+impl ControlEnd {
+    fn is_over_after(&self, time: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(lock(&self.over), time, |over| !*over);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Drop for WorkerControl {
+    fn drop(&mut self) {
+        *lock(&self.0.over) = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Another number of workers; none: it stays.
+fn decided(state: &LiveState) -> Option<u32> {
+    let now = state.system.workers?;
+    let wanted = workers_wanted(&state.kept, &state.system, now, MOST_AUTOMATIC).ok()?;
+    (wanted != now).then_some(wanted)
+}
