@@ -8,11 +8,11 @@
 //! yardstick, and is told apart; where too few are left there is no conclusion, and no error is
 //! printed. The model is [`krarup_model::calibrate`]'s.
 
+use krarup_model::Error;
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{
     self, Calibration, CalibrationRow, HeldOutErrors, Predicted, ResponsePercentiles,
 };
-use krarup_model::Error;
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +158,7 @@ pub fn predictions(cells: &[Cell], cores: u32, wanted: &WantedPredictions) -> Ve
         }
     }
     let cores = Some(cores).filter(|cores| *cores > 0);
-    families.into_iter().map(|(about, cells)| family(about, cells, cores, wanted)).collect()
+    families.into_iter().map(|(about, cells)| family(&about, cells, cores, wanted)).collect()
 }
 
 fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
@@ -182,13 +182,13 @@ impl Prediction {
 }
 
 fn family(
-    about: String,
+    about: &str,
     mut cells: Vec<Limited<'_>>,
     cores: Option<u32>,
     wanted: &WantedPredictions,
 ) -> Prediction {
     cells.sort_by_key(|(cell, _, workers)| (*workers, cell.levels.clients));
-    let empty = |why| Prediction::without_model(about.clone(), why);
+    let empty = |why| Prediction::without_model(about.to_owned(), why);
     if cells.len() < LEAST + HELD_OUT {
         return empty(format!(
             "{} cells with a limited number of workers are too few to calibrate on some and to try the model on others",
@@ -213,7 +213,8 @@ fn family(
     let most = wanted.cells.clamp(LEAST, usable - HELD_OUT);
     let chosen = chosen(&rows, most, &certain);
     let used: Vec<CalibrationRow> = chosen.iter().map(|place| rows[*place].clone()).collect();
-    match calibrate::calibrate(&used, cores).and_then(|calibration| say(&about, &calibration, &rows, &chosen, &certain))
+    match calibrate::calibrate(&used, cores)
+        .and_then(|calibration| say(about, &calibration, &rows, &chosen, &certain))
     {
         Ok(prediction) => prediction,
         Err(error) => empty(error.to_string()),
@@ -252,7 +253,8 @@ fn say(
             doubt: predicted.no_conclusion(),
         })
         .collect();
-    let held_out: Vec<&PredictedCell> = cells.iter().filter(|cell| !cell.calibrated && !cell.uncertain).collect();
+    let held_out: Vec<&PredictedCell> =
+        cells.iter().filter(|cell| !cell.calibrated && !cell.uncertain).collect();
     let (xs, rs): (Vec<f64>, Vec<f64>) =
         held_out.iter().map(|cell| cell.error()).map(|(x, r)| (x.abs(), r.abs())).unzip();
     let p99s = held_out.iter().filter_map(|cell| cell.p99);
@@ -326,12 +328,8 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow
             .throughput
             .interval
             .map(|interval| (interval.high - interval.low) / 2.0 / cell.throughput.value),
-        ..CalibrationRow::measured(
-            u64::from(cell.levels.clients),
-            u64::from(workers),
-            cell.throughput.value,
-        )
-        .with_times(middleware.response.mean.value, middleware.queue.mean.value)
+        ..CalibrationRow::measured(u64::from(cell.levels.clients), u64::from(workers), cell.throughput.value)
+            .with_times(middleware.response.mean.value, middleware.queue.mean.value)
     }
 }
 
@@ -435,8 +433,7 @@ mod tests {
     }
 
     fn predicted(results: &Results) -> Vec<Prediction> {
-        let wanted =
-            WantedPredictions { workers: "workers".into(), population: "clients".into(), cells: 5 };
+        let wanted = WantedPredictions { workers: "workers".into(), population: "clients".into(), cells: 5 };
         predictions(&results.cells, results.environment.cores, &wanted)
     }
 

@@ -31,8 +31,8 @@ pub use percentiles::ResponseSpread;
 pub use predicting::{Interval95, Predicted, PredictedPercentiles};
 pub use records::{ClientMeasurements, Middlewares, Span, demand_table, hold_table, link_table};
 pub use rows::{
-    CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors, check_rows, read_csv,
-    read_measured,
+    CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors,
+    check_rows, read_csv, read_measured,
 };
 pub use tables::{percentile_table, prediction_table};
 

@@ -356,8 +356,11 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     pub(crate) fn new(outside: &Curve, over: OutsideCount, population: usize, workers: usize) -> Self {
         let most = workers.min(population);
-        let mut surroundings =
-            Self { workers, births: Vec::with_capacity(population), hold_over_busy: Vec::with_capacity(most) };
+        let mut surroundings = Self {
+            workers,
+            births: Vec::with_capacity(population),
+            hold_over_busy: Vec::with_capacity(most),
+        };
         surroundings.births.resize(population, 0.0);
         surroundings.surround(outside, over);
         surroundings
@@ -553,8 +556,14 @@ mod tests {
                         FlowModel { hold: hold.clone(), outside: outside.clone(), outside_over: over };
                     let answer = model.solve(population, workers).unwrap();
                     let (x, r) = Surroundings::new(&outside, over, population, workers).solve(&hold);
-                    assert!((x / answer.throughput - 1.0).abs() < 1e-9, "{model:?} {population} {workers}: {x}");
-                    assert!((r / answer.response - 1.0).abs() < 1e-9, "{model:?} {population} {workers}: {r}");
+                    assert!(
+                        (x / answer.throughput - 1.0).abs() < 1e-9,
+                        "{model:?} {population} {workers}: {x}"
+                    );
+                    assert!(
+                        (r / answer.response - 1.0).abs() < 1e-9,
+                        "{model:?} {population} {workers}: {r}"
+                    );
                 }
             }
         }
@@ -628,7 +637,8 @@ mod tests {
             for (population, workers) in [(1, 1), (12, 64), (150, 16), (2_000, 8)] {
                 let found = model.found_on_arrival(population, workers).unwrap();
                 let answer = model.solve(population, workers).unwrap();
-                let mean = |of: fn(&FoundOnArrival) -> f64| found.iter().map(|f| f.share * of(f)).sum::<f64>();
+                let mean =
+                    |of: fn(&FoundOnArrival) -> f64| found.iter().map(|f| f.share * of(f)).sum::<f64>();
                 assert!((mean(|f| f.wait) - answer.wait).abs() <= 1e-9 * answer.client_response);
                 // A request holds its worker while others come and go: its T is not the one that it
                 // found, in the mean nearly so.

@@ -66,7 +66,11 @@ fn sentence(prediction: &Prediction) -> String {
 /// Whether a model that knows nothing of middlewares would have done as well.
 fn beside_nulls(prediction: &Prediction, (x, r): (f64, f64)) -> String {
     let best = |of: fn(&NullErrors) -> f64| {
-        prediction.nulls.iter().min_by(|one, other| of(one).total_cmp(&of(other))).map(|null| (null, of(null)))
+        prediction
+            .nulls
+            .iter()
+            .min_by(|one, other| of(one).total_cmp(&of(other)))
+            .map(|null| (null, of(null)))
     };
     let percent = |share: f64| Unit::Share.show(share);
     let (Some((null_x, least_x)), Some((null_r, least_r))) =
@@ -94,8 +98,9 @@ fn nulls_table(prediction: &Prediction, about: &str, name: &str) -> Option<Table
     let p99 = |error: Option<f64>| error.map_or(TableValue::Missing, TableValue::Number);
     let ours = vec!["this model".into(), x.into(), r.into(), p99(prediction.p99_error)];
     let nulls = prediction.nulls.iter();
-    let nulls = nulls
-        .map(|null| vec![null.model.as_str().into(), null.median.0.into(), null.median.1.into(), p99(null.p99)]);
+    let nulls = nulls.map(|null| {
+        vec![null.model.as_str().into(), null.median.0.into(), null.median.1.into(), p99(null.p99)]
+    });
     Some(Table {
         name: format!("null-models-{name}"),
         title: format!("{}: beside models that know nothing of it", capital(about)),
@@ -117,13 +122,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
         return blocks;
     }
     let name = about.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let interval = |one: &Interval| {
-        TableValue::Measured(EstimateCell {
-            value: one.value,
-            interval: Some((one.low, one.high)),
-            n: calibrated(prediction),
-        })
-    };
+    let interval = |one: &Interval| predicted_value(prediction, one);
     let rows = prediction.cells.iter().map(|cell| {
         let (x, r) = cell.error();
         vec![
@@ -168,6 +167,19 @@ fn family(prediction: &Prediction) -> Vec<Block> {
     }));
     blocks.extend(nulls_table(prediction, &about, &name).map(Block::Table));
     blocks.extend(scatters(prediction, &name).map(Block::Figure));
+    blocks.push(Block::Table(what_if_table(prediction, &about, &name)));
+    blocks
+}
+
+/// A predicted value with its interval.
+fn predicted_value(prediction: &Prediction, one: &Interval) -> TableValue {
+    let (interval, n) = (Some((one.low, one.high)), calibrated(prediction));
+    TableValue::Measured(EstimateCell { value: one.value, interval, n })
+}
+
+/// What the model says of configurations that were not measured.
+fn what_if_table(prediction: &Prediction, about: &str, name: &str) -> Table {
+    let interval = |one: &Interval| predicted_value(prediction, one);
     let rows = prediction.what_if.iter().map(|one: &WhatIf| {
         vec![
             one.what.as_str().into(),
@@ -187,9 +199,9 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             .into(),
         ]
     });
-    blocks.push(Block::Table(Table {
+    Table {
         name: format!("what-if-{name}"),
-        title: format!("{}: what if", capital(&about)),
+        title: format!("{}: what if", capital(about)),
         caption: "Beside what the model says of the cell with the highest throughput, as it is.".into(),
         columns: vec![
             Column::new("what if", Unit::Text),
@@ -203,8 +215,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             Column::new("remark", Unit::Text),
         ],
         rows: rows.collect(),
-    }));
-    blocks
+    }
 }
 
 /// Predicted against measured, throughput and response time.

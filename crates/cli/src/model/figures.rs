@@ -260,11 +260,21 @@ pub(super) fn explained_figures(calibration: &Calibration) -> Vec<Figure> {
         figure(name, title, caption, &[quantity], plot)
     };
     let hold = vec![
-        series("all forms", Mark::Curve, 0, grid(1.2 * most).map(|n| (n, calibration.model.hold_at(n))).collect()),
+        series(
+            "all forms",
+            Mark::Curve,
+            0,
+            grid(1.2 * most).map(|n| (n, calibration.model.hold_at(n))).collect(),
+        ),
         series("rows", Mark::Points, 2, rows(&CalibrationRow::busy, CalibrationRow::hold)),
     ];
     let outside = vec![
-        series("heaviest form", Mark::Curve, 0, grid(1.2 * farthest).map(|n| (n, heaviest.outside.at(n, true))).collect()),
+        series(
+            "heaviest form",
+            Mark::Curve,
+            0,
+            grid(1.2 * farthest).map(|n| (n, heaviest.outside.at(n, true))).collect(),
+        ),
         series("rows", Mark::Points, 2, rows(&count, CalibrationRow::outside)),
     ];
     let crowd = if over_outside { "requests outside o" } else { "busy workers n" };

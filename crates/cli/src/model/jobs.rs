@@ -170,9 +170,13 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
         tables.push(calibrate::prediction_table(&predictions));
         tables.extend(calibrate::percentile_table(&predictions));
     }
-    let mut notes = vec![format!("calibrated on {} rows: {}", calibration.rows.len(), calibration.model.name())];
+    let mut notes =
+        vec![format!("calibrated on {} rows: {}", calibration.rows.len(), calibration.model.name())];
     if calibration.spread.is_none() && !predictions.is_empty() {
-        notes.push("no percentiles: at least two rows need p50, p90 and p99 of the response time at the clients".into());
+        notes.push(
+            "no percentiles: at least two rows need p50, p90 and p99 of the response time at the clients"
+                .into(),
+        );
     }
     let nulls = args.against_null.as_ref().map(|rows| beside_nulls(&calibration, rows, args)).transpose()?;
     if let Some((table, told, _)) = &nulls {
@@ -208,7 +212,8 @@ fn beside_nulls(
     let quantities: [(&str, Errors); 3] =
         [("X", |errors| &errors.throughput), ("R", |errors| &errors.response), ("p99", |errors| &errors.p99)];
     for (what, of) in quantities {
-        let median = |errors: &HeldOutErrors| HeldOutErrors::median_and_worst(of(errors)).map(|(median, _)| median);
+        let median =
+            |errors: &HeldOutErrors| HeldOutErrors::median_and_worst(of(errors)).map(|(median, _)| median);
         let Some(ours) = median(&found[0]) else { continue };
         let nulls = found[1..].iter().filter_map(|null| Some((null.model.as_str(), median(null)?)));
         let Some((null, least)) = nulls.min_by(|one, other| one.1.total_cmp(&other.1)) else { continue };

@@ -140,7 +140,7 @@ fn sessions_apart(rows: &[CalibrationRow], residuals: &[CalibrationResidual]) ->
 /// By what factor, as a logarithm, a configuration leaves the range of rows: of the clients, or of
 /// the workers that so many clients can use.
 fn beyond<'a>(
-    rows: impl Iterator<Item = &'a CalibrationRow> + Clone,
+    rows: &(impl Iterator<Item = &'a CalibrationRow> + Clone),
     population: u64,
     workers: u64,
 ) -> f64 {
@@ -164,7 +164,7 @@ fn supported(rows: &[CalibrationRow], residuals: &[CalibrationResidual]) -> f64 
         .map(|(out, (row, residual))| {
             let others = rows.iter().enumerate().filter(move |(place, _)| *place != out).map(|(_, row)| row);
             let well = residual.held_out.is_some_and(|(x, r)| x.abs().max(r.abs()) <= WELL);
-            (beyond(others, row.population, row.workers), well)
+            (beyond(&others, row.population, row.workers), well)
         })
         .collect();
     tried.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -181,7 +181,7 @@ pub(super) fn prediction_doubts(
     ratios: [f64; 2],
 ) -> Vec<PredictionDoubt> {
     let mut doubts: Vec<PredictionDoubt> = of_rows.iter().cloned().map(PredictionDoubt::Rows).collect();
-    let distance = beyond(rows.iter(), population as u64, workers as u64);
+    let distance = beyond(&rows.iter(), population as u64, workers as u64);
     let supported = supported(rows, residuals) + SLACK.ln();
     if distance > supported {
         doubts.push(PredictionDoubt::TooFar { factor: distance.exp(), supported: supported.exp() });

@@ -126,7 +126,11 @@ fn hold_in_words(hold: &Curve) -> String {
             ms(*work)
         ),
         Curve::Line { constant, slope } => {
-            format!("a request holds its worker for {}, and {} longer for each busy worker", ms(*constant), ms(*slope))
+            format!(
+                "a request holds its worker for {}, and {} longer for each busy worker",
+                ms(*constant),
+                ms(*slope)
+            )
         }
         Curve::Server { delay, server, slope } => format!(
             "a worker is held for {} and for one server of {} that all share, and {} longer for each busy worker",
@@ -147,7 +151,11 @@ fn hold_in_words(hold: &Curve) -> String {
         }
         Curve::Points(points) => format!("hold times run through {} measured points", points.len()),
         Curve::Square { constant, square } => {
-            format!("a request holds its worker for {} and {} times the square of those busy", ms(*constant), ms(*square))
+            format!(
+                "a request holds its worker for {} and {} times the square of those busy",
+                ms(*constant),
+                ms(*square)
+            )
         }
     }
 }
@@ -166,7 +174,10 @@ fn outside_in_words(outside: &Curve, over: OutsideCount) -> String {
             duration(*constant),
             duration(square * 1e4)
         ),
-        (curve, _) => format!("it is outside for {} with one busy worker, which {by_itself}", duration(curve.at(1.0, true))),
+        (curve, _) => format!(
+            "it is outside for {} with one busy worker, which {by_itself}",
+            duration(curve.at(1.0, true))
+        ),
     }
 }
 

@@ -186,7 +186,8 @@ pub(super) fn weights(trials: &[FormTrial], but: Option<usize>) -> Vec<f64> {
         let seen = if least.is_infinite() { 0.0 } else { (cost - least) / (BELIEF * BELIEF) };
         trial.form.prior() * (-seen).exp()
     };
-    let raw: Vec<f64> = trials.iter().zip(&costs).map(weight).map(|w| if w < LIGHTEST { 0.0 } else { w }).collect();
+    let raw: Vec<f64> =
+        trials.iter().zip(&costs).map(weight).map(|w| if w < LIGHTEST { 0.0 } else { w }).collect();
     let all: f64 = raw.iter().sum();
     raw.iter().map(|weight| weight / all).collect()
 }

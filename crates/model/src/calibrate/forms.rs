@@ -194,7 +194,17 @@ fn polish(
     let [start, from] = [start, from].map(|numbers| numbers.iter().map(|p| p.ln()).collect::<Vec<_>>());
     let mut measured: Vec<(Surroundings, &CalibrationRow)> = rows
         .iter()
-        .map(|row| (Surroundings::new(outside, OutsideCount::BusyWorkers, row.population as usize, row.workers as usize), row))
+        .map(|row| {
+            (
+                Surroundings::new(
+                    outside,
+                    OutsideCount::BusyWorkers,
+                    row.population as usize,
+                    row.workers as usize,
+                ),
+                row,
+            )
+        })
         .collect();
     let loss = |logarithms: &[f64]| {
         let hold = of(logarithms);

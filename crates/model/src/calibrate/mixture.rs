@@ -108,11 +108,8 @@ mod tests {
 
     fn part(weight: f64, hold: f64) -> FormFit {
         let line = |constant| Curve::Line { constant, slope: 0.0 };
-        let model = FlowModel {
-            hold: line(hold),
-            outside: line(1e-3),
-            outside_over: OutsideCount::BusyWorkers,
-        };
+        let model =
+            FlowModel { hold: line(hold), outside: line(1e-3), outside_over: OutsideCount::BusyWorkers };
         FormFit { form: CurveFamily::Lines, weight, model }
     }
 

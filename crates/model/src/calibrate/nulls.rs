@@ -72,7 +72,7 @@ impl NullModel {
             response: row.response,
             p99: row.percentiles.map(|percentiles| percentiles.p99),
         };
-        // Whoever knows a mean only takes times to be exponential.
+        // A model that knows a mean only takes times to be exponential.
         let exponential = |throughput: f64, response: Seconds| {
             let p99 = rows.iter().any(|row| row.percentiles.is_some()).then(|| 100_f64.ln() * n / throughput);
             NullAnswer { throughput, response, p99 }
@@ -94,13 +94,16 @@ impl NullModel {
                 Some(exponential(said.throughput, said.response))
             }
             Self::LogLinear => {
-                let ln = |of: fn(&CalibrationRow) -> f64| rows.iter().map(|row| of(row).ln()).collect::<Vec<_>>();
+                let ln =
+                    |of: fn(&CalibrationRow) -> f64| rows.iter().map(|row| of(row).ln()).collect::<Vec<_>>();
                 let (clients, pool) = (ln(|row| row.population as f64), ln(|row| row.workers as f64));
                 let columns = [Predictor::new("clients", &clients), Predictor::new("workers", &pool)];
                 let said = |y: Vec<f64>| -> Option<f64> {
                     let fit = Regression::fit(&columns, Intercept::Fitted, &y, USUAL_LEVEL).ok()?;
                     let at = [1.0, n.ln(), (workers as f64).ln()];
-                    Some(fit.coefficients.iter().zip(at).map(|(c, x)| c.estimate.value * x).sum::<f64>().exp())
+                    Some(
+                        fit.coefficients.iter().zip(at).map(|(c, x)| c.estimate.value * x).sum::<f64>().exp(),
+                    )
                 };
                 Some(exponential(said(ln(|row| row.throughput))?, said(ln(|row| row.response))?))
             }
@@ -142,7 +145,8 @@ fn fitted_law(rows: &[CalibrationRow], with_workers: bool) -> UsableLaw {
     };
     let residuals = |p: &[f64]| {
         let law = law(p);
-        let misses = rows.iter().map(|row| (law.throughput(row.population, row.workers) / row.throughput).ln());
+        let misses =
+            rows.iter().map(|row| (law.throughput(row.population, row.workers) / row.throughput).ln());
         let springs = p.iter().zip(&from).map(|(at, from)| SPRING * (at - from));
         misses.chain(springs).collect()
     };
@@ -223,8 +227,12 @@ pub fn against_nulls(
             for (out, (row, residual)) in rows.iter().zip(&calibration.residuals).enumerate() {
                 let Some((x, r)) = residual.held_out else { continue };
                 ours.push(row, row.throughput * (1.0 + x), row.response * (1.0 + r), None);
-                let others: Vec<CalibrationRow> =
-                    rows.iter().enumerate().filter(|(place, _)| *place != out).map(|(_, row)| row.clone()).collect();
+                let others: Vec<CalibrationRow> = rows
+                    .iter()
+                    .enumerate()
+                    .filter(|(place, _)| *place != out)
+                    .map(|(_, row)| row.clone())
+                    .collect();
                 tried(&others, row);
             }
         }
@@ -251,9 +259,9 @@ pub fn null_table(found: &[HeldOutErrors]) -> ResultTable {
     let medians = of.map(|of| -> Vec<Option<(f64, f64)>> {
         found.iter().map(|errors| HeldOutErrors::median_and_worst(of(errors))).collect()
     });
-    let least = medians.clone().map(|medians| {
-        medians.iter().flatten().map(|(median, _)| *median).fold(f64::INFINITY, f64::min)
-    });
+    let least = medians
+        .clone()
+        .map(|medians| medians.iter().flatten().map(|(median, _)| *median).fold(f64::INFINITY, f64::min));
     for (place, errors) in found.iter().enumerate() {
         let mut cells: Vec<TableCell> =
             vec![errors.model.as_str().into(), (errors.throughput.len() as f64).into()];

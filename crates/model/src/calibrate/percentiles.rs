@@ -66,7 +66,8 @@ pub(super) fn spread(rows: &[CalibrationRow], model: &ModelMixture) -> Option<Re
     let mut squares = [0.0; 3];
     for (out, (row, measured, here)) in known.iter().enumerate() {
         let others = || known.iter().enumerate().filter(move |(place, _)| *place != out).map(|(_, k)| k);
-        let without: Vec<(&[f64; 3], &[AlikeRequests])> = others().map(|(_, s, g)| (s, g.as_slice())).collect();
+        let without: Vec<(&[f64; 3], &[AlikeRequests])> =
+            others().map(|(_, s, g)| (s, g.as_slice())).collect();
         let parameters = fitted(&without);
         let near = others().min_by(|a, b| apart(a.0, row).total_cmp(&apart(b.0, row)));
         let (_, near_measured, near_groups) = near.expect("there is another row");
@@ -154,7 +155,14 @@ fn groups(
                     outside: mean(group.outside, outside),
                 };
             }
-            _ => groups.push(AlikeRequests { share, wait: (state.wait, per_place), hold: state.hold, outside }),
+            _ => {
+                groups.push(AlikeRequests {
+                    share,
+                    wait: (state.wait, per_place),
+                    hold: state.hold,
+                    outside,
+                });
+            }
         }
     }
     Ok(groups)
@@ -175,8 +183,7 @@ fn shape(groups: &[AlikeRequests], [wait, hold, outside]: [f64; 3]) -> [f64; 3] 
         })
         .collect();
     let all: f64 = groups.iter().map(|group| group.share).sum();
-    let mean =
-        groups.iter().map(|g| g.share * (g.wait.0 + g.hold + g.outside)).sum::<f64>() / all;
+    let mean = groups.iter().map(|g| g.share * (g.wait.0 + g.hold + g.outside)).sum::<f64>() / all;
     ResponsePercentiles::SHARES.map(|share| {
         let below = |x: f64| laws.iter().map(|(weight, law)| weight * law.cdf(x)).sum::<f64>() / all;
         // Between a thousandth and a thousand times the mean, by halving in logarithms.

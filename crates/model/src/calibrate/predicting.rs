@@ -65,8 +65,8 @@ impl Predicted {
     }
 }
 
-/// Rows that were left out count as so many more, with errors of this size of X and of R: of five
-/// rows alone nobody knows how far a model is off.
+/// Rows that were left out count as so many more, with errors of this size of X and of R: five
+/// rows alone do not tell how far a model is off.
 const PRIOR: (f64, [f64; 2]) = (2.0, [0.06, 0.10]);
 /// Degrees of freedom for each row.
 const DEGREES: f64 = 2.0;
@@ -97,10 +97,12 @@ impl Calibration {
 
     /// Mean squares of ln of model over measured of rows that were left out: X and R.
     fn left_out_squares(&self) -> [f64; 2] {
-        let errors: Vec<(f64, f64)> = self.residuals.iter().filter_map(|residual| residual.held_out).collect();
+        let errors: Vec<(f64, f64)> =
+            self.residuals.iter().filter_map(|residual| residual.held_out).collect();
         let (count, sizes) = PRIOR;
         let square = |error: f64| error.max(-0.99).ln_1p().powi(2);
-        let sums = [errors.iter().map(|e| square(e.0)).sum::<f64>(), errors.iter().map(|e| square(e.1)).sum()];
+        let sums =
+            [errors.iter().map(|e| square(e.0)).sum::<f64>(), errors.iter().map(|e| square(e.1)).sum()];
         [0, 1].map(|i| (sums[i] + count * sizes[i] * sizes[i]) / (errors.len() as f64 + count))
     }
 
@@ -140,8 +142,8 @@ impl Calibration {
                 let mean = (answer.client_response - think).max(answer.response);
                 let values =
                     predicted_percentiles(&self.rows, &self.model, spread, (population, workers), mean)?;
-                let [p50, p90, p99] = [0, 1, 2]
-                    .map(|part| around(values[part], variance[0] + spread.errors[part].powi(2)));
+                let [p50, p90, p99] =
+                    [0, 1, 2].map(|part| around(values[part], variance[0] + spread.errors[part].powi(2)));
                 Some(PredictedPercentiles { p50: p50?, p90: p90?, p99: p99? })
             }
         };

@@ -47,10 +47,7 @@ impl Calibration {
             ("of X, left out", Unit::Share),
             ("of R, left out", Unit::Share),
         ];
-        let mut table = ResultTable::new(
-            format!("Calibration rows ({})", self.model.name()),
-            &columns,
-        );
+        let mut table = ResultTable::new(format!("Calibration rows ({})", self.model.name()), &columns);
         for (row, residual) in self.rows.iter().zip(&self.residuals) {
             table.push(vec![
                 row.place.as_str().into(),

@@ -37,7 +37,7 @@ const SYSTEMS: [SimulatedSystem; 3] = [
         path: r#"{ at = "generator", service = { erlang = "110 us", stages = 4 } }, { at = "network", service = "0.5 ms" },
             { hold = "workers", path = [{ at = "processors", service = "300 us" }, { at = "network", service = { lognormal = "0.9 ms", scv = 0.6 } }] }"#,
     },
-    // The thread that reads takes its time from the same processors as the workers: no form has that.
+    // The thread that reads takes its time from the same processors as the workers: no form has it.
     SimulatedSystem {
         name: "shared",
         stations: r#"{ name = "network", delay = true }, { name = "processors", servers = 3, discipline = "ps" }, { name = "memcached", servers = 2 }"#,
@@ -66,7 +66,8 @@ impl SimulatedSystem {
             percentiles: vec![0.5, 0.9, 0.99],
             ..SimulationSettings::default()
         };
-        let found = simulate(&network, &settings, &mut |_| ControlFlow::Continue(())).expect("it is simulated");
+        let found =
+            simulate(&network, &settings, &mut |_| ControlFlow::Continue(())).expect("it is simulated");
         let (class, pool) = (&found.classes[0], &found.pools[0]);
         let wait = pool.wait.as_ref().map_or(0.0, |wait| wait.value);
         let hold = pool.hold.as_ref().expect("slots were held").value;
@@ -129,8 +130,9 @@ fn read_tables() -> Vec<(String, Vec<CalibrationRow>)> {
         ("2018 report, writes", include_str!("../data/000_t13_mmm.csv"), 2),
         ("our own writes, bound by a link", include_str!("../data/own_writes.csv"), 1),
     ];
-    let shaped = shaped
-        .map(|(name, text, middlewares)| (name.to_owned(), read_csv(text, 1e-3, middlewares).expect("it reads")));
+    let shaped = shaped.map(|(name, text, middlewares)| {
+        (name.to_owned(), read_csv(text, 1e-3, middlewares).expect("it reads"))
+    });
     simulated.chain(shaped).collect()
 }
 
@@ -242,7 +244,8 @@ pub(crate) fn section() -> String {
         let errors = beside_nulls(rows);
         assert_eq!(errors.len(), 1 + NullModel::ALL.len());
         type Errors = fn(&HeldOutErrors) -> &Vec<f64>;
-        let parts: [(&str, Errors); 3] = [("X", |e| &e.throughput), ("R", |e| &e.response), ("p99", |e| &e.p99)];
+        let parts: [(&str, Errors); 3] =
+            [("X", |e| &e.throughput), ("R", |e| &e.response), ("p99", |e| &e.p99)];
         for (what, of) in parts {
             let medians: Vec<Option<f64>> = errors.iter().map(|errors| median(of(errors))).collect();
             if medians[0].is_none() {
@@ -259,7 +262,8 @@ pub(crate) fn section() -> String {
         }
         let found = coverage(rows);
         let share = |part: usize| 100.0 * part as f64 / found.asked as f64;
-        let percent = |errors: &[f64]| median(errors).map_or(String::new(), |error| format!("{:.1}", 100.0 * error));
+        let percent =
+            |errors: &[f64]| median(errors).map_or(String::new(), |error| format!("{:.1}", 100.0 * error));
         writeln!(
             covers,
             "| {name} | {:.0} | {:.0} | {:.0} | {} | {} |",

@@ -34,7 +34,11 @@ impl Choices {
     }
 
     /// Splits the rows into `count` random ones and the rest.
-    pub(crate) fn split(&mut self, rows: &[CalibrationRow], count: usize) -> (Vec<CalibrationRow>, Vec<CalibrationRow>) {
+    pub(crate) fn split(
+        &mut self,
+        rows: &[CalibrationRow],
+        count: usize,
+    ) -> (Vec<CalibrationRow>, Vec<CalibrationRow>) {
         let mut rest = rows.to_vec();
         let chosen = (0..count).map(|_| rest.remove(self.next() as usize % rest.len())).collect();
         (chosen, rest)
@@ -42,10 +46,7 @@ impl Choices {
 }
 
 /// |Relative errors| of X and of R, in percent, of each row that was not used.
-fn errors(
-    model: &dyn Fn(usize, usize) -> FlowAnswer,
-    held_out: &[CalibrationRow],
-) -> (Vec<f64>, Vec<f64>) {
+fn errors(model: &dyn Fn(usize, usize) -> FlowAnswer, held_out: &[CalibrationRow]) -> (Vec<f64>, Vec<f64>) {
     let off = |row: &CalibrationRow| {
         let answer = model(row.population as usize, row.workers as usize);
         let error = |predicted: f64, measured: f64| 100.0 * (predicted / measured - 1.0).abs();
@@ -191,8 +192,8 @@ fn forms_weighed_by_cross_validation_predict_as_well() {
         println!("{found:?}");
         assert!(found.throughput.median <= 5.0 && found.response.median <= 6.5, "{found:?}");
     }
-    // Of five random rows one choice in ten has neither low nor high load: forms that know nothing of
-    // cores are then far off, and weigh as much as the one that has this table's shape.
+    // Of five random rows one choice in ten has neither low nor high load: forms that know nothing
+    // of cores are then far off, and weigh as much as the one that has this table's shape.
     for (found, x, r) in [(few, 10.0, 13.0), (five, 10.0, 13.0), (more, 6.0, 8.0), (eight, 6.0, 8.0)] {
         assert!(found.throughput.high <= x && found.response.high <= r, "{found:?}");
     }
