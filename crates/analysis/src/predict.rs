@@ -328,9 +328,23 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow
             .throughput
             .interval
             .map(|interval| (interval.high - interval.low) / 2.0 / cell.throughput.value),
+        machine_busy: busiest(cell),
         ..CalibrationRow::measured(u64::from(cell.levels.clients), u64::from(workers), cell.throughput.value)
             .with_times(middleware.response.mean.value, middleware.queue.mean.value)
     }
+}
+
+/// Share of its processors that the experiment and the kernel kept busy on the busiest machine.
+fn busiest(cell: &Cell) -> Option<f64> {
+    let watches = cell.machines.iter().map(|(_, watch)| watch);
+    let alone = cell.machine.as_ref().filter(|_| cell.machines.is_empty());
+    let watches = watches.chain(alone).filter(|watch| watch.cores > 0);
+    // Processors that others or the host took are not there for more requests.
+    let busy = watches.map(|watch| {
+        let there = (f64::from(watch.cores) - watch.foreign - watch.steal).max(0.1);
+        (watch.own + watch.kernel) / there
+    });
+    busy.max_by(f64::total_cmp)
 }
 
 /// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest

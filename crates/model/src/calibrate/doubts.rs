@@ -229,3 +229,78 @@ impl fmt::Display for PredictionDoubt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of two pools, and how far each was off when it was left out.
+    fn rows() -> (Vec<CalibrationRow>, Vec<CalibrationResidual>) {
+        let rows: Vec<CalibrationRow> = [(4, 8), (24, 8), (96, 8), (24, 32), (96, 32), (192, 32)]
+            .map(|(n, m)| CalibrationRow::measured(n, m, 1_000.0).with_times(2e-3, 0.0))
+            .to_vec();
+        let residual = |row: &CalibrationRow| CalibrationResidual {
+            place: row.place.clone(),
+            throughput: 0.01,
+            response: -0.02,
+            held_out: Some((0.02, -0.03)),
+        };
+        let residuals = rows.iter().map(residual).collect();
+        (rows, residuals)
+    }
+
+    #[test]
+    fn good_rows_raise_no_doubt_within_their_range() {
+        let (rows, residuals) = rows();
+        assert!(calibration_doubts(&rows, &residuals).is_empty());
+        assert!(prediction_doubts(&rows, &residuals, &[], (48, 16), [1.3, 1.5]).is_empty());
+        // The row with 4 clients was said well from those with 24 and more: so far is supported.
+        assert!(prediction_doubts(&rows, &residuals, &[], (1_000, 32), [1.3, 1.5]).is_empty());
+    }
+
+    #[test]
+    fn what_speaks_against_rows_is_told_with_the_row() {
+        let (mut rows, mut residuals) = rows();
+        rows[1].half_width = Some(0.14);
+        rows[2].drift = Some(-0.3);
+        rows[3].response = 60e-3;
+        residuals[4].response = 0.4;
+        let told: Vec<String> =
+            calibration_doubts(&rows, &residuals).iter().map(ToString::to_string).collect();
+        for word in
+            ["± 14.0 %", "fell by 30.0 %", "N = 24, M = 32 breaks a law", "no form says N = 96, M = 32"]
+        {
+            assert!(told.iter().any(|said| said.contains(word)), "{word}: {told:?}");
+        }
+        let all = calibration_doubts(&rows, &residuals);
+        assert!(!prediction_doubts(&rows, &residuals, &all, (48, 16), [1.3, 1.5]).is_empty());
+    }
+
+    #[test]
+    fn sessions_that_are_off_to_different_sides_are_two_machines() {
+        let (mut rows, mut residuals) = rows();
+        for (place, (row, residual)) in rows.iter_mut().zip(&mut residuals).enumerate() {
+            row.session = if place % 2 == 0 { "monday" } else { "friday" }.into();
+            let side = if place % 2 == 0 { 0.2 } else { -0.2 };
+            residual.held_out = Some((side + 0.01 * place as f64, 0.0));
+        }
+        let doubts = calibration_doubts(&rows, &residuals);
+        assert!(
+            matches!(&doubts[..], [CalibrationDoubt::Sessions { difference, .. }] if *difference > 0.3),
+            "{doubts:?}"
+        );
+        residuals.iter_mut().for_each(|residual| residual.held_out = Some((0.02, 0.01)));
+        assert!(calibration_doubts(&rows, &residuals).is_empty());
+    }
+
+    #[test]
+    fn as_far_as_rows_left_out_were_said_and_no_farther() {
+        let (rows, mut residuals) = rows();
+        // The row with 4 clients was missed when it was left out.
+        residuals[0].held_out = Some((0.5, 0.5));
+        let doubts = prediction_doubts(&rows, &residuals, &[], (2_000, 32), [1.3, 1.5]);
+        assert!(matches!(doubts[..], [PredictionDoubt::TooFar { .. }]), "{doubts:?}");
+        let wide = prediction_doubts(&rows, &residuals, &[], (48, 16), [1.3, 5.0]);
+        assert_eq!(wide, [PredictionDoubt::Wide { ratio: 5.0 }]);
+    }
+}

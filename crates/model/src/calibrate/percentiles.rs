@@ -214,3 +214,58 @@ fn fitted(known: &[(&[f64; 3], &[AlikeRequests])]) -> [f64; 3] {
     };
     parameters(&downhill(&from, residuals))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CurveFamily, FormFit};
+    use super::*;
+    use crate::flow::{Curve, FlowModel, OutsideCount};
+
+    fn model() -> ModelMixture {
+        let model = FlowModel {
+            hold: Curve::Processors { latency: 5e-4, work: 5e-4, processors: 4.0 },
+            outside: Curve::Line { constant: 6e-4, slope: 1e-5 },
+            outside_over: OutsideCount::Outside,
+        };
+        ModelMixture { parts: vec![FormFit { form: CurveFamily::Processors, weight: 1.0, model }] }
+    }
+
+    /// A row whose percentiles are those of three parameters.
+    fn row(population: u64, workers: u64, parameters: [f64; 3]) -> CalibrationRow {
+        let model = model();
+        let (n, m) = (population as usize, workers as usize);
+        let answer = model.solve(n, m).unwrap();
+        let [p50, p90, p99] = shape(&groups(&model, n, m, 0.0).unwrap(), parameters)
+            .map(|shape| shape * answer.client_response);
+        CalibrationRow {
+            percentiles: Some(ResponsePercentiles { p50, p90, p99 }),
+            ..CalibrationRow::measured(population, workers, answer.throughput)
+                .with_times(answer.response, answer.wait)
+        }
+    }
+
+    const TRUTH: [f64; 3] = [1.1, 0.7, 0.2];
+
+    #[test]
+    fn percentiles_of_other_configurations_are_found() {
+        let rows = [(4, 8), (96, 8), (48, 16), (96, 64), (192, 64)].map(|(n, m)| row(n, m, TRUTH));
+        let spread = spread(&rows, &model()).unwrap();
+        assert_eq!(spread.rows, 5);
+        for (n, m) in [(24, 8), (150, 16), (300, 64)] {
+            let asked = row(n, m, TRUTH);
+            let found =
+                predicted(&rows, &model(), &spread, (n as usize, m as usize), asked.at_clients()).unwrap();
+            for (said, is) in found.iter().zip(asked.percentiles.unwrap().values()) {
+                assert!((said / is - 1.0).abs() < 0.03, "{n} {m}: {found:?} {:?}", asked.percentiles);
+            }
+        }
+    }
+
+    /// One request alone, and parts that hardly vary: all percentiles are the mean.
+    #[test]
+    fn what_does_not_vary_has_one_percentile() {
+        let all = shape(&groups(&model(), 1, 1, 0.0).unwrap(), [1e-3; 3]);
+        assert!(all.iter().all(|one| (one - 1.0).abs() < 0.01), "{all:?}");
+        assert!(spread(&[row(4, 8, TRUTH)], &model()).is_none(), "one row cannot be left out");
+    }
+}

@@ -53,6 +53,10 @@ pub struct Predicted {
     pub calibrated: bool,
     /// Whether it lies outside of the range of busy workers that was measured.
     pub extrapolated: bool,
+    /// What the machine's processors allow, where rows say how busy they were and the forms said
+    /// more: X is that then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_bound: Option<f64>,
     /// Why nothing can be concluded; empty where the prediction holds.
     pub doubts: Vec<PredictionDoubt>,
 }
@@ -112,7 +116,9 @@ impl Calibration {
         weights: &[f64],
         (population, workers): (usize, usize),
     ) -> Result<Predicted, Error> {
-        let answer = self.model.solve(population, workers)?;
+        let free = self.model.solve(population, workers)?;
+        let processor_bound = processor_bound(&self.rows).filter(|bound| free.throughput > *bound);
+        let answer = processor_bound.map_or(free, |bound| held_to(free, bound));
         let middle = [answer.throughput.ln(), answer.response.ln()];
         let mut variance = self.left_out_squares();
         for (trial, weight) in trials.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
@@ -120,7 +126,7 @@ impl Calibration {
                 let answer = model.solve(population, workers).ok()?;
                 Some([answer.throughput.ln(), answer.response.ln()])
             };
-            let Some(of_form) = said(&trial.model) else { continue };
+            let Some(of_form) = said(&trial.model).filter(|_| processor_bound.is_none()) else { continue };
             let without: Vec<[f64; 2]> = trial.without.iter().flatten().filter_map(said).collect();
             for part in 0..2 {
                 variance[part] += weight * (of_form[part] - middle[part]).powi(2);
@@ -158,6 +164,7 @@ impl Calibration {
             percentiles,
             calibrated: self.rows.iter().any(same),
             extrapolated: answer.busy > most * 1.02 || answer.busy < least * 0.98,
+            processor_bound,
             doubts: prediction_doubts(
                 &self.rows,
                 &self.residuals,
@@ -167,6 +174,28 @@ impl Calibration {
             ),
         })
     }
+}
+
+/// A machine that is less busy than this says little of what it could do.
+const BUSY_ENOUGH: f64 = 0.3;
+
+/// X ≤ processors / processor time per request: what the machine does when all its processors work
+/// at the least time per request that was measured.
+fn processor_bound(rows: &[CalibrationRow]) -> Option<f64> {
+    let busy = rows.iter().filter_map(|row| Some((row, row.machine_busy?)));
+    let bounds =
+        busy.filter(|(_, busy)| (BUSY_ENOUGH..=1.0).contains(busy)).map(|(row, busy)| row.throughput / busy);
+    bounds.max_by(f64::total_cmp)
+}
+
+/// The answer of a system that is held to a throughput: what a cycle takes longer is spent waiting
+/// at the middleware.
+fn held_to(answer: FlowAnswer, throughput: f64) -> FlowAnswer {
+    let client_response = answer.population as f64 / throughput;
+    let longer = client_response - answer.client_response;
+    let (response, wait) = (answer.response + longer, answer.wait + longer);
+    let (busy, waiting) = (throughput * (response - wait), throughput * wait);
+    FlowAnswer { throughput, client_response, response, wait, busy, waiting, ..answer }
 }
 
 /// Variance of what the model says, from models that lack a row each (Quenouille 1956, Tukey 1958).
@@ -181,4 +210,56 @@ fn jackknife(values: impl Iterator<Item = f64> + Clone) -> f64 {
 
 fn statistics(error: impl std::fmt::Display) -> Error {
     Error::Measurements { what: error.to_string(), hint: "calibrate on more rows".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calibrate;
+    use super::*;
+    use crate::flow::{Curve, FlowModel, OutsideCount};
+
+    /// Rows of a system whose workers are few: the forms say that twice as many do nearly twice as
+    /// much. The machine was three quarters busy.
+    fn rows(busy: Option<f64>) -> Vec<CalibrationRow> {
+        let line = |constant| Curve::Line { constant, slope: 0.0 };
+        let truth =
+            FlowModel { hold: line(2e-3), outside: line(1e-3), outside_over: OutsideCount::BusyWorkers };
+        [(2, 4), (12, 4), (48, 4), (12, 8), (96, 8)]
+            .map(|(n, m)| {
+                let said = truth.solve(n, m).unwrap();
+                let mut row = CalibrationRow::measured(n as u64, m as u64, said.throughput)
+                    .with_times(said.response, said.wait);
+                row.machine_busy = busy.map(|busy| busy * said.throughput / 4_000.0);
+                row
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn no_prediction_exceeds_what_the_processors_allow() {
+        let free = calibrate(&rows(None), None).unwrap().predict(96, 16).unwrap();
+        assert!(free.throughput.value > 6_500.0 && free.processor_bound.is_none(), "{free:?}");
+        let held = calibrate(&rows(Some(0.75)), None).unwrap().predict(96, 16).unwrap();
+        let bound = held.processor_bound.unwrap();
+        assert!((bound / (4_000.0 / 0.75) - 1.0).abs() < 0.01, "{held:?}");
+        assert_eq!(held.throughput.value, bound);
+        // N = X·(R + Z), before and after.
+        let outside = held.answer.client_response - held.answer.response;
+        assert!((outside / (free.answer.client_response - free.answer.response) - 1.0).abs() < 1e-6);
+        // Where the forms say less, nothing is held.
+        assert!(
+            calibrate(&rows(Some(0.75)), None).unwrap().predict(12, 4).unwrap().processor_bound.is_none()
+        );
+    }
+
+    /// The spread of a prediction is wider where single rows decide more.
+    #[test]
+    fn the_jackknife_is_that_of_the_mean() {
+        let values = [1.0, 2.0, 4.0, 9.0];
+        let without = |out: usize| (values.iter().sum::<f64>() - values[out]) / 3.0;
+        let mean = 4.0;
+        let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / 3.0 / 4.0;
+        assert!((jackknife((0..4).map(without)) - variance).abs() < 1e-12);
+        assert_eq!(jackknife([3.0].into_iter()), 0.0);
+    }
 }

@@ -42,6 +42,10 @@ pub struct CalibrationRow {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<f64>,
+    /// Share of its machine's processors that the system and the kernel kept busy, of the busiest
+    /// machine, where it was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_busy: Option<f64>,
 }
 
 /// Percentiles of the response time as the clients measured it.
@@ -83,6 +87,7 @@ impl CalibrationRow {
             percentiles: None,
             half_width: None,
             drift: None,
+            machine_busy: None,
         }
     }
 
@@ -284,6 +289,7 @@ const RESPONSE: [&str; 3] = ["response", "r_act", "r"];
 /// | `p50`, `p90`, `p99` | | percentiles of the response time at the clients; optional |
 /// | `half_width` | | of the interval of X, relative; optional |
 /// | `drift` | | X in the second half over X in the first, less 1; optional |
+/// | `machine_busy` | | share of the busiest machine's processors that are busy; optional |
 ///
 /// Columns of times end in `_s`, `_ms` or `_us`; without, `unit` holds (seconds per unit).
 ///
@@ -305,6 +311,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
     let cores = sheet.find(&["cores"]);
     let percentiles = [["p50"], ["p90"], ["p99"]].map(|name| sheet.find(&name));
     let (half_width, drift) = (sheet.find(&["half_width"]), sheet.find(&["drift"]));
+    let machine_busy = sheet.find(&["machine_busy"]);
     sheet
         .lines
         .iter()
@@ -323,6 +330,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
                 percentiles: sheet.percentiles(line, percentiles)?,
                 half_width: sheet.maybe_number(line, half_width)?,
                 drift: sheet.maybe_number(line, drift)?,
+                machine_busy: sheet.maybe_number(line, machine_busy)?,
             };
             if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
                 return Err(wrong(

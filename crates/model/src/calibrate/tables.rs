@@ -111,7 +111,9 @@ pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
             (true, ..) => "calibrated on this configuration: no prediction".to_owned(),
             (false, Some(why), _) => format!("no conclusion: {why}"),
             (false, None, true) => "outside of the busy workers measured".to_owned(),
-            (false, None, false) => String::new(),
+            (false, None, false) => p.processor_bound.map_or(String::new(), |bound| {
+                format!("the machine's processors allow {}/s", krarup_units::text::count(bound))
+            }),
         };
         table.push(vec![
             (p.answer.population as f64).into(),
