@@ -52,7 +52,7 @@ enum Job {
     Calibrate(CalibrateArgs),
     /// Predict other configurations with a calibrated model, with intervals
     Predict(PredictArgs),
-    /// Say what a calibrated model is, in words and drawings: its curves, the knee, what limits next
+    /// Say what a calibrated model is, in words and drawings: curves, the knee, what limits next
     Explain(ExplainArgs),
     /// Change something and solve before and after
     Whatif(WhatifArgs),

@@ -1,5 +1,5 @@
-//! What a calibrated model is, in words: its curves, where the knee is and why, and what would limit
-//! next.
+//! What a calibrated model is, in words: its curves, where the knee is and why, and what would
+//! limit next.
 
 use krarup_units::text::{count, duration};
 use krarup_units::{Seconds, Unit};
@@ -26,8 +26,8 @@ pub struct Explanation {
     pub words: Vec<String>,
     /// What each part carries with the largest pool that was measured, the least first.
     pub parts: Vec<LimitingPart>,
-    /// Clients from which the workers of the largest pool, or what they share, are full: (least time
-    /// of a cycle) · (least capacity).
+    /// Clients from which the workers of the largest pool, or what they share, are full: (least
+    /// time of a cycle) · (least capacity).
     pub knee: f64,
 }
 
