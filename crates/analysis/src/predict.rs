@@ -8,8 +8,11 @@
 //! yardstick, and is told apart; where too few are left there is no conclusion, and no error is
 //! printed. The model is [`krarup_model::calibrate`]'s.
 
+use krarup_model::Error;
 pub use krarup_model::calibrate::Interval95 as Interval;
-use krarup_model::calibrate::{self, CalibrationRow};
+use krarup_model::calibrate::{
+    self, Calibration, CalibrationRow, HeldOutErrors, Predicted, ResponsePercentiles,
+};
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +28,6 @@ pub struct WantedPredictions {
     pub population: String,
     /// Calibrate on so many cells at most.
     pub cells: usize,
-    /// Seed of the intervals.
-    pub seed: u64,
 }
 
 /// A family of cells and what its model makes of it.
@@ -42,12 +43,31 @@ pub struct Prediction {
     pub mean_error: Option<(f64, f64)>,
     /// Median |error|, likewise.
     pub median_error: Option<(f64, f64)>,
+    /// Median |error| of p99 at the clients, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_error: Option<f64>,
+    /// The same of models that know nothing of middlewares, calibrated on the same cells and tried
+    /// on the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nulls: Vec<NullErrors>,
     /// Configurations that were not measured.
     pub what_if: Vec<WhatIf>,
     /// Whether there is no model because too few cells are known well enough, and not because there
     /// are too few.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_conclusion: bool,
+}
+
+/// Median |errors| of a model to be better than.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NullErrors {
+    /// Its name.
+    pub model: String,
+    /// Of X and of R.
+    pub median: (f64, f64),
+    /// Of p99 at the clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
 }
 
 /// A cell beside what the model says of it.
@@ -72,6 +92,12 @@ pub struct PredictedCell {
     /// What the model says of X with twice the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_workers: Option<Interval>,
+    /// The 99th percentile at the clients as measured, and what the model says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<(f64, Interval)>,
+    /// Why nothing can be concluded from the model here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 impl PredictedCell {
@@ -95,8 +121,14 @@ pub struct WhatIf {
     pub predicted: (Interval, Interval),
     /// Relative changes of X and R from what the model says of the configuration as it is.
     pub change: (f64, f64),
+    /// The 99th percentile at the clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<Interval>,
     /// Whether more workers would be busy than in any calibrated cell.
     pub extrapolated: bool,
+    /// Why nothing can be concluded from the model here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// Cells that are too few to leave two out have no prediction.
@@ -126,7 +158,7 @@ pub fn predictions(cells: &[Cell], cores: u32, wanted: &WantedPredictions) -> Ve
         }
     }
     let cores = Some(cores).filter(|cores| *cores > 0);
-    families.into_iter().map(|(about, cells)| family(about, cells, cores, wanted)).collect()
+    families.into_iter().map(|(about, cells)| family(&about, cells, cores, wanted)).collect()
 }
 
 fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
@@ -141,6 +173,8 @@ impl Prediction {
             cells: Vec::new(),
             mean_error: None,
             median_error: None,
+            p99_error: None,
+            nulls: Vec::new(),
             what_if: Vec::new(),
             no_conclusion: false,
         }
@@ -148,13 +182,13 @@ impl Prediction {
 }
 
 fn family(
-    about: String,
+    about: &str,
     mut cells: Vec<Limited<'_>>,
     cores: Option<u32>,
     wanted: &WantedPredictions,
 ) -> Prediction {
     cells.sort_by_key(|(cell, _, workers)| (*workers, cell.levels.clients));
-    let empty = |why| Prediction::without_model(about.clone(), why);
+    let empty = |why| Prediction::without_model(about.to_owned(), why);
     if cells.len() < LEAST + HELD_OUT {
         return empty(format!(
             "{} cells with a limited number of workers are too few to calibrate on some and to try the model on others",
@@ -179,19 +213,29 @@ fn family(
     let most = wanted.cells.clamp(LEAST, usable - HELD_OUT);
     let chosen = chosen(&rows, most, &certain);
     let used: Vec<CalibrationRow> = chosen.iter().map(|place| rows[*place].clone()).collect();
-    let found = calibrate::calibrate(&used, cores, wanted.seed).and_then(|calibration| {
-        let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
-        let measured = calibration.predict_all(&measured.collect::<Vec<_>>())?;
-        let twice = rows.iter().map(|row| (row.population as usize, 2 * row.workers as usize));
-        let twice = calibration.predict_all(&twice.collect::<Vec<_>>())?;
-        let (changes, asked) = changes(&rows);
-        let asked = calibration.predict_all(&asked)?;
-        Ok((calibration.form.name().to_owned(), measured, twice, changes, asked))
-    });
-    let (form, measured, twice, changes, asked) = match found {
-        Ok(found) => found,
-        Err(error) => return empty(error.to_string()),
-    };
+    match calibrate::calibrate(&used, cores)
+        .and_then(|calibration| say(about, &calibration, &rows, &chosen, &certain))
+    {
+        Ok(prediction) => prediction,
+        Err(error) => empty(error.to_string()),
+    }
+}
+
+/// What the model says of every row, how far it is off where it had not looked, and what it says
+/// of configurations that were not measured.
+fn say(
+    about: &str,
+    calibration: &Calibration,
+    rows: &[CalibrationRow],
+    chosen: &[usize],
+    certain: &[bool],
+) -> Result<Prediction, Error> {
+    let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
+    let measured = calibration.predict_all(&measured.collect::<Vec<_>>())?;
+    let twice = rows.iter().map(|row| (row.population as usize, 2 * row.workers as usize));
+    let twice = calibration.predict_all(&twice.collect::<Vec<_>>())?;
+    let (changes, asked) = changes(rows);
+    let asked = calibration.predict_all(&asked)?;
     let cells: Vec<PredictedCell> = rows
         .iter()
         .zip(&measured)
@@ -205,13 +249,19 @@ fn family(
             predicted: (predicted.throughput, predicted.response),
             uncertain: !certain[place],
             more_workers: Some(twice[place].throughput),
+            p99: row.percentiles.map(|measured| measured.p99).zip(p99(predicted)),
+            doubt: predicted.no_conclusion(),
         })
         .collect();
-    let errors: Vec<(f64, f64)> =
-        cells.iter().filter(|cell| !cell.calibrated && !cell.uncertain).map(PredictedCell::error).collect();
-    let (xs, rs): (Vec<f64>, Vec<f64>) = errors.iter().map(|(x, r)| (x.abs(), r.abs())).unzip();
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let median = |values| Ordered::new(values).and_then(|ordered| ordered.quantile(0.5)).unwrap_or(f64::NAN);
+    let held_out: Vec<&PredictedCell> =
+        cells.iter().filter(|cell| !cell.calibrated && !cell.uncertain).collect();
+    let (xs, rs): (Vec<f64>, Vec<f64>) =
+        held_out.iter().map(|cell| cell.error()).map(|(x, r)| (x.abs(), r.abs())).unzip();
+    let p99s = held_out.iter().filter_map(|cell| cell.p99);
+    let p99s: Vec<f64> = p99s.map(|(measured, said)| (said.value / measured - 1.0).abs()).collect();
+    let tried: Vec<CalibrationRow> =
+        rows.iter().zip(certain).filter(|(_, certain)| **certain).map(|(row, _)| row.clone()).collect();
+    let nulls = calibrate::against_nulls(calibration, Some(&tried))?.into_iter().skip(1);
     let before = &asked[0];
     let what_if = changes.into_iter().zip(&asked[1..]).map(|(what, after)| WhatIf {
         what,
@@ -222,17 +272,36 @@ fn family(
             after.throughput.value / before.throughput.value - 1.0,
             after.response.value / before.response.value - 1.0,
         ),
+        p99: p99(after),
         extrapolated: after.extrapolated,
+        doubt: after.no_conclusion(),
     });
-    Prediction {
-        about,
-        model: Ok(form),
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    Ok(Prediction {
+        about: about.to_owned(),
+        model: Ok(calibration.model.name()),
         mean_error: Some((mean(&xs), mean(&rs))),
-        median_error: Some((median(xs), median(rs))),
+        median_error: Some((median(xs).unwrap_or(f64::NAN), median(rs).unwrap_or(f64::NAN))),
+        p99_error: median(p99s),
+        nulls: nulls.filter_map(null_errors).collect(),
         what_if: what_if.collect(),
         no_conclusion: false,
         cells,
-    }
+    })
+}
+
+fn p99(predicted: &Predicted) -> Option<Interval> {
+    predicted.percentiles.map(|percentiles| percentiles.p99)
+}
+
+fn median(values: Vec<f64>) -> Option<f64> {
+    Ordered::new(values).and_then(|ordered| ordered.quantile(0.5)).ok()
+}
+
+/// None of a model that could say nothing of these cells.
+fn null_errors(errors: HeldOutErrors) -> Option<NullErrors> {
+    let median_of = (median(errors.throughput)?, median(errors.response)?);
+    Some(NullErrors { model: errors.model, median: median_of, p99: median(errors.p99) })
 }
 
 /// Whether a cell was measured well enough to hold a model against it. A throughput without an
@@ -245,18 +314,37 @@ fn is_certain((cell, middleware, _): &Limited<'_>) -> bool {
 }
 
 fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow {
+    let response = &cell.response;
     CalibrationRow {
         place: format!("{}, {} clients", cell.levels.workload, cell.levels.clients),
-        session: String::new(),
-        population: u64::from(cell.levels.clients),
-        workers: u64::from(workers),
-        throughput: cell.throughput.value,
-        response: middleware.response.mean.value,
-        wait: middleware.queue.mean.value,
-        client_response: Some(cell.response.mean.value),
+        client_response: Some(response.mean.value),
         think: cell.think,
-        cores: None,
+        percentiles: Some(ResponsePercentiles {
+            p50: response.p50.value,
+            p90: response.p90.value,
+            p99: response.p99.value,
+        }),
+        half_width: cell
+            .throughput
+            .interval
+            .map(|interval| (interval.high - interval.low) / 2.0 / cell.throughput.value),
+        machine_busy: busiest(cell),
+        ..CalibrationRow::measured(u64::from(cell.levels.clients), u64::from(workers), cell.throughput.value)
+            .with_times(middleware.response.mean.value, middleware.queue.mean.value)
     }
+}
+
+/// Share of its processors that the experiment and the kernel kept busy on the busiest machine.
+fn busiest(cell: &Cell) -> Option<f64> {
+    let watches = cell.machines.iter().map(|(_, watch)| watch);
+    let alone = cell.machine.as_ref().filter(|_| cell.machines.is_empty());
+    let watches = watches.chain(alone).filter(|watch| watch.cores > 0);
+    // Processors that others or the host took are not there for more requests.
+    let busy = watches.map(|watch| {
+        let there = (f64::from(watch.cores) - watch.foreign - watch.steal).max(0.1);
+        (watch.own + watch.kernel) / there
+    });
+    busy.max_by(f64::total_cmp)
 }
 
 /// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest
@@ -317,7 +405,7 @@ fn changes(rows: &[CalibrationRow]) -> (Vec<String>, Vec<(usize, usize)>) {
 
 #[cfg(test)]
 mod tests {
-    use krarup_model::flow::{Curve, FlowModel};
+    use krarup_model::flow::{Curve, FlowModel, OutsideCount};
 
     use super::*;
     use crate::results::{Environment, Results};
@@ -332,6 +420,7 @@ mod tests {
         let model = FlowModel {
             hold: Curve::Line { constant: 1e-3, slope: 8e-5 },
             outside: Curve::Line { constant: 8e-4, slope: 0.0 },
+            outside_over: OutsideCount::BusyWorkers,
         };
         let mut trials = Vec::new();
         for operation in ["read", "write"] {
@@ -358,8 +447,7 @@ mod tests {
     }
 
     fn predicted(results: &Results) -> Vec<Prediction> {
-        let wanted =
-            WantedPredictions { workers: "workers".into(), population: "clients".into(), cells: 5, seed: 1 };
+        let wanted = WantedPredictions { workers: "workers".into(), population: "clients".into(), cells: 5 };
         predictions(&results.cells, results.environment.cores, &wanted)
     }
 

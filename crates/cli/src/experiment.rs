@@ -486,7 +486,6 @@ fn analyse(
             workers: wanted.workers.clone(),
             population: spec.population.clone(),
             cells: wanted.cells as usize,
-            seed: spec.seed,
         };
         results.predictions = predict::predictions(&results.cells, results.environment.cores, &wanted);
         saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);

@@ -5,7 +5,9 @@ use clap::{Args, Subcommand};
 use krarup_model::form;
 use krarup_report::{Page, csv, text};
 
-use self::args::{BoundsArgs, CalibrateArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs};
+use self::args::{
+    BoundsArgs, CalibrateArgs, ExplainArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs,
+};
 use crate::failure::Failure;
 
 mod answer;
@@ -28,7 +30,8 @@ mod simulate;
     krarup model simulate network.toml --precision 0.005 --seed 7\n  \
     krarup model whatif network.toml --change workers.size=128 --change memcached.replicas=3\n  \
     krarup model calibrate runs/ --cores 8 && krarup model predict model.json --population 96,192 --workers 64\n  \
-    krarup model calibrate rows.csv --unit ms --cores 8 --out model.json && krarup model predict model.json --population 96,192 --workers 64")]
+    krarup model calibrate rows.csv --unit ms --cores 8 --out model.json && krarup model predict model.json --population 96,192 --workers 64\n  \
+    krarup model predict model.json --against-null all-rows.csv --unit ms && krarup model explain model.json --html page")]
 pub(crate) struct ModelArgs {
     #[command(subcommand)]
     job: Job,
@@ -49,6 +52,8 @@ enum Job {
     Calibrate(CalibrateArgs),
     /// Predict other configurations with a calibrated model, with intervals
     Predict(PredictArgs),
+    /// Say what a calibrated model is, in words and drawings: curves, the knee, what limits next
+    Explain(ExplainArgs),
     /// Change something and solve before and after
     Whatif(WhatifArgs),
     /// Set a network's solution or a calibrated model beside measured rows
@@ -66,6 +71,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
         Job::Simulate(args) => (simulate::simulated(args)?, &args.output),
         Job::Calibrate(args) => (jobs::calibrated(args)?, &args.output),
         Job::Predict(args) => (jobs::predicted(args)?, &args.output),
+        Job::Explain(args) => (jobs::explained(args)?, &args.output),
         Job::Whatif(args) => (jobs::changed(args)?, &args.output),
         Job::Compare(args) => (jobs::compared(args)?, &args.output),
     };

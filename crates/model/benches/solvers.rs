@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use krarup_model::flow::{Curve, FlowModel};
+use krarup_model::flow::{Curve, FlowModel, OutsideCount};
 use krarup_model::multi::{self, Customers, MulticlassStation};
 use krarup_model::single::{self, ClassStation};
 
@@ -67,6 +67,7 @@ fn held_workers(c: &mut Criterion) {
     let model = FlowModel {
         hold: Curve::Line { constant: 1.013e-3, slope: 0.0864e-3 },
         outside: Curve::Square { constant: 0.849e-3, square: 1.5e-7 },
+        outside_over: OutsideCount::BusyWorkers,
     };
     c.bench_function("held workers N=288 M=128", |b| {
         b.iter(|| black_box(&model).solve(288, 128).expect("solvable"));

@@ -6,19 +6,35 @@
 //!                  laws      same configuration, same result?      rows, residuals, seed kept
 //! ```
 
+mod crowd;
 mod curves;
+mod doubts;
+mod explain;
 mod fitting;
+mod forms;
+mod mixture;
+mod nulls;
+mod percentiles;
+mod predicting;
 mod records;
 mod regression;
 mod rows;
 mod tables;
 
-pub use fitting::{
-    Calibration, CalibrationResidual, CurveFamily, Interval95, Predicted, calibrate, calibrate_as, fit,
-};
+pub use doubts::{CalibrationDoubt, PredictionDoubt};
+pub use explain::{Explanation, LimitingPart};
+pub use fitting::{Calibration, calibrate, calibrate_as};
+pub use forms::{CurveFamily, fit};
+pub use mixture::{FormFit, ModelMixture};
+pub use nulls::{HeldOutErrors, NullModel, against_nulls, null_table};
+pub use percentiles::ResponseSpread;
+pub use predicting::{Interval95, Predicted, PredictedPercentiles};
 pub use records::{ClientMeasurements, Middlewares, Span, demand_table, hold_table, link_table};
-pub use rows::{CalibrationRow, PopulationMeasurement, check_anchors, check_rows, read_csv, read_measured};
-pub use tables::prediction_table;
+pub use rows::{
+    CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors,
+    check_rows, read_csv, read_measured,
+};
+pub use tables::{percentile_table, prediction_table};
 
 use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 use krarup_units::{Bytes, Seconds};

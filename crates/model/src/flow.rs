@@ -2,11 +2,13 @@
 //!
 //! Measured middlewares share two curves, whatever the number of clients and workers: the hold time
 //! T(n) of a request against the number n of busy workers (contention for cores, servers, links),
-//! and the time Z(n) a request spends outside (network, client). With k of N requests at the
-//! middleware, M workers and n = min(k, M),
+//! and the time Z a request spends outside (clients, their links, the thread that reads from them),
+//! against the number o of requests that are there, or against n where what is outside shares
+//! something with the workers. With k of N requests at the middleware, M workers, n = min(k, M) and
+//! o = N − k,
 //!
 //! ```text
-//!   k → k + 1 at rate (N − k)/Z(n)          X = Σ p(k)·n/T(n)        w = Σ p(k)·(k − M)+ / X
+//!   k → k + 1 at rate o/Z(o) or o/Z(n)      X = Σ p(k)·n/T(n)        w = Σ p(k)·(k − M)+ / X
 //!   k → k − 1 at rate n/T(n)                R = Σ p(k)·k / X         client R = N/X
 //! ```
 //!
@@ -63,8 +65,31 @@ pub enum Curve {
         /// Number of cores.
         cores: f64,
     },
+    /// a + d·(1 + (n/C)³)^⅓: a latency, and work that so many processors share. Up to C requests
+    /// the work takes d, of many more each takes d·n/C; between them the corner is round, since a
+    /// number of requests is a mean and comes and goes.
+    Processors {
+        /// a, seconds.
+        latency: Seconds,
+        /// d, seconds.
+        work: Seconds,
+        /// C, processors that work at the same time; fitted, so no whole number.
+        processors: f64,
+    },
     /// The mean of curves with their weights, where it is not known which of them holds.
     Mean(Vec<(f64, Curve)>),
+}
+
+/// What the time outside depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutsideCount {
+    /// The workers that are busy: what is outside shares something with them.
+    #[default]
+    BusyWorkers,
+    /// The requests that are outside, o = N − k: clients, their links and the thread that reads
+    /// from them serve those, and no others.
+    Outside,
 }
 
 /// No time is shorter, in seconds: what takes less takes none, and rates remain numbers.
@@ -111,6 +136,9 @@ impl Curve {
                 let waking = if idle { *waking } else { 0.0 };
                 constant + slope * busy + (shared + waking) * crowded
             }
+            Self::Processors { latency, work, processors } => {
+                latency + work * (1.0 + (busy / processors).powi(3)).cbrt()
+            }
             Self::Mean(curves) => {
                 let weights: f64 = curves.iter().map(|(weight, _)| weight).sum();
                 curves.iter().map(|(weight, curve)| weight * curve.at(busy, idle)).sum::<f64>() / weights
@@ -143,6 +171,10 @@ impl Curve {
                 *shared *= factor;
                 *waking *= factor;
             }
+            Self::Processors { latency, work, .. } => {
+                *latency *= factor;
+                *work *= factor;
+            }
             Self::Mean(curves) => curves.iter_mut().for_each(|(_, curve)| *curve = curve.scaled(factor)),
         }
         scaled
@@ -166,8 +198,11 @@ fn interpolate(points: &[(f64, f64)], at: f64) -> f64 {
 pub struct FlowModel {
     /// T(n): how long a request holds its worker with n busy.
     pub hold: Curve,
-    /// Z(n): how long a request is outside with n workers busy.
+    /// Z: how long a request is outside.
     pub outside: Curve,
+    /// Whether Z is over busy workers n or over the o requests outside.
+    #[serde(default)]
+    pub outside_over: OutsideCount,
 }
 
 /// What the model says about one configuration.
@@ -218,7 +253,7 @@ impl FlowModel {
         }
         let most = workers.min(population);
         let hold = self.hold.times(most, workers);
-        let outside = self.outside.times(most, workers);
+        let outside = outside_times(&self.outside, self.outside_over, population, workers);
         if let Some(time) = hold.iter().chain(&outside).find(|t| !(**t > 0.0 && **t <= LONGEST)) {
             let why = format!("has a time of {time} s");
             return Err(Error::invalid(
@@ -232,25 +267,113 @@ impl FlowModel {
             rate: hold.iter().enumerate().map(|(n, hold)| n as f64 / hold).collect(),
             hold_over_busy: hold.iter().enumerate().map(|(n, hold)| hold / (n as f64).max(1.0)).collect(),
             per_outside: outside.iter().map(|z| 1.0 / z).collect(),
+            outside_over: self.outside_over,
         })
+    }
+}
+
+/// What one request finds when it comes to the middleware, and what follows from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FoundOnArrival {
+    /// Share of the requests that find it so.
+    pub(crate) share: f64,
+    /// Requests that must leave before it gets a worker.
+    pub(crate) ahead: f64,
+    /// How long that takes in the mean.
+    pub(crate) wait: Seconds,
+    /// How long it then holds its worker.
+    pub(crate) hold: Seconds,
+    /// How long it was outside.
+    pub(crate) outside: Seconds,
+}
+
+impl FlowModel {
+    /// What requests find on arrival, for each number k of others at the middleware: as many come
+    /// then as p(k)·o/Z says.
+    ///
+    /// # Errors
+    /// As [`FlowModel::solve`].
+    pub(crate) fn found_on_arrival(
+        &self,
+        population: usize,
+        workers: usize,
+    ) -> Result<Vec<FoundOnArrival>, Error> {
+        let times = self.times(population, workers)?;
+        let last = times.rate.len() - 1;
+        // ln p(k), from p(0) = 1; the largest becomes 1 afterwards.
+        let mut logarithms = vec![0.0; population];
+        let birth = |k: usize| {
+            let outside = outside_at(self.outside_over, population, k, last);
+            (population - k) as f64 * times.per_outside[outside]
+        };
+        for k in 1..population {
+            logarithms[k] = logarithms[k - 1] + (birth(k - 1) * times.hold_over_busy[k.min(last)]).ln();
+        }
+        let flows: Vec<f64> = logarithms.iter().enumerate().map(|(k, p)| p + birth(k).ln()).collect();
+        let most = flows.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let all: f64 = flows.iter().map(|flow| (flow - most).exp()).sum();
+        let full = times.hold_over_busy[last];
+        let found = flows.iter().enumerate().map(|(k, flow)| {
+            let ahead = (k + 1).saturating_sub(workers) as f64;
+            let busy = (k + 1).min(last);
+            FoundOnArrival {
+                share: (flow - most).exp() / all,
+                ahead,
+                wait: ahead * full,
+                hold: times.hold_over_busy[busy] * busy as f64,
+                outside: 1.0 / times.per_outside[outside_at(self.outside_over, population, k, last)],
+            }
+        });
+        Ok(found.collect())
+    }
+}
+
+/// Z at every count there can be of what it depends on.
+fn outside_times(outside: &Curve, over: OutsideCount, population: usize, workers: usize) -> Vec<Seconds> {
+    match over {
+        OutsideCount::BusyWorkers => outside.times(workers.min(population), workers),
+        OutsideCount::Outside => outside.times(population, usize::MAX),
+    }
+}
+
+/// Which entry of [`outside_times`] holds with k of N requests at the middleware.
+fn outside_at(over: OutsideCount, population: usize, present: usize, most: usize) -> usize {
+    match over {
+        OutsideCount::BusyWorkers => present.min(most),
+        OutsideCount::Outside => population - present,
     }
 }
 
 /// One configuration whose time outside is known: for a search that tries many hold times.
 pub(crate) struct Surroundings {
     workers: usize,
-    /// (N − k)/Z(min(k, M)): the rate from k to k + 1 requests at the middleware.
+    /// (N − k)/Z: the rate from k to k + 1 requests at the middleware.
     births: Vec<f64>,
     /// T(n)/n, used again and again.
     hold_over_busy: Vec<f64>,
 }
 
 impl Surroundings {
-    pub(crate) fn new(outside: &Curve, population: usize, workers: usize) -> Self {
+    pub(crate) fn new(outside: &Curve, over: OutsideCount, population: usize, workers: usize) -> Self {
         let most = workers.min(population);
-        let outside = outside.times(most, workers);
-        let births = (0..population).map(|k| (population - k) as f64 / outside[k.min(most)]).collect();
-        Self { workers, births, hold_over_busy: Vec::with_capacity(most) }
+        let mut surroundings = Self {
+            workers,
+            births: Vec::with_capacity(population),
+            hold_over_busy: Vec::with_capacity(most),
+        };
+        surroundings.births.resize(population, 0.0);
+        surroundings.surround(outside, over);
+        surroundings
+    }
+
+    /// The same configuration with another time outside.
+    pub(crate) fn surround(&mut self, outside: &Curve, over: OutsideCount) {
+        let population = self.births.len();
+        let most = self.workers.min(population);
+        let outside = outside_times(outside, over, population, self.workers);
+        for (k, birth) in self.births.iter_mut().enumerate() {
+            *birth = (population - k) as f64 / outside[outside_at(over, population, k, most)];
+        }
     }
 
     /// X and R at the middleware with these hold times, the same as those of [`FlowModel::solve`];
@@ -299,8 +422,10 @@ struct Times {
     rate: Vec<f64>,
     /// T(n)/n.
     hold_over_busy: Vec<f64>,
-    /// 1/Z(n).
+    /// 1/Z.
     per_outside: Vec<f64>,
+    /// Over what.
+    outside_over: OutsideCount,
 }
 
 /// A weight is kept between 1/HUGE and HUGE; its whole powers of HUGE are counted apart.
@@ -314,8 +439,8 @@ impl Times {
         let mut behind = 0; // weight · HUGE^−behind is on the scale of the sums
         for k in 1..=population {
             let n = k.min(last);
-            weight *=
-                (population - k + 1) as f64 * self.per_outside[(k - 1).min(last)] * self.hold_over_busy[n];
+            let outside = outside_at(self.outside_over, population, k - 1, last);
+            weight *= (population - k + 1) as f64 * self.per_outside[outside] * self.hold_over_busy[n];
             if weight > HUGE {
                 weight /= HUGE;
                 if behind > 0 {
@@ -379,6 +504,7 @@ mod tests {
         FlowModel {
             hold: Curve::Line { constant: hold, slope: 0.0 },
             outside: Curve::Line { constant: outside, slope: 0.0 },
+            outside_over: OutsideCount::BusyWorkers,
         }
     }
 
@@ -391,7 +517,7 @@ mod tests {
             let answer = model.solve(population, workers).unwrap();
             let expected = population.min(workers) as f64 / 0.004;
             assert!((answer.throughput / expected - 1.0).abs() < 1e-9, "{answer:?}");
-            let mut surroundings = Surroundings::new(&model.outside, population, workers);
+            let mut surroundings = Surroundings::new(&model.outside, model.outside_over, population, workers);
             let (throughput, response) = surroundings.solve(&model.hold);
             assert!((throughput / expected - 1.0).abs() < 1e-9, "{throughput}");
             assert!((response / answer.response - 1.0).abs() < 1e-9);
@@ -422,13 +548,23 @@ mod tests {
             Curve::Line { constant: 1e-9, slope: 0.0 },
             Curve::Line { constant: 1e3, slope: 0.0 },
             Curve::Cores { constant: 1e-3, slope: 8e-5, shared: 4e-4, waking: 2e-4, cores: 8.0 },
+            Curve::Processors { latency: 1e-3, work: 2e-4, processors: 3.5 },
         ] {
             for (population, workers) in [(1, 1), (6, 128), (288, 64), (5_000, 1), (5_000, 700)] {
-                let model = FlowModel { hold: hold.clone(), outside: outside.clone() };
-                let answer = model.solve(population, workers).unwrap();
-                let (x, r) = Surroundings::new(&outside, population, workers).solve(&hold);
-                assert!((x / answer.throughput - 1.0).abs() < 1e-9, "{hold:?} {population} {workers}: {x}");
-                assert!((r / answer.response - 1.0).abs() < 1e-9, "{hold:?} {population} {workers}: {r}");
+                for over in [OutsideCount::BusyWorkers, OutsideCount::Outside] {
+                    let model =
+                        FlowModel { hold: hold.clone(), outside: outside.clone(), outside_over: over };
+                    let answer = model.solve(population, workers).unwrap();
+                    let (x, r) = Surroundings::new(&outside, over, population, workers).solve(&hold);
+                    assert!(
+                        (x / answer.throughput - 1.0).abs() < 1e-9,
+                        "{model:?} {population} {workers}: {x}"
+                    );
+                    assert!(
+                        (r / answer.response - 1.0).abs() < 1e-9,
+                        "{model:?} {population} {workers}: {r}"
+                    );
+                }
             }
         }
     }
@@ -440,6 +576,7 @@ mod tests {
         let model = FlowModel {
             hold: Curve::Server { delay: 0.0, server: 1.0 / 2_940.0, slope: 0.0 },
             outside: Curve::Line { constant: 0.002, slope: 0.0 },
+            outside_over: OutsideCount::BusyWorkers,
         };
         let answer = model.solve(192, 64).unwrap();
         assert!((answer.throughput - 2_940.0).abs() < 0.01);
@@ -461,11 +598,63 @@ mod tests {
             Curve::Server { delay: 0.5, server: 0.1, slope: 0.01 },
             Curve::Cores { constant: 1.0, slope: 0.1, shared: 0.5, waking: 0.2, cores: 8.0 },
             Curve::Square { constant: 1.0, square: 0.01 },
+            Curve::Processors { latency: 1.0, work: 0.5, processors: 4.0 },
         ] {
             for (n, time) in curve.times(40, 41).iter().enumerate().skip(1) {
                 assert!((curve.at(n as f64, true) - time).abs() < 1e-12, "{curve:?} at {n}");
             }
         }
+    }
+
+    /// Outside, one resource takes s for each request there: however many clients, no more than 1/s
+    /// of their requests come out of it. With workers that take no time to speak of, the whole is
+    /// that resource and the delay z before it.
+    #[test]
+    fn what_is_shared_outside_bounds_the_throughput() {
+        let model = FlowModel {
+            hold: Curve::Line { constant: 1e-7, slope: 0.0 },
+            outside: Curve::Line { constant: 1e-3, slope: 1e-4 },
+            outside_over: OutsideCount::Outside,
+        };
+        for population in [1, 10, 100, 1_000] {
+            let answer = model.solve(population, 64).unwrap();
+            let expected = population as f64 / (1e-3 + 1e-4 * population as f64);
+            assert!((answer.throughput / expected - 1.0).abs() < 2e-3, "{answer:?} {expected}");
+            assert!(answer.throughput < 1e4);
+        }
+    }
+
+    /// What requests find adds up to what the model says of them in the mean: their waits to w, and
+    /// all parts to N/X.
+    #[test]
+    fn what_requests_find_adds_up_to_the_means() {
+        for over in [OutsideCount::BusyWorkers, OutsideCount::Outside] {
+            let model = FlowModel {
+                hold: Curve::Processors { latency: 1e-3, work: 5e-4, processors: 4.0 },
+                outside: Curve::Line { constant: 1e-3, slope: 2e-5 },
+                outside_over: over,
+            };
+            for (population, workers) in [(1, 1), (12, 64), (150, 16), (2_000, 8)] {
+                let found = model.found_on_arrival(population, workers).unwrap();
+                let answer = model.solve(population, workers).unwrap();
+                let mean =
+                    |of: fn(&FoundOnArrival) -> f64| found.iter().map(|f| f.share * of(f)).sum::<f64>();
+                assert!((mean(|f| f.wait) - answer.wait).abs() <= 1e-9 * answer.client_response);
+                // A request holds its worker while others come and go: its T is not the one that it
+                // found, in the mean nearly so.
+                let all = mean(|f| f.wait + f.hold + f.outside);
+                assert!((all / answer.client_response - 1.0).abs() < 0.03, "{all} {answer:?}");
+            }
+        }
+    }
+
+    /// Few requests find a processor each, many share them all.
+    #[test]
+    fn work_is_shared_by_the_processors() {
+        let curve = Curve::Processors { latency: 1.0, work: 0.5, processors: 4.0 };
+        assert!((curve.at(0.4, false) - 1.5).abs() < 1e-3);
+        assert!((curve.at(400.0, false) / (1.0 + 0.5 * 100.0) - 1.0).abs() < 1e-3);
+        assert!((curve.scaled(2.0).at(3.0, false) / curve.at(3.0, false) - 2.0).abs() < 1e-12);
     }
 
     #[test]

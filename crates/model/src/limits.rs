@@ -305,7 +305,7 @@ pub fn compare_calibration(
     rows: &[crate::calibrate::CalibrationRow],
 ) -> Result<ResultTable, Error> {
     let columns: Vec<_> = [("workers", Unit::Count)].into_iter().chain(COMPARED).collect();
-    let mut table = ResultTable::new(format!("measured and model ({})", calibration.form.name()), &columns);
+    let mut table = ResultTable::new(format!("measured and model ({})", calibration.model.name()), &columns);
     for row in rows {
         let answer = calibration.model.solve(row.population as usize, row.workers as usize)?;
         let used = calibration.rows.iter().any(|r| {

@@ -1,6 +1,6 @@
 //! What a model says: how far it was off where it had not looked, and what it expects elsewhere.
 
-use krarup_analysis::predict::{CERTAIN, Interval, PredictedCell, Prediction, WhatIf};
+use krarup_analysis::predict::{CERTAIN, Interval, NullErrors, PredictedCell, Prediction, WhatIf};
 use krarup_analysis::results::Results;
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
@@ -48,14 +48,71 @@ fn sentence(prediction: &Prediction) -> String {
     let ((mean_x, mean_r), (median_x, median_r)) = errors;
     format!(
         "Calibrated on {used} of {} cells ({form}), it is off by {} of the throughput and {} of the response time at the middleware in the other {} \
-         (median; mean {} and {}).{told}",
+         (median; mean {} and {}).{}{told}{}",
         prediction.cells.len(),
         percent(median_x),
         percent(median_r),
         prediction.cells.len() - used - uncertain,
         percent(mean_x),
-        percent(mean_r)
+        percent(mean_r),
+        prediction.p99_error.map_or(String::new(), |p99| format!(
+            " Of the 99th percentile at the clients it is off by {} (median).",
+            percent(p99)
+        )),
+        beside_nulls(prediction, (median_x, median_r)),
     )
+}
+
+/// Whether a model that knows nothing of middlewares would have done as well.
+fn beside_nulls(prediction: &Prediction, (x, r): (f64, f64)) -> String {
+    let best = |of: fn(&NullErrors) -> f64| {
+        prediction
+            .nulls
+            .iter()
+            .min_by(|one, other| of(one).total_cmp(&of(other)))
+            .map(|null| (null, of(null)))
+    };
+    let percent = |share: f64| Unit::Share.show(share);
+    let (Some((null_x, least_x)), Some((null_r, least_r))) =
+        (best(|null| null.median.0), best(|null| null.median.1))
+    else {
+        return String::new();
+    };
+    let told = |what: &str, ours: f64, null: &NullErrors, least: f64| {
+        if ours <= least {
+            format!("of the {what} the best null model ({}) is off by {}", null.model, percent(least))
+        } else {
+            format!("of the {what} a null model is better: {}, {}", null.model, percent(least))
+        }
+    };
+    format!(
+        " On the same cells, {}; {}.",
+        told("throughput", x, null_x, least_x),
+        told("response time", r, null_r, least_r)
+    )
+}
+
+/// The model beside those that know nothing of middlewares.
+fn nulls_table(prediction: &Prediction, about: &str, name: &str) -> Option<Table> {
+    let (x, r) = prediction.median_error.filter(|_| !prediction.nulls.is_empty())?;
+    let p99 = |error: Option<f64>| error.map_or(TableValue::Missing, TableValue::Number);
+    let ours = vec!["this model".into(), x.into(), r.into(), p99(prediction.p99_error)];
+    let nulls = prediction.nulls.iter();
+    let nulls = nulls.map(|null| {
+        vec![null.model.as_str().into(), null.median.0.into(), null.median.1.into(), p99(null.p99)]
+    });
+    Some(Table {
+        name: format!("null-models-{name}"),
+        title: format!("{}: beside models that know nothing of it", capital(about)),
+        caption: "Median |error| over the cells held out; all are calibrated on the same cells and tried on the same.".into(),
+        columns: vec![
+            Column::new("model", Unit::Text),
+            Column::new("error of X", Unit::Share),
+            Column::new("error of R", Unit::Share),
+            Column::new("error of p99", Unit::Share),
+        ],
+        rows: std::iter::once(ours).chain(nulls).collect(),
+    })
 }
 
 fn family(prediction: &Prediction) -> Vec<Block> {
@@ -65,13 +122,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
         return blocks;
     }
     let name = about.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let interval = |one: &Interval| {
-        TableValue::Measured(EstimateCell {
-            value: one.value,
-            interval: Some((one.low, one.high)),
-            n: calibrated(prediction),
-        })
-    };
+    let interval = |one: &Interval| predicted_value(prediction, one);
     let rows = prediction.cells.iter().map(|cell| {
         let (x, r) = cell.error();
         vec![
@@ -89,6 +140,9 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             cell.response.into(),
             interval(&cell.predicted.1),
             r.into(),
+            cell.p99.map_or(TableValue::Missing, |(measured, _)| measured.into()),
+            cell.p99.map_or(TableValue::Missing, |(_, said)| interval(&said)),
+            cell.doubt.as_ref().map_or(String::new(), |why| format!("no conclusion: {why}")).as_str().into(),
         ]
     });
     blocks.push(Block::Table(Table {
@@ -105,10 +159,27 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             Column::named("R measured", stamps::RESPONSE_TIME),
             Column::named("R predicted", stamps::RESPONSE_TIME),
             Column::new("error of R", Unit::Share),
+            Column::named("p99 measured", quantities::RESPONSE_TIME),
+            Column::named("p99 predicted", quantities::RESPONSE_TIME),
+            Column::new("remark", Unit::Text),
         ],
         rows: rows.collect(),
     }));
+    blocks.extend(nulls_table(prediction, &about, &name).map(Block::Table));
     blocks.extend(scatters(prediction, &name).map(Block::Figure));
+    blocks.push(Block::Table(what_if_table(prediction, &about, &name)));
+    blocks
+}
+
+/// A predicted value with its interval.
+fn predicted_value(prediction: &Prediction, one: &Interval) -> TableValue {
+    let (interval, n) = (Some((one.low, one.high)), calibrated(prediction));
+    TableValue::Measured(EstimateCell { value: one.value, interval, n })
+}
+
+/// What the model says of configurations that were not measured.
+fn what_if_table(prediction: &Prediction, about: &str, name: &str) -> Table {
+    let interval = |one: &Interval| predicted_value(prediction, one);
     let rows = prediction.what_if.iter().map(|one: &WhatIf| {
         vec![
             one.what.as_str().into(),
@@ -118,12 +189,19 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             one.change.0.into(),
             interval(&one.predicted.1),
             one.change.1.into(),
-            if one.extrapolated { "beyond what was measured" } else { "" }.into(),
+            one.p99.as_ref().map_or(TableValue::Missing, interval),
+            match (&one.doubt, one.extrapolated) {
+                (Some(why), _) => format!("no conclusion: {why}"),
+                (None, true) => "beyond what was measured".into(),
+                (None, false) => String::new(),
+            }
+            .as_str()
+            .into(),
         ]
     });
-    blocks.push(Block::Table(Table {
+    Table {
         name: format!("what-if-{name}"),
-        title: format!("{}: what if", capital(&about)),
+        title: format!("{}: what if", capital(about)),
         caption: "Beside what the model says of the cell with the highest throughput, as it is.".into(),
         columns: vec![
             Column::new("what if", Unit::Text),
@@ -133,11 +211,11 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             Column::new("change of X", Unit::Share),
             Column::named("R", stamps::RESPONSE_TIME),
             Column::new("change of R", Unit::Share),
+            Column::named("p99 at the clients", quantities::RESPONSE_TIME),
             Column::new("remark", Unit::Text),
         ],
         rows: rows.collect(),
-    }));
-    blocks
+    }
 }
 
 /// Predicted against measured, throughput and response time.
@@ -216,6 +294,8 @@ mod tests {
             predicted: (around(x), around(0.011)),
             uncertain: false,
             more_workers: None,
+            p99: None,
+            doubt: (clients == 2).then(|| "too far".into()),
         };
         Prediction {
             about: "read".into(),
@@ -223,13 +303,20 @@ mod tests {
             cells: vec![cell(1, true, 100.0), cell(2, false, 104.0)],
             mean_error: Some((0.04, 0.1)),
             median_error: Some((0.04, 0.1)),
+            p99_error: Some(0.07),
+            nulls: vec![
+                NullErrors { model: "nearest row".into(), median: (0.03, 0.2), p99: Some(0.3) },
+                NullErrors { model: "closed M/M/m".into(), median: (0.3, 0.15), p99: None },
+            ],
             what_if: vec![WhatIf {
                 what: "twice the workers".into(),
                 clients: 2,
                 workers: 16,
                 predicted: (around(150.0), around(0.006)),
                 change: (0.5, -0.4),
+                p99: None,
                 extrapolated: true,
+                doubt: None,
             }],
             no_conclusion: false,
         }
@@ -241,6 +328,7 @@ mod tests {
         let [
             Block::Paragraph(said),
             Block::Table(cells),
+            Block::Table(nulls),
             Block::Figure(x),
             Block::Figure(r),
             Block::Table(what_if),
@@ -252,6 +340,11 @@ mod tests {
             said.starts_with("Model of read: Calibrated on 1 of 2 cells (lines), it is off by 4.00 %"),
             "{said}"
         );
+        assert!(said.contains("99th percentile at the clients it is off by 7.00 %"), "{said}");
+        assert!(said.contains("of the throughput a null model is better: nearest row, 3.00 %"), "{said}");
+        assert!(said.contains("the best null model (closed M/M/m) is off by 15.0 %"), "{said}");
+        assert_eq!(nulls.rows.len(), 3);
+        assert_eq!(cells.rows[1][11], "no conclusion: too far".into());
         assert_eq!(cells.rows[0][2], "calibrated on it".into());
         assert_eq!(cells.rows[1][2], "held out".into());
         assert_eq!(cells.rows[1][5], (104.0_f64 / 100.0 - 1.0).into());
@@ -261,7 +354,7 @@ mod tests {
         let [held_out, used] = &scatter.groups[..] else { panic!("{scatter:?}") };
         assert_eq!((held_out.points[0].1, held_out.points[0].2.value), (100.0, 104.0));
         assert_eq!((used.name.as_str(), used.points.len()), ("calibrated on", 1));
-        assert_eq!(what_if.rows[0][7], "beyond what was measured".into());
+        assert_eq!(what_if.rows[0][8], "beyond what was measured".into());
         let none = Prediction {
             model: Err("3 cells are too few".into()),
             mean_error: None,

@@ -105,9 +105,6 @@ pub(super) struct CalibrateArgs {
     /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
     #[arg(long, value_name = "BANDWIDTH", value_parser = parse_bandwidth)]
     pub(super) link: Option<f64>,
-    /// Seed of the prediction intervals
-    #[arg(long, default_value_t = 1)]
-    pub(super) seed: u64,
     /// Where to write the model
     #[arg(long, value_name = "FILE", default_value = "model.json")]
     pub(super) out: PathBuf,
@@ -121,11 +118,27 @@ pub(super) struct PredictArgs {
     #[arg(value_name = "FILE")]
     pub(super) model: PathBuf,
     /// Numbers of clients
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required_unless_present = "against_null")]
     pub(super) population: Vec<usize>,
     /// Numbers of workers, all middlewares together
-    #[arg(long, value_name = "M,…", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', required_unless_present = "against_null")]
     pub(super) workers: Vec<usize>,
+    /// Set the model beside six that know nothing of middlewares, fitted to the same rows: on these
+    /// rows, of which those calibrated on are left out; without any, on each calibration row with
+    /// all models fitted to the others
+    #[arg(long, value_name = "ROWS", num_args = 0..)]
+    pub(super) against_null: Option<Vec<PathBuf>>,
+    #[command(flatten)]
+    pub(super) csv: CsvArgs,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args)]
+pub(super) struct ExplainArgs {
+    /// A model that `calibrate` wrote
+    #[arg(value_name = "FILE")]
+    pub(super) model: PathBuf,
     #[command(flatten)]
     pub(super) output: Output,
 }

@@ -1,6 +1,7 @@
 //! The figures of `krarup model`.
 
 use krarup_model::calibrate::{Calibration, CalibrationRow};
+use krarup_model::flow::OutsideCount;
 use krarup_model::network::StationKind;
 use krarup_model::simulate::result::{MomentClass, Simulated};
 use krarup_model::solve::{ClassPoint, Solution};
@@ -227,6 +228,72 @@ pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
             |row| row.response,
             |residual| residual.response,
             |residual| Some(residual.held_out?.1),
+        ),
+    ]
+}
+
+/// T(n) and Z as fitted, with the rows on them.
+pub(super) fn explained_figures(calibration: &Calibration) -> Vec<Figure> {
+    let most = calibration.rows.iter().map(CalibrationRow::busy).fold(1.0, f64::max);
+    let heaviest = &calibration.model.heaviest().model;
+    let over_outside = heaviest.outside_over == OutsideCount::Outside;
+    let count = |row: &CalibrationRow| {
+        let outside = row.population as f64 - row.throughput * row.response;
+        if over_outside { outside.max(0.0) } else { row.busy() }
+    };
+    let farthest = calibration.rows.iter().map(count).fold(1.0, f64::max);
+    let series = |name: &str, mark: Mark, tint, points: Vec<(f64, f64)>| LineSeries {
+        name: name.into(),
+        tint: Tint::Series(tint),
+        mark,
+        points: points.into_iter().map(|(x, y)| FigurePoint { x, y: vec![exactly(y)] }).collect(),
+    };
+    let grid = |end: f64| (0..=60).map(move |step| 1.0 + (end.max(2.0) - 1.0) * f64::from(step) / 60.0);
+    let rows = |x: &dyn Fn(&CalibrationRow) -> f64, y: fn(&CalibrationRow) -> f64| {
+        let mut points: Vec<(f64, f64)> = calibration.rows.iter().map(|row| (x(row), y(row))).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        points
+    };
+    let draw = |name: &str, title: &str, caption: &str, quantity: QuantityDefinition, axis: &str, series| {
+        let x = Axis::linear(axis, Unit::Count);
+        let plot = Plot::Lines(Lines { x, y: vec![Axis::linear(quantity.title(), Unit::Seconds)], series });
+        figure(name, title, caption, &[quantity], plot)
+    };
+    let hold = vec![
+        series(
+            "all forms",
+            Mark::Curve,
+            0,
+            grid(1.2 * most).map(|n| (n, calibration.model.hold_at(n))).collect(),
+        ),
+        series("rows", Mark::Points, 2, rows(&CalibrationRow::busy, CalibrationRow::hold)),
+    ];
+    let outside = vec![
+        series(
+            "heaviest form",
+            Mark::Curve,
+            0,
+            grid(1.2 * farthest).map(|n| (n, heaviest.outside.at(n, true))).collect(),
+        ),
+        series("rows", Mark::Points, 2, rows(&count, CalibrationRow::outside)),
+    ];
+    let crowd = if over_outside { "requests outside o" } else { "busy workers n" };
+    vec![
+        draw(
+            "hold-time",
+            "Hold time T(n)",
+            "How long a request holds its worker; a row stands at its mean number of busy workers.",
+            stamps::HOLD_TIME,
+            "busy workers n",
+            hold,
+        ),
+        draw(
+            "outside",
+            "Time outside Z",
+            "How long a request is outside of the middleware; a row stands at its mean.",
+            quantities::OUTSIDE,
+            crowd,
+            outside,
         ),
     ]
 }

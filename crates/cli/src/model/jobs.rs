@@ -1,8 +1,9 @@
 //! What each job of `krarup model` but the simulation does.
 
 use std::fs;
+use std::path::PathBuf;
 
-use krarup_model::calibrate;
+use krarup_model::calibrate::{self, Calibration, HeldOutErrors};
 use krarup_model::solve::SolutionMethod;
 use krarup_model::table::ResultTable;
 use krarup_model::{Error, limits, solve, whatif};
@@ -12,9 +13,12 @@ use krarup_units::Unit;
 use serde_json::json;
 
 use super::answer::Answer;
-use super::args::{BoundsArgs, CalibrateArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs};
+use super::args::{
+    BoundsArgs, CalibrateArgs, ExplainArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs,
+};
 use super::figures::{
-    before_and_after_figure, calibration_figure, classes_figure, lines, residual_figures, stations_figure,
+    before_and_after_figure, calibration_figure, classes_figure, explained_figures, lines, residual_figures,
+    stations_figure,
 };
 use super::files::{failed, name, parse_network, read, read_calibration, read_network};
 use super::records;
@@ -92,13 +96,13 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     let records::MeasurementFiles { rows, holds, windows } =
         records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
-    let calibration = calibrate::calibrate(&rows, args.cores, args.seed).map_err(fail)?;
+    let calibration = calibrate::calibrate(&rows, args.cores).map_err(fail)?;
     let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
-    if calibration.form == calibrate::CurveFamily::UnknownCores {
-        notes.push("the number of cores of the middleware is not given: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
+    if calibration.scores.iter().any(|(form, _)| *form == calibrate::CurveFamily::UnknownCores) {
+        notes.push("the number of cores of the middleware is not given: one of the forms is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
     }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
     tables.extend(holds);
@@ -116,6 +120,7 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
         );
         tables.push(broken);
     }
+    notes.extend(calibration.doubts.iter().map(|doubt| format!("no conclusion from this model: {doubt}")));
     let title = format!("{}: calibration", args.rows[0].display());
     let mut figures = vec![calibration_figure(&calibration, &rows).map_err(fail)?];
     figures.extend(residual_figures(&calibration));
@@ -153,15 +158,87 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
             })
             .collect(),
     });
-    let caption = "Bars: 95 % intervals for one new measurement, from drawing the calibration rows again.";
-    let figure = lines("predictions", "Predictions", caption, series.collect());
+    let caption =
+        "Bars: 95 % intervals for one new measurement, as wide as rows left out were off and forms disagree.";
+    let figures = if predictions.is_empty() {
+        Vec::new()
+    } else {
+        vec![lines("predictions", "Predictions", caption, series.collect())]
+    };
+    let mut tables = Vec::new();
+    if !predictions.is_empty() {
+        tables.push(calibrate::prediction_table(&predictions));
+        tables.extend(calibrate::percentile_table(&predictions));
+    }
+    let mut notes =
+        vec![format!("calibrated on {} rows: {}", calibration.rows.len(), calibration.model.name())];
+    if calibration.spread.is_none() && !predictions.is_empty() {
+        notes.push(
+            "no percentiles: at least two rows need p50, p90 and p99 of the response time at the clients"
+                .into(),
+        );
+    }
+    let nulls = args.against_null.as_ref().map(|rows| beside_nulls(&calibration, rows, args)).transpose()?;
+    if let Some((table, told, _)) = &nulls {
+        tables.push(table.clone());
+        notes.extend(told.iter().cloned());
+    }
+    let errors = nulls.map(|(.., errors)| errors);
     Ok(Answer {
         title: format!("{}: predictions", args.model.display()),
-        notes: vec![format!("calibrated on {} rows, {}", calibration.rows.len(), calibration.form.name())],
-        tables: vec![calibrate::prediction_table(&predictions)],
+        notes,
+        tables,
         full: None,
-        figures: vec![figure],
-        value: json!({ "calibrated_on": calibration.rows, "predictions": predictions }),
+        figures,
+        value: json!({ "calibrated_on": calibration.rows, "predictions": predictions, "against_null": errors }),
+    })
+}
+
+/// The model beside those that know nothing of middlewares: a table, what it comes to in words, and
+/// every error.
+fn beside_nulls(
+    calibration: &Calibration,
+    paths: &[PathBuf],
+    args: &PredictArgs,
+) -> Result<(ResultTable, Vec<String>, Vec<HeldOutErrors>), Failure> {
+    let rows = match paths {
+        [] => None,
+        paths => Some(records::read_all(paths, args.csv.unit.seconds(), args.csv.middlewares)?.rows),
+    };
+    let fail = |error: Error| failed(paths.first().unwrap_or(&args.model), &error);
+    let found = calibrate::against_nulls(calibration, rows.as_deref()).map_err(fail)?;
+    let mut told = Vec::new();
+    type Errors = fn(&HeldOutErrors) -> &Vec<f64>;
+    let quantities: [(&str, Errors); 3] =
+        [("X", |errors| &errors.throughput), ("R", |errors| &errors.response), ("p99", |errors| &errors.p99)];
+    for (what, of) in quantities {
+        let median =
+            |errors: &HeldOutErrors| HeldOutErrors::median_and_worst(of(errors)).map(|(median, _)| median);
+        let Some(ours) = median(&found[0]) else { continue };
+        let nulls = found[1..].iter().filter_map(|null| Some((null.model.as_str(), median(null)?)));
+        let Some((null, least)) = nulls.min_by(|one, other| one.1.total_cmp(&other.1)) else { continue };
+        let percent = |share: f64| Unit::Share.show(share);
+        told.push(if ours < least {
+            format!("{what}: off by {}, the best null model ({null}) by {}", percent(ours), percent(least))
+        } else {
+            format!("{what}: off by {}; a null model is better: {null}, {}", percent(ours), percent(least))
+        });
+    }
+    Ok((calibrate::null_table(&found), told, found))
+}
+
+/// What was fitted, in words and drawings.
+pub(super) fn explained(args: &ExplainArgs) -> Result<Answer, Failure> {
+    let calibration = read_calibration(&args.model, &read(&args.model)?)?;
+    let fail = |error: Error| failed(&args.model, &error);
+    let explanation = calibration.explain().map_err(fail)?;
+    Ok(Answer {
+        title: format!("{}: what was fitted", args.model.display()),
+        notes: explanation.words.clone(),
+        tables: vec![explanation.parts_table(), calibration.forms_table(), calibration.rows_table()],
+        full: None,
+        figures: explained_figures(&calibration),
+        value: json!(explanation),
     })
 }
 

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
-use krarup_model::calibrate::{self, CalibrationRow, ClientMeasurements, Middlewares, Span, hold_table};
+use krarup_model::calibrate::{
+    self, CalibrationRow, ClientMeasurements, Middlewares, ResponsePercentiles, Span, hold_table,
+};
 use krarup_model::table::ResultTable;
 use krarup_proxy::ProxySummary;
 use krarup_record::WindowRow;
@@ -93,7 +95,27 @@ fn row(
         let read = load(&folder.join("holds.csv"), holds::read);
         holds.extend(read.map_err(|error| Failure::usage(error.to_string()))?);
     }
-    middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))
+    let row =
+        middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))?;
+    let times = &result.overall.response_time;
+    let percentiles = ResponsePercentiles { p50: times.p50, p90: times.p90, p99: times.p99 };
+    Ok(CalibrationRow { percentiles: (times.p50 > 0.0).then_some(percentiles), drift: drift(&result), ..row })
+}
+
+/// Throughput of the second half of the measured part over that of the first, less 1; none of fewer
+/// than eight whole seconds, whose halves say nothing of each other.
+fn drift(result: &LoadResult) -> Option<f64> {
+    let whole = result
+        .series
+        .iter()
+        .filter(|row| row.measured && row.operation == "all" && row.class.is_empty() && row.length > 0.9);
+    let counts: Vec<f64> = whole.map(|row| row.count as f64 / row.length).collect();
+    if counts.len() < 8 {
+        return None;
+    }
+    let (first, second) = counts.split_at(counts.len() / 2);
+    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
+    Some(mean(second) / mean(first) - 1.0).filter(|drift| drift.is_finite())
 }
 
 /// Adds what one middleware recorded while the clients measured: every request where rows were

@@ -101,6 +101,39 @@ fn rows_become_a_model_that_predicts_and_is_compared() {
     assert!(error < 0.08, "{error}");
 }
 
+/// Five rows with percentiles of a simulated system, and the nineteen others beside null models.
+#[test]
+fn a_model_says_percentiles_explains_itself_and_stands_beside_null_models() {
+    let here = directory("model-beside-nulls");
+    let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/data/simulated_processors.csv");
+    let all = fs::read_to_string(rows).expect("the table is there");
+    let five = ["population", "4,8,", "192,8,", "192,64,", "48,16,", "96,64,"];
+    let some: Vec<&str> =
+        all.lines().filter(|line| five.iter().any(|begin| line.starts_with(begin))).collect();
+    assert_eq!(some.len(), 6);
+    fs::write(here.join("five.csv"), some.join("\n")).expect("written");
+    text(&krarup(&here, &["model", "calibrate", "five.csv", "--unit", "ms"]));
+    let predict = ["model", "predict", "model.json", "--population", "96", "--workers", "16,32"];
+    let shown = text(&krarup(&here, &predict));
+    assert!(shown.contains("predicted percentiles") && !shown.contains("no conclusion"), "{shown}");
+    // Far beyond 192 clients nothing is concluded, and it says why.
+    let far = ["model", "predict", "model.json", "--population", "100000", "--workers", "16"];
+    let far = text(&krarup(&here, &far));
+    assert!(far.contains("no conclusion") && far.contains("times beyond what was measured"), "{far}");
+    let beside = ["model", "predict", "model.json", "--against-null", rows, "--unit", "ms"];
+    let shown = text(&krarup(&here, &beside));
+    assert!(shown.contains("closed M/M/m") && shown.contains("the best null model ("), "{shown}");
+    let found = json(&krarup(&here, &[&beside[..], &["--json"]].concat()));
+    let ours = found["against_null"][0]["p99"].as_array().expect("errors of p99");
+    assert_eq!((ours.len(), found["against_null"].as_array().map(Vec::len)), (19, Some(7)));
+    let left_out = text(&krarup(&here, &["model", "predict", "model.json", "--against-null"]));
+    assert!(left_out.contains("this model") && left_out.contains("nearest row"), "{left_out}");
+    let explained = text(&krarup(&here, &["model", "explain", "model.json", "--html", "page"]));
+    assert!(explained.contains("the knee is at") && explained.contains("no second limit"), "{explained}");
+    let page = fs::read_to_string(here.join("page/report.html")).expect("a page");
+    assert!(page.contains("Hold time T(n)") && page.contains("Time outside Z"));
+}
+
 #[test]
 fn a_network_is_simulated_until_its_intervals_are_narrow() {
     let here = directory("model-simulate");

@@ -4,7 +4,7 @@
 use super::regression::{line, square};
 use super::rows::CalibrationRow;
 use crate::Error;
-use crate::flow::{Curve, FlowModel};
+use crate::flow::{Curve, FlowModel, OutsideCount};
 
 /// Points of a measured curve nearer to each other than this (relative) are averaged: the line
 /// between them is noise.
@@ -35,7 +35,8 @@ pub(super) fn curves(
         let [constant, slope] = line(&holds)?;
         let outside = square(&outsides)?;
         let hold = through(holds, &Curve::Line { constant, slope });
-        Ok::<_, Error>(FlowModel { hold, outside: through(outsides, &outside) })
+        let outside = through(outsides, &outside);
+        Ok::<_, Error>(FlowModel { hold, outside, outside_over: OutsideCount::BusyWorkers })
     };
     let mut factors = vec![(1.0, 1.0); rows.len()];
     let mut model = through_all(&factors)?;

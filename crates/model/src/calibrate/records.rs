@@ -131,6 +131,7 @@ impl Middlewares {
             client_response: Some(clients.response),
             think: clients.think,
             cores: self.cores,
+            ..CalibrationRow::measured(clients.population, self.workers, clients.throughput)
         })
     }
 }

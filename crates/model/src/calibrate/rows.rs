@@ -32,9 +32,71 @@ pub struct CalibrationRow {
     /// Cores of a middleware, where they are given.
     #[serde(default)]
     pub cores: Option<u32>,
+    /// Percentiles of the response time at the clients, where they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentiles: Option<ResponsePercentiles>,
+    /// Half the width of the interval of X over X, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
+    /// X in the second half of the measured part over X in the first half, less 1, where it is
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<f64>,
+    /// Share of its machine's processors that the system and the kernel kept busy, of the busiest
+    /// machine, where it was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_busy: Option<f64>,
+}
+
+/// Percentiles of the response time as the clients measured it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponsePercentiles {
+    /// The median.
+    pub p50: Seconds,
+    /// Nine of ten are below.
+    pub p90: Seconds,
+    /// 99 of 100 are below.
+    pub p99: Seconds,
+}
+
+impl ResponsePercentiles {
+    /// The shares that are below.
+    pub const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
+
+    /// The percentiles in that order.
+    pub fn values(&self) -> [Seconds; 3] {
+        [self.p50, self.p90, self.p99]
+    }
 }
 
 impl CalibrationRow {
+    /// A row of N clients and M workers that were answered X times a second, with nothing else
+    /// known yet.
+    pub fn measured(population: u64, workers: u64, throughput: f64) -> Self {
+        Self {
+            place: format!("N = {population}, M = {workers}"),
+            session: String::new(),
+            population,
+            workers,
+            throughput,
+            response: 0.0,
+            wait: 0.0,
+            client_response: None,
+            think: 0.0,
+            cores: None,
+            percentiles: None,
+            half_width: None,
+            drift: None,
+            machine_busy: None,
+        }
+    }
+
+    /// With R and w at the middleware.
+    #[must_use]
+    pub fn with_times(self, response: Seconds, wait: Seconds) -> Self {
+        Self { response, wait, ..self }
+    }
+
     /// h = R − w: how long a request held its worker.
     pub fn hold(&self) -> Seconds {
         self.response - self.wait
@@ -49,7 +111,29 @@ impl CalibrationRow {
     pub fn outside(&self) -> Seconds {
         laws::outside(self.population as f64, self.throughput, self.response)
     }
+
+    /// Mean response time at the clients: N/X less what they think.
+    pub fn at_clients(&self) -> Seconds {
+        laws::outside(self.population as f64, self.throughput, self.think)
+    }
 }
+
+/// How far a row of the calibration is from the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationResidual {
+    /// The row's place.
+    pub place: String,
+    /// Model X / measured X − 1, in the fit.
+    pub throughput: f64,
+    /// Model R / measured R − 1, in the fit.
+    pub response: f64,
+    /// The same with this row left out of the fit and of the weights; none where the rest does not
+    /// suffice.
+    pub held_out: Option<(f64, f64)>,
+}
+
+/// Rows whose laws are off by more than this are reported.
+pub(super) const LAW_TOLERANCE: f64 = 0.03;
 
 /// A CSV text with a head; lines that start with `#` are skipped.
 struct Sheet<'a> {
@@ -143,6 +227,34 @@ impl<'a> Sheet<'a> {
         Ok(Some(number as u32))
     }
 
+    /// A number as it stands, of either sign, where the column is there and the cell not empty.
+    fn maybe_number(&self, line: &(usize, Vec<&'a str>), place: Option<Place>) -> Result<Option<f64>, Error> {
+        let Some(place) = place.filter(|place| !self.cell(line, place.column).is_empty()) else {
+            return Ok(None);
+        };
+        let cell = self.cell(line, place.column);
+        let number = cell.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(|| {
+            let what = format!("`{cell}` in column `{}` is not a number", self.heads[place.column]);
+            wrong(line.0, what, "leave the cell empty where it is not known")
+        })?;
+        Ok(Some(number))
+    }
+
+    /// Percentiles, where all three columns are there and their cells not empty.
+    fn percentiles(
+        &self,
+        line: &(usize, Vec<&'a str>),
+        places: [Option<Place>; 3],
+    ) -> Result<Option<ResponsePercentiles>, Error> {
+        let [p50, p90, p99] = places.map(|place| self.maybe_time(line, place));
+        let (Some(p50), Some(p90), Some(p99)) = (p50?, p90?, p99?) else { return Ok(None) };
+        if !(0.0 < p50 && p50 <= p90 && p90 <= p99) {
+            let what = format!("the percentiles {p50}, {p90} and {p99} s do not rise");
+            return Err(wrong(line.0, what, "p50, p90 and p99 of the response time at the clients"));
+        }
+        Ok(Some(ResponsePercentiles { p50, p90, p99 }))
+    }
+
     /// A time, where the column is there and the cell not empty.
     fn maybe_time(
         &self,
@@ -174,6 +286,10 @@ const RESPONSE: [&str; 3] = ["response", "r_act", "r"];
 /// | `think` | | optional |
 /// | `session` | | optional |
 /// | `cores` | | of a middleware; optional |
+/// | `p50`, `p90`, `p99` | | percentiles of the response time at the clients; optional |
+/// | `half_width` | | of the interval of X, relative; optional |
+/// | `drift` | | X in the second half over X in the first, less 1; optional |
+/// | `machine_busy` | | share of the busiest machine's processors that are busy; optional |
 ///
 /// Columns of times end in `_s`, `_ms` or `_us`; without, `unit` holds (seconds per unit).
 ///
@@ -193,6 +309,9 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
     let think = sheet.find(&["think"]);
     let session = sheet.find(&["session"]);
     let cores = sheet.find(&["cores"]);
+    let percentiles = [["p50"], ["p90"], ["p99"]].map(|name| sheet.find(&name));
+    let (half_width, drift) = (sheet.find(&["half_width"]), sheet.find(&["drift"]));
+    let machine_busy = sheet.find(&["machine_busy"]);
     sheet
         .lines
         .iter()
@@ -208,6 +327,10 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
                 client_response: sheet.maybe_time(line, client_response)?,
                 think: sheet.maybe_time(line, think)?.unwrap_or(0.0),
                 cores: sheet.maybe_count(line, cores)?,
+                percentiles: sheet.percentiles(line, percentiles)?,
+                half_width: sheet.maybe_number(line, half_width)?,
+                drift: sheet.maybe_number(line, drift)?,
+                machine_busy: sheet.maybe_number(line, machine_busy)?,
             };
             if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
                 return Err(wrong(
@@ -337,18 +460,7 @@ mod tests {
     use super::*;
 
     fn row(population: u64, workers: u64, throughput: f64, response: f64, wait: f64) -> CalibrationRow {
-        CalibrationRow {
-            place: format!("N = {population}"),
-            session: String::new(),
-            population,
-            workers,
-            throughput,
-            response,
-            wait,
-            client_response: None,
-            think: 0.0,
-            cores: None,
-        }
+        CalibrationRow::measured(population, workers, throughput).with_times(response, wait)
     }
 
     #[test]

@@ -3,27 +3,28 @@
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 
-use super::fitting::{Calibration, Predicted};
+use super::fitting::Calibration;
+use super::predicting::Predicted;
 use crate::table::ResultTable;
 
 impl Calibration {
-    /// Each form that was tried, its parameters, and its mean error over rows left out one at a
-    /// time.
+    /// Each form that was tried, its parameters, its mean error over rows left out one at a time,
+    /// and what it weighs.
     pub fn forms_table(&self) -> ResultTable {
         let columns = [
             ("form", Unit::Text),
             ("parameters", Unit::Count),
             ("error of rows left out", Unit::Share),
-            ("chosen", Unit::Text),
+            ("weight", Unit::Share),
         ];
         let mut table = ResultTable::new("Forms tried, by leaving one row out at a time", &columns);
         for (form, score) in &self.scores {
-            let chosen = if *form == self.form { "yes" } else { "" };
+            let part = self.model.parts.iter().find(|part| part.form == *form);
             table.push(vec![
                 form.name().into(),
                 (form.parameters(self.rows.len()) as f64).into(),
                 (*score).into(),
-                chosen.into(),
+                part.map_or(0.0, |part| part.weight).into(),
             ]);
         }
         table
@@ -46,10 +47,7 @@ impl Calibration {
             ("of X, left out", Unit::Share),
             ("of R, left out", Unit::Share),
         ];
-        let mut table = ResultTable::new(
-            format!("Calibration rows ({}, seed {})", self.form.name(), self.seed),
-            &columns,
-        );
+        let mut table = ResultTable::new(format!("Calibration rows ({})", self.model.name()), &columns);
         for (row, residual) in self.rows.iter().zip(&self.residuals) {
             table.push(vec![
                 row.place.as_str().into(),
@@ -109,10 +107,13 @@ pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
     ];
     let mut table = ResultTable::new("Predictions with intervals for one new measurement (95 %)", &columns);
     for p in predictions {
-        let remark = match (p.calibrated, p.extrapolated) {
-            (true, _) => "calibrated on this configuration: no prediction",
-            (false, true) => "outside of the busy workers measured",
-            (false, false) => "",
+        let remark = match (p.calibrated, p.no_conclusion(), p.extrapolated) {
+            (true, ..) => "calibrated on this configuration: no prediction".to_owned(),
+            (false, Some(why), _) => format!("no conclusion: {why}"),
+            (false, None, true) => "outside of the busy workers measured".to_owned(),
+            (false, None, false) => p.processor_bound.map_or(String::new(), |bound| {
+                format!("the machine's processors allow {}/s", krarup_units::text::count(bound))
+            }),
         };
         table.push(vec![
             (p.answer.population as f64).into(),
@@ -129,4 +130,24 @@ pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
         ]);
     }
     table
+}
+
+/// Percentiles of the response time at the clients with their intervals; none where the rows had
+/// none.
+pub fn percentile_table(predictions: &[Predicted]) -> Option<ResultTable> {
+    let mut columns = vec![quantities::POPULATION.column(), ("workers", Unit::Count)];
+    for name in ["p50", "p90", "p99"] {
+        columns.extend([(name, Unit::Seconds), ("low", Unit::Seconds), ("high", Unit::Seconds)]);
+    }
+    let mut table = ResultTable::new("Response time at the clients, predicted percentiles", &columns);
+    for predicted in predictions {
+        let Some(percentiles) = &predicted.percentiles else { continue };
+        let mut cells =
+            vec![(predicted.answer.population as f64).into(), (predicted.answer.workers as f64).into()];
+        for p in [percentiles.p50, percentiles.p90, percentiles.p99] {
+            cells.extend([p.value.into(), p.low.into(), p.high.into()]);
+        }
+        table.push(cells);
+    }
+    (!table.rows.is_empty()).then_some(table)
 }

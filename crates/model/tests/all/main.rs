@@ -6,6 +6,7 @@ mod faults;
 mod fork_join;
 mod fork_servers;
 mod headroom;
+mod heldout;
 mod networks;
 mod oracle;
 mod prediction;

@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use krarup_model::calibrate::{
-    Calibration, CalibrationRow, CurveFamily, Wire, calibrate, check_rows, fit, read_csv,
+    Calibration, CalibrationRow, CurveFamily, HeldOutErrors, Wire, against_nulls, calibrate, check_rows, fit,
+    read_csv,
 };
-use krarup_model::flow::FlowModel;
+use krarup_model::flow::FlowAnswer;
 use krarup_model::solve::Solution;
 use krarup_model::{form, solve, station};
 
@@ -21,7 +22,7 @@ fn experiment_4() -> Vec<CalibrationRow> {
 }
 
 /// A small generator of random choices (SplitMix64), so that the choices are the same for ever.
-struct Choices(u64);
+pub(crate) struct Choices(pub(crate) u64);
 
 impl Choices {
     fn next(&mut self) -> u64 {
@@ -33,7 +34,11 @@ impl Choices {
     }
 
     /// Splits the rows into `count` random ones and the rest.
-    fn split(&mut self, rows: &[CalibrationRow], count: usize) -> (Vec<CalibrationRow>, Vec<CalibrationRow>) {
+    pub(crate) fn split(
+        &mut self,
+        rows: &[CalibrationRow],
+        count: usize,
+    ) -> (Vec<CalibrationRow>, Vec<CalibrationRow>) {
         let mut rest = rows.to_vec();
         let chosen = (0..count).map(|_| rest.remove(self.next() as usize % rest.len())).collect();
         (chosen, rest)
@@ -41,10 +46,9 @@ impl Choices {
 }
 
 /// |Relative errors| of X and of R, in percent, of each row that was not used.
-fn errors(model: &FlowModel, held_out: &[CalibrationRow]) -> (Vec<f64>, Vec<f64>) {
+fn errors(model: &dyn Fn(usize, usize) -> FlowAnswer, held_out: &[CalibrationRow]) -> (Vec<f64>, Vec<f64>) {
     let off = |row: &CalibrationRow| {
-        let answer =
-            model.solve(row.population as usize, row.workers as usize).expect("the curves are positive");
+        let answer = model(row.population as usize, row.workers as usize);
         let error = |predicted: f64, measured: f64| 100.0 * (predicted / measured - 1.0).abs();
         (error(answer.throughput, row.throughput), error(answer.response, row.response))
     };
@@ -97,7 +101,10 @@ impl Errors {
 
 const DRAWS: usize = 60;
 
-fn accuracy(count: usize, model: impl Fn(&[CalibrationRow]) -> FlowModel) -> Accuracy {
+/// What a model that is made of some rows says of any configuration.
+type Answers = Box<dyn Fn(usize, usize) -> FlowAnswer>;
+
+fn accuracy(count: usize, model: impl Fn(&[CalibrationRow]) -> Answers) -> Accuracy {
     let rows = experiment_4();
     let mut choices = Choices(2018);
     let (xs, rs): (Vec<_>, Vec<_>) = (0..DRAWS)
@@ -110,7 +117,10 @@ fn accuracy(count: usize, model: impl Fn(&[CalibrationRow]) -> FlowModel) -> Acc
 }
 
 fn by_form(count: usize, form: CurveFamily) -> Accuracy {
-    accuracy(count, |rows| fit(rows, form).expect("the rows determine the curves"))
+    accuracy(count, |rows| {
+        let model = fit(rows, form).expect("the rows determine the curves");
+        Box::new(move |n, m| model.solve(n, m).expect("the curves are positive"))
+    })
 }
 
 /// The published M/M/m: fed with the measured throughput, mean error of its R over the 28 rows.
@@ -159,8 +169,11 @@ fn by_choice() -> &'static [(Option<u32>, usize, Accuracy)] {
     static FOUND: OnceLock<Vec<(Option<u32>, usize, Accuracy)>> = OnceLock::new();
     FOUND.get_or_init(|| {
         let found = |(cores, count)| {
-            let chosen = |rows: &[CalibrationRow]| calibrate(rows, cores, 1).expect("the rows suffice").model;
-            (cores, count, accuracy(count, chosen))
+            let mixed = |rows: &[CalibrationRow]| {
+                let model = calibrate(rows, cores).expect("the rows suffice").model;
+                Box::new(move |n, m| model.solve(n, m).expect("the curves are positive")) as Answers
+            };
+            (cores, count, accuracy(count, mixed))
         };
         let asked = [(None, 5), (None, 8), (Some(8), 5), (Some(8), 8)];
         std::thread::scope(|scope| {
@@ -171,14 +184,18 @@ fn by_choice() -> &'static [(Option<u32>, usize, Accuracy)] {
 }
 
 #[test]
-fn the_form_that_cross_validation_chooses_predicts_as_well() {
+fn forms_weighed_by_cross_validation_predict_as_well() {
     let [(_, _, few), (_, _, more), (_, _, five), (_, _, eight)] = by_choice() else {
         panic!("four figures")
     };
     for found in [few, more, five, eight] {
         println!("{found:?}");
-        assert!(found.throughput.median <= 5.0 && found.throughput.high <= 6.0, "{found:?}");
-        assert!(found.response.median <= 6.5 && found.response.high <= 8.0, "{found:?}");
+        assert!(found.throughput.median <= 5.0 && found.response.median <= 6.5, "{found:?}");
+    }
+    // Of five random rows one choice in ten has neither low nor high load: forms that know nothing
+    // of cores are then far off, and weigh as much as the one that has this table's shape.
+    for (found, x, r) in [(few, 10.0, 13.0), (five, 10.0, 13.0), (more, 6.0, 8.0), (eight, 6.0, 8.0)] {
+        assert!(found.throughput.high <= x && found.response.high <= r, "{found:?}");
     }
     assert!(eight.throughput.median <= 3.0 && eight.response.median <= 4.0, "{eight:?}");
 }
@@ -193,8 +210,8 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     let uncertain = [(3, 16), (12, 16)];
     let is_of = |row: &CalibrationRow, all: &[(u64, u64)]| all.contains(&(row.population, row.workers));
     let five: Vec<CalibrationRow> = rows.iter().filter(|row| is_of(row, &chosen)).cloned().collect();
-    let calibration = calibrate(&five, Some(2), 1).unwrap();
-    assert_eq!(calibration.form, CurveFamily::Curves);
+    let calibration = calibrate(&five, Some(2)).unwrap();
+    assert_eq!(calibration.model.heaviest().form, CurveFamily::Curves);
     for residual in &calibration.residuals {
         assert!(residual.throughput.abs() < 0.03 && residual.response.abs() < 0.03, "{residual:?}");
     }
@@ -221,21 +238,23 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
 #[test]
 fn cores_that_rows_carry_are_used() {
     let (mut chosen, _) = Choices(3).split(&experiment_4(), 8);
-    let unknown = calibrate(&chosen, None, 1).expect("the rows suffice");
-    assert_eq!(unknown.form, CurveFamily::UnknownCores);
+    let forms = |calibration: &Calibration| calibration.scores.iter().map(|(f, _)| *f).collect::<Vec<_>>();
+    let unknown = calibrate(&chosen, None).expect("the rows suffice");
+    assert!(forms(&unknown).contains(&CurveFamily::UnknownCores));
     chosen[2].cores = Some(8);
-    let known = calibrate(&chosen, None, 1).expect("the rows suffice");
-    assert_eq!((known.form, &known.model), (CORES, &calibrate(&chosen, Some(8), 1).expect("likewise").model));
+    let known = calibrate(&chosen, None).expect("the rows suffice");
+    assert!(forms(&known).contains(&CORES) && !forms(&known).contains(&CurveFamily::UnknownCores));
+    assert_eq!(known.model, calibrate(&chosen, Some(8)).expect("likewise").model);
     chosen[5].cores = Some(4);
-    let error = calibrate(&chosen, None, 1).expect_err("two machines").to_string();
+    let error = calibrate(&chosen, None).expect_err("two machines").to_string();
     assert!(error.contains("8 cores") && error.contains(&chosen[5].place), "{error}");
-    assert!(calibrate(&chosen, Some(8), 1).is_ok());
+    assert!(calibrate(&chosen, Some(8)).is_ok());
 }
 
 #[test]
 fn a_calibration_lists_its_rows_and_covers_most_of_the_others() {
     let (chosen, rest) = Choices(7).split(&experiment_4(), 12);
-    let calibration: Calibration = calibrate(&chosen, None, 42).expect("twelve rows suffice");
+    let calibration: Calibration = calibrate(&chosen, None).expect("twelve rows suffice");
     assert_eq!(calibration.rows, chosen);
     assert!(calibration.residuals.iter().all(|r| r.held_out.is_some()));
     let mut inside = 0;
@@ -248,8 +267,8 @@ fn a_calibration_lists_its_rows_and_covers_most_of_the_others() {
         inside += usize::from(row.throughput >= x.low && row.throughput <= x.high);
     }
     assert!(inside * 10 >= rest.len() * 7, "{inside} of {} inside the interval", rest.len());
-    let again = calibrate(&chosen, None, 42).expect("the same rows").predict(96, 64).expect("predictable");
-    assert_eq!(again, calibration.predict(96, 64).expect("predictable"), "the same seed, the same interval");
+    let again = calibrate(&chosen, None).expect("the same rows").predict(96, 64).expect("predictable");
+    assert_eq!(again, calibration.predict(96, 64).expect("predictable"), "the same rows, the same interval");
     let text = serde_json::to_string(&calibration).expect("it serialises");
     assert_eq!(serde_json::from_str::<Calibration>(&text).expect("it reads back").rows, chosen);
 }
@@ -314,6 +333,118 @@ fn reads_follow_from_structure_alone() {
     assert!((cap / 2_939.61 - 1.0).abs() < 0.005, "cap {cap}, measured 2939.61");
 }
 
+/// Five rows as the concepts page recommends, instead of random ones: low load, saturated with the
+/// smallest and with the largest pool, and two between.
+fn recommended() -> (Vec<CalibrationRow>, Vec<CalibrationRow>) {
+    let wanted = [(6, 16), (288, 16), (288, 128), (48, 32), (192, 128)];
+    let is_wanted = |row: &CalibrationRow| wanted.contains(&(row.population, row.workers));
+    experiment_4().into_iter().partition(is_wanted)
+}
+
+#[test]
+fn the_five_rows_that_are_recommended_predict_the_others() {
+    let (five, rest) = recommended();
+    assert_eq!((five.len(), rest.len()), (5, 23), "{five:?}");
+    let calibration = calibrate(&five, None).expect("five rows suffice");
+    let errors = against_nulls(&calibration, Some(&rest)).expect("rows are left");
+    let median = |errors: &[f64]| 100.0 * HeldOutErrors::median_and_worst(errors).expect("23 rows").0;
+    let ours = (median(&errors[0].throughput), median(&errors[0].response));
+    println!("{ours:?} {errors:?}");
+    assert!(ours.0 <= 2.7 && ours.1 <= 4.1, "no worse than ever before: {ours:?}");
+    for null in &errors[1..] {
+        assert!(median(&null.response) > ours.1, "{}", null.model);
+    }
+}
+
+const HELD_OUT: &str = "\
+## Beside null models, on systems that no form was shaped on
+
+Five rows calibrate: least load, the smallest and the largest pool with the most clients, the middle of both, and many clients before the
+largest pool. Median |error| over the other rows, in percent; the best of each line is bold, whichever model it is. All models are fitted to the same
+five rows. X and R are of the middleware, p99 is of the response time at the clients. No measurement but a simulation are the first three: four
+processors that bind behind a thread that reads by itself; a load generator that binds; and a thread that reads from the same three processors as the workers, which
+no form has. The forms of *processors* were shaped on other measurements, *contention* on the 2018 report's and *curves* partly on our own.
+
+```sh
+krarup model calibrate five.csv --unit ms && krarup model predict model.json --against-null all.csv --unit ms
+```
+
+";
+
+const PUBLIC: &str = "
+Six random choices of five rows: how many percent of the other rows lie inside of the 95 % intervals, for how many nothing is concluded (too far outside
+of what was measured, an interval of a factor of four, rows that contradict laws or are missed), and the median error of R, in percent, where it spoke and where it was silent.
+
+## On measurements of others
+
+Twenty tables that four other systems' authors published (middlewares of 2017 and 2018 in Java before memcached: reads and writes, one and two
+middlewares, one and three servers; 16 to 44 rows each; not in this repository), calibrated on the five recommended rows, and on twelve random choices of five. The commands are those
+above, for each table. Rows that break Little's law by more than 3 % are left out. Means over these 20 and the two measured tables above of the medians over rows held out, in percent:
+
+| | X, recommended | R, recommended | X, random | R, random |
+|---|---:|---:|---:|---:|
+| this model | **3.4** | **4.7** | **4.7** | **6.0** |
+| one form, chosen (until 0.1.0) | 4.3 | 5.6 | 5.9 | 6.7 |
+| closed M/M/m | 38.3 | 67.6 | 36.1 | 39.8 |
+| USL over clients | 8.7 | 20.3 | 12.5 | 25.9 |
+| USL over min(N, a·M) | 4.2 | 14.4 | 5.2 | 15.7 |
+| log-linear regression | 12.6 | 19.5 | 13.5 | 16.9 |
+| nearest row | 9.3 | 32.9 | 12.5 | 32.7 |
+| last value | 34.1 | 78.8 | 27.4 | 69.5 |
+
+System B has the make of the data that the new forms come from and may be one with them. Without B and the two measured tables above, on fifteen tables that no form can have seen:
+
+| | X, recommended | R, recommended | X, random | R, random |
+|---|---:|---:|---:|---:|
+| this model | **3.7** | **5.2** | **5.1** | **6.4** |
+| one form, chosen (until 0.1.0) | 4.2 | 5.3 | 5.5 | 6.5 |
+| closed M/M/m | 34.2 | 59.5 | 26.3 | 35.2 |
+| USL over clients | 10.9 | 14.7 | 15.7 | 23.8 |
+| USL over min(N, a·M) | 5.0 | 7.0 | 5.7 | 9.2 |
+| log-linear regression | 12.6 | 17.7 | 13.3 | 17.1 |
+| nearest row | 10.9 | 31.3 | 14.9 | 32.9 |
+| last value | 43.6 | 56.8 | 31.5 | 62.6 |
+
+The new forms bring most where outside is crowded (B), and half a point of X elsewhere.
+
+By table, X and R of the five recommended rows beside the best null model of each:
+
+| table | rows | X | R | best null X | best null R | |
+|---|---:|---:|---:|---:|---:|---|
+| A, one middleware, reads | 24 | 1.9 | 6.6 | 4.1 | 9.7 | |
+| A, one, writes | 24 | 3.6 | 5.6 | 3.8 | 7.1 | |
+| A, two, reads | 20 | 4.6 | 12.3 | 6.2 | **6.5** | workers hardly matter |
+| A, two, writes | 20 | 4.6 | 5.0 | 5.5 | 5.9 | |
+| A, full system, writes | 20 | 2.2 | 4.3 | 5.4 | 8.2 | |
+| B, one, reads | 36 | 4.8 | 3.7 | **1.4** | 29.1 | X is nearly constant |
+| B, one, writes | 36 | 3.1 | 4.6 | **1.9** | 23.2 | X is nearly constant |
+| B, two, reads | 36 | 2.2 | 3.3 | 3.4 | 22.3 | |
+| B, two, writes | 36 | 2.0 | 4.2 | 2.9 | 22.6 | |
+| B, full system, writes | 36 | 3.6 | 4.9 | **1.8** | 29.4 | |
+| C, one, reads | 32 | 1.2 | 1.3 | **0.3** | **1.2** | a link binds: X is constant |
+| C, one, reads at low load | 24 | 5.6 | 7.9 | 6.3 | 9.6 | |
+| C, one, writes | 32 | 5.8 | 6.2 | **2.8** | 8.5 | |
+| C, two, reads | 32 | 0.7 | 0.5 | **0.3** | 1.2 | a link binds: X is constant |
+| C, two, reads at low load | 16 | 8.5 | 10.0 | 9.8 | 10.3 | one client to seven |
+| C, two, writes | 33 | 4.3 | 5.9 | 7.4 | 7.6 | |
+| C, full system, writes | 28 | 3.4 | 3.1 | 7.7 | 4.1 | |
+| D, one, writes | 42 | 3.1 | 2.4 | **2.1** | 4.6 | |
+| D, two, writes | 44 | 4.1 | 3.9 | 4.5 | 5.3 | |
+| D, full system, writes | 44 | 2.3 | 2.8 | **2.0** | 4.0 | |
+
+The intervals cover 94.7 % of X and 95.0 % of R in the mean of the tables (80 to 100 by table: least in D, whose 44 rows five random ones describe badly), with a median of upper
+over lower end of 1.53 and 1.78; drawing rows again, as until 0.1.0, covered 89 and 88 % with 1.60 and 1.76. Of eight rows they cover 97.9 and 96.5 % with 1.39 and 1.56. Nothing is concluded in 17 % of the predictions; these
+are off by two to five times as much as the others in most tables.
+
+Percentiles at the middleware, which system C wrote down (its clients' are averages of averages): calibrated on the recommended rows p50 is off by 3 to 15 %, p90 by 5 to 15 % and p99 by 7 to 20 %, where an exponential law is off by 140 to 250 % and
+the nearest row's p99 by 27 to 43 % (random rows). There the time outside is no part of the response time, and the rows say little of how waits vary.
+
+*What the forms have seen.* *Processors* and *outside by itself* come from one study of a fifth system (not among these). Their shapes were fixed before these tables were read. Which of seven forms are kept (all but *lines*), how much
+a row left out counts (0.08), the priors of forms and the width of intervals (what rows and forms count) were chosen with these tables in view, among some two dozen settings: expect half a point more elsewhere, and
+intervals that cover a few percent less.
+
+";
+
 #[test]
 fn the_page_is_what_the_tests_find() {
     let mut page = String::from(
@@ -342,8 +473,8 @@ fn the_page_is_what_the_tests_find() {
     }
     for (cores, count, found) in by_choice() {
         let name = match cores {
-            Some(_) => "**chosen by cross-validation, `--cores 8`**",
-            None => "**chosen by cross-validation**",
+            Some(_) => "**weighed by cross-validation, `--cores 8`**",
+            None => "**weighed by cross-validation**",
         };
         line(name, *count, found);
     }
@@ -352,13 +483,19 @@ fn the_page_is_what_the_tests_find() {
     page.push_str(
         "\n*Lines*: hold time T = a + b·n over busy workers n, time outside Z = z + z₂·n². *Measured curves*: through the\n\
          points. *Cores and contention*: knows that a middleware has 8 cores. Its shape was found with all rows in view, so\n\
-         on other data expect more than these errors; lines and curves had no such help. *Contention, cores not known*: the same shape with\n\
+         on other data expect more than these errors; lines and curves had no such help. *Contention, cores not known*: the same shape\n\
          without the number of cores: the mean over 2 to 32 of them, each weighted by how usual it is (two of three machines have 4 to 16) and by how well\n\
-         it explains the rows. *Chosen by cross-validation* is what `krarup model calibrate ROWS` does, without and with `--cores 8`: it leaves out one calibration row\n\
-         at a time, and sees no other. Where runs were recorded by `krarup proxy`, or the CSV has a column `cores`, it knows them without the flag; the rows\n\
-         here have neither. Calibration rows that contain neither low nor\n\
-         high load are what the 90th percentile shows: measure at low load, saturated with the smallest pool, and saturated with the largest.\n\n\
-         ## Reads, from structure alone\n\n\
+         it explains the rows. *Weighed by cross-validation* is what `krarup model calibrate ROWS` does, without and with `--cores 8`: six forms, each\n\
+         weighed by how well it says calibration rows that were left out, one at a time; it sees no other. Where runs were recorded by `krarup proxy`, or the CSV has\n\
+         a column `cores`, it knows them without the flag; the rows here have neither. Of five random rows it is here behind the form that was\n\
+         shaped on this table, which is what it costs to be right elsewhere, below. Calibration rows that contain neither low nor\n\
+         high load are what the 90th percentile shows: measure at low load, saturated with the smallest pool, and saturated with the largest.\n\n",
+    );
+    page.push_str(HELD_OUT);
+    page.push_str(&crate::heldout::section());
+    page.push_str(PUBLIC);
+    page.push_str(
+        "## Reads, from structure alone\n\n\
          192 clients read 4 KiB through 64 held workers from one server whose link carries 101 Mbit/s. Only the time outside is taken\n\
          from a measurement, at 24 clients.\n\n\
          | | measured | predicted | the published analysis |\n|---|---:|---:|---:|\n",

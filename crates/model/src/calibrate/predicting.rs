@@ -1,0 +1,265 @@
+//! What a calibrated model says of other configurations, how far that can be believed, and when it
+//! says nothing.
+//!
+//! ```text
+//!   ln X ± t·s      s² = error of rows left out  +  forms that disagree  +  rows that decide (jackknife)
+//! ```
+
+use krarup_stats::{Interval, USUAL_LEVEL};
+use serde::{Deserialize, Serialize};
+
+use super::doubts::{PredictionDoubt, prediction_doubts};
+use super::fitting::{Calibration, FormTrial, trials, weights};
+use super::percentiles::predicted as predicted_percentiles;
+use super::rows::CalibrationRow;
+use crate::Error;
+use crate::flow::FlowAnswer;
+
+/// A middle value and the ends of an interval at 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval95 {
+    /// The model's value.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// Percentiles of the response time at the clients, with intervals for one new measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictedPercentiles {
+    /// The median.
+    pub p50: Interval95,
+    /// The 90th percentile.
+    pub p90: Interval95,
+    /// The 99th.
+    pub p99: Interval95,
+}
+
+/// A prediction with its intervals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Everything the model says.
+    pub answer: FlowAnswer,
+    /// X with the interval for one new measurement.
+    pub throughput: Interval95,
+    /// R at the middleware with the interval for one new measurement.
+    pub response: Interval95,
+    /// Percentiles at the clients, where rows had them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentiles: Option<PredictedPercentiles>,
+    /// Whether this configuration was among the calibration rows.
+    pub calibrated: bool,
+    /// Whether it lies outside of the range of busy workers that was measured.
+    pub extrapolated: bool,
+    /// What the machine's processors allow, where rows say how busy they were and the forms said
+    /// more: X is that then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_bound: Option<f64>,
+    /// Why nothing can be concluded; empty where the prediction holds.
+    pub doubts: Vec<PredictionDoubt>,
+}
+
+impl Predicted {
+    /// The doubts in words, where there are any.
+    pub fn no_conclusion(&self) -> Option<String> {
+        let words: Vec<String> = self.doubts.iter().map(ToString::to_string).collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+/// Rows that were left out count as so many more, with errors of this size of X and of R: five
+/// rows alone do not tell how far a model is off.
+const PRIOR: (f64, [f64; 2]) = (2.0, [0.06, 0.10]);
+/// Degrees of freedom for each row.
+const DEGREES: f64 = 2.0;
+/// Share of the jackknife's variance that counts: rows that decide something are also those whose
+/// leaving out is felt in the errors.
+const DECIDING: f64 = 0.25;
+
+impl Calibration {
+    /// Predicts one configuration; see [`Calibration::predict_all`].
+    ///
+    /// # Errors
+    /// As [`crate::flow::FlowModel::solve`].
+    pub fn predict(&self, population: usize, workers: usize) -> Result<Predicted, Error> {
+        Ok(self.predict_all(&[(population, workers)])?.swap_remove(0))
+    }
+
+    /// Predicts configurations (population, workers), with intervals for one new measurement: as
+    /// wide as rows that were left out were off, forms disagree and single rows decide.
+    ///
+    /// # Errors
+    /// As [`crate::flow::FlowModel::solve`].
+    pub fn predict_all(&self, configurations: &[(usize, usize)]) -> Result<Vec<Predicted>, Error> {
+        let forms: Vec<_> = self.scores.iter().map(|(form, _)| *form).collect();
+        let trials = trials(&self.rows, &forms)?;
+        let weights = weights(&trials, None);
+        configurations.iter().map(|asked| self.predict_with(&trials, &weights, *asked)).collect()
+    }
+
+    /// Mean squares of ln of model over measured of rows that were left out: X and R.
+    fn left_out_squares(&self) -> [f64; 2] {
+        let errors: Vec<(f64, f64)> =
+            self.residuals.iter().filter_map(|residual| residual.held_out).collect();
+        let (count, sizes) = PRIOR;
+        let square = |error: f64| error.max(-0.99).ln_1p().powi(2);
+        let sums =
+            [errors.iter().map(|e| square(e.0)).sum::<f64>(), errors.iter().map(|e| square(e.1)).sum()];
+        [0, 1].map(|i| (sums[i] + count * sizes[i] * sizes[i]) / (errors.len() as f64 + count))
+    }
+
+    fn predict_with(
+        &self,
+        trials: &[FormTrial],
+        weights: &[f64],
+        (population, workers): (usize, usize),
+    ) -> Result<Predicted, Error> {
+        let free = self.model.solve(population, workers)?;
+        let processor_bound = processor_bound(&self.rows).filter(|bound| free.throughput > *bound);
+        let answer = processor_bound.map_or(free, |bound| held_to(free, bound));
+        let middle = [answer.throughput.ln(), answer.response.ln()];
+        let mut variance = self.left_out_squares();
+        for (trial, weight) in trials.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
+            let said = |model: &crate::flow::FlowModel| {
+                let answer = model.solve(population, workers).ok()?;
+                Some([answer.throughput.ln(), answer.response.ln()])
+            };
+            let Some(of_form) = said(&trial.model).filter(|_| processor_bound.is_none()) else { continue };
+            let without: Vec<[f64; 2]> = trial.without.iter().flatten().filter_map(said).collect();
+            for part in 0..2 {
+                variance[part] += weight * (of_form[part] - middle[part]).powi(2);
+                variance[part] += weight * DECIDING * jackknife(without.iter().map(|said| said[part]));
+            }
+        }
+        let degrees = DEGREES * self.rows.len() as f64;
+        let around = |value: f64, variance: f64| -> Result<Interval95, Error> {
+            let found =
+                Interval::student(value.ln(), variance.sqrt(), degrees, USUAL_LEVEL).map_err(statistics)?;
+            Ok(Interval95 { value, low: found.low.exp(), high: found.high.exp() })
+        };
+        let (throughput, response) =
+            (around(answer.throughput, variance[0])?, around(answer.response, variance[1])?);
+        let percentiles = match &self.spread {
+            None => None,
+            Some(spread) => {
+                let think = self.rows.iter().map(|row| row.think).sum::<f64>() / self.rows.len() as f64;
+                let mean = (answer.client_response - think).max(answer.response);
+                let values =
+                    predicted_percentiles(&self.rows, &self.model, spread, (population, workers), mean)?;
+                let [p50, p90, p99] =
+                    [0, 1, 2].map(|part| around(values[part], variance[0] + spread.errors[part].powi(2)));
+                Some(PredictedPercentiles { p50: p50?, p90: p90?, p99: p99? })
+            }
+        };
+        let busy = self.rows.iter().map(CalibrationRow::busy);
+        let (most, least) = (busy.clone().fold(0.0, f64::max), busy.fold(f64::INFINITY, f64::min));
+        let same = |r: &CalibrationRow| r.population == population as u64 && r.workers == workers as u64;
+        let ratios = [throughput, response].map(|interval| interval.high / interval.low);
+        Ok(Predicted {
+            answer,
+            throughput,
+            response,
+            percentiles,
+            calibrated: self.rows.iter().any(same),
+            extrapolated: answer.busy > most * 1.02 || answer.busy < least * 0.98,
+            processor_bound,
+            doubts: prediction_doubts(
+                &self.rows,
+                &self.residuals,
+                &self.doubts,
+                (population, workers),
+                ratios,
+            ),
+        })
+    }
+}
+
+/// A machine that is less busy than this says little of what it could do.
+const BUSY_ENOUGH: f64 = 0.3;
+
+/// X ≤ processors / processor time per request: what the machine does when all its processors work
+/// at the least time per request that was measured.
+fn processor_bound(rows: &[CalibrationRow]) -> Option<f64> {
+    let busy = rows.iter().filter_map(|row| Some((row, row.machine_busy?)));
+    let bounds =
+        busy.filter(|(_, busy)| (BUSY_ENOUGH..=1.0).contains(busy)).map(|(row, busy)| row.throughput / busy);
+    bounds.max_by(f64::total_cmp)
+}
+
+/// The answer of a system that is held to a throughput: what a cycle takes longer is spent waiting
+/// at the middleware.
+fn held_to(answer: FlowAnswer, throughput: f64) -> FlowAnswer {
+    let client_response = answer.population as f64 / throughput;
+    let longer = client_response - answer.client_response;
+    let (response, wait) = (answer.response + longer, answer.wait + longer);
+    let (busy, waiting) = (throughput * (response - wait), throughput * wait);
+    FlowAnswer { throughput, client_response, response, wait, busy, waiting, ..answer }
+}
+
+/// Variance of what the model says, from models that lack a row each (Quenouille 1956, Tukey 1958).
+fn jackknife(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let count = values.clone().count() as f64;
+    if count < 2.0 {
+        return 0.0;
+    }
+    let mean = values.clone().sum::<f64>() / count;
+    (count - 1.0) / count * values.map(|value| (value - mean).powi(2)).sum::<f64>()
+}
+
+fn statistics(error: impl std::fmt::Display) -> Error {
+    Error::Measurements { what: error.to_string(), hint: "calibrate on more rows".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calibrate;
+    use super::*;
+    use crate::flow::{Curve, FlowModel, OutsideCount};
+
+    /// Rows of a system whose workers are few: the forms say that twice as many do nearly twice as
+    /// much. The machine was three quarters busy.
+    fn rows(busy: Option<f64>) -> Vec<CalibrationRow> {
+        let line = |constant| Curve::Line { constant, slope: 0.0 };
+        let truth =
+            FlowModel { hold: line(2e-3), outside: line(1e-3), outside_over: OutsideCount::BusyWorkers };
+        [(2, 4), (12, 4), (48, 4), (12, 8), (96, 8)]
+            .map(|(n, m)| {
+                let said = truth.solve(n, m).unwrap();
+                let mut row = CalibrationRow::measured(n as u64, m as u64, said.throughput)
+                    .with_times(said.response, said.wait);
+                row.machine_busy = busy.map(|busy| busy * said.throughput / 4_000.0);
+                row
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn no_prediction_exceeds_what_the_processors_allow() {
+        let free = calibrate(&rows(None), None).unwrap().predict(96, 16).unwrap();
+        assert!(free.throughput.value > 6_500.0 && free.processor_bound.is_none(), "{free:?}");
+        let held = calibrate(&rows(Some(0.75)), None).unwrap().predict(96, 16).unwrap();
+        let bound = held.processor_bound.unwrap();
+        assert!((bound / (4_000.0 / 0.75) - 1.0).abs() < 0.01, "{held:?}");
+        assert_eq!(held.throughput.value, bound);
+        // N = X·(R + Z), before and after.
+        let outside = held.answer.client_response - held.answer.response;
+        assert!((outside / (free.answer.client_response - free.answer.response) - 1.0).abs() < 1e-6);
+        // Where the forms say less, nothing is held.
+        assert!(
+            calibrate(&rows(Some(0.75)), None).unwrap().predict(12, 4).unwrap().processor_bound.is_none()
+        );
+    }
+
+    /// The spread of a prediction is wider where single rows decide more.
+    #[test]
+    fn the_jackknife_is_that_of_the_mean() {
+        let values = [1.0, 2.0, 4.0, 9.0];
+        let without = |out: usize| (values.iter().sum::<f64>() - values[out]) / 3.0;
+        let mean = 4.0;
+        let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / 3.0 / 4.0;
+        assert!((jackknife((0..4).map(without)) - variance).abs() < 1e-12);
+        assert_eq!(jackknife([3.0].into_iter()), 0.0);
+    }
+}
