@@ -86,7 +86,7 @@ impl CurveFamily {
     }
 }
 
-/// The curves of one form through the rows, without judging them: [`calibrate`] does.
+/// The curves of one form through the rows, without judging them: `calibrate` does.
 ///
 /// # Errors
 /// [`Error::Measurements`] where the rows do not determine the curves.

@@ -124,7 +124,7 @@ pub enum RedlineOrder {
     End(RedlineEnd),
 }
 
-/// Watches one server step by step. See the [module](self).
+/// Watches one server step by step.
 #[derive(Clone, Debug)]
 pub struct Redline {
     settings: RedlineSettings,

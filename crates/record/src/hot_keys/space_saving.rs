@@ -29,7 +29,7 @@ pub struct TrackedKey<T> {
     pub about: T,
 }
 
-/// The counters of one stream of keys, each of which has a weight. See the [module](self).
+/// The counters of one stream of keys, each of which has a weight.
 #[derive(Clone, Debug)]
 pub struct SpaceSaving<T> {
     room: usize,
