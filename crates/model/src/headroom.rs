@@ -41,7 +41,7 @@ mod resources;
 mod traffic;
 
 pub use answer::{
-    CapacityEstimate, ChangeEffect, Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict,
+    Allowance, CapacityEstimate, ChangeEffect, Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict,
     LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, ProvenRate, ProvenServer, ResourceKind,
     ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };

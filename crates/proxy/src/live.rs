@@ -83,6 +83,8 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
             Workers::Limited(workers) => Some(workers),
         },
         processors_per_loop: (processors / loops as f64).min(1.0),
+        most_clients: u32::try_from(config.max_connections).ok(),
+        allowances: Vec::new(),
     }
 }
 

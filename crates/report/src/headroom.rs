@@ -221,6 +221,9 @@ const fn kind_word(kind: ResourceKind) -> &'static str {
         ResourceKind::Loop => "event loop",
         ResourceKind::Workers => "workers",
         ResourceKind::Link => "link",
+        ResourceKind::Memory => "memory",
+        ResourceKind::Files => "open files",
+        ResourceKind::Connections => "client connections",
         ResourceKind::Clients => "clients",
     }
 }

@@ -16,13 +16,12 @@ mod tests;
 use std::sync::{Arc, Mutex};
 
 use krarup_model::headroom::Headroom;
-use krarup_net::cpu;
 use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
-use rustix::process::{Resource, getrlimit};
 
 use crate::headroom::{LiveHeadroom, json};
+use crate::process::process;
 use crate::redline::LiveRedline;
 
 /// The numbers of one moment, as a loop lays them down.
@@ -171,31 +170,6 @@ impl Reload {
             Err(why) => HttpResponse::text(409, format!("{why}; the {} before goes on\n", self.what)),
         }
     }
-}
-
-/// What the system says of this process.
-fn process() -> ProcessMetrics {
-    ProcessMetrics {
-        processor_time: cpu::process(),
-        resident: resident_memory(),
-        open_files: open_files(),
-        most_files: getrlimit(Resource::Nofile).current,
-    }
-}
-
-/// Files that this process has open; none where the kernel does not say.
-fn open_files() -> Option<u64> {
-    let listed = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // The directory that is being read is open as well, and closed when this is known.
-    listed.checked_sub(1)
-}
-
-/// Bytes of this process that are not paged out; none where the kernel does not say.
-fn resident_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1_024)
 }
 
 /// Answers monitoring on `address` until what is returned is dropped. `setting` is what gave the

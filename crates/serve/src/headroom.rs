@@ -16,6 +16,7 @@ use rustix::thread::gettid;
 
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::lock;
+use crate::process;
 
 /// How long an answer is given again.
 const FRESH: Duration = Duration::from_secs(10);
@@ -162,9 +163,10 @@ impl LiveHeadroom {
         lock(&self.answers).clear();
     }
 
-    /// The system, with what its servers have shown.
+    /// The system, with what its servers have shown and what this process may use.
     fn proven(&self, system: &LiveSystem) -> LiveSystem {
         let mut system = system.clone();
+        system.allowances = process::allowances();
         let mut proven = lock(&self.proven);
         proven.retain(|_, (_, at)| at.elapsed() < DAY);
         for server in &mut system.servers {

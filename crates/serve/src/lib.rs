@@ -10,7 +10,8 @@
 //! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
 //! | `orders` | what threads beside the loops have them do |
-//! | `processors` | how many processors this process may use |
+//! | `process` | what this process uses of the machine, and may use |
+//! | `processors` | how many processors this process may use, and how much memory |
 //! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
 //! | `slice` | how long a pass may spend on one thing |
 //! | `workers` | how many workers there are, where that is automatic |
@@ -24,6 +25,7 @@ mod driver;
 mod headroom;
 mod live;
 mod orders;
+mod process;
 mod processors;
 pub mod proxy;
 mod redline;

@@ -1,11 +1,13 @@
-//! How many processors this process may use: those that it may run on, and the quota of its control
-//! group, of either version, the groups around it included.
+//! How many processors this process may use, those that it may run on and the quota of its control
+//! group, and how much memory; of groups of either version, the groups around it included.
 //!
 //! ```text
 //! /proc/self/cgroup       in which group the process is       0::/system.slice/krarup.service
 //! /proc/self/mountinfo    where groups of either kind stand    … / /sys/fs/cgroup … - cgroup2 …
 //! cpu.max                 version 2: quota and period, or `max`
 //! cpu.cfs_quota_us        version 1: quota or −1, and cpu.cfs_period_us
+//! memory.max              version 2: bytes, or `max`
+//! memory.limit_in_bytes   version 1: bytes, or a number beyond all memory
 //! ```
 
 use std::fs;
@@ -22,36 +24,63 @@ pub(crate) fn usable() -> f64 {
     quota.map_or(f64::from(runs_on), |quota| quota.min(f64::from(runs_on)))
 }
 
+/// Bytes of memory that this process may hold by its control groups; none: there is no limit.
+pub(crate) fn memory() -> Option<f64> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    memory_limit(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"), read)
+}
+
 /// The least quota of the groups that the process is in, in processors; none: there is no quota.
 fn quota(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<f64> {
+    least("cpu", groups, mounts, |folder, second| {
+        if second { second_quota(folder, &read) } else { first_quota(folder, &read) }
+    })
+}
+
+fn memory_limit(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<f64> {
+    least("memory", groups, mounts, |folder, second| {
+        let file = if second { "memory.max" } else { "memory.limit_in_bytes" };
+        let bytes: u64 = read(&folder.join(file))?.trim().parse().ok()?;
+        (bytes < BEYOND_ALL_MEMORY).then_some(bytes as f64)
+    })
+}
+
+/// What version 1 says where there is no limit is a number like this.
+const BEYOND_ALL_MEMORY: u64 = 1 << 60;
+
+/// The least that a controller's groups allow which the process is in; `of` reads it in a folder of
+/// the second version or the first.
+fn least(
+    controller: &str,
+    groups: &str,
+    mounts: &str,
+    of: impl Fn(&Path, bool) -> Option<f64>,
+) -> Option<f64> {
     let of_group = |line: &str| -> Option<f64> {
         // The number of the hierarchy, its controllers (of version 2 none), and the group.
         let mut words = line.splitn(3, ':');
         let (_, controllers, group) = (words.next()?, words.next()?, words.next()?);
         let second = controllers.is_empty();
-        if !second && controllers.split(',').all(|one| one != "cpu") {
+        if !second && controllers.split(',').all(|one| one != controller) {
             return None;
         }
-        let (top, place) = place(mounts, second, group)?;
+        let (top, place) = place(mounts, second, controller, group)?;
         let around = place.ancestors().take_while(|folder| folder.starts_with(&top));
-        around
-            .filter_map(
-                |folder| if second { second_quota(folder, &read) } else { first_quota(folder, &read) },
-            )
-            .reduce(f64::min)
+        around.filter_map(|folder| of(folder, second)).reduce(f64::min)
     };
     groups.lines().filter_map(of_group).reduce(f64::min)
 }
 
 /// Where the groups of a kind are mounted, and where in it this group is.
-fn place(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBuf)> {
+fn place(mounts: &str, second: bool, controller: &str, group: &str) -> Option<(PathBuf, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
         let (filesystem, _, options) = (kind.next()?, kind.next()?, kind.next()?);
         let ours = match second {
             true => filesystem == "cgroup2",
-            false => filesystem == "cgroup" && options.split(',').any(|option| option == "cpu"),
+            false => filesystem == "cgroup" && options.split(',').any(|option| option == controller),
         };
         if !ours {
             return None;
@@ -127,6 +156,24 @@ mod tests {
             ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
         ];
         assert_eq!(quota_of("5:cpu:/elsewhere\n", FIRST, &own), Some(0.25));
+    }
+
+    #[test]
+    fn the_least_limit_of_memory_holds_and_a_number_beyond_all_memory_is_none() {
+        let of = |groups: &str, mounts: &str, files: &[(&str, &str)]| {
+            memory_limit(groups, mounts, |path| {
+                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+            })
+        };
+        let own = ("/sys/fs/cgroup/a/b/memory.max", "max\n");
+        let around = ("/sys/fs/cgroup/a/memory.max", "536870912\n");
+        assert_eq!(of("0::/a/b\n", SECOND, &[own, around]), Some(536_870_912.0));
+        assert_eq!(of("0::/a/b\n", SECOND, &[own]), None);
+        let mounts = "34 31 0:30 /docker/f00 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+        let first = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        let groups = "6:memory:/docker/f00\n";
+        assert_eq!(of(groups, mounts, &[(first, "1048576\n")]), Some(1_048_576.0));
+        assert_eq!(of(groups, mounts, &[(first, "9223372036854771712\n")]), None);
     }
 
     #[test]

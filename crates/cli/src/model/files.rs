@@ -25,7 +25,7 @@ pub(super) fn parse_network(path: &Path, source: &str) -> Result<Network, Failur
 pub(super) fn read_calibration(path: &Path, source: &str) -> Result<Calibration, Failure> {
     serde_json::from_str(source).map_err(|error| {
         Failure::usage(format!("{}, line {}: not a calibrated model: {error}", path.display(), error.line()))
-            .hint("krarup model calibrate ROWS --out FILE writes one")
+            .hint("krarup model calibrate ROWS --out FILE writes one; what an older version wrote is calibrated anew")
     })
 }
 

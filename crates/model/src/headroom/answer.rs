@@ -55,13 +55,28 @@ pub struct LiveSystem {
     pub workers: Option<u32>,
     /// Processors that one loop may use: 1, or less under a quota.
     pub processors_per_loop: f64,
+    /// How many clients may be connected, where there is a limit.
+    pub most_clients: Option<u32>,
+    /// What this program may use at most of what no rate of requests uses up by itself.
+    pub allowances: Vec<Allowance>,
+}
+
+/// A limit that is not a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// Of what.
+    pub resource: ResourceKind,
+    /// How much is used.
+    pub used: f64,
+    /// How much may be.
+    pub most: f64,
 }
 
 impl LiveSystem {
     /// Servers of these names, one connection each, unlimited workers, a whole processor per loop.
     pub fn of(names: impl IntoIterator<Item = String>) -> Self {
         let servers = names.into_iter().map(|name| LiveServer { name, ..LiveServer::default() }).collect();
-        Self { servers, lanes: None, workers: None, processors_per_loop: 1.0 }
+        Self { servers, processors_per_loop: 1.0, ..Self::default() }
     }
 }
 
@@ -246,6 +261,12 @@ pub enum ResourceKind {
     Workers,
     /// The link to a server, whose rate is known.
     Link,
+    /// Memory of this program: what it holds, of what its control groups allow.
+    Memory,
+    /// Files and sockets of this program: those that are open, of what may be.
+    Files,
+    /// Connections of clients: those that are there, of what may be.
+    Connections,
     /// The clients: they wait for replies before they ask again, so they cannot ask more often.
     Clients,
 }

@@ -4,9 +4,9 @@ use krarup_record::{LiveSnapshot, VisitStretch};
 use krarup_units::{Seconds, Stamp};
 
 use super::answer::{
-    CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveServer, LiveSystem,
-    ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED,
-    STATED_OF_PEAK, Silence, TrafficSeen,
+    Allowance, CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveServer,
+    LiveSystem, ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA,
+    STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
 use super::changes;
 use super::fit;
@@ -278,6 +278,14 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     }
     if let Some(fit) = fitted.loops {
         states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(fit.busy), Some(fit.per_request * 1e6)));
+    }
+    let clients = fitted.system.most_clients.map(|most| Allowance {
+        resource: ResourceKind::Connections,
+        used: f64::from(fitted.kept.clients()),
+        most: f64::from(most),
+    });
+    for one in fitted.system.allowances.iter().chain(&clients) {
+        states.push(plain(one.resource, None, Some(one.used / one.most), None));
     }
     if let Some(limit) = fitted.system.workers {
         let hold = mean(fitted.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));

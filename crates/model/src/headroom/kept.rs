@@ -143,6 +143,13 @@ fn arrivals(snapshot: &LiveSnapshot, origin: Stamp, span: Seconds) -> Vec<f64> {
 }
 
 impl Kept {
+    /// Clients that were connected to all loops at the end.
+    pub(super) fn clients(&self) -> u32 {
+        let loops = self.windows.iter().map(|one| one.in_loop).max().map_or(0, |last| last + 1);
+        let last = |number: u16| self.windows.iter().rev().find(|one| one.in_loop == number);
+        (0..loops).filter_map(last).map(|one| one.used.clients).sum()
+    }
+
     /// Time that the stretches of one loop cover, averaged over loops.
     pub(super) fn covered(&self) -> Seconds {
         let loops = self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1);

@@ -67,6 +67,9 @@ const fn kind(resource: ResourceKind) -> &'static str {
         ResourceKind::Loop => "loop",
         ResourceKind::Workers => "workers",
         ResourceKind::Link => "link",
+        ResourceKind::Memory => "memory",
+        ResourceKind::Files => "files",
+        ResourceKind::Connections => "connections",
         ResourceKind::Clients => "clients",
     }
 }

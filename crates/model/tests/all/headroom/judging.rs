@@ -178,6 +178,7 @@ fn description(candidate: &Candidate) -> LiveSystem {
         lanes: Some(law.lanes as u16),
         workers: law.workers.map(|many| many as u32),
         processors_per_loop: 1.0,
+        ..LiveSystem::default()
     }
 }
 

@@ -39,6 +39,7 @@ fn overload(law: &SystemLaw, saturation: f64, fixed: Option<usize>) -> (Vec<u64>
                 lanes: Some(law.lanes as u16),
                 workers: Some(workers),
                 processors_per_loop: 1.0,
+                ..LiveSystem::default()
             };
             let snapshot = run.books.as_ref().unwrap().snapshot(Stamp(second * SECOND));
             workers = workers_wanted(&snapshot, &system, workers, MOST).unwrap_or(workers);

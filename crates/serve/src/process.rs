@@ -1,0 +1,44 @@
+//! What this process uses of the machine, and what it may use.
+
+use krarup_model::headroom::{Allowance, ResourceKind};
+use krarup_net::cpu;
+use krarup_record::exposition::ProcessMetrics;
+use rustix::process::{Resource, getrlimit};
+
+use crate::processors;
+
+/// What it holds and has open beside what it may, where both are known.
+pub(crate) fn allowances() -> Vec<Allowance> {
+    let ProcessMetrics { resident, open_files, most_files, .. } = process();
+    let of = |resource, used: Option<u64>, most: Option<f64>| {
+        Some(Allowance { resource, used: used? as f64, most: most.filter(|most| *most > 0.0)? })
+    };
+    let memory = of(ResourceKind::Memory, resident, processors::memory());
+    let files = of(ResourceKind::Files, open_files, most_files.map(|most| most as f64));
+    [memory, files].into_iter().flatten().collect()
+}
+
+/// What the system says of this process.
+pub(crate) fn process() -> ProcessMetrics {
+    ProcessMetrics {
+        processor_time: cpu::process(),
+        resident: resident_memory(),
+        open_files: open_files(),
+        most_files: getrlimit(Resource::Nofile).current,
+    }
+}
+
+/// Files that this process has open; none where the kernel does not say.
+fn open_files() -> Option<u64> {
+    let listed = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    // The directory that is being read is open as well, and closed when this is known.
+    listed.checked_sub(1)
+}
+
+/// Bytes of this process that are not paged out; none where the kernel does not say.
+fn resident_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1_024)
+}
