@@ -1,4 +1,5 @@
-//! The reference page is made from the table of metrics, and the dashboard asks for nothing else.
+//! The reference page is made from the table of metrics; the dashboard and the rules for Prometheus
+//! ask for nothing else.
 //! `UPDATE=1` rewrites the page.
 
 use std::fs;
@@ -37,29 +38,49 @@ fn texts(value: &serde_json::Value, key: &str, into: &mut Vec<String>) {
     }
 }
 
-/// How many metrics a query names; each is one that there is.
+/// The rules for Prometheus, as they are installed.
+fn rules(file: &str) -> String {
+    fs::read_to_string(root("packaging").join(file)).unwrap()
+}
+
+/// What stands behind a key, line by line.
+fn behind<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.trim().strip_prefix(key)).collect()
+}
+
+/// How many metrics a query names; each is one that there is or that a recording rule makes.
 fn known_metrics(query: &str) -> usize {
-    let words = query.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
-    let ours = words.filter(|word| word.starts_with("krarup_") || word.starts_with("process_"));
-    ours.inspect(|word| {
-        let of_process = PROCESS.iter().any(|metric| *word == metric.described.name);
-        let known = of_process
-            || TABLE.iter().any(|metric| {
-                let endings: &[&str] =
-                    if metric.kind() == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
-                endings.iter().any(|ending| *word == format!("{}{ending}", metric.name))
-            });
-        assert!(known, "{word} in `{query}` is no metric");
-    })
-    .count()
+    let recorded = rules("recording-rules.yml");
+    let recorded = behind(&recorded, "- record: ");
+    let words = query
+        .split(|character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | ':'))
+        .filter(|word| word.starts_with("krarup_") || word.starts_with("process_") || word.contains(":"));
+    words
+        .inspect(|word| {
+            if word.contains(':') {
+                return assert!(recorded.contains(word), "{word} in `{query}` is no recording rule");
+            }
+            let of_process = PROCESS.iter().any(|metric| *word == metric.described.name);
+            let known = of_process
+                || TABLE.iter().any(|metric| {
+                    let endings: &[&str] =
+                        if metric.kind() == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+                    endings.iter().any(|ending| *word == format!("{}{ending}", metric.name))
+                });
+            assert!(known, "{word} in `{query}` is no metric");
+        })
+        .count()
 }
 
 #[test]
 fn alerts_are_about_metrics_that_there_are_and_say_what_to_do() {
-    let rules = fs::read_to_string(root("packaging/alerts.yml")).unwrap();
+    let rules = rules("alerts.yml");
     let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
     let names: Vec<_> = alerts.iter().filter_map(|alert| alert.lines().next()).collect();
-    assert_eq!(names, ["KrarupHeadroomLow", "KrarupServerSlowed", "KrarupHeadroomBlind"]);
+    assert_eq!(
+        names,
+        ["KrarupHeadroomLow", "KrarupServerSlowed", "KrarupHeadroomBlind", "KrarupFleetHeadroomLow"]
+    );
     for alert in alerts {
         let of = |key: &str| alert.lines().find_map(|line| line.trim().strip_prefix(key));
         let expression = of("expr: ").expect("an alert has an expression");
@@ -68,6 +89,21 @@ fn alerts_are_about_metrics_that_there_are_and_say_what_to_do() {
         for key in ["for: ", "severity: ", "summary: ", "description: "] {
             assert!(of(key).is_some_and(|text| !text.is_empty()), "{key} of {alert}");
         }
+    }
+}
+
+#[test]
+fn recording_rules_are_about_metrics_that_there_are_and_each_comes_after_what_it_uses() {
+    let rules = rules("recording-rules.yml");
+    let (names, expressions) = (behind(&rules, "- record: "), behind(&rules, "expr: "));
+    assert!(names.len() >= 10 && names.len() == expressions.len(), "{names:?}");
+    for (number, (name, expression)) in names.iter().zip(&expressions).enumerate() {
+        // level:metric:operation, as Prometheus' own guide has it.
+        assert_eq!(name.split(':').count(), 3, "{name}");
+        assert!(known_metrics(expression) > 0, "{expression}");
+        assert_eq!(expression.matches('(').count(), expression.matches(')').count(), "{expression}");
+        let later = names[number..].iter().find(|later| expression.contains(*later));
+        assert_eq!(later, None, "{name} uses what is recorded after it");
     }
 }
 
