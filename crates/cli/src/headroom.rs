@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use krarup_model::headroom::{Headroom, HeadroomVerdict, NamedChange, ResponseTarget};
+use krarup_model::headroom::{
+    Headroom, HeadroomTarget, HeadroomVerdict, NamedChange, ResponseTarget, judge_series,
+};
 use krarup_net::http;
 use krarup_report::{headroom as shown, text};
 use krarup_units::text::{duration, parse_duration};
@@ -15,6 +17,7 @@ use krarup_units::{Address, Seconds};
 
 use crate::experiment;
 use crate::failure::Failure;
+use crate::prometheus::{Prometheus, SeriesExpressions};
 use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 
 /// Say how much headroom a proxy has: which resource is full first, and up to which rate a target
@@ -26,6 +29,10 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 /// twice the highest rate seen, `projected` up to four times, and else there is no conclusion, with
 /// the reason.
 ///
+/// Of any service whose rate, requests in flight and mean response time Prometheus keeps, with
+/// `--prometheus`: up to which rate the mean response time holds, or where throughput ends, by the
+/// law that predicts the series best.
+///
 /// Exit code: 0 where there is a capacity, 3 where there is no conclusion, 1 where the target is
 /// broken now, 2 where it could not be asked.
 #[derive(Args)]
@@ -33,15 +40,39 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
     krarup headroom 127.0.0.1:9151 --target 'p99 < 8ms'\n  \
     krarup headroom 127.0.0.1:9151 --what-if 'server lost' --what-if 'traffic x1.5' --target 'p99 < 8ms'\n  \
     krarup headroom run/rows.parquet --json\n  \
+    krarup headroom --prometheus http://127.0.0.1:9090 --target 'mean < 50ms' --over 1d\n      \
+    --rate 'sum(rate(http_request_duration_seconds_count[$step]))'\n      \
+    --in-flight 'sum(avg_over_time(http_requests_in_flight[$step]))'\n      \
+    --time 'sum(rate(http_request_duration_seconds_sum[$step]))/sum(rate(http_request_duration_seconds_count[$step]))'\n  \
     krarup headroom krarup-demo")]
 pub(crate) struct HeadroomArgs {
     /// rows.parquet or its folder, a directory of results, or HOST:PORT of a proxy's admin address
-    #[arg(value_name = "ROWS|DIR|ADDRESS")]
-    of: String,
-    /// The response time that clients need, as `p99 < 8ms` [default: the proxy's `headroom_target`;
-    /// of rows none: at which rate the first resource is full]
+    #[arg(value_name = "ROWS|DIR|ADDRESS", required_unless_present = "prometheus")]
+    of: Option<String>,
+    /// The response time that clients need, as `p99 < 8ms`, with --prometheus as `mean < 8ms`
+    /// [default: the proxy's `headroom_target`; else none: at which rate the first resource is
+    /// full]
     #[arg(long, value_name = "TARGET")]
-    target: Option<ResponseTarget>,
+    target: Option<HeadroomTarget>,
+    /// Ask this Prometheus about a service, as http://HOST:PORT
+    #[arg(long, value_name = "URL", conflicts_with = "of", requires_all = ["rate", "in_flight", "time"])]
+    prometheus: Option<Prometheus>,
+    /// PromQL for requests per second; $step stands for the length of a step here and in the two
+    /// others
+    #[arg(long, value_name = "EXPR", requires = "prometheus")]
+    rate: Option<String>,
+    /// PromQL for the number of requests in flight
+    #[arg(long, value_name = "EXPR", requires = "prometheus")]
+    in_flight: Option<String>,
+    /// PromQL for the mean response time, in seconds
+    #[arg(long, value_name = "EXPR", requires = "prometheus")]
+    time: Option<String>,
+    /// How far back to look [default: 6h]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "prometheus")]
+    over: Option<Seconds>,
+    /// Length of a step [default: a 120th of --over, at least 15s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "prometheus")]
+    step: Option<Seconds>,
     /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server
     /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower) [default: those that
     /// make sense]
@@ -82,6 +113,7 @@ const BROKEN: u8 = 1;
 
 /// Whose headroom.
 enum HeadroomOf {
+    Series(Prometheus),
     Rows(PathBuf),
     Results(PathBuf),
     Proxy(Address),
@@ -89,7 +121,8 @@ enum HeadroomOf {
 
 pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {
     match args.of()? {
-        HeadroomOf::Rows(path) => args.tell(&records::judge_rows(&args.of_rows(), &path)?),
+        HeadroomOf::Series(prometheus) => args.tell_series(&prometheus),
+        HeadroomOf::Rows(path) => args.tell(&records::judge_rows(&args.of_rows()?, &path)?),
         HeadroomOf::Results(path) => args.tell_trials(&path),
         HeadroomOf::Proxy(address) => args.tell(&args.ask(&address)?),
     }
@@ -97,22 +130,25 @@ pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {
 
 impl HeadroomArgs {
     fn of(&self) -> Result<HeadroomOf, Failure> {
-        let path = Path::new(&self.of);
-        let of = if path.join("spec.toml").is_file() {
+        let name = self.of.as_deref().unwrap_or_default();
+        let path = Path::new(name);
+        let of = if let Some(prometheus) = &self.prometheus {
+            HeadroomOf::Series(prometheus.clone())
+        } else if path.join("spec.toml").is_file() {
             HeadroomOf::Results(path.to_owned())
         } else if path.join(records::ROWS).is_file() {
             HeadroomOf::Rows(path.join(records::ROWS))
         } else if path.is_dir() {
-            return Err(Failure::usage(format!("{} holds no {}", self.of, records::ROWS)).hint(
+            return Err(Failure::usage(format!("{name} holds no {}", records::ROWS)).hint(
                 "krarup proxy --stats-dir DIR --rows writes one; a directory of results has a spec.toml",
             ));
-        } else if path.exists() || self.of.ends_with(".parquet") {
+        } else if path.exists() || name.ends_with(".parquet") {
             HeadroomOf::Rows(path.to_owned())
         } else {
-            let address = self.of.strip_prefix("http://").unwrap_or(&self.of);
+            let address = name.strip_prefix("http://").unwrap_or(name);
             let address = address.trim_end_matches('/').trim_end_matches("/headroom");
             HeadroomOf::Proxy(address.parse().map_err(|_| {
-                Failure::usage(format!("{} is no file, no directory and no HOST:PORT", self.of))
+                Failure::usage(format!("{name} is no file, no directory and no HOST:PORT"))
                     .hint("give rows.parquet, a directory of results, or the admin address of a proxy")
             })?)
         };
@@ -123,6 +159,14 @@ impl HeadroomArgs {
     fn suits(&self, of: &HeadroomOf) -> Result<(), Failure> {
         let of_rows = self.from.is_some() || self.to.is_some() || !self.server_names.is_empty();
         let wrong = match of {
+            HeadroomOf::Series(_)
+                if of_rows
+                    || self.workers.is_some()
+                    || self.until_stated.is_some()
+                    || !self.what_if.is_empty() =>
+            {
+                "with --prometheus only --rate, --in-flight, --time, --over, --step, --target and --json can be given"
+            }
             HeadroomOf::Proxy(_) if of_rows || self.workers.is_some() => {
                 "--from, --to, --server-names and --workers are about rows: a running proxy knows these"
             }
@@ -140,7 +184,7 @@ impl HeadroomArgs {
     /// Asks a running proxy, once or until a capacity is stated.
     fn ask(&self, address: &Address) -> Result<Headroom, Failure> {
         let mut query = format!("/headroom?seed={}", self.seed);
-        let target = self.target.map(|target| ("target", target.to_string()));
+        let target = self.percentile()?.map(|target| ("target", target.to_string()));
         let changes = self.what_if.iter().map(|change| ("what-if", change.to_string()));
         for (name, value) in target.into_iter().chain(changes) {
             query.push_str(&format!("&{name}={}", http::encoded(&value)));
@@ -170,28 +214,61 @@ impl HeadroomArgs {
         } else {
             print!("{}", shown::screen(answer, !is_terminal()));
         }
-        Ok(match (answer.broken_now, answer.verdict) {
-            (Some(true), _) => ExitCode::from(BROKEN),
-            (_, HeadroomVerdict::Silent) => ExitCode::from(SILENT),
-            _ => ExitCode::SUCCESS,
-        })
+        Ok(code(answer.broken_now, answer.verdict))
+    }
+
+    /// The target of a proxy or of rows.
+    fn percentile(&self) -> Result<Option<ResponseTarget>, Failure> {
+        match self.target {
+            None => Ok(None),
+            Some(HeadroomTarget::Percentile(target)) => Ok(Some(target)),
+            Some(HeadroomTarget::Mean(_)) => {
+                Err(Failure::usage("a target of the mean is for --prometheus")
+                    .hint("write it like 'p99 < 8ms'"))
+            }
+        }
+    }
+
+    /// Asks Prometheus about a service and says what its series say.
+    fn tell_series(&self, prometheus: &Prometheus) -> Result<ExitCode, Failure> {
+        let target = match self.target {
+            None => None,
+            Some(HeadroomTarget::Mean(target)) => Some(target),
+            Some(HeadroomTarget::Percentile(_)) => {
+                return Err(Failure::usage("from means no percentile can be told")
+                    .hint("write it like 'mean < 8ms'; percentiles take a proxy, or its rows"));
+            }
+        };
+        let expressions = SeriesExpressions {
+            rate: self.rate.as_deref().unwrap_or_default(),
+            in_flight: self.in_flight.as_deref().unwrap_or_default(),
+            time: self.time.as_deref().unwrap_or_default(),
+        };
+        let points = prometheus.points(&expressions, self.over, self.step)?;
+        let answer = judge_series(&points, target);
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&answer).expect("an answer is plain data"));
+        } else {
+            print!("{}", shown::series_screen(&answer, !is_terminal()));
+        }
+        Ok(code(answer.broken_now, answer.verdict))
     }
 
     /// What is asked of rows.
-    fn of_rows(&self) -> RowsQuestion {
-        RowsQuestion {
-            target: self.target,
+    fn of_rows(&self) -> Result<RowsQuestion, Failure> {
+        Ok(RowsQuestion {
+            target: self.percentile()?,
             what_if: self.what_if.clone(),
             workers: self.workers,
             server_names: self.server_names.clone(),
             from: self.from,
             to: self.to,
             seed: self.seed,
-        }
+        })
     }
 
     fn tell_trials(&self, path: &Path) -> Result<ExitCode, Failure> {
-        let trials = records::judge_trials(&self.of_rows(), &experiment::complete(path)?)?;
+        let trials = records::judge_trials(&self.of_rows()?, &experiment::complete(path)?)?;
         if trials.is_empty() {
             return Err(Failure::usage(format!("{} has no trial with rows", path.display())).hint(
                 "write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
@@ -206,6 +283,15 @@ impl HeadroomArgs {
             trial.headroom.verdict != HeadroomVerdict::Silent
         };
         Ok(if trials.iter().any(says) { ExitCode::SUCCESS } else { ExitCode::from(SILENT) })
+    }
+}
+
+/// The exit code of an answer.
+fn code(broken_now: Option<bool>, verdict: HeadroomVerdict) -> ExitCode {
+    match (broken_now, verdict) {
+        (Some(true), _) => ExitCode::from(BROKEN),
+        (_, HeadroomVerdict::Silent) => ExitCode::from(SILENT),
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -30,6 +30,7 @@ mod load;
 mod memtier;
 mod model;
 mod pages;
+mod prometheus;
 mod proxy;
 mod recorded_headroom;
 mod redline;

@@ -38,6 +38,7 @@ mod question;
 mod redline;
 mod replay;
 mod resources;
+mod series;
 mod traffic;
 
 pub use answer::{
@@ -48,8 +49,11 @@ pub use answer::{
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;
 pub use knee::workers_wanted;
-pub use question::{CHANGE_FORMS, NamedChange};
+pub use question::{CHANGE_FORMS, HeadroomTarget, NamedChange};
 pub use redline::{Redline, RedlineEnd, RedlineOrder, RedlineReport, RedlineSettings, RedlineStep};
+pub use series::{
+    SeriesHeadroom, SeriesLaw, SeriesPoint, SeriesSilence, SeriesTraffic, TriedLaw, judge_series,
+};
 
 #[cfg(test)]
 mod tests;

@@ -361,15 +361,47 @@ pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Resu
     };
     let received = ask().map_err(|error| format!("{address} cannot be asked: {error}"))?;
     let head = end_of_head(&received).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
-    let line = String::from_utf8_lossy(&received[..head]).lines().next().unwrap_or_default().to_owned();
+    let (head, body) = received.split_at(head);
+    let head = String::from_utf8_lossy(head);
+    let body = if is_chunked(&head) {
+        unchunked(body).ok_or_else(|| format!("the answer of {address} ends in the middle"))?
+    } else {
+        body.to_owned()
+    };
+    let line = head.lines().next().unwrap_or_default().to_owned();
     match line.split(' ').nth(1) {
-        Some("200") => Ok(String::from_utf8_lossy(&received[head..]).into_owned()),
+        Some("200") => Ok(String::from_utf8_lossy(&body).into_owned()),
         // It says in a line what it does not understand.
-        Some("400" | "409" | "503") => {
-            let body = String::from_utf8_lossy(&received[head..]);
+        Some("400" | "409" | "422" | "503") => {
+            let body = String::from_utf8_lossy(&body);
             Err(Mistake::plain(format!("{address}: {}", body.lines().next().unwrap_or(&line))))
         }
         _ => Err(Mistake::plain(format!("{address} answers {path} with `{line}`"))),
+    }
+}
+
+/// Whether the body comes in chunks (RFC 9112, 7.1), as from a server that does not know the length
+/// when it begins.
+fn is_chunked(head: &str) -> bool {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.any(|(name, value)| {
+        name.eq_ignore_ascii_case("transfer-encoding") && value.trim().eq_ignore_ascii_case("chunked")
+    })
+}
+
+/// The body without the sizes of its chunks; none where it has no end.
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::with_capacity(rest.len());
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let size = std::str::from_utf8(&rest[..end]).ok()?.split(';').next()?.trim();
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        let chunk = rest.get(end + 2..)?;
+        body.extend_from_slice(chunk.get(..size)?);
+        rest = chunk.get(size..)?.strip_prefix(b"\r\n")?;
     }
 }
 
@@ -427,6 +459,23 @@ mod tests {
         let head = received(&server, b"HEAD /here HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(received(&server, b"GET /there HTTP/1.0\r\n\r\n").contains(" 404 Not Found"));
+    }
+
+    #[test]
+    fn an_answer_in_chunks_is_put_together_and_half_of_one_is_refused() {
+        assert_eq!(unchunked(b"4\r\nwell\r\n3;note=x\r\n, A\r\n0\r\n\r\n").unwrap(), b"well, A");
+        for half in [
+            &b""[..],
+            b"4\r\nwe",
+            b"4\r\nwell\r\n",
+            b"4\r\nwell0\r\n\r\n",
+            b"x\r\n",
+            b"ffffffffffffffff\r\na",
+        ] {
+            assert_eq!(unchunked(half), None, "{half:?}");
+        }
+        assert!(is_chunked("HTTP/1.1 200 OK\r\nTransfer-encoding: Chunked\r\n\r\n"));
+        assert!(!is_chunked("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! What is said about headroom, for a terminal and as a document.
 
+mod series;
+
+pub use series::series_screen;
+
 use std::iter::once;
 
 use krarup_analysis::headroom::TrialHeadroom;
@@ -120,33 +124,64 @@ pub const fn word(verdict: HeadroomVerdict) -> &'static str {
 
 /// The answer in one or two sentences.
 pub fn verdict(headroom: &Headroom) -> String {
-    let target = headroom.target.map(|target| target.to_string());
-    let mut out = match (headroom.verdict, headroom.capacity_per_s) {
-        (HeadroomVerdict::Silent, _) | (_, None) => match &target {
-            Some(target) => format!("no conclusion about the rate at which {target} breaks"),
-            None => "no conclusion about the rate at which the first resource is full".to_owned(),
-        },
-        (said, Some(capacity)) => {
-            let what = match &target {
-                Some(target) => format!("{target} holds up to about"),
-                None => "the first resource is full at about".to_owned(),
-            };
-            let times =
-                headroom.headroom_ratio.map(|ratio| format!(": {} × the traffic now", digits(ratio.mean)));
-            let reach = match said {
-                HeadroomVerdict::Projected => format!(
-                    " [projected: over {STATED} × the highest rate seen, a limit that acts only when it is met may come before]"
-                ),
-                _ => " [stated]".to_owned(),
-            };
-            let times = times.unwrap_or_default();
-            format!("{what} {} ({}){times}{reach}", rate(capacity.mean), range(capacity))
-        }
+    let sentence = CapacitySentence {
+        target: headroom.target.map(|target| target.to_string()),
+        limit: "the first resource is full",
+        verdict: headroom.verdict,
+        capacity: headroom.capacity_per_s,
+        ratio: headroom.headroom_ratio,
+        broken_now: headroom.broken_now,
+        now_per_s: headroom.traffic.now_per_s,
     };
-    if let (Some(target), Some(true)) = (&target, headroom.broken_now) {
-        out = format!("{target} is broken now, at {}; {out}", rate(headroom.traffic.now_per_s));
+    sentence.text()
+}
+
+/// What the first sentence of an answer is made of.
+struct CapacitySentence {
+    target: Option<String>,
+    /// What happens at the capacity where there is no target.
+    limit: &'static str,
+    verdict: HeadroomVerdict,
+    capacity: Option<CapacityEstimate>,
+    ratio: Option<CapacityEstimate>,
+    broken_now: Option<bool>,
+    now_per_s: f64,
+}
+
+impl CapacitySentence {
+    fn text(&self) -> String {
+        let out = match (self.verdict, self.capacity) {
+            (HeadroomVerdict::Silent, _) | (_, None) => match &self.target {
+                Some(target) => format!("no conclusion about the rate at which {target} breaks"),
+                None => format!("no conclusion about the rate at which {}", self.limit),
+            },
+            (said, Some(capacity)) => {
+                let what = match &self.target {
+                    Some(target) => format!("{target} holds up to about"),
+                    None => format!("{} at about", self.limit),
+                };
+                let times = self.ratio.map(|ratio| format!(": {} × the traffic now", digits(ratio.mean)));
+                let times = times.unwrap_or_default();
+                format!("{what} {} ({}){times}{}", rate(capacity.mean), range(capacity), reach(said))
+            }
+        };
+        match (&self.target, self.broken_now) {
+            (Some(target), Some(true)) => {
+                format!("{target} is broken now, at {}; {out}", rate(self.now_per_s))
+            }
+            _ => out,
+        }
     }
-    out
+}
+
+/// How far an answer reaches, behind the capacity.
+fn reach(said: HeadroomVerdict) -> String {
+    match said {
+        HeadroomVerdict::Projected => format!(
+            " [projected: over {STATED} × the highest rate seen, a limit that acts only when it is met may come before]"
+        ),
+        _ => " [stated]".to_owned(),
+    }
 }
 
 /// The rates that were seen.
@@ -170,11 +205,15 @@ fn scale(headroom: &Headroom) -> Option<String> {
     if headroom.verdict == HeadroomVerdict::Silent {
         return None;
     }
-    let capacity = headroom.capacity_per_s?;
     let proven = headroom.proven_per_s.one_second;
+    Some(drawn(headroom.traffic.now_per_s, proven, headroom.capacity_per_s?))
+}
+
+/// Rates per second as a line with its legend.
+fn drawn(now: f64, proven: f64, capacity: CapacityEstimate) -> String {
     let end = capacity.high.max(proven) * 1.05;
     let place = |rate: f64| ((rate / end * SCALE as f64).round() as usize).min(SCALE);
-    let (now, proven) = (place(headroom.traffic.now_per_s), place(proven));
+    let (now, proven) = (place(now), place(proven));
     let (low, mean, high) = (place(capacity.low), place(capacity.mean), place(capacity.high));
     let mark = |at: usize| match at {
         at if at + 1 == mean => '|',
@@ -186,7 +225,7 @@ fn scale(headroom: &Headroom) -> Option<String> {
     };
     let line: String = (0..SCALE).map(mark).collect();
     let legend = "█ now   ▓ served already   · free   ▒ interval of the capacity, | its middle";
-    Some(format!("0 {line} {}\n  {legend}\n", rate(end)))
+    format!("0 {line} {}\n  {legend}\n", rate(end))
 }
 
 fn first_full(headroom: &Headroom) -> Option<String> {

@@ -30,6 +30,7 @@ mod moving;
 mod output;
 mod passes;
 mod pools;
+mod prometheus;
 mod proxy;
 mod queues;
 mod redline;

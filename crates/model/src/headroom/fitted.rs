@@ -12,9 +12,9 @@ use super::traffic::SeenTraffic;
 use crate::simulate::random::RandomStream;
 
 /// Half the interval's width in units of its spread: 90 % of a normal distribution.
-const NORMAL_90: f64 = 1.65;
+pub(super) const NORMAL_90: f64 = 1.65;
 /// The spread of an estimate beyond what its standard error says, in logarithms: of saturation.
-const SPREAD: f64 = 0.07;
+pub(super) const SPREAD: f64 = 0.07;
 /// The same of the rate at which a percentile breaks its target: ± 25 % at 90 %.
 const SPREAD_OF_PERCENTILE: f64 = 0.135;
 /// The same where workers are full first.

@@ -16,7 +16,7 @@ use super::resources::run_queue;
 use super::traffic::SeenTraffic;
 
 /// An interval whose high end is more than this times its low end is of no use: of saturation.
-const WIDE: f64 = 1.9;
+pub(super) const WIDE: f64 = 1.9;
 /// The same of the rate at which a percentile breaks its target, whose interval starts wider.
 const WIDE_OF_PERCENTILE: f64 = 2.35;
 /// Length of a block by which one goes back in time, in seconds.

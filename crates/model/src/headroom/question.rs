@@ -66,6 +66,32 @@ fn short(seconds: Seconds) -> String {
     format!("{number} {unit}")
 }
 
+/// A target as it is written: of a percentile, or of the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HeadroomTarget {
+    /// `p99 < 8ms`: a share of the requests is answered within a time.
+    Percentile(ResponseTarget),
+    /// `mean < 8ms`: the mean response time, in seconds, above 0.
+    Mean(Seconds),
+}
+
+impl FromStr for HeadroomTarget {
+    type Err = Mistake;
+
+    /// Reads `mean < 8ms`, or a [`ResponseTarget`].
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let mean = text.split_once('<').filter(|(what, _)| what.trim() == "mean");
+        let Some((_, time)) = mean else { return text.parse().map(Self::Percentile) };
+        let wrong = |what: String| Mistake::new(what, "write it like 'mean < 8ms'");
+        let seconds = parse_duration(time.trim()).map_err(|mistake| wrong(mistake.what))?;
+        if seconds > 0.0 {
+            Ok(Self::Mean(seconds))
+        } else {
+            Err(wrong("the time of a target must be above 0".to_owned()))
+        }
+    }
+}
+
 /// A change as it is written: servers by their names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NamedChange {
@@ -262,6 +288,17 @@ mod tests {
         system.servers.push(system.servers[0].clone());
         let asked = target("p99 < 1ms").ok();
         assert_eq!(words(&system, asked), "traffic x1.5, server lost, server +1, workers x2, values x2");
+    }
+
+    #[test]
+    fn a_target_may_be_of_the_mean() {
+        assert_eq!("mean<8ms".parse(), Ok(HeadroomTarget::Mean(0.008)));
+        let percentile = HeadroomTarget::Percentile(target("p99 < 8ms").unwrap());
+        assert_eq!(" p99 < 8ms".parse(), Ok(percentile));
+        for wrong in ["mean < 0s", "mean < 8 parsecs", "mean 8ms", "men < 8ms"] {
+            let mistake = wrong.parse::<HeadroomTarget>().unwrap_err();
+            assert!(mistake.hint.contains("< 8ms'"), "{mistake}");
+        }
     }
 
     #[test]

@@ -1,0 +1,121 @@
+//! `krarup headroom --prometheus`: of a server that speaks Prometheus' JSON and keeps the series of
+//! a service whose truth is known.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use crate::support::peer::{Peer, listen};
+use crate::support::process::{Ended, Program};
+
+/// The series of one server of exponential service times that serves 1,000 per second: 200 to 700
+/// per second, 100 points. Response times are off by 3 % up and down in turn.
+fn values(of: &str) -> String {
+    let values = (0..100_u32).map(|step| {
+        let rate = 450.0 - 250.0 * (f64::from(step) / 8.0).cos();
+        let response =
+            1.03_f64.powi(1 - 2 * (step.wrapping_mul(2_654_435_769) >> 31) as i32) / (1_000.0 - rate);
+        let value = match of {
+            "rate" => rate,
+            "flight" => rate * response,
+            _ => response,
+        };
+        format!("[{},\"{value}\"]", 1_700_000_000 + 60 * step)
+    });
+    values.collect::<Vec<_>>().join(",")
+}
+
+/// What Prometheus answers to a query, in two chunks.
+fn answer(query: &str) -> String {
+    let series = |values: &str| format!("{{\"metric\":{{}},\"values\":[{values}]}}");
+    let (status, result) = match query {
+        "rate" | "flight" | "time" => ("200 OK", series(&values(query))),
+        "none" => ("200 OK", String::new()),
+        "two" => ("200 OK", format!("{},{}", series("[1,\"2\"]"), series("[1,\"3\"]"))),
+        _ => ("400 Bad Request", String::new()),
+    };
+    let body = if status == "200 OK" {
+        format!("{{\"status\":\"success\",\"data\":{{\"resultType\":\"matrix\",\"result\":[{result}]}}}}")
+    } else {
+        format!("{{\"status\":\"error\",\"errorType\":\"bad_data\",\"error\":\"cannot parse {query}\"}}")
+    };
+    let (first, rest) = body.split_at(body.len() / 2);
+    let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
+    let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close";
+    format!("HTTP/1.1 {status}\r\n{head}\r\n\r\n{}{}0\r\n\r\n", chunk(first), chunk(rest))
+}
+
+/// Begins to answer; ends with the test program.
+fn prometheus() -> SocketAddr {
+    let listener = listen();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok(mut client) = Peer::accept(&listener) {
+            let line = String::from_utf8(client.line().unwrap_or_default()).unwrap();
+            let query = line.strip_prefix("GET /p/api/v1/query_range?query=").unwrap_or_default();
+            let query = query.split('&').next().unwrap_or_default();
+            // The client reads until the end of the connection.
+            while client.line().is_ok_and(|line| line != b"\r\n") {}
+            let _ = client.send(answer(query).as_bytes());
+        }
+    });
+    address
+}
+
+fn headroom(words: &[&str]) -> Ended {
+    Program::begin(&[&["headroom"], words].concat()).ended()
+}
+
+#[test]
+fn the_limit_of_a_service_is_told_from_what_prometheus_keeps() {
+    let url = format!("http://{}/p/", prometheus());
+    let asked = ["--prometheus", &url, "--rate", "rate", "--in-flight", "flight", "--time", "time"];
+    let json = headroom(&[&asked[..], &["--json"]].concat());
+    assert_eq!(json.code, Some(0), "{json:?}");
+    let answer = json.json();
+    let number = |pointer: &str| answer.pointer(pointer).unwrap().as_f64().unwrap();
+    assert!((number("/capacity_per_s/mean") / 1_000.0 - 1.0).abs() < 0.1, "{answer:#}");
+    assert!((800.0..1_000.0).contains(&number("/capacity_per_s/low")), "{answer:#}");
+    assert_eq!((&answer["verdict"], number("/traffic/points")), (&"stated".into(), 100.0));
+    assert!((number("/little") - 1.0).abs() < 1e-9);
+
+    let screen = headroom(&[&asked[..], &["--target", "mean < 5ms"]].concat());
+    assert!(screen.output.starts_with("mean < 5.00 ms holds up to about "), "{screen:?}");
+    assert!(screen.output.contains("[stated]") && screen.output.contains("\nlaw "), "{screen:?}");
+    assert!(screen.output.is_ascii() && screen.output.lines().all(|line| line.len() <= 80), "{screen:?}");
+    assert_eq!(screen.code, Some(0), "{screen:?}");
+    let broken = headroom(&[&asked[..], &["--target", "mean < 1.1ms"]].concat());
+    assert!(broken.code == Some(1) && broken.output.contains(" is broken now"), "{broken:?}");
+    // The number in flight of something else.
+    let other = ["--prometheus", &url, "--rate", "rate", "--in-flight", "rate", "--time", "time"];
+    let silent = headroom(&other);
+    assert_eq!(silent.code, Some(3), "{silent:?}");
+    assert!(silent.output.contains("because    the number in flight is not rate x"), "{silent:?}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_with_a_hint() {
+    let url = format!("http://{}/p", prometheus());
+    let with = |rate: &str, more: &[&str]| {
+        let asked = ["--prometheus", &url, "--rate", rate, "--in-flight", "flight", "--time", "time"];
+        headroom(&[&asked[..], more].concat())
+    };
+    for (ended, part) in [
+        (with("none", &[]), "--rate: `none` gives nothing over the last"),
+        (with("two", &[]), "put sum"),
+        (with("wrong", &[]), "cannot parse wrong"),
+        (with("rate", &["--target", "p99 < 8ms"]), "mean < 8ms"),
+        (with("rate", &["--workers", "3"]), "with --prometheus only"),
+        (with("rate", &["--over", "1s"]), "--over and --step"),
+        (with("rate", &["127.0.0.1:1"]), "--prometheus"),
+        (
+            headroom(&["--prometheus", "https://a:1", "--rate", "a", "--in-flight", "b", "--time", "c"]),
+            "decrypts",
+        ),
+        (headroom(&["--prometheus", &url, "--rate", "rate"]), "--in-flight"),
+        (headroom(&["127.0.0.1:1", "--rate", "rate"]), "--prometheus"),
+        (headroom(&["127.0.0.1:1", "--target", "mean < 8ms"]), "p99 < 8ms"),
+        (headroom(&[]), "ROWS|DIR|ADDRESS"),
+    ] {
+        assert!(ended.code == Some(2) && ended.errors.contains(part), "{part}: {ended:?}");
+    }
+}
