@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use krarup_units::{Address, Seconds};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process, kill_process_group};
 
 use crate::agent::facts::Facts;
 use crate::agent::protocol::{ACCEPTS, DO, DONE, END, FOLDER, GROUPS, RUN, SILENCE, SPENT, STARTED, WATCHES};
@@ -36,7 +36,7 @@ use crate::testbed::calibrate::calibrate_here;
 use crate::testbed::cap::Cap;
 use crate::testbed::clock::wall;
 use crate::testbed::probe::{ask as ask_station, free_port, round_trips};
-use crate::waiting;
+use crate::waiting::{self, pid};
 
 pub mod facts;
 pub mod protocol;
@@ -204,10 +204,6 @@ fn signal(process: u32, signal: Signal) {
 fn end(process: u32) {
     signal(process, Signal::TERM);
     signal(process, Signal::CONT);
-}
-
-fn pid(process: u32) -> Option<Pid> {
-    i32::try_from(process).ok().and_then(Pid::from_raw)
 }
 
 /// What is to be run.

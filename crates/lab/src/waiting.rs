@@ -10,10 +10,15 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// How long it is until what has no notification is looked at again.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
+/// The number of a process as calls of the kernel take it; none: no process has it.
+pub(crate) fn pid(process: u32) -> Option<Pid> {
+    i32::try_from(process).ok().and_then(Pid::from_raw)
+}
+
 /// Waits until a process has ended, its own child or not, and no longer than `within`; whether it
 /// has.
 pub(crate) fn for_end(process: u32, within: Duration) -> bool {
-    let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return true };
+    let Some(pid) = pid(process) else { return true };
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => process,
         Err(Errno::SRCH) => return true,

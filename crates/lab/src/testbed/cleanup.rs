@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use super::{cap, namespace};
 use crate::ledger::{Ledger, LedgerEntry, begun};
+use crate::waiting::pid;
 
 impl Ledger {
     /// Kills those that still run, written down or not yet, takes namespaces and control groups
@@ -16,10 +17,7 @@ impl Ledger {
         for entry in self.entries() {
             match entry {
                 LedgerEntry::Process { number, begun: noted } => {
-                    let process = i32::try_from(number).ok().and_then(Pid::from_raw);
-                    if let Some(process) = process.filter(|_| begun(number) == Some(noted)) {
-                        ended += usize::from(kill_process(process, Signal::KILL).is_ok());
-                    }
+                    ended += usize::from(begun(number) == Some(noted) && kill(number));
                 }
                 LedgerEntry::Space(name) => {
                     ended += namespace::empty(&name) + usize::from(namespace::remove(&name));
@@ -32,15 +30,17 @@ impl Ledger {
                 LedgerEntry::Folder(_) => {}
             }
         }
-        for process in self.marked() {
-            let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-            ended += usize::from(process.is_some_and(|process| kill_process(process, Signal::KILL).is_ok()));
-        }
+        ended += self.marked().filter(|process| kill(*process)).count();
         // Only now no process is in them any more.
         ended += groups.iter().filter(|group| cap::remove(group)).count();
         self.forget();
         ended
     }
+}
+
+/// Whether there was a process of this number to be killed.
+fn kill(process: u32) -> bool {
+    pid(process).is_some_and(|process| kill_process(process, Signal::KILL).is_ok())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use krarup_units::{Mistake, Seconds};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process, kill_process_group};
 
 use super::cap::Cap;
 use super::error::StationError;
@@ -19,7 +19,7 @@ use crate::agent::protocol;
 use crate::delay::tally::{LineTally, PASSED};
 use crate::spec::Action;
 use crate::stop::Stop;
-use crate::waiting;
+use crate::waiting::{self, pid};
 
 /// How long a station may take to be ready or to end.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -345,7 +345,7 @@ impl ChildProcess {
     pub fn stop(&mut self, within: Duration) -> Result<StationEnd, StationError> {
         if let Some(agent) = &self.agent {
             let _ = agent.send(protocol::END.to_owned());
-        } else if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+        } else if let Some(pid) = pid(self.child.id())
             && self.ended.is_none()
         {
             let _ = kill_process(pid, Signal::TERM);
@@ -377,7 +377,7 @@ impl ChildProcess {
         if self.has_ended() {
             return Err(self.error(format!("ended before its fault ({action})")));
         }
-        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let group = pid(self.child.id());
         if let Some(agent) = &self.agent {
             self.actions += 1;
             let _ = agent.send(format!("{}{action} {}\n", protocol::DO, self.actions));
