@@ -4,10 +4,10 @@
 use krarup_units::Seconds;
 
 use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
-use super::fit::{self, ServerFit, ServiceFit};
+use super::fit::{ServerFit, ServiceFit};
 use super::kept::{Kept, mean, quantile};
 use super::replay::{ReplayServer, TrafficReplay};
-use super::resources::{LoopFit, ServerLimit, loops};
+use super::resources::{LoopFit, ServerLimit, first_full, loops, servers};
 use super::traffic::SeenTraffic;
 use crate::simulate::random::RandomStream;
 
@@ -47,20 +47,10 @@ const NEARLY: f64 = 1.15;
 
 impl<'a> Fitted<'a> {
     pub(super) fn of(kept: Kept, traffic: SeenTraffic, system: &'a LiveSystem, seed: u64) -> Self {
-        let lanes = |server: usize| {
-            let configured = usize::from(system.lanes.unwrap_or(1));
-            kept.lanes[server].max(configured) as f64
-        };
-        let servers: Vec<ServerFit> =
-            (0..system.servers.len()).map(|server| fit::server(&kept, server, lanes(server))).collect();
-        let limits = servers.iter().zip(&system.servers).enumerate().map(|(place, (server, known))| {
-            let fit = server.fit.as_ref().filter(|_| server.share > 0.0)?;
-            let bytes = mean(kept.parts.iter().filter(|part| part.server == place).map(|part| part.bytes));
-            Some(ServerLimit::of(server, fit, known, bytes))
-        });
+        let (servers, limits) = servers(&kept, system);
         let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
         Self {
-            limits: limits.collect(),
+            limits,
             loops: loops(&kept, system.processors_per_loop),
             own: quantile(&mut own, 0.5),
             servers,
@@ -96,10 +86,7 @@ impl<'a> Fitted<'a> {
 
     /// The server that is full first, with the rate.
     pub(super) fn first_server(&self) -> Option<(usize, f64)> {
-        let limits = self.limits.iter().enumerate();
-        limits
-            .filter_map(|(server, limit)| Some((server, (*limit)?.full_at)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
+        first_full(&self.limits)
     }
 
     /// The rate at which the workers are full; none where a server is full before.

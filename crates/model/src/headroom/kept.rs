@@ -143,6 +143,11 @@ fn arrivals(snapshot: &LiveSnapshot, origin: Stamp, span: Seconds) -> Vec<f64> {
 }
 
 impl Kept {
+    /// Connections to a server: as many as there are by configuration, or were seen.
+    pub(super) fn lanes_to(&self, server: usize, system: &LiveSystem) -> f64 {
+        self.lanes[server].max(usize::from(system.lanes.unwrap_or(1))) as f64
+    }
+
     /// Clients that were connected to all loops at the end.
     pub(super) fn clients(&self) -> u32 {
         let loops = self.windows.iter().map(|one| one.in_loop).max().map_or(0, |last| last + 1);

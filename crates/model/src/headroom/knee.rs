@@ -5,9 +5,9 @@ use krarup_record::LiveSnapshot;
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::answer::{LiveSystem, Silence};
-use super::fit::{DEEP, ServerFit, ServiceFit, server};
+use super::fit::{DEEP, ServerFit, ServiceFit};
 use super::kept::{kept, mean};
-use super::resources::ServerLimit;
+use super::resources::{first_full, servers};
 
 /// How far it is looked back.
 const LOOKED_BACK: Nanos = Nanos::from_secs(60);
@@ -42,16 +42,8 @@ pub fn workers_wanted(
 ) -> Result<u32, Silence> {
     let from = Stamp(snapshot.at.0.saturating_sub(LOOKED_BACK.0));
     let kept = kept(snapshot, system, from, snapshot.at);
-    let lanes = |number: usize| usize::from(system.lanes.unwrap_or(1)).max(kept.lanes[number]) as f64;
-    let servers: Vec<ServerFit> =
-        (0..system.servers.len()).map(|number| server(&kept, number, lanes(number))).collect();
-    let limit = |(number, one): (usize, &ServerFit)| {
-        let fit = one.fit.as_ref().filter(|_| one.share > 0.0)?;
-        let bytes = mean(kept.parts.iter().filter(|part| part.server == number).map(|part| part.bytes));
-        Some((number, ServerLimit::of(one, fit, &system.servers[number], bytes).full_at))
-    };
-    let first = servers.iter().enumerate().filter_map(limit).min_by(|a, b| a.1.total_cmp(&b.1));
-    let (first, full_at) = first.ok_or(Silence::NoQueueSeen)?;
+    let (servers, limits) = servers(&kept, system);
+    let (first, full_at) = first_full(&limits).ok_or(Silence::NoQueueSeen)?;
     let fit = servers[first].fit.as_ref().ok_or(Silence::NoQueueSeen)?;
     if fit.waited < 300 || fit.idle < IDLE_SEEN {
         // Without requests that found it idle the round trip is not told from the queue.

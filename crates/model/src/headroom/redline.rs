@@ -308,8 +308,7 @@ impl Redline {
         if self.steps.is_empty() {
             self.usual = parts.len() as f64 / requests.max(1) as f64;
         }
-        let lanes = usize::from(system.lanes.unwrap_or(1)).max(kept.lanes[self.server]);
-        let fitted = fit::server(&kept, self.server, lanes as f64);
+        let fitted = fit::server(&kept, self.server, kept.lanes_to(self.server, system));
         let fit = fitted.fit.filter(|fit| fit.waited >= WAITED);
         let (mut own, mut others) = self.reads(snapshot, self.step_begun);
         let share = self.settings.target.quantile;

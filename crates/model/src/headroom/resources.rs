@@ -3,9 +3,9 @@
 use krarup_record::LoopWindow;
 use krarup_units::Seconds;
 
-use super::answer::LiveServer;
-use super::fit::{DEEP, ServerFit, ServiceFit};
-use super::kept::{Kept, quantile};
+use super::answer::LiveSystem;
+use super::fit::{self, DEEP, ServerFit, ServiceFit};
+use super::kept::{Kept, mean, quantile};
 
 /// What a server can do when its queue is as deep as where targets break.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +28,34 @@ pub(super) struct ServerLimit {
     pub(super) link_full_at: Option<f64>,
 }
 
+/// The fit of each server, and what it can do where requests waited for it.
+pub(super) fn servers(kept: &Kept, system: &LiveSystem) -> (Vec<ServerFit>, Vec<Option<ServerLimit>>) {
+    let each = system.servers.iter().enumerate().map(|(number, known)| {
+        let server = fit::server(kept, number, kept.lanes_to(number, system));
+        let limit = server.fit.as_ref().filter(|_| server.share > 0.0).map(|fit| {
+            let bytes =
+                || mean(kept.parts.iter().filter(|part| part.server == number).map(|part| part.bytes));
+            let on_link = known.link.map(|rate| bytes() / rate);
+            ServerLimit::of(&server, fit, known.processors, on_link)
+        });
+        (server, limit)
+    });
+    each.unzip()
+}
+
+/// The server that is full first, or its link, with the rate.
+pub(super) fn first_full(limits: &[Option<ServerLimit>]) -> Option<(usize, f64)> {
+    let limits = limits.iter().enumerate();
+    limits.filter_map(|(server, limit)| Some((server, (*limit)?.full_at))).min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 /// The period within which a processor quota acts, as Linux sets it where nothing else is said.
 const QUOTA_PERIOD: Seconds = 0.1;
 
 impl ServerLimit {
-    /// Of a server with a fit that gets a share of the traffic, so many bytes a request.
-    pub(super) fn of(server: &ServerFit, fit: &ServiceFit, known: &LiveServer, bytes: f64) -> Self {
+    /// Of a server with a fit that gets a share of the traffic, and may use so many `processors`; a
+    /// request takes its link for `on_link`.
+    fn of(server: &ServerFit, fit: &ServiceFit, processors: Option<f64>, on_link: Option<Seconds>) -> Self {
         let slope = fit.contention;
         let deeper = (DEEP - slope.at).max(0.0);
         let mut limit = Self {
@@ -50,16 +72,16 @@ impl ServerLimit {
         limit.by_busy_lanes(fit);
         limit.by_bytes(fit);
         // Where a quota is known, that is what stops the server.
-        if fit.stalls.counts() && known.processors.is_none_or(|share| share >= 1.0) {
+        if fit.stalls.counts() && processors.is_none_or(|share| share >= 1.0) {
             let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);
             limit.service *= times / (1.0 - lost);
             limit.doubt += -0.5 * (1.0 - lost).ln();
         }
-        limit.by_quota(known.processors);
+        limit.by_quota(processors);
         limit.alone_full_at = server.lanes / limit.service / server.share;
         limit.full_at = limit.alone_full_at;
-        if let Some(rate) = known.link {
-            limit.by_link(bytes / rate, server);
+        if let Some(on_link) = on_link {
+            limit.by_link(on_link, server);
         }
         limit
     }
