@@ -27,8 +27,8 @@ pub struct SnapshotSlot<T> {
     limit: Duration,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept here is whole at any time.
+/// Locks what is whole at any time, also where a thread has panicked while it held it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

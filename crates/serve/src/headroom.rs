@@ -10,12 +10,10 @@ use krarup_model::headroom::{
     Headroom, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer, ResponseTarget, judge,
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
+use krarup_net::snapshots::lock;
 use krarup_units::Mistake;
-use rustix::process::setpriority_process;
-use rustix::thread::gettid;
 
 use crate::live::{LiveQuestion, LiveState};
-use crate::orders::lock;
 use crate::process;
 
 /// How long an answer is given again.
@@ -26,8 +24,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 const KEPT: usize = 16;
 /// How many changes one question may have: each is replayed.
 const MOST_CHANGES: usize = 16;
-/// The lowest priority of a thread.
-pub(crate) const LOWEST: i32 = 19;
 /// The seed of all answers: the same traffic gives the same answer.
 const SEED: u64 = 1;
 
@@ -188,8 +184,7 @@ impl LiveHeadroom {
         let system = self.proven(&state.system);
         let answer = thread::scope(|scope| {
             let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
-                // A thread that keeps its priority computes as well.
-                let _ = setpriority_process(Some(gettid()), LOWEST);
+                process::yield_to_others();
                 asked.judge(&state, &system)
             });
             // Without memory for a thread there is no answer, as from a loop that is stuck.

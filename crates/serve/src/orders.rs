@@ -1,9 +1,10 @@
 //! What threads beside the event loops have them do: each loop looks at it when it is asked what it
 //! has kept, so that an order holds everywhere when the answer is there.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use krarup_net::snapshots::lock;
 use krarup_proxy::ReadPush;
 
 /// What the loops are to do from their next answer on.
@@ -30,9 +31,4 @@ impl LoopOrders {
     pub(crate) fn set_workers(&self, workers: u32) {
         self.workers.store(workers, Ordering::Relaxed);
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept in these is whole at any time.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

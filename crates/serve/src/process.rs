@@ -3,9 +3,18 @@
 use krarup_model::headroom::{Allowance, ResourceKind};
 use krarup_net::cpu;
 use krarup_record::exposition::ProcessMetrics;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, getrlimit, setpriority_process};
+use rustix::thread::gettid;
 
 use crate::processors;
+
+/// The lowest priority of a thread.
+const LOWEST: i32 = 19;
+
+/// The calling thread lets all others go first; one that may not goes on as it is.
+pub(crate) fn yield_to_others() {
+    let _ = setpriority_process(Some(gettid()), LOWEST);
+}
 
 /// What it holds and has open beside what it may, where both are known.
 pub(crate) fn allowances() -> Vec<Allowance> {

@@ -21,13 +21,14 @@ use krarup_model::headroom::{
     RedlineStep, ResponseTarget, SCHEMA,
 };
 use krarup_net::http::{HttpMethod, HttpQuery, HttpResponse};
+use krarup_net::snapshots::lock;
 use krarup_proxy::ReadPush;
 use krarup_proxy::live::ReplicatedPool;
-use krarup_units::{Mistake, Nanos, Seconds, text};
+use krarup_units::{Mistake, Nanos, Seconds, Stamp, text};
 
 use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
-use crate::orders::{LoopOrders, lock};
+use crate::orders::LoopOrders;
 
 /// How often the loops are asked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -174,12 +175,12 @@ impl LiveRedline {
         if asked.dry_run {
             return Ok(prepared.planned());
         }
-        prepared.lock = live.redline_lock.as_ref().map(shared_lock).transpose().map_err(refused)?;
-        let report = prepared.report(None);
         let mut state = lock(&self.state);
         if state.running {
             return Err(refused(Mistake::new("another one is under way", "DELETE /redline ends it")));
         }
+        prepared.lock = live.redline_lock.as_ref().map(shared_lock).transpose().map_err(refused)?;
+        let report = prepared.report(None);
         (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
         state.pushed.insert(prepared.server.clone(), Instant::now());
         let own = Arc::clone(self);
@@ -223,6 +224,7 @@ impl LiveRedline {
 
     /// Runs one to its end, on a thread of its own.
     fn run(&self, mut prepared: PreparedRedline) {
+        let mut ordered = None;
         let ended = loop {
             let state = lock(&self.state);
             let waited = self.changed.wait_timeout_while(state, LOOK, |state| !state.stop);
@@ -233,11 +235,14 @@ impl LiveRedline {
             if let RedlineOrder::End(end) = prepared.redline.look(&live.kept, &live.system) {
                 break end;
             }
-            let until = krarup_units::Stamp(live.kept.at.0 + HOLDS.0);
+            let until = Stamp(live.kept.at.0 + HOLDS.0);
             self.orders.set_push(Some(prepared.push(until)));
             lock(&self.state).report = Some(prepared.report(None));
-            // The order of a step holds from here on, not a second later.
-            let Some(_) = self.live.ask() else { break RedlineEnd::Stuck };
+            // Another share holds from here on, not a second later.
+            let share = Some(prepared.redline.share());
+            if std::mem::replace(&mut ordered, share) != share && self.live.ask().is_none() {
+                break RedlineEnd::Stuck;
+            }
         };
         self.orders.set_push(None);
         // Every loop has gone back when it answers; one that is stuck goes back by itself.
@@ -253,7 +258,7 @@ impl LiveRedline {
 }
 
 impl PreparedRedline {
-    fn push(&self, until: krarup_units::Stamp) -> ReadPush {
+    fn push(&self, until: Stamp) -> ReadPush {
         let (pool, server) = (self.pool.clone(), self.server.clone());
         ReadPush { pool, server, share: self.redline.share(), until }
     }

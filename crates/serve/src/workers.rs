@@ -7,13 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use krarup_model::headroom::workers_wanted;
+use krarup_net::snapshots::lock;
 use krarup_proxy::dispatch::MOST_AUTOMATIC;
-use rustix::process::setpriority_process;
-use rustix::thread::gettid;
 
-use crate::headroom::LOWEST;
 use crate::live::{LiveQuestion, LiveState};
-use crate::orders::{LoopOrders, lock};
+use crate::orders::LoopOrders;
+use crate::process::yield_to_others;
 
 /// How often the number is decided.
 const EVERY: Duration = Duration::from_secs(10);
@@ -34,8 +33,7 @@ impl WorkerControl {
         let end = Arc::<ControlEnd>::default();
         let own = Self(Arc::clone(&end));
         thread::Builder::new().name("workers".into()).spawn(move || {
-            // A thread that keeps its priority decides as well.
-            let _ = setpriority_process(Some(gettid()), LOWEST);
+            yield_to_others();
             while !end.is_over_after(EVERY) {
                 let Some(workers) = live.ask().and_then(|state| decided(&state)) else { continue };
                 orders.set_workers(workers);

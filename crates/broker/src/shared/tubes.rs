@@ -15,7 +15,7 @@ impl SharedQueues {
     /// Leases that have run out are none any more.
     pub(super) fn forget_expired(&mut self, client: ClientId, now: Stamp) {
         let Self { holders, waits, .. } = self;
-        let holder = holders[client as usize].as_mut().expect("he is connected");
+        let holder = holders[client as usize].as_mut().expect("it is connected");
         holder.leases.retain(|_, lease| {
             let holds = lease.until > now;
             if !holds {

@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use krarup_net::blocking::Wakeup;
+use krarup_net::snapshots::lock;
 use krarup_net::{Listener, Stream};
 use krarup_units::{Address, Mistake};
 
@@ -43,11 +44,6 @@ struct Inner {
     owner: Mutex<Option<Address>>,
     /// Both ends of each client that is being sent on.
     clients: Mutex<HashMap<u64, [TcpStream; 2]>>,
-}
-
-/// What another thread has left is as good as what it was.
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Relay {
