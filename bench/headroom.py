@@ -15,6 +15,7 @@ On a machine with other work the answer is expected to be silent; the table says
 import argparse
 import json
 import pathlib
+import queue
 import random
 import socket
 import subprocess
@@ -29,52 +30,166 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Server(threading.Thread):
-    """Serves get and set of any key, one request at a time over all connections, each in `service()` seconds."""
+    """Serves get and set of any key, `threads` requests at a time over all connections.
 
-    def __init__(self, service, delay=0.0):
+    Each takes `service(bytes of its value)` seconds; its answer leaves `delay` seconds later, others are served meanwhile. Values have `size` bytes
+    (0: every get misses). `stop_every` and `stop`: all threads stand still for `stop` seconds, about every `stop_every`, as a collector of garbage does.
+    """
+
+    def __init__(self, service, delay=0.0, threads=1, size=0, stop_every=0.0, stop=0.0):
         super().__init__(daemon=True)
-        self.service, self.delay, self.turn = service, delay, threading.Lock()
+        self.service, self.delay, self.size = service, delay, size
+        self.turns = threading.Semaphore(threads)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.start()
+        if stop:
+            threading.Thread(target=self.stand_still, args=(threads, stop_every, stop), daemon=True).start()
 
     def run(self):
         while True:
             connection, _ = self.listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+            answers = queue.SimpleQueue()
+            threading.Thread(target=self.serve, args=(connection, answers), daemon=True).start()
+            if self.delay:
+                threading.Thread(target=self.answer_late, args=(connection, answers), daemon=True).start()
 
-    def serve(self, connection):
+    def stand_still(self, threads, every, length):
+        law = random.Random(1)
+        while True:
+            time.sleep(law.uniform(0.75 * every, 1.25 * every))
+            for _ in range(threads):
+                self.turns.acquire()
+            time.sleep(length)
+            self.turns.release(threads)
+
+    def answer_late(self, connection, answers):
+        while True:
+            due, answer = answers.get()
+            time.sleep(max(0.0, due - time.monotonic()))
+            connection.sendall(answer)
+
+    def serve(self, connection, answers):
         lines = connection.makefile("rb")
         while line := lines.readline():
             words = line.split()
+            size = self.size
             if words[0] == b"version":
                 connection.sendall(b"VERSION 1.6.18\r\n")
                 continue
             if words[0] == b"set":
                 lines.read(int(words[4]) + 2)
                 answer = b"STORED\r\n"
+            elif size:
+                answer = b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (words[1], size, b"x" * size)
             else:
                 answer = b"END\r\n"
-            with self.turn:
-                time.sleep(max(0.0, self.service() - 60e-6))
-            connection.sendall(answer)
+            with self.turns:
+                # A sleep ends about 60 us late.
+                time.sleep(max(0.0, self.service(size) - 60e-6))
+            if self.delay:
+                answers.put((time.monotonic() + self.delay, answer))
+            else:
+                connection.sendall(answer)
+
+
+class Memcached:
+    """A memcached in a control group of its own that gives it `quota` seconds of processor time in each `period`."""
+
+    def __init__(self, quota=None, period=0.1):
+        self.port = free_port()
+        self.group = Group(quota, period) if quota else None
+        self.process = subprocess.Popen(["memcached", "-p", str(self.port), "-l", "127.0.0.1", "-U", "0", "-t", "1", "-u", "nobody"],
+                                        preexec_fn=self.group.enter if self.group else None)
+        wait_for(self.port)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        if self.group:
+            self.group.remove()
+
+
+class Group:
+    """A control group with a quota of processor time (version 1 where it is mounted, else version 2)."""
+
+    def __init__(self, quota, period):
+        first = pathlib.Path("/sys/fs/cgroup/cpu")
+        self.path = (first if first.is_dir() else pathlib.Path("/sys/fs/cgroup")) / f"krarup-bench-{free_port()}"
+        self.path.mkdir()
+        quota, period = round(1e6 * quota), round(1e6 * period)
+        if first.is_dir():
+            (self.path / "cpu.cfs_period_us").write_text(str(period))
+            (self.path / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (self.path / "cpu.max").write_text(f"{quota} {period}")
+
+    def enter(self):
+        """What a process does before it becomes the program: a program reads its quota when it begins."""
+        name = "tasks" if (self.path / "tasks").exists() else "cgroup.procs"
+        (self.path / name).write_text("0")
+
+    def remove(self):
+        for _ in range(100):
+            try:
+                self.path.rmdir()
+                return
+            except OSError:
+                time.sleep(0.05)
 
 
 def constant(seconds):
-    return lambda: seconds
+    return lambda size: seconds
 
 
 def exponential(seconds, seed):
     law = random.Random(seed)
-    return lambda: law.expovariate(1 / seconds)
+    return lambda size: law.expovariate(1 / seconds)
 
 
-# name, servers, lines of the proxy's configuration, the resource that is full first
+def by_bytes(seconds, seconds_per_byte):
+    return lambda size: seconds + seconds_per_byte * size
+
+
+def grow(servers, done):
+    """Values grow from 1,000 to 4,000 bytes while `done` goes from 0 to a half, then they stay."""
+    for server in servers:
+        server.size = round(1000 + 3000 * min(1.0, 2 * done))
+
+
+class Scenario:
+    """What a run has: its servers, lines of the proxy's configuration, the resource that is full first.
+
+    `load`: flags of every load. `traffic`: flags that replace the rate of the traffic before the target. `change`: called with servers and how much of
+    the traffic is over. `quota`: processor seconds in each period of 10 ms that the proxy has. `busy`: programs that only compute beside it. `broker`: flags of a broker that
+    is measured instead of a proxy."""
+
+    def __init__(self, servers, first, lines="", load=(), traffic=(), change=None, quota=None, busy=0, broker=None):
+        self.servers, self.first, self.lines, self.load, self.traffic = servers, first, lines, [*load] if broker is not None else [*GETS, *load], traffic
+        self.change, self.quota, self.busy, self.broker = change, quota, busy, broker
+
+
+GETS = ["--ratio", "0:1", "--keys", "1000"]
+JOBS = ["--mix", "put=1,reserve=1", "--tubes", "10"]
+RING = 'distribution = "ketama"'
 SCENARIOS = {
-    "constant": (lambda: [Server(constant(1e-3))], "", "server"),
-    "exponential": (lambda: [Server(exponential(1e-3, 1))], "", "server"),
-    "slow": (lambda: [Server(constant(1e-3)), Server(constant(2.5e-3)), Server(constant(1e-3))], 'distribution = "ketama"', "server"),
+    "constant": Scenario(lambda: [Server(constant(1e-3))], "server"),
+    "exponential": Scenario(lambda: [Server(exponential(1e-3, 1))], "server"),
+    "slow": Scenario(lambda: [Server(constant(1e-3)), Server(constant(2.5e-3)), Server(constant(1e-3))], "server", RING),
+    "workers": Scenario(lambda: [Server(constant(0.2e-3), delay=4e-3)], "workers", "workers = 8"),
+    "threads": Scenario(lambda: [Server(constant(3e-3), threads=4)], "server", "server_connections = 4"),
+    "stops": Scenario(lambda: [Server(constant(1e-3), stop_every=2.0, stop=0.2)], "server"),
+    "hot key": Scenario(lambda: [Server(constant(1e-3)) for _ in range(3)], "server", RING, load=["--key-law", "hot:1:0.4"]),
+    "growth": Scenario(lambda: [Server(by_bytes(0.5e-3, 0.25e-6), size=4000)], "server", change=grow),
+    "clients": Scenario(lambda: [Server(constant(1e-3))], "clients", traffic=["-c", 4, "--think", "exp:6ms"]),
+    "loop": Scenario(lambda: [Memcached()], "loop", quota=1.5e-3),
+    "quota": Scenario(lambda: [Memcached(quota=10e-3)], "server"),
+    "broker memory": Scenario(list, "loop", load=JOBS, broker=[]),
+    "broker owned": Scenario(list, "server", load=JOBS, broker=["--postgres-temporary", "--mode", "owned"]),
+    "broker batch": Scenario(list, "server", load=JOBS, broker=["--postgres-temporary", "--mode", "batch"]),
+    "broker direct": Scenario(list, "server", load=JOBS, broker=["--postgres-temporary", "--mode", "direct", "--pool", "4"]),
+    "others": Scenario(lambda: [Server(exponential(1e-3, 1))], "silent", busy=4),
 }
 
 
@@ -83,32 +198,41 @@ def free_port():
         return one.getsockname()[1]
 
 
+def wait_for(port):
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"nothing listens at port {port} after ten seconds")
+
+
 def load(binary, port, seconds, *flags):
-    out = subprocess.run([binary, "load", "-s", f"127.0.0.1:{port}", "--ratio", "0:1", "-d", "32", "--keys", "1000", "--seconds",
-                          str(seconds), "--json", "-", *map(str, flags)], capture_output=True, text=True)
+    out = subprocess.run([binary, "load", "-s", f"127.0.0.1:{port}", "-d", "32", "--seconds", str(seconds), "--json", "-", *map(str, flags)], capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"krarup load {' '.join(map(str, flags))}: {out.stderr}")
     return json.loads(out.stdout)
 
 
-class Proxy:
-    """A proxy before servers, with an admin address."""
+class Program:
+    """A proxy before servers, or a broker, with an admin address."""
 
-    def __init__(self, binary, servers, lines):
+    def __init__(self, binary, servers, scenario):
         self.port, self.admin = free_port(), free_port()
-        addresses = ",".join(f"127.0.0.1:{server.port}" for server in servers)
         self.folder = tempfile.TemporaryDirectory()
-        configuration = pathlib.Path(self.folder.name) / "proxy.toml"
-        configuration.write_text(lines + "\n")
-        self.process = subprocess.Popen([binary, "proxy", "--config", configuration, "--listen", f"127.0.0.1:{self.port}", "--servers", addresses, "--admin",
-                                         f"127.0.0.1:{self.admin}"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        for _ in range(200):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/ready").read()
-                return
-            except OSError:
-                time.sleep(0.05)
-        sys.exit("the proxy is not ready after ten seconds")
+        if scenario.broker is None:
+            addresses = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+            configuration = pathlib.Path(self.folder.name) / "proxy.toml"
+            configuration.write_text(scenario.lines + "\n")
+            command = ["proxy", "--config", configuration, "--servers", addresses]
+        else:
+            command = ["broker", *scenario.broker]
+        self.group = Group(scenario.quota, 10e-3) if scenario.quota else None
+        self.process = subprocess.Popen([binary, *command, "--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"],
+                                        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=self.group.enter if self.group else None)
+        wait_for(self.admin)
+        wait_for(self.port)
 
     def headroom(self, target):
         query = urllib.parse.urlencode({"target": target})
@@ -119,35 +243,75 @@ class Proxy:
         self.process.terminate()
         self.process.wait()
         self.folder.cleanup()
+        if self.group:
+            self.group.remove()
 
 
 def p99(result):
     return result["overall"]["response_time"]["p99"]
 
 
+def requests(program):
+    """Requests that a broker has answered."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{program.admin}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("krarup_broker_requests_total"))
+
+
+def fill(binary, program, scenario):
+    """Messages for those who reserve, so that they need not wait for a put."""
+    if scenario.broker is not None:
+        load(binary, program.port, 3, "-c", 64, "--tubes", 10, "--mix", "put=1")
+
+
+def full_rate(binary, servers, scenario):
+    """What it does for clients that ask again at once: commands of the load a second, and requests (a message that is reserved is deleted, too)."""
+    program = Program(binary, servers, scenario)
+    try:
+        fill(binary, program, scenario)
+        before = requests(program) if scenario.broker is not None else 0
+        commands = load(binary, program.port, 6, "-c", 64, *scenario.load)["overall"]["throughput"]
+        return commands, (requests(program) - before) / 6 if scenario.broker is not None else commands
+    finally:
+        program.stop()
+
+
+def traffic(program, scenario, servers, full, arguments):
+    """Down and up again between a tenth and a half of what it can do; gives the target that breaks at about three quarters of the whole."""
+    part = arguments.seconds // 4
+    if scenario.change:
+        start = time.monotonic()
+        threading.Thread(target=lambda: [(scenario.change(servers, (time.monotonic() - start) / (4 * part)), time.sleep(0.2)) for _ in range(20 * part)]).start()
+    ramps = ",".join(f"{full * a:.0f}-{full * b:.0f}x{part}s" for a, b in [(0.1, 0.5), (0.5, 0.1)] * 2)
+    load(arguments.binary, program.port, 4 * part, *scenario.load, *(scenario.traffic or ["-c", 64, "--rate", ramps]))
+    held = scenario.traffic or ["-c", 64, "--rate", f"{0.75 * full:.0f}"]
+    return p99(load(arguments.binary, program.port, 20, *scenario.load, *held))
+
+
 def run(name, arguments):
-    make, lines, first = SCENARIOS[name]
+    scenario = SCENARIOS[name]
     # The same servers for both proxies: a ring hangs on their addresses.
-    servers = make()
-    proxy = Proxy(arguments.binary, servers, lines)
+    servers = scenario.servers()
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(scenario.busy)]
     try:
-        full = load(arguments.binary, proxy.port, 6, "-c", 64)["overall"]["throughput"]
+        commands, full = full_rate(arguments.binary, servers, scenario)
+        program = Program(arguments.binary, servers, scenario)
+        try:
+            fill(arguments.binary, program, scenario)
+            target = traffic(program, scenario, servers, commands, arguments)
+            answer = program.headroom(f"p99 < {target * 1e3:.3f}ms")
+        finally:
+            program.stop()
     finally:
-        proxy.stop()
-    proxy = Proxy(arguments.binary, servers, lines)
-    try:
-        # Down and up again between a tenth and a half of what it can do.
-        part = arguments.seconds // 4
-        ramps = ",".join(f"{full * a:.0f}-{full * b:.0f}x{part}s" for a, b in [(0.1, 0.5), (0.5, 0.1)] * 2)
-        load(arguments.binary, proxy.port, 4 * part, "-c", 64, "--rate", ramps)
-        # A target that breaks at about three quarters of the whole.
-        target = p99(load(arguments.binary, proxy.port, 20, "-c", 64, "--rate", f"{0.75 * full:.0f}"))
-        answer = proxy.headroom(f"p99 < {target * 1e3:.3f}ms")
-    finally:
-        proxy.stop()
+        for process in others:
+            process.kill()
+            process.wait()
+        for server in servers:
+            if isinstance(server, Memcached):
+                server.stop()
     row = {"scenario": name, "measured": full, "saturation": answer["saturation_per_s"], "verdict": answer["verdict"], "silent": answer["silent"],
-           "bottleneck": answer["bottleneck"], "right": (answer["bottleneck"] or {}).get("resource") == first, "target": target,
-           "breaks at about": 0.75 * full, "capacity": answer["capacity_per_s"]}
+           "bottleneck": answer["bottleneck"], "right": (answer["bottleneck"] or {}).get("resource") == scenario.first, "target": target,
+           "breaks at about": None if scenario.traffic else 0.75 * full, "capacity": answer["capacity_per_s"]}
     print(json.dumps(row), flush=True)
     return row
 
@@ -164,7 +328,8 @@ def main():
     for row in rows:
         told, capacity = row["saturation"], row["capacity"]
         error = f"{100 * (told / row['measured'] - 1):+.0f} %" if told else "-"
-        capacity = f"{row['breaks at about']:.0f}: {capacity['mean']:.0f} [{capacity['low']:.0f}, {capacity['high']:.0f}]" if capacity else "-"
+        breaks = f"{row['breaks at about']:.0f}" if row["breaks at about"] else "-"
+        capacity = f"{breaks}: {capacity['mean']:.0f} [{capacity['low']:.0f}, {capacity['high']:.0f}]" if capacity else "-"
         told = f"{told:.0f}" if told else "-"
         print(f"| {row['scenario']} | {row['measured']:.0f} | {told} | {error} | {capacity} | {row['verdict']} {' '.join(row['silent'])} | "
               f"{'yes' if row['right'] else 'no'} |")

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use krarup_beanstalk::{PutBatch, ReplyWord, Request, Verb, reply, write};
 use krarup_record::file::rows::Lane;
-use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
+use krarup_record::{LiveSnapshot, Outcome as Ending, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use crate::batches::BatchStatistics;
@@ -34,6 +34,7 @@ use crate::queues::{After, Fetched, Queues, ReserveResult, Totals};
 use crate::report::TubesState;
 use crate::shared::{self, SharedQueues};
 use crate::statistics::{self, BrokerState, ProcessFacts};
+use crate::visits::{StoreLanes, VisitRecords};
 use session::QueueSession;
 
 mod memcached;
@@ -74,6 +75,8 @@ struct Slot {
     reply_format: ReplyFormat,
     visit: Visit,
     server: Option<ServerVisit>,
+    /// From when on it could be served, where it waited for a message until then.
+    ready: Option<Stamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +108,7 @@ struct Leaving {
     end: u64,
     visit: Visit,
     server: Option<ServerVisit>,
+    ready: Option<Stamp>,
 }
 
 /// One connection, without its socket.
@@ -144,9 +148,7 @@ pub struct Broker {
     shared: Option<SharedQueues>,
     dialogs: Vec<Option<Dialog>>,
     counts: VerbCounts,
-    recorder: Recorder,
-    /// Where every row is also written.
-    rows: Option<Lane>,
+    records: VisitRecords,
     batches: BatchStatistics,
     /// Requests that waited when a connection last took one, and connections at work then.
     pool: (u32, u32),
@@ -176,8 +178,7 @@ impl Broker {
             shared: None,
             dialogs: Vec::new(),
             counts: VerbCounts::default(),
-            recorder,
-            rows: None,
+            records: VisitRecords::new(recorder),
             batches: BatchStatistics::default(),
             pool: (0, 0),
             draining: false,
@@ -207,21 +208,27 @@ impl Broker {
 
     /// What was recorded.
     pub fn recorder(&self) -> &Recorder {
-        &self.recorder
+        &self.records.recorder
     }
 
     /// Every row goes here too from now on.
     pub fn keep_rows(&mut self, rows: Lane) {
-        self.rows = Some(rows);
+        self.records.rows = Some(rows);
     }
 
     /// No more rows: the last of them are on their way.
     pub fn end_rows(&mut self) {
-        self.rows = None;
+        self.records.rows = None;
     }
 
-    fn keep(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        keep(&mut self.recorder, &mut self.rows, visit, servers);
+    /// Keeps what a model of the running traffic needs, from now on.
+    pub fn keep_live(&mut self, lanes: StoreLanes) {
+        self.records.keep_live(lanes);
+    }
+
+    /// What was kept for it until now; nothing unless it is kept.
+    pub fn live(&self, now: Stamp) -> LiveSnapshot {
+        self.records.live(now)
     }
 
     /// What shared a statement and its commit.
@@ -441,7 +448,15 @@ impl Broker {
     /// The answer to this client's latest request comes later.
     fn wait_for_answer(&mut self, id: ClientId, hold: Hold, verb: Verb, visit: Visit) {
         let reply_format = std::mem::take(&mut self.reply_format);
-        let slot = Slot { hold, verb: Some(verb), bytes: Vec::new(), reply_format, visit, server: None };
+        let slot = Slot {
+            hold,
+            verb: Some(verb),
+            bytes: Vec::new(),
+            reply_format,
+            visit,
+            server: None,
+            ready: None,
+        };
         self.dialog(id).slots.push_back(slot);
         self.unanswered += 1;
     }
@@ -478,7 +493,7 @@ impl Broker {
         let after = after.filter(|batch| *batch > self.committed);
         let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
         if dialog.slots.is_empty() && after.is_none() {
-            dialog.tell(&reply_format, &self.scratch, visit, None);
+            dialog.tell(&reply_format, &self.scratch, Leaving { end: 0, visit, server: None, ready: None });
             self.dirty.push(id);
             return;
         }
@@ -490,6 +505,7 @@ impl Broker {
             reply_format,
             visit,
             server: None,
+            ready: None,
         });
         self.unanswered += 1;
         if let Some(batch) = after {
@@ -507,6 +523,7 @@ impl Broker {
             let Hold::Open(shape) = slot.hold else { panic!("who waits has an open slot, the last") };
             let after = owner::write_answer(&mut slot.bytes, shape, &answer);
             slot.visit.outcome = ending(&slot.bytes);
+            slot.ready = Some(now);
             let after = after.filter(|batch| *batch > self.committed);
             slot.hold = after.map_or(Hold::Free, Hold::Commit);
             if let Some(batch) = after {
@@ -540,7 +557,11 @@ impl Broker {
                 slot.visit.busy_workers = way.busy;
                 slot.visit.queue_length = way.left;
                 let sent = way.sent.max(slot.visit.taken);
-                slot.server = Some(ServerVisit::ok(0, sent, way.answered.max(sent)));
+                let server = ServerVisit::ok(0, sent, way.answered.max(sent));
+                slot.server = Some(ServerVisit { lane: way.connection, ..server });
+            }
+            if reply_format.has_waited {
+                slot.ready = Some(reply_format.way.map_or(now, |way| way.taken));
             }
             self.let_leave(reply_format.client);
         }
@@ -602,7 +623,8 @@ impl Broker {
             }
             let slot = dialog.slots.pop_front().expect("it is there");
             self.unanswered -= 1;
-            dialog.tell(&slot.reply_format, &slot.bytes, slot.visit, slot.server);
+            let Slot { visit, server, ready, .. } = slot;
+            dialog.tell(&slot.reply_format, &slot.bytes, Leaving { end: 0, visit, server, ready });
         }
         self.dirty.push(id);
         if dialog.stuck && !std::mem::replace(&mut dialog.runnable, true) {
@@ -688,13 +710,7 @@ impl Broker {
 
 impl Dialog {
     /// An answer leaves.
-    fn tell(
-        &mut self,
-        reply_format: &ReplyFormat,
-        answer: &[u8],
-        mut visit: Visit,
-        server: Option<ServerVisit>,
-    ) {
+    fn tell(&mut self, reply_format: &ReplyFormat, answer: &[u8], mut row: Leaving) {
         let before = self.outbox.end();
         let open = reply_format.tell(answer, self.outbox.tail());
         if reply_format.opens()
@@ -702,8 +718,9 @@ impl Dialog {
         {
             session.opened(open);
         }
-        visit.bytes_out = self.outbox.end() - before;
-        self.leaving.push_back(Leaving { end: self.outbox.end(), visit, server });
+        row.end = self.outbox.end();
+        row.visit.bytes_out = row.end - before;
+        self.leaving.push_back(row);
     }
 
     fn is_held_back(&self) -> bool {
@@ -712,13 +729,6 @@ impl Dialog {
             || self.slots.len() >= MOST_SLOTS
             || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
             || (self.stuck && self.slots.iter().any(|slot| matches!(slot.hold, Hold::Asked(_))))
-    }
-}
-
-fn keep(recorder: &mut Recorder, rows: &mut Option<Lane>, visit: &Visit, servers: &[ServerVisit]) {
-    recorder.record(visit, servers);
-    if let Some(rows) = rows {
-        rows.push(visit, servers);
     }
 }
 

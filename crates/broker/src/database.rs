@@ -274,4 +274,6 @@ pub struct RequestTimes {
     pub left: u32,
     /// How many shared its statement, itself included.
     pub together: u32,
+    /// The connection that it took, from zero.
+    pub connection: u16,
 }

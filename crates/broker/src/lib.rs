@@ -16,6 +16,7 @@
 //! | [`shared`] | requests to queues without an owner: what is asked of the database, and which clients wait |
 //! | [`database`] | what is asked of a database that decides for itself |
 //! | [`broker`] | the life of a request, without sockets or a clock |
+//! | [`visits`] | where what requests took is written: histograms, rows, what a model is given |
 //! | [`batches`] | what shared a statement and its commit, and how long that took |
 //! | [`statistics`] | the answers to `stats` |
 //! | [`metrics`] | the numbers of one moment, and how Prometheus reads them |
@@ -40,6 +41,7 @@ pub mod shards;
 pub mod shared;
 pub mod statistics;
 pub mod tube;
+pub mod visits;
 mod window;
 
 pub use broker::Broker;

@@ -163,6 +163,7 @@ fn serve(
         inherited: base.inherited()?,
         ending,
         part: None,
+        headroom: args.headroom(),
     };
     let asks = args.asks();
     let notice = |notice| {

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
-use krarup_model::headroom::Headroom;
 use krarup_net::Clock;
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::engine::Engine;
@@ -13,7 +12,6 @@ use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::file::{self, FileProblem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
-use krarup_report::html;
 use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::events::{self, ProxyNotice};
 use krarup_serve::proxy::threads;
@@ -21,6 +19,7 @@ use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
+use crate::headroom;
 
 mod ending;
 
@@ -177,7 +176,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         writer = Some(begun);
     }
     let ended = match config.engine {
-        Engine::Events => events::run(source, cores, clock, headroom_page, tell),
+        Engine::Events => {
+            events::run(source, cores, clock, |answer| headroom::page(answer, "this proxy"), tell)
+        }
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
     let mut ended = ended.map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;
@@ -197,12 +198,6 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         crate::rows::finish(writer, "rows.parquet")?;
     }
     Ok(())
-}
-
-/// The answer about headroom as a page for a browser.
-fn headroom_page(answer: &Headroom) -> String {
-    let program = format!("krarup {}", env!("CARGO_PKG_VERSION"));
-    html::page(&krarup_report::headroom::document(answer, "this proxy", &program))
 }
 
 /// Writes what was recorded, and its summary, into a folder.

@@ -34,21 +34,26 @@ mod fitted;
 mod judge;
 mod kept;
 mod knee;
+mod metrics;
 mod question;
 mod redline;
 mod replay;
 mod resources;
 mod series;
+mod server_fit;
+mod stores;
 mod traffic;
 
 pub use answer::{
     Allowance, CapacityEstimate, ChangeEffect, Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict,
-    LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, ProvenRate, ProvenServer, ResourceKind,
-    ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, Silence, TrafficSeen,
+    LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, PartMoves, ProvenRate, ProvenServer,
+    ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, ServerQueue, Silence,
+    TrafficSeen,
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;
 pub use knee::workers_wanted;
+pub use metrics::{HEADROOM_METRICS, HeadroomMetric, HeadroomValue};
 pub use question::{CHANGE_FORMS, HeadroomTarget, NamedChange};
 pub use redline::{Redline, RedlineEnd, RedlineOrder, RedlineReport, RedlineSettings, RedlineStep};
 pub use series::{

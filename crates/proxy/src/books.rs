@@ -202,6 +202,14 @@ impl Books {
         }
     }
 
+    /// A client has waited for replies since then, and does no longer.
+    #[inline]
+    pub(crate) fn client_waited(&mut self, since: Stamp, now: Stamp) {
+        if let Some(live) = &mut self.live {
+            live.client_waited(since, now);
+        }
+    }
+
     /// What the loop has used since this was last called, up to `now`.
     pub(crate) fn loop_used(&mut self, used: LoopUse, now: Stamp) {
         let all = &mut self.used[0];

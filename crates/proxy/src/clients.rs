@@ -46,6 +46,8 @@ struct Client {
     next_to_render: Option<RequestId>,
     /// Requests not yet replied to.
     outstanding: u32,
+    /// Since when there have been some.
+    waits_since: Option<Stamp>,
     /// A request that must be done before the next may be read.
     barrier: Option<RequestId>,
     /// No more requests are read: it said `quit`, or broke the protocol.
@@ -169,6 +171,7 @@ impl Clients {
     pub(crate) fn append(&mut self, id: ClientId, number: RequestId, requests: &mut Requests) {
         let client = &mut self.all[id];
         client.outstanding += 1;
+        client.waits_since.get_or_insert(requests[number].visit.received);
         client.next_to_render.get_or_insert(number);
         let before = client.youngest.replace(number);
         if client.oldest.is_none() {
@@ -187,6 +190,13 @@ impl Clients {
     #[inline]
     pub(crate) fn has_outstanding(&self, id: ClientId) -> bool {
         self.all[id].outstanding > 0
+    }
+
+    /// Since when it has waited for replies, if it does no longer; told once.
+    #[inline]
+    pub(crate) fn take_wait(&mut self, id: ClientId) -> Option<Stamp> {
+        let client = &mut self.all[id];
+        if client.outstanding == 0 { client.waits_since.take() } else { None }
     }
 
     /// How long a reply to it is: the longest of late.

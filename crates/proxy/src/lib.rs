@@ -16,6 +16,7 @@
 //! | `dispatch` | one queue, W workers; readers before a server |
 //! | `deadlines` | what is due when |
 //! | [`live`] | what a model of the running proxy knows beside its traffic |
+//! | [`moves`] | where requests go when a server is lost or added |
 //! | `large` | values that are lent instead of copied |
 //! | `merge` | how the answers of several servers become one |
 //! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
@@ -52,6 +53,7 @@ pub mod live;
 mod merge;
 mod meta;
 pub mod metrics;
+pub mod moves;
 pub mod placement;
 mod pool;
 mod requests;

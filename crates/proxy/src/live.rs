@@ -64,7 +64,7 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
         // A server may be in several pools, and be described in one of them.
         let of_name = || configured.iter().filter(|one| one.address.to_string() == name);
         let link = of_name().find_map(|one| one.link).map(|bits| bits / 8.0);
-        LiveServer { processors: of_name().find_map(|one| one.cpu), link, proven: None, name }
+        LiveServer { processors: of_name().find_map(|one| one.cpu), link, name, ..LiveServer::default() }
     });
     let (lanes, loops) = match (config.engine, config.thread_form()) {
         (Engine::Threads, Ok(ThreadDesign::Workers(workers))) => (Some(workers), 1),
@@ -84,6 +84,7 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
         },
         processors_per_loop: (processors / loops as f64).min(1.0),
         most_clients: u32::try_from(config.max_connections).ok(),
+        moves: None,
         allowances: Vec::new(),
     }
 }

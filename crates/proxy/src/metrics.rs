@@ -2,7 +2,6 @@
 //! it.
 
 mod exposition;
-mod headroom;
 mod snapshot;
 mod table;
 #[cfg(test)]

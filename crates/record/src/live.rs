@@ -65,6 +65,8 @@ pub struct LiveVisit {
     lane: u16,
 }
 
+/// The number that stands for a server in the visit of a request that asked none.
+const NO_SERVER: u16 = !WRITES;
 const WRITES: u16 = 1 << 15;
 const FOLLOWS: u16 = 1 << 15;
 const LATE: u16 = 1 << 14;
@@ -90,6 +92,12 @@ impl LiveVisit {
     #[inline]
     pub const fn server(&self) -> usize {
         (self.server & !WRITES) as usize
+    }
+
+    /// Whether the request was answered without a server.
+    #[inline]
+    pub const fn asked_no_server(&self) -> bool {
+        self.server & !WRITES == NO_SERVER
     }
 
     /// Which of the connections to the server, from zero.
@@ -169,6 +177,11 @@ pub struct LoopUse {
     pub run_queue: Nanos,
     /// Clients that were connected at the end.
     pub clients: u32,
+    /// Time in which processors of the machine were at work, whatever for; zero where that is not
+    /// known.
+    pub machine_busy: Nanos,
+    /// The same with the time in which they were idle.
+    pub machine_time: Nanos,
 }
 
 /// [`LoopUse`] with the interval it belongs to, and what was done in it.
@@ -186,6 +199,8 @@ pub struct LoopWindow {
     pub failures: u64,
     /// Most requests that one reading of clients found unfinished at once: the workers busy.
     pub most_busy: u32,
+    /// Time in which clients waited for replies, of all clients together.
+    pub waited: Nanos,
     /// What the loop used.
     pub used: LoopUse,
 }
@@ -262,8 +277,13 @@ impl LiveBooks {
         self.window.failures += u64::from(is_failure(visit));
         self.window.most_busy = self.window.most_busy.max(visit.busy_workers);
         self.arrived(visit.received);
-        self.in_second += servers.len() as u64;
+        self.in_second += servers.len().max(1) as u64;
         if self.keeps(visit.replied) {
+            if servers.is_empty() {
+                let none = ServerVisit::ok(NO_SERVER, visit.taken, visit.taken);
+                let bytes = u32::try_from(visit.bytes_in + visit.bytes_out).unwrap_or(u32::MAX);
+                self.push(LiveVisit::of(visit, &none, bytes, 0));
+            }
             let bytes = (visit.bytes_in + visit.bytes_out) / servers.len().max(1) as u64;
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             for (place, one) in servers.iter().enumerate() {
@@ -284,6 +304,12 @@ impl LiveBooks {
             visit.replied = one.answered;
             self.push(LiveVisit::of(&visit, one, 0, LATE));
         }
+    }
+
+    /// A client has waited for replies since then, and does no longer.
+    #[inline]
+    pub fn client_waited(&mut self, since: Stamp, now: Stamp) {
+        self.window.waited += Nanos(now.0.saturating_sub(since.0));
     }
 
     /// What the loop used since the last call; `now` ends the window.
@@ -574,6 +600,17 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_asked_no_server_is_kept_as_one() {
+        let mut books = LiveBooks::default();
+        let mut visit = Visit::at(Stamp(SECOND), Operation::Put);
+        (visit.taken, visit.replied) = (Stamp(SECOND + 100), Stamp(SECOND + 900));
+        books.finish(&visit, &[]);
+        let kept = books.snapshot(Stamp(2 * SECOND)).visits;
+        assert!(kept[0].asked_no_server() && kept[0].is_write() && !kept[0].follows());
+        assert_eq!((kept[0].taken, kept[0].sent, kept[0].replied), (100, 100, 900));
+    }
+
+    #[test]
     fn what_took_long_ends_at_the_longest_offset() {
         let mut books = LiveBooks::default();
         let mut visit = Visit::at(Stamp(SECOND), Operation::Get);
@@ -586,11 +623,15 @@ mod tests {
     fn windows_hold_what_was_done_and_used_between_two_readings() {
         let mut books = LiveBooks::default();
         steady(&mut books, 10, 1);
-        let used = LoopUse { passes: 7, processor: Nanos(9), run_queue: Nanos(1), clients: 2 };
+        let used =
+            LoopUse { passes: 7, processor: Nanos(9), run_queue: Nanos(1), clients: 2, ..LoopUse::default() };
+        books.client_waited(Stamp(5 * SECOND + 10), Stamp(5 * SECOND + 40));
+        books.client_waited(Stamp(5 * SECOND), Stamp(5 * SECOND + 5));
         books.loop_use(Stamp(6 * SECOND), used);
         books.loop_use(Stamp(7 * SECOND), LoopUse::default());
         let windows = books.snapshot(Stamp(8 * SECOND)).windows;
         assert_eq!(windows.iter().map(|one| one.requests).collect::<Vec<_>>(), [10, 0]);
+        assert_eq!((windows[0].waited, windows[1].waited), (Nanos(35), Nanos::ZERO));
         assert_eq!(
             (windows[0].from, windows[0].to, windows[0].used),
             (Stamp(5 * SECOND), Stamp(6 * SECOND), used)

@@ -263,6 +263,7 @@ const fn kind_word(kind: ResourceKind) -> &'static str {
         ResourceKind::Memory => "memory",
         ResourceKind::Files => "open files",
         ResourceKind::Connections => "client connections",
+        ResourceKind::Processors => "processors of this machine",
         ResourceKind::Clients => "clients",
     }
 }

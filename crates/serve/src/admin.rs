@@ -1,5 +1,5 @@
-//! The admin address: `/metrics`, `/health`, `/ready`; of the proxy `/headroom`, `/hotkeys` and
-//! `/redline`, of the broker `/tubes`; and `/reload`, which is posted.
+//! The admin address: `/metrics`, `/health`, `/ready`; `/headroom`; of the
+//! proxy `/hotkeys` and `/redline`, of the broker `/tubes`; and `/reload`, which is posted.
 //!
 //! ```text
 //!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
@@ -64,8 +64,8 @@ impl Monitored for krarup_broker::metrics::BrokerSnapshot {
         self.not_ready().map(str::to_owned)
     }
 
-    fn metrics(&self, process: &ProcessMetrics, _: Option<&Headroom>) -> String {
-        krarup_broker::metrics::exposition(self, process)
+    fn metrics(&self, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
+        krarup_broker::metrics::exposition(self, process, headroom)
     }
 
     fn report(&self, _: &str) -> serde_json::Result<String> {

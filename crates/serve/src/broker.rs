@@ -3,11 +3,15 @@
 //! | file | its one idea |
 //! |---|---|
 //! | [`engine`] | one event loop: every client on one thread |
-//! | `door` | clients that come to a thread that waits for them |
+//! | `accepting` | clients that come to a thread that waits for them |
+//! | `live` | what a model of the running traffic is given |
 //! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
 //! | [`relay`] | a broker that waits forwards its clients |
 
 mod accepting;
 pub mod engine;
 pub mod front;
+mod live;
 pub mod relay;
+
+pub use live::BrokerHeadroom;

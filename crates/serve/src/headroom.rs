@@ -11,6 +11,7 @@ use krarup_model::headroom::{
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
+use krarup_proxy::moves::moves;
 use krarup_units::Mistake;
 
 use crate::live::{LiveQuestion, LiveState};
@@ -159,9 +160,12 @@ impl LiveHeadroom {
         lock(&self.answers).clear();
     }
 
-    /// The system, with what its servers have shown and what this process may use.
-    fn proven(&self, system: &LiveSystem) -> LiveSystem {
-        let mut system = system.clone();
+    /// The system, with what its servers have shown, what this process may use and where its keys
+    /// would go.
+    fn known(&self, state: &LiveState) -> LiveSystem {
+        let mut system = state.system.clone();
+        let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
+        system.moves = state.config.as_ref().and_then(|config| moves(config, &names));
         system.allowances = process::allowances();
         let mut proven = lock(&self.proven);
         proven.retain(|_, (_, at)| at.elapsed() < DAY);
@@ -181,7 +185,7 @@ impl LiveHeadroom {
             return Ok(Arc::clone(&known.answer));
         }
         let state = self.live.ask().ok_or(NoHeadroom::Stuck)?;
-        let system = self.proven(&state.system);
+        let system = self.known(&state);
         let answer = thread::scope(|scope| {
             let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
                 process::yield_to_others();
@@ -226,7 +230,7 @@ mod tests {
         let target = "p99 < 8ms".parse().ok();
         let system = LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]);
         let kept = LiveSnapshot { loops: 1, ..LiveSnapshot::default() };
-        LiveState { kept, system, target, pools: Vec::new(), redline_lock: None }
+        LiveState { kept, system, target, pools: Vec::new(), redline_lock: None, config: None }
     }
 
     fn ask(headroom: &LiveHeadroom, text: &str, page: bool) -> HttpResponse {

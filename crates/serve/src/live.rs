@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use krarup_model::headroom::{LiveSystem, ResponseTarget};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
+use krarup_proxy::Config;
 use krarup_proxy::live::ReplicatedPool;
 use krarup_record::LiveSnapshot;
 
 /// What was kept of the traffic, by one loop or several, and of which system it is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct LiveState {
     /// What the loops have kept.
     pub kept: LiveSnapshot,
@@ -25,6 +26,8 @@ pub struct LiveState {
     pub pools: Vec<ReplicatedPool>,
     /// The file whose lock proxies before the same servers share.
     pub redline_lock: Option<PathBuf>,
+    /// The configuration whose pools place keys; none: no keys are placed.
+    pub config: Option<Box<Config>>,
 }
 
 impl LiveState {
@@ -97,6 +100,7 @@ mod tests {
             target: None,
             pools: Vec::new(),
             redline_lock: None,
+            config: None,
         }
     }
 }

@@ -36,6 +36,22 @@ pub enum Disconnect {
     Unauthenticated,
 }
 
+/// What a loop's thread, and the machine around it, used between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUse {
+    /// Passes of the loop.
+    pub passes: u64,
+    /// Processor time of the thread.
+    pub processor: Nanos,
+    /// Time in which the thread was ready to run and had no processor.
+    pub run_queue: Nanos,
+    /// Time in which processors of the machine were at work, whatever for; zero where the system
+    /// does not say.
+    pub machine_busy: Nanos,
+    /// The same with the time in which they were idle: the time that there was.
+    pub machine_time: Nanos,
+}
+
 /// Requests of clients come in as bytes, and replies leave as bytes.
 ///
 /// A call does not block and takes time in proportion to what it is given. Every request that was
@@ -169,11 +185,10 @@ pub trait Service {
 
     // ---- the loop -------------------------------------------------------------------------------
 
-    /// So many passes the driver's loop has made since this was last called, and so much time its
-    /// thread has used a processor, and waited for one when it was ready to run. Once a second
-    /// while there is something to do.
-    fn loop_used(&mut self, passes: u64, processor: Nanos, run_queue: Nanos, now: Stamp) {
-        let _ = (passes, processor, run_queue, now);
+    /// What the driver's loop has used since this was last called. Once a second while there is
+    /// something to do.
+    fn loop_used(&mut self, used: ThreadUse, now: Stamp) {
+        let _ = (used, now);
     }
 
     // ---- memory ---------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ const LAST: Duration = Duration::from_secs(1);
 const WRITERS: usize = 3;
 /// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than
 /// the disk: apart they would only be more statements for the same work.
-const SIDE_BY_SIDE: usize = 256;
+pub const SIDE_BY_SIDE: usize = 256;
 /// Work on a line of a batch, about.
 const LINE: Nanos = Nanos::from_micros(20);
 /// A batch whose time beside that was longer waited for the disk. While that is so the last writer

@@ -33,7 +33,7 @@ use crate::postgres::{Sharing, StoreError};
 use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
 
 /// Requests that share a statement at most.
-const MOST_TOGETHER: usize = 512;
+pub const MOST_TOGETHER: usize = 512;
 /// How soon to try again what failed, at first and at most; the time doubles in between.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(1);
@@ -192,9 +192,11 @@ fn work(
     let state = Rc::new(PoolState::new(settings, number, place.into_config(), clock, sender));
     LocalSet::new().block_on(&runtime, async {
         for queue in 0..state.queues.len() {
-            for _ in 0..state.connections(queue) {
+            for number in 0..state.connections(queue) {
+                // The first queue is that of the sweeps, for which no client waits.
+                let connection = if settings.gathers { queue.saturating_sub(1) as u32 } else { number };
                 let state = Rc::clone(&state);
-                tokio::task::spawn_local(async move { state.serve(queue).await });
+                tokio::task::spawn_local(async move { state.serve(queue, connection as u16).await });
             }
         }
         loop {
@@ -283,10 +285,11 @@ impl PoolState {
     }
 
     /// What one connection does all its life.
-    async fn serve(self: Rc<Self>, queue: usize) {
+    async fn serve(self: Rc<Self>, queue: usize, connection: u16) {
         let mut session = self.connect().await;
         loop {
             let (asked, mut way) = self.next(queue).await;
+            way.connection = connection;
             let count = asked.len();
             let done = self.carry_out(&mut session, asked, &mut way).await;
             self.busy.set(self.busy.get() - 1);
@@ -645,7 +648,12 @@ impl PoolState {
     }
 }
 
-const QUEUES: usize = 5;
+/// What each of the connections carries where waiting requests share a statement.
+pub const KINDS: [&str; 4] =
+    ["PostgreSQL: puts", "PostgreSQL: takes", "PostgreSQL: deletes and releases", "PostgreSQL: looks"];
+
+/// Those, and that of the sweeps.
+const QUEUES: usize = 1 + KINDS.len();
 
 /// Takes all of a kind out of a queue, up to a bound. No client has queries of two kinds, so that
 /// none is overtaken by its own.

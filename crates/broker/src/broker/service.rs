@@ -1,10 +1,11 @@
 //! The broker as the service that a driver moves the bytes of.
 
 use krarup_beanstalk::{InvalidRequest, LineError, Request, request, write};
-use krarup_service::{ClientId, Service};
+use krarup_record::LoopUse;
+use krarup_service::{ClientId, Service, ThreadUse};
 use krarup_units::{Outbox, Parsed, Stamp};
 
-use super::{Broker, Dialog, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, keep, operation};
+use super::{Broker, Dialog, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, operation};
 use crate::shared::SharedQueues;
 
 /// The listener at which clients speak memcached's protocol; at the other they speak beanstalkd's.
@@ -135,13 +136,13 @@ impl Service for Broker {
             let mut visit = slot.visit;
             visit.outcome = Ending::ClientGone;
             visit.replied = now;
-            self.keep(&visit, slot.server.as_slice());
+            self.records.keep(&visit, slot.server, slot.ready);
         }
         for one in dialog.leaving {
             let mut visit = one.visit;
             visit.outcome = Ending::ClientGone;
             visit.replied = now;
-            self.keep(&visit, one.server.as_slice());
+            self.records.keep(&visit, one.server, one.ready);
         }
         if let Some(shared) = &mut self.shared {
             shared.close(id, now);
@@ -163,7 +164,7 @@ impl Service for Broker {
         {
             let mut row = dialog.leaving.pop_front().expect("it is there");
             row.visit.replied = now;
-            keep(&mut self.recorder, &mut self.rows, &row.visit, row.server.as_slice());
+            self.records.keep(&row.visit, row.server, row.ready);
         }
         dialog.outbox.shrink(KEEP);
         if dialog.stuck && dialog.outbox.len() < MOST_UNSENT && !std::mem::replace(&mut dialog.runnable, true)
@@ -213,6 +214,13 @@ impl Service for Broker {
         into.sort_unstable();
         into.dedup();
         into.retain(|&id| self.dialogs[id as usize].is_some());
+    }
+
+    fn loop_used(&mut self, used: ThreadUse, now: Stamp) {
+        let ThreadUse { passes, processor, run_queue, machine_busy, machine_time } = used;
+        let clients = self.clients() as u32;
+        let used = LoopUse { passes, processor, run_queue, clients, machine_busy, machine_time };
+        self.records.loop_used(used, now);
     }
 
     fn has_silent_replies(&self, id: ClientId) -> bool {

@@ -307,7 +307,8 @@ fn metrics_list_so_many_tubes_and_one_for_all_others() {
         say(&mut broker, id, &format!("use tube-{number}\r\nput 1 0 60 1\r\nx\r\n"));
     }
     let snapshot = crate::metrics::BrokerSnapshot::of(&broker, NOW, true, false);
-    let text = crate::metrics::exposition(&snapshot, &krarup_record::exposition::ProcessMetrics::default());
+    let text =
+        crate::metrics::exposition(&snapshot, &krarup_record::exposition::ProcessMetrics::default(), None);
     let labels = text.lines().filter_map(|line| line.split_once("{tube=\"")?.1.split_once('"'));
     let mut tubes: Vec<&str> = labels.map(|(tube, _)| tube).collect();
     tubes.sort_unstable();

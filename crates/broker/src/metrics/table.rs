@@ -1,6 +1,7 @@
 //! Every metric of the broker, in one table: its name, its kind, what it means and where its value
 //! comes from. The reference page and what Prometheus reads are both made from it.
 
+use krarup_model::headroom::{HEADROOM_METRICS, Headroom, HeadroomMetric};
 use krarup_record::exposition::{self, Described, ExpositionText, ProcessMetrics, TimeBuckets};
 use krarup_record::{Quantity, VisitTally};
 
@@ -43,6 +44,8 @@ enum Source {
     TubeWaits,
     WorkersNeeded,
     WorkersSilent,
+    /// What is said of the headroom.
+    Headroom(HeadroomMetric),
 }
 
 /// What stands for the tubes that are not listed one by one; no tube can have this name.
@@ -86,6 +89,10 @@ const fn tube(
 
 const fn tube_total(name: &'static str, value: fn(&TubeReport) -> u64, help: &'static str) -> BrokerMetric {
     BrokerMetric { name, help, value: Source::TubeTotal(value) }
+}
+
+const fn of_headroom(metric: HeadroomMetric) -> BrokerMetric {
+    BrokerMetric { name: metric.name, help: metric.help, value: Source::Headroom(metric) }
 }
 
 /// Every metric, in the order in which they are written.
@@ -257,6 +264,15 @@ pub const TABLE: &[BrokerMetric] = &[
         help: "Time from when a message of the tube was ready to its hand-out.",
         value: Source::TubeWaits,
     },
+    of_headroom(HEADROOM_METRICS[0]),
+    of_headroom(HEADROOM_METRICS[1]),
+    of_headroom(HEADROOM_METRICS[2]),
+    of_headroom(HEADROOM_METRICS[3]),
+    of_headroom(HEADROOM_METRICS[4]),
+    of_headroom(HEADROOM_METRICS[5]),
+    of_headroom(HEADROOM_METRICS[6]),
+    of_headroom(HEADROOM_METRICS[7]),
+    of_headroom(HEADROOM_METRICS[8]),
 ];
 
 impl BrokerMetric {
@@ -268,7 +284,8 @@ impl BrokerMetric {
             | Source::States
             | Source::Tube(..)
             | Source::WorkersNeeded
-            | Source::WorkersSilent => "gauge",
+            | Source::WorkersSilent
+            | Source::Headroom(_) => "gauge",
             Source::Counter(_) | Source::Operation(_) | Source::TubeTotal(_) => "counter",
             Source::OperationTimes(_) | Source::Times(_) | Source::Sizes | Source::TubeWaits => "histogram",
             Source::TubeServices => "summary",
@@ -285,13 +302,15 @@ impl BrokerMetric {
             Source::TubeServices => Some("tube, quantile"),
             Source::WorkersNeeded => Some("tube, target, bound"),
             Source::WorkersSilent => Some("tube, reason"),
+            Source::Headroom(metric) => metric.labels,
             Source::Gauge(_) | Source::Counter(_) | Source::Times(_) | Source::Sizes => None,
         }
     }
 }
 
 /// The process's metrics and every one of the table, with help and kind before their values.
-pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics) -> String {
+/// Without an answer about headroom its metrics have no value.
+pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Option<&Headroom>) -> String {
     let mut text = ExpositionText(String::with_capacity(32 << 10));
     text.process(process);
     let tubes = now.tubes();
@@ -335,6 +354,11 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics) -> String {
             }
             Source::WorkersNeeded => {
                 tubes.tubes.iter().for_each(|tube| needed(&mut text, name, tube, &tubes));
+            }
+            Source::Headroom(metric) => {
+                for one in headroom.map(metric.values).into_iter().flatten() {
+                    text.labelled(name, &one.labels, one.value);
+                }
             }
             Source::WorkersSilent => tubes.tubes.iter().for_each(|tube| {
                 if let WorkersAnswer::Silent(why) = tube.workers {

@@ -98,6 +98,8 @@ pub(super) struct WaitingRequest {
     pub(super) wakes: bool,
     /// It waits no longer than for the answer that is under way.
     pub(super) gives_up: bool,
+    /// Whether there was nothing for it when it was asked for.
+    pub(super) has_waited: bool,
 }
 
 /// An answer for a client.
@@ -109,6 +111,8 @@ pub(crate) struct PendingReply {
     pub(crate) bytes: Vec<u8>,
     /// None: it was not the database that answered.
     pub(crate) way: Option<RequestTimes>,
+    /// Whether it waited for a message before it was asked for once more.
+    pub(crate) has_waited: bool,
     /// What of the answer to `stats` the database knows; the rest is to be written.
     pub(crate) stats: Option<(Totals, u64)>,
 }

@@ -23,10 +23,6 @@ impl SharedQueues {
         std::mem::take(&mut self.replies)
     }
 
-    pub(super) fn tell(&mut self, client: ClientId, number: u64, bytes: Vec<u8>, way: Option<RequestTimes>) {
-        self.replies.push(PendingReply { client, number, bytes, way, stats: None });
-    }
-
     /// A request has come back.
     #[expect(clippy::too_many_lines, reason = "a table: one arm for each kind of request")]
     pub(crate) fn answered(
@@ -58,6 +54,7 @@ impl SharedQueues {
         }
         let holder = self.holder(client);
         holder.out = holder.out.and_then(|(kind, count)| (count > 1).then_some((kind, count - 1)));
+        let has_waited = holder.wait.as_ref().is_some_and(|wait| wait.slot == slot && wait.has_waited);
         let mut bytes = Vec::new();
         let mut stats = None;
         match (what, reply) {
@@ -204,7 +201,7 @@ impl SharedQueues {
             (what, DatabaseReply::Yes(yes)) => write::line(&mut bytes, in_a_word(&what, yes)),
             (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
         }
-        self.replies.push(PendingReply { client, number: slot, bytes, way: Some(*way), stats });
+        self.replies.push(PendingReply { client, number: slot, bytes, way: Some(*way), has_waited, stats });
     }
 
     /// The client is gone; what was leased to it is given back.
@@ -281,7 +278,15 @@ impl SharedQueues {
             self.several.remove(&slot);
             let mut bytes = Vec::new();
             write::numbered(&mut bytes, word, done);
-            self.tell(client, slot, bytes, Some(*way));
+            let way = Some(*way);
+            self.replies.push(PendingReply {
+                client,
+                number: slot,
+                bytes,
+                way,
+                has_waited: false,
+                stats: None,
+            });
         }
     }
 

@@ -6,7 +6,7 @@ use krarup_beanstalk::ReplyWord;
 use krarup_units::{Nanos, Stamp};
 
 use super::SharedQueues;
-use super::pending::{For, Underway, WaitingRequest};
+use super::pending::{For, PendingReply, Underway, WaitingRequest};
 use crate::database::{DatabaseRequest, MessageSelector, QueuedRequest, RequestTimes};
 use crate::job::ClientId;
 use crate::owner::write_answer;
@@ -45,6 +45,7 @@ impl SharedQueues {
             asked_at: 0,
             wakes: false,
             gives_up: false,
+            has_waited: false,
         };
         self.holder(client).wait = Some(wait);
         self.query_next(queues, client);
@@ -93,6 +94,7 @@ impl SharedQueues {
         if wait.gives_up || wait.until.is_some_and(|until| until <= now) {
             return self.give_answer(client, &ReserveResult::TimedOut, Some(*way));
         }
+        wait.has_waited = true;
         if missed {
             return self.query_next(queues, client);
         }
@@ -121,7 +123,8 @@ impl SharedQueues {
         let Some(wait) = self.holder(client).wait.take() else { return };
         let mut bytes = Vec::new();
         write_answer(&mut bytes, wait.shape, answer);
-        self.tell(client, wait.slot, bytes, way);
+        let (number, has_waited) = (wait.slot, wait.has_waited);
+        self.replies.push(PendingReply { client, number, bytes, way, has_waited, stats: None });
     }
 
     /// It is in no line any more.

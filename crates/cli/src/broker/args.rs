@@ -6,10 +6,14 @@ use clap::{Args, ValueEnum};
 use krarup_broker::queues::{self, Resident};
 use krarup_broker::settings::TubeSettings;
 use krarup_broker::shards::Shard;
+use krarup_model::headroom::ResponseTarget;
 use krarup_net::Clock;
+use krarup_serve::HeadroomPage;
+use krarup_serve::broker::BrokerHeadroom;
 use krarup_units::{Address, Bytes, Nanos, text};
 
 use crate::flags::Flags;
+use crate::headroom;
 use crate::limits::BrokerEdge;
 use crate::tls::TlsArgs;
 
@@ -71,10 +75,14 @@ pub(crate) struct BrokerArgs {
     /// The largest message
     #[arg(long, short = 'z', value_name = "SIZE", default_value = "65535")]
     pub(super) max_message_size: Bytes,
-    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready, /tubes
-    /// [default: nowhere]
+    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready, /headroom,
+    /// /tubes [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) admin: Option<Address>,
+    /// The response time that is to hold, for /headroom: `p99 < 20ms`; the wait for a message is not
+    /// a part of it [default: only saturation counts]
+    #[arg(long, value_name = "TARGET")]
+    pub(super) headroom_target: Option<ResponseTarget>,
     #[command(flatten)]
     pub(super) tubes: Flags<TubeSettings>,
     /// How many clients may be connected at once
@@ -126,6 +134,12 @@ impl Mode {
 }
 
 impl BrokerArgs {
+    /// What monitoring is answered about the headroom.
+    pub(super) fn headroom(&self) -> BrokerHeadroom {
+        let page: HeadroomPage = |answer| headroom::page(answer, "this broker");
+        BrokerHeadroom { target: self.headroom_target, page }
+    }
+
     /// Whether clients must say or show who they are.
     pub(super) fn asks(&self) -> bool {
         self.secret.is_some() || self.tls.asks()

@@ -383,6 +383,7 @@ fn serve(
         inherited: Vec::new(),
         ending,
         part: Some(ServedShard { host }),
+        headroom: args.headroom(),
     };
     let number = shard.number;
     let notice = |notice| match notice {

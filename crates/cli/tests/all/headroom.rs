@@ -9,6 +9,7 @@ use krarup_record::{Operation, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 use serde_json::Value;
 
+use crate::broker::monitored;
 use crate::support::fresh;
 use crate::support::peer::asked;
 use crate::support::process::{Ended, Program};
@@ -124,6 +125,24 @@ fn a_running_proxy_is_asked_over_its_admin_address() {
     assert!(metrics.contains("krarup_headroom_silent{reason=\"short_time\"} 1"), "{metrics}");
     assert!(!metrics.contains("\nkrarup_headroom_ratio"), "{metrics}");
     assert!(proxy.stop().success);
+}
+
+#[test]
+fn a_running_broker_is_asked_like_a_proxy() {
+    let (broker, admin) = monitored(&["--headroom-target", "p99 < 20ms"]);
+    let address = admin.to_string();
+    let ended = krarup(&["headroom", &address, "--json"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let answer: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!((&answer["verdict"], &answer["silent"][0]), (&"silent".into(), &"short_time".into()));
+    assert_eq!(number(&answer, "/target/seconds"), 0.02);
+    let metrics = asked(admin, "GET", "/metrics");
+    assert!(metrics.contains("krarup_headroom_silent{reason=\"short_time\"} 1"), "{metrics}");
+    let paths = asked(admin, "GET", "/");
+    assert!(paths.contains("/headroom, /tubes") && !paths.contains("/redline"), "{paths}");
+    let wrong = krarup(&["broker", "--headroom-target", "99 < 8ms"]);
+    assert!(wrong.code == Some(2) && wrong.errors.contains("p99 < 8ms"), "{wrong:?}");
+    assert!(broker.stop().success);
 }
 
 #[test]

@@ -30,6 +30,26 @@ pub struct LiveServer {
     pub link: Option<f64>,
     /// What it has shown that it can do.
     pub proven: Option<ProvenServer>,
+    /// Where requests wait for its connections.
+    pub queue: ServerQueue,
+}
+
+/// Where requests wait for the connections of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerQueue {
+    /// Behind each connection: a request is sent at once, and answered in its turn.
+    #[default]
+    EachConnection,
+    /// Before all connections: one that is free takes the next request.
+    Common,
+    /// Before all connections: one that is free takes all requests that wait, which are answered
+    /// together.
+    Gathered {
+        /// How many it takes at most.
+        most: u32,
+        /// While as many requests are under way no other connection takes any.
+        beside: u32,
+    },
 }
 
 /// What a redline has shown that a server can do.
@@ -57,8 +77,20 @@ pub struct LiveSystem {
     pub processors_per_loop: f64,
     /// How many clients may be connected, where there is a limit.
     pub most_clients: Option<u32>,
+    /// Where requests go when a server is lost or added; none: it is not known, and the others share
+    /// them evenly, or as they do now.
+    pub moves: Option<PartMoves>,
     /// What this program may use at most of what no rate of requests uses up by itself.
     pub allowances: Vec<Allowance>,
+}
+
+/// Where the parts of requests go when servers change, as shares of what each server has now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartMoves {
+    /// For each server, when it is lost: what each gets of it. What is missing to 1 fails.
+    pub lost: Vec<Vec<f64>>,
+    /// For each server, when there is one more: what each gets of it, the new one last.
+    pub more: Vec<Vec<f64>>,
 }
 
 /// A limit that is not a rate.
@@ -267,6 +299,8 @@ pub enum ResourceKind {
     Files,
     /// Connections of clients: those that are there, of what may be.
     Connections,
+    /// The processors of this machine, with everything that runs on it.
+    Processors,
     /// The clients: they wait for replies before they ask again, so they cannot ask more often.
     Clients,
 }

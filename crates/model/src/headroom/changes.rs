@@ -1,6 +1,8 @@
 //! What a change would do: the fitted system with one thing changed, replayed.
 
-use super::answer::{CapacityEstimate, ChangeEffect, HeadroomChange, HeadroomQuestion, ResourceKind};
+use super::answer::{
+    CapacityEstimate, ChangeEffect, HeadroomChange, HeadroomQuestion, LiveServer, ResourceKind, ServerQueue,
+};
 use super::fitted::{First, Fitted};
 use super::replay::TrafficReplay;
 
@@ -36,8 +38,11 @@ fn effect(
     };
     // What was full first of what did not change still is.
     let others = match first.resource {
-        ResourceKind::Loop => first.full_at,
-        _ => fitted.loops.map_or(f64::INFINITY, |fit| fit.middle),
+        ResourceKind::Loop | ResourceKind::Processors => first.full_at,
+        _ => {
+            let loops = fitted.loops.map_or(f64::INFINITY, |fit| fit.middle);
+            fitted.machine.map_or(loops, |fit| loops.min(fit.middle))
+        }
     };
     let full_at = fitted.with_workers(&replay, full_at).min(others);
     if !full_at.is_finite() {
@@ -98,6 +103,11 @@ fn changed<'a>(
     replay: &mut TrafficReplay<'a>,
     change: &HeadroomChange,
 ) -> Result<f64, &'static str> {
+    let is_store = |server: &LiveServer| server.queue != ServerQueue::EachConnection;
+    let moves_parts = matches!(change, HeadroomChange::ServerMore | HeadroomChange::ServerLost(_));
+    if moves_parts && fitted.system.servers.iter().any(is_store) {
+        return Err("one_database");
+    }
     let shares: Vec<f64> = fitted.servers.iter().map(|server| server.share).collect();
     let mut times = vec![1.0; shares.len()];
     match change {
@@ -128,7 +138,8 @@ fn changed<'a>(
     Ok(full_at(fitted, &shares, &times))
 }
 
-/// A server as fast as the slowest takes an equal part from each of the others.
+/// A server as fast as the slowest takes its part of each of the others: by their placement, or an
+/// equal one.
 fn one_more<'a>(
     fitted: &'a Fitted<'_>,
     replay: &mut TrafficReplay<'a>,
@@ -144,14 +155,18 @@ fn one_more<'a>(
         (route[server], route[servers]) = (keeps, 1.0 - keeps);
         route
     };
-    replay.routes = (0..servers).map(route).collect();
-    let new = limit.full_at * shares[slowest] / (shares.iter().sum::<f64>() * (1.0 - keeps));
-    let rest: Vec<f64> = shares.iter().map(|share| share * keeps).collect();
+    let known = fitted.system.moves.as_ref().map(|moves| &moves.more);
+    let known = known.filter(|more| more.len() == servers);
+    replay.routes = known.cloned().unwrap_or_else(|| (0..servers).map(route).collect());
+    let gets =
+        |to: usize| -> f64 { replay.routes.iter().zip(shares).map(|(route, share)| route[to] * share).sum() };
+    let new = limit.full_at * shares[slowest] / gets(servers).max(1e-12);
+    let rest: Vec<f64> = (0..servers).map(gets).collect();
     Ok(full_at(fitted, &rest, &vec![1.0; servers]).min(new))
 }
 
-/// A server is lost, the worst one unless it is named, and its part is divided among the others as
-/// theirs are.
+/// A server is lost, the worst one unless it is named, and its part goes where their placement has
+/// it go, or is divided among the others as theirs are.
 fn one_lost(
     fitted: &Fitted<'_>,
     replay: &mut TrafficReplay<'_>,
@@ -162,21 +177,30 @@ fn one_lost(
     if servers < 2 {
         return Err("only_one_server");
     }
-    let after = |lost: usize| -> Vec<f64> {
+    let known = fitted.system.moves.as_ref().map(|moves| &moves.lost);
+    let known = known.filter(|lost| lost.len() == servers);
+    // What each gets of the server that is lost.
+    let heirs = |lost: usize| -> Vec<f64> {
+        if let Some(known) = known {
+            return known[lost].clone();
+        }
         let rest = (shares.iter().sum::<f64>() - shares[lost]).max(1e-12);
-        let grown = |server: usize| shares[server] * (1.0 + shares[lost] / rest);
-        (0..servers).map(|server| if server == lost { 0.0 } else { grown(server) }).collect()
+        (0..servers).map(|server| if server == lost { 0.0 } else { shares[server] / rest }).collect()
+    };
+    let after = |lost: usize| -> Vec<f64> {
+        let grown = |(server, gets): (usize, f64)| shares[server] + shares[lost] * gets;
+        let mut after: Vec<f64> = heirs(lost).into_iter().enumerate().map(grown).collect();
+        after[lost] = 0.0;
+        after
     };
     let rate = |lost: usize| full_at(fitted, &after(lost), &vec![1.0; servers]);
     let worst = (0..servers).min_by(|a, b| rate(*a).total_cmp(&rate(*b)));
     let lost = which.or(worst).filter(|lost| *lost < servers).ok_or("no_such_server")?;
-    let shares = after(lost);
-    let total: f64 = shares.iter().sum::<f64>().max(1e-12);
     let route = |server: usize| -> Vec<f64> {
-        let others = |other: usize| {
-            if server == lost { shares[other] / total } else { f64::from(u8::from(other == server)) }
-        };
-        (0..servers).map(others).collect()
+        if server == lost {
+            return heirs(lost);
+        }
+        (0..servers).map(|other| f64::from(u8::from(other == server))).collect()
     };
     replay.routes = (0..servers).map(route).collect();
     Ok(rate(lost))

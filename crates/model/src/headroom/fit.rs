@@ -83,10 +83,10 @@ impl StallFit {
 
 /// The mean effective service time while so many connections of the server were busy.
 #[derive(Clone, Copy, Debug)]
-struct BusyLanesPoint {
-    busy: f64,
-    service: Seconds,
-    error: Seconds,
+pub(super) struct BusyLanesPoint {
+    pub(super) busy: f64,
+    pub(super) service: Seconds,
+    pub(super) error: Seconds,
 }
 
 /// Connections of a server that shares its processors take the longer, the more of them are busy.
@@ -115,7 +115,7 @@ impl LaneCurve {
 
     /// Through the points, straight on from the highest levels seen to all connections; none unless
     /// the rise is beyond doubt.
-    fn through(points: &[BusyLanesPoint], service: Seconds, lanes: usize) -> Option<Self> {
+    pub(super) fn through(points: &[BusyLanesPoint], service: Seconds, lanes: usize) -> Option<Self> {
         let (first, top) = (points.first()?, points.last()?);
         let (slope, error) = weighted_slope(points)?;
         if slope <= 3.0 * error || slope * (top.busy - first.busy) <= 0.05 * service {
@@ -188,30 +188,8 @@ pub(super) struct ServiceFit {
     pub(super) quota: bool,
 }
 
-/// What is known of one server.
-#[derive(Clone, Debug)]
-pub(super) struct ServerFit {
-    /// Parts sent to it per request of all traffic.
-    pub(super) share: f64,
-    /// Connections to it.
-    pub(super) lanes: f64,
-    /// Mean time from sent to answered.
-    pub(super) round_trip: Seconds,
-    /// The fit, where enough requests waited.
-    pub(super) fit: Option<ServiceFit>,
-}
-
-/// Fits one server.
-pub(super) fn server(kept: &Kept, number: usize, lanes: f64) -> ServerFit {
-    let requests = kept.requests.iter().filter(|one| !one.late).count().max(1);
-    let parts: Vec<&KeptPart> = kept.parts.iter().filter(|one| one.server == number).collect();
-    let share = parts.len() as f64 / requests as f64;
-    let round_trip = mean(parts.iter().map(|one| one.answered - one.sent));
-    let fit = (parts.len() >= 400).then(|| service(kept, number, &parts)).flatten();
-    ServerFit { share, lanes, round_trip, fit }
-}
-
-fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit> {
+/// Fits a server on each of whose connections requests wait; none where too few did.
+pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit> {
     let mut units = units(kept, number);
     let mut times: Vec<Seconds> = parts.iter().map(|one| one.answered - one.sent).collect();
     let shortest = quantile(&mut times, 0.002);

@@ -4,10 +4,11 @@
 use krarup_units::Seconds;
 
 use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
-use super::fit::{ServerFit, ServiceFit};
+use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
 use super::replay::{ReplayServer, TrafficReplay};
-use super::resources::{LoopFit, ServerLimit, first_full, loops, servers};
+use super::resources::{LoopFit, MachineFit, ServerLimit, first_full, loops, machine, servers};
+use super::server_fit::ServerFit;
 use super::traffic::SeenTraffic;
 use crate::simulate::random::RandomStream;
 
@@ -31,6 +32,7 @@ pub(super) struct Fitted<'a> {
     pub(super) servers: Vec<ServerFit>,
     pub(super) limits: Vec<Option<ServerLimit>>,
     pub(super) loops: Option<LoopFit>,
+    pub(super) machine: Option<MachineFit>,
     pub(super) own: Seconds,
 }
 
@@ -52,6 +54,7 @@ impl<'a> Fitted<'a> {
         Self {
             limits,
             loops: loops(&kept, system.processors_per_loop),
+            machine: machine(&kept),
             own: quantile(&mut own, 0.5),
             servers,
             kept,
@@ -67,9 +70,10 @@ impl<'a> Fitted<'a> {
 
     /// The system as fitted; `deep` with the service times of deep queues.
     pub(super) fn replay(&self, deep: bool) -> TrafficReplay<'_> {
-        let servers = self.servers.iter().zip(&self.limits).map(|(fit, limit)| {
+        let servers = self.servers.iter().zip(&self.limits).zip(&self.system.servers);
+        let servers = servers.map(|((fit, limit), known)| {
             let scale = limit.filter(|_| deep).map_or(1.0, |limit| limit.scale);
-            ReplayServer { scale, ..ReplayServer::of(fit) }
+            ReplayServer { scale, ..ReplayServer::of(fit, known.queue) }
         });
         TrafficReplay {
             kept: &self.kept,
@@ -113,7 +117,12 @@ impl<'a> Fitted<'a> {
             workers.map(|full_at| First { resource: ResourceKind::Workers, server: None, full_at });
         let by_loop =
             self.loops.map(|fit| First { resource: ResourceKind::Loop, server: None, full_at: fit.middle });
-        let all = [by_server, by_workers, by_loop].into_iter().flatten();
+        let by_machine = self.machine.map(|fit| First {
+            resource: ResourceKind::Processors,
+            server: None,
+            full_at: fit.middle,
+        });
+        let all = [by_server, by_workers, by_loop, by_machine].into_iter().flatten();
         let first = all.min_by(|a, b| a.full_at.total_cmp(&b.full_at))?;
         // Where the loop is full nearly as early, what seems to be a server's queue is the loop's.
         match self.loops {
@@ -132,13 +141,14 @@ impl<'a> Fitted<'a> {
         self.system.servers[server].name.clone()
     }
 
-    /// The deep system, with the loop in the path where it could matter.
+    /// The deep system, with the loop, or the machine's processors, in the path where they could
+    /// matter.
     pub(super) fn replay_for(&self, first: &First) -> TrafficReplay<'_> {
         let mut deep = self.replay(true);
-        if let Some(fit) = self.loops
-            && fit.middle < 2.0 * first.full_at
-        {
-            deep.serve_one_by_one(1.0 / fit.middle);
+        let loops = self.loops.map(|fit| fit.middle).into_iter();
+        let full = loops.chain(self.machine.map(|fit| fit.middle)).fold(f64::INFINITY, f64::min);
+        if full < 2.0 * first.full_at {
+            deep.serve_one_by_one(1.0 / full);
         }
         deep
     }
@@ -208,10 +218,17 @@ impl<'a> Fitted<'a> {
                     above = below;
                 }
             }
+            ResourceKind::Processors => {
+                if let Some(fit) = self.machine {
+                    (below, above) = ((fit.middle / fit.low).ln(), (fit.high / fit.middle).ln());
+                }
+            }
             ResourceKind::Workers => spread = spread.max(SPREAD_OF_WORKERS),
             _ => {
-                if let Some((fit, limit)) = self.first_fit(first) {
+                if let Some((fit, _)) = self.first_fit(first) {
                     spread = spread.hypot(1.7 * fit.error);
+                }
+                if let Some(limit) = first.server.and_then(|server| self.limits[server]) {
                     (below, above) = (limit.doubt.max(limit.unseen), limit.doubt.max(limit.quicker));
                 }
             }

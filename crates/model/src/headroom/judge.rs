@@ -9,10 +9,10 @@ use super::answer::{
     STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
 use super::changes;
-use super::fit;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
 use super::resources::run_queue;
+use super::server_fit;
 use super::traffic::SeenTraffic;
 
 /// An interval whose high end is more than this times its low end is of no use: of saturation.
@@ -21,6 +21,9 @@ pub(super) const WIDE: f64 = 1.9;
 const WIDE_OF_PERCENTILE: f64 = 2.35;
 /// Length of a block by which one goes back in time, in seconds.
 const BLOCK: Seconds = 10.0;
+
+/// Clients that wait for replies for more than this share of their time can hardly ask more often.
+const CLIENTS_WAIT: f64 = 0.7;
 
 /// Judges a snapshot. See the [module](super).
 pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
@@ -40,6 +43,12 @@ pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQu
     }
     if changed && kept.span < 2.5 * BLOCK.min(kept.span.max(BLOCK)) {
         answer.silent.push(Silence::ChangedJustNow);
+    }
+    if let Some(busy) = kept.clients_busy().filter(|busy| *busy > CLIENTS_WAIT) {
+        answer.assumes.push(format!(
+            "more clients come: those that are connected wait for replies {:.0} % of their time",
+            100.0 * busy
+        ));
     }
     let fitted = Fitted::of(kept, traffic, system, question.seed);
     tell(&fitted, &mut answer, question);
@@ -108,10 +117,7 @@ struct Block {
 impl Block {
     fn of(snapshot: &LiveSnapshot, system: &LiveSystem, from: u64, to: u64) -> Self {
         let kept = kept(snapshot, system, Stamp(from), Stamp(to));
-        let service = |server| {
-            let fit = fit::server(&kept, server, 1.0).fit?;
-            Some((fit.service, fit.error))
-        };
+        let service = |server| server_fit::speed(&kept, server, system.servers[server].queue);
         let rate = kept.requests.len() as f64 / kept.covered().max(1e-9);
         Self { service: (0..system.servers.len()).map(service).collect(), rate }
     }
@@ -225,6 +231,10 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
         silent(fit.allowance && !known(|server| server.link), Silence::AllowanceRunsOut);
         silent(fit.quota && !known(|server| server.processors), Silence::QuotaRunsOut);
     }
+    if let Some(fit) = first.server.and_then(|server| fitted.servers[server].gathered.as_ref()) {
+        silent(fit.seconds < 6, Silence::WaitedInFewSeconds);
+        silent(fit.shared < 300, Silence::FewWaited);
+    }
     let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
     silent(answer.check.is_some_and(misses), Silence::CheckFailed);
     let busy = fitted.loops.map_or(0.0, |fit| fit.busy * fitted.system.processors_per_loop);
@@ -257,16 +267,18 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
         if server.share == 0.0 {
             continue;
         }
-        let fit = server.fit.as_ref();
+        let (fit, gathered) = (server.fit.as_ref(), server.gathered.as_ref());
+        let full = limit.filter(|_| gathered.is_some());
         states.push(ResourceState {
             resource: ResourceKind::Server,
             name: fitted.name_of(place),
             full_at_per_s: limit.map(|limit| limit.alone_full_at),
             busy_now: limit.map(|limit| now / limit.alone_full_at),
-            service_us: fit.map(|fit| fit.service * 1e6),
-            standard_error: fit.map(|fit| fit.error),
+            // Of trips that requests share: the share of one in a trip of the full server.
+            service_us: fit.map(|fit| fit.service).or(full.map(|limit| limit.service)).map(|time| time * 1e6),
+            standard_error: fit.map(|fit| fit.error).or(gathered.map(|fit| fit.error)),
             outside_us: fit.map(|fit| fit.delay * 1e6),
-            waited: fit.map(|fit| fit.waited),
+            waited: fit.map(|fit| fit.waited).or(gathered.map(|fit| fit.shared)),
             contention: fit.map(|fit| fit.contention.slope),
             stalled: fit.map(|fit| fit.stalls.lost),
         });
@@ -279,6 +291,9 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     if let Some(fit) = fitted.loops {
         states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(fit.busy), Some(fit.per_request * 1e6)));
     }
+    if let Some(fit) = fitted.machine {
+        states.push(plain(ResourceKind::Processors, Some(fit.middle), Some(fit.busy), None));
+    }
     let clients = fitted.system.most_clients.map(|most| Allowance {
         resource: ResourceKind::Connections,
         used: f64::from(fitted.kept.clients()),
@@ -286,6 +301,10 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     });
     for one in fitted.system.allowances.iter().chain(&clients) {
         states.push(plain(one.resource, None, Some(one.used / one.most), None));
+    }
+    if let Some(busy) = fitted.kept.clients_busy() {
+        // Asking again at once, with the response time of now.
+        states.push(plain(ResourceKind::Clients, Some(now / busy), Some(busy), None));
     }
     if let Some(limit) = fitted.system.workers {
         let hold = mean(fitted.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));

@@ -75,6 +75,10 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
     for stretch in chosen {
         let first = kept.requests.len();
         for visit in &snapshot.visits[stretch.first..stretch.first + stretch.count] {
+            if visit.asked_no_server() {
+                kept.requests.push(request(visit, at(visit.received), kept.parts.len()..kept.parts.len()));
+                continue;
+            }
             if visit.server() >= system.servers.len() {
                 continue;
             }
@@ -95,7 +99,8 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
             if visit.follows() && kept.requests.len() > first {
                 kept.requests.last_mut().expect("it follows one").parts.end = kept.parts.len();
             } else {
-                kept.requests.push(request(visit, at(visit.received), kept.parts.len() - 1));
+                let parts = kept.parts.len() - 1..kept.parts.len();
+                kept.requests.push(request(visit, at(visit.received), parts));
             }
         }
         let last = kept.stretches.last_mut();
@@ -115,7 +120,8 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
         let parts = &kept.parts[request.parts.clone()];
         let sent = parts.iter().map(|one| one.sent).fold(f64::INFINITY, f64::min);
         let answered = parts.iter().map(|one| one.answered).fold(f64::NEG_INFINITY, f64::max);
-        request.own = (request.hold - (answered - sent)).max(0.0);
+        // Without a part all of it is the program's own.
+        request.own = (request.hold - (answered - sent).max(0.0)).max(0.0);
     }
     kept.arrivals = arrivals(snapshot, origin, kept.span);
     let end = origin.0 + (kept.span * 1e9) as u64;
@@ -124,14 +130,14 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
     kept
 }
 
-fn request(visit: &LiveVisit, received: Seconds, part: usize) -> KeptRequest {
+fn request(visit: &LiveVisit, received: Seconds, parts: Range<usize>) -> KeptRequest {
     let seconds = |nanos: u32| f64::from(nanos) / 1e9;
     KeptRequest {
         received,
         response: seconds(visit.replied),
         hold: seconds(visit.replied.saturating_sub(visit.taken)),
         own: 0.0,
-        parts: part..part + 1,
+        parts,
         late: visit.is_late(),
     }
 }
@@ -153,6 +159,14 @@ impl Kept {
         let loops = self.windows.iter().map(|one| one.in_loop).max().map_or(0, |last| last + 1);
         let last = |number: u16| self.windows.iter().rev().find(|one| one.in_loop == number);
         (0..loops).filter_map(last).map(|one| one.used.clients).sum()
+    }
+
+    /// The share of their time in which clients waited for replies; none where that is not known.
+    pub(super) fn clients_busy(&self) -> Option<f64> {
+        let seconds = |one: &LoopWindow| (one.to.0 - one.from.0) as f64 / 1e9;
+        let there: f64 = self.windows.iter().map(|one| f64::from(one.used.clients) * seconds(one)).sum();
+        let waited: f64 = self.windows.iter().map(|one| one.waited.as_seconds()).sum();
+        (waited > 0.0 && there > 0.0).then(|| (waited / there).min(1.0))
     }
 
     /// Time that the stretches of one loop cover, averaged over loops.

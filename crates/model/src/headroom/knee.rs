@@ -5,9 +5,10 @@ use krarup_record::LiveSnapshot;
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::answer::{LiveSystem, Silence};
-use super::fit::{DEEP, ServerFit, ServiceFit};
+use super::fit::{DEEP, ServiceFit};
 use super::kept::{kept, mean};
 use super::resources::{first_full, servers};
+use super::server_fit::ServerFit;
 
 /// How far it is looked back.
 const LOOKED_BACK: Nanos = Nanos::from_secs(60);

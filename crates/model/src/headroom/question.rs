@@ -7,7 +7,7 @@ use std::str::FromStr;
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Mistake, Seconds};
 
-use super::answer::{HeadroomChange, LiveSystem, ResponseTarget};
+use super::answer::{HeadroomChange, LiveSystem, ResponseTarget, ServerQueue};
 
 /// A factor beyond this says nothing of the system that was seen.
 const LARGEST_FACTOR: f64 = 1_000.0;
@@ -192,6 +192,10 @@ impl NamedChange {
         let mut usual = Vec::new();
         if target.is_some() {
             usual.push(Self::Traffic(1.5));
+        }
+        // What a store holds is not shared out, and what its messages' sizes do is not known.
+        if system.servers.iter().any(|server| server.queue != ServerQueue::EachConnection) {
+            return usual;
         }
         if system.servers.len() > 1 {
             usual.push(Self::ServerLost(None));

@@ -11,9 +11,9 @@ use krarup_record::LiveSnapshot;
 use krarup_units::{Nanos, Seconds, Stamp};
 use serde::{Deserialize, Serialize};
 
-use super::answer::{LiveSystem, ProvenServer, ResponseTarget};
-use super::fit;
+use super::answer::{LiveSystem, ProvenServer, ResponseTarget, ServerQueue};
 use super::kept::{kept, quantile};
+use super::server_fit;
 
 /// Each step gives so many times the weight of the one before.
 const STEP: f64 = 1.1;
@@ -308,7 +308,8 @@ impl Redline {
         if self.steps.is_empty() {
             self.usual = parts.len() as f64 / requests.max(1) as f64;
         }
-        let fitted = fit::server(&kept, self.server, kept.lanes_to(self.server, system));
+        let lanes = kept.lanes_to(self.server, system);
+        let fitted = server_fit::server(&kept, self.server, lanes, ServerQueue::EachConnection);
         let fit = fitted.fit.filter(|fit| fit.waited >= WAITED);
         let (mut own, mut others) = self.reads(snapshot, self.step_begun);
         let share = self.settings.target.quantile;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! arrival ─▶ loop (FIFO) ─▶ worker, if limited ─┬▶ d/2 + jitter ─▶ connection (FIFO, stalls) ─▶ d/2 ─┬▶ reply
-//!                                               └▶ … one for each server asked …                    ─┘
+//!                                               ├▶ … one for each server asked …                    ─┤
+//!                                               └▶ queue ─▶ trip of a store's connection            ─┘
 //! ```
 //!
 //! Requests are taken in the order of arrival, so the time at which a worker or a connection is
@@ -11,8 +12,11 @@
 
 use krarup_units::Seconds;
 
-use super::fit::{LaneCurve, ServerFit};
+use super::answer::ServerQueue;
+use super::fit::LaneCurve;
 use super::kept::{Kept, quantile};
+use super::server_fit::ServerFit;
+use super::stores::GatheredFit;
 use super::traffic::Arrival;
 use crate::simulate::random::RandomStream;
 
@@ -34,12 +38,17 @@ pub(super) struct ReplayServer<'a> {
     pub(super) stalls: &'a [(Seconds, Seconds)],
     /// The share of stalls that comes with requests, not with time.
     pub(super) stalls_with_requests: f64,
+    /// Where requests wait for its connections.
+    pub(super) queue: ServerQueue,
+    /// What its trips take, where they carry all requests that wait.
+    pub(super) gathered: Option<&'a GatheredFit>,
 }
 
 impl<'a> ReplayServer<'a> {
-    /// As fitted.
-    pub(super) fn of(server: &'a ServerFit) -> Self {
+    /// As fitted, with requests that wait for it like this.
+    pub(super) fn of(server: &'a ServerFit, queue: ServerQueue) -> Self {
         let lanes = (server.lanes as usize).max(1);
+        let gathered = server.gathered.as_ref();
         match &server.fit {
             Some(fit) => Self {
                 delay: fit.delay,
@@ -50,6 +59,8 @@ impl<'a> ReplayServer<'a> {
                 curve: fit.by_busy_lanes.as_ref(),
                 stalls: if fit.stalls.counts() { &fit.stalls.seen } else { &[] },
                 stalls_with_requests: fit.stalls.with_requests,
+                queue,
+                gathered,
             },
             None => Self {
                 delay: server.round_trip,
@@ -60,6 +71,8 @@ impl<'a> ReplayServer<'a> {
                 curve: None,
                 stalls: &[],
                 stalls_with_requests: 0.0,
+                queue,
+                gathered,
             },
         }
     }
@@ -91,8 +104,10 @@ pub(super) struct Replayed {
 /// On which connection a part goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneChoice {
+    /// Each part goes on the connection on which it was seen.
     AsSeen,
-    AnyOne,
+    /// Connections follow each other as they were seen to, whatever the parts.
+    InTurn,
 }
 
 impl TrafficReplay<'_> {
@@ -122,7 +137,7 @@ impl TrafficReplay<'_> {
         });
         let stalls: Vec<_> = stalls.collect();
         let arrivals = arrivals.iter().map(|one| (one.at, one.like));
-        self.play(arrivals, LaneChoice::AnyOne, &stalls, random)
+        self.play(arrivals, LaneChoice::InTurn, &stalls, random)
     }
 
     /// What was kept, at the times at which it came; the answers are in the order of the requests
@@ -148,7 +163,10 @@ impl TrafficReplay<'_> {
         let mut stations: Vec<Station> = self.servers.iter().zip(stalls).map(Station::new).collect();
         let mut workers = self.workers.map(FreeTimes::new);
         let mut loop_free = f64::NEG_INFINITY;
-        let mut out = Vec::new();
+        let mut out: Vec<Replayed> = Vec::new();
+        let mut turns: Vec<LaneTurns> =
+            (0..self.servers.len()).map(|server| self.turns(server, random)).collect();
+        let mut gathering = vec![Vec::new(); self.servers.len()];
         for (at, like) in arrivals {
             let request = &self.kept.requests[like as usize];
             let mut now = at;
@@ -164,9 +182,13 @@ impl TrafficReplay<'_> {
             let mut done = now;
             for part in &self.kept.parts[request.parts.clone()] {
                 let Some(server) = self.route(part.server, random) else { continue };
+                if self.servers[server].gathered.is_some() && !request.late {
+                    gathering[server].push(WaitingPart { since: now, request: out.len() });
+                    continue;
+                }
                 let lane = match choice {
                     LaneChoice::AsSeen => part.lane as usize,
-                    LaneChoice::AnyOne => random.below(self.servers[server].lanes),
+                    LaneChoice::InTurn => turns[server].next(random),
                 };
                 done = done.max(stations[server].serve(now, lane, random));
             }
@@ -178,7 +200,34 @@ impl TrafficReplay<'_> {
             }
             out.push(Replayed { arrived: at, response: done - at + self.own });
         }
+        for (server, waiting) in self.servers.iter().zip(&gathering) {
+            server.gather(waiting, self.own, &mut out, random);
+        }
         out
+    }
+
+    /// In which order the connections of a server were used: clients that share them out evenly
+    /// leave shorter queues than chance would.
+    fn turns(&self, server: usize, random: &mut RandomStream) -> LaneTurns {
+        let lanes = self.servers[server].lanes;
+        let mut turns = LaneTurns { lanes, by_loop: Vec::new(), used: 0 };
+        if lanes == 1 || server >= self.kept.lanes.len() {
+            return turns;
+        }
+        for stretch in &self.kept.stretches {
+            let place = stretch.in_loop as usize;
+            if turns.by_loop.len() <= place {
+                turns.by_loop.resize_with(place + 1, Default::default);
+            }
+            let mut parts: Vec<_> = self.kept.parts_at(stretch, server).collect();
+            parts.sort_by(|a, b| a.sent.total_cmp(&b.sent));
+            turns.by_loop[place].0.extend(parts.iter().map(|part| part.lane));
+        }
+        for (seen, next) in &mut turns.by_loop {
+            turns.used += seen.len();
+            *next = random.below(seen.len().max(1));
+        }
+        turns
     }
 
     /// The server that a part goes to; none where its share goes nowhere.
@@ -236,6 +285,7 @@ impl<'a> Station<'a> {
         if server.law.is_empty() {
             return now + server.delay;
         }
+        let lane = if server.queue == ServerQueue::Common { self.first_free() } else { lane };
         if lane >= self.free.len() {
             self.free.resize(lane + 1, f64::NEG_INFINITY);
         }
@@ -264,6 +314,12 @@ impl<'a> Station<'a> {
 }
 
 impl Station<'_> {
+    /// The connection that is free first.
+    fn first_free(&self) -> usize {
+        let all = self.free.iter().enumerate();
+        all.min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(lane, _)| lane)
+    }
+
     /// How many other connections are busy at `begin`. A request that waits begins in the future,
     /// for which other connections may get requests that are not known yet: they are busy then with
     /// the probability with which they were until now.
@@ -277,6 +333,77 @@ impl Station<'_> {
         let met = if waits { 1.0 } else { 0.0 };
         self.busy_share += (met - self.busy_share) / 1_000.0;
         busy
+    }
+}
+
+/// The order in which connections to a server are used.
+struct LaneTurns {
+    /// How many there are.
+    lanes: usize,
+    /// The connections as they were used in each loop, and the place of the next.
+    by_loop: Vec<(Vec<u32>, usize)>,
+    /// How many uses were seen in all.
+    used: usize,
+}
+
+impl LaneTurns {
+    /// The next one, of a loop drawn by its share of the traffic; any, where none was seen.
+    fn next(&mut self, random: &mut RandomStream) -> usize {
+        if self.used == 0 {
+            return random.below(self.lanes);
+        }
+        let mut rest = random.below(self.used);
+        for (seen, next) in &mut self.by_loop {
+            if rest < seen.len() {
+                let lane = seen[*next];
+                *next = (*next + 1) % seen.len();
+                return lane as usize;
+            }
+            rest -= seen.len();
+        }
+        0
+    }
+}
+
+/// A part that waits until a trip takes it.
+#[derive(Clone, Copy, Debug)]
+struct WaitingPart {
+    since: Seconds,
+    /// The place of its request among those replayed.
+    request: usize,
+}
+
+impl ReplayServer<'_> {
+    /// Sends trips that take all that wait, in the order in which it came, and sets back the
+    /// replies of its requests. `own` is what else a request takes.
+    fn gather(&self, waiting: &[WaitingPart], own: Seconds, out: &mut [Replayed], random: &mut RandomStream) {
+        let (Some(fit), ServerQueue::Gathered { most, beside }) = (self.gathered, self.queue) else { return };
+        let lanes = fit.side_by_side.max(1);
+        let mut under_way: Vec<(Seconds, usize)> = Vec::new();
+        let mut next = 0;
+        let mut now = f64::NEG_INFINITY;
+        while next < waiting.len() {
+            now = now.max(waiting[next].since);
+            under_way.retain(|(end, _)| *end > now);
+            let come =
+                waiting[next..].iter().take(most as usize).take_while(|part| part.since <= now).count();
+            let others: usize = under_way.iter().map(|(_, count)| count).sum();
+            let begins =
+                under_way.is_empty() || (under_way.len() < lanes && others + come <= beside as usize);
+            if !begins {
+                now = under_way.iter().map(|(end, _)| *end).fold(f64::INFINITY, f64::min);
+                continue;
+            }
+            let ratio = fit.ratios[random.below(fit.ratios.len())];
+            let end = now + fit.time(come as f64) * ratio * self.scale;
+            under_way.push((end, come));
+            for part in &waiting[next..next + come] {
+                if let Some(request) = out.get_mut(part.request) {
+                    request.response = request.response.max(end - request.arrived + own);
+                }
+            }
+            next += come;
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 use krarup_record::LoopWindow;
 use krarup_units::Seconds;
 
-use super::answer::LiveSystem;
-use super::fit::{self, DEEP, ServerFit, ServiceFit};
+use super::answer::{LiveSystem, ServerQueue};
+use super::fit::{DEEP, ServiceFit};
 use super::kept::{Kept, mean, quantile};
+use super::server_fit::{self, ServerFit};
+use super::stores::GatheredFit;
 
 /// What a server can do when its queue is as deep as where targets break.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,12 @@ pub(super) struct ServerLimit {
 /// The fit of each server, and what it can do where requests waited for it.
 pub(super) fn servers(kept: &Kept, system: &LiveSystem) -> (Vec<ServerFit>, Vec<Option<ServerLimit>>) {
     let each = system.servers.iter().enumerate().map(|(number, known)| {
-        let server = fit::server(kept, number, kept.lanes_to(number, system));
+        let server = server_fit::server(kept, number, kept.lanes_to(number, system), known.queue);
+        if let (Some(fit), ServerQueue::Gathered { most, beside }) = (&server.gathered, known.queue) {
+            let clients = f64::from(kept.clients().max(1));
+            let limit = ServerLimit::gathered(fit, server.share, (most.into(), beside.into()), clients);
+            return (server, limit);
+        }
         let limit = server.fit.as_ref().filter(|_| server.share > 0.0).map(|fit| {
             let bytes =
                 || mean(kept.parts.iter().filter(|part| part.server == number).map(|part| part.bytes));
@@ -84,6 +91,31 @@ impl ServerLimit {
             limit.by_link(on_link, server);
         }
         limit
+    }
+
+    /// Of a server whose trips carry all requests that wait, up to `most`, and begin side by side
+    /// while no more than `beside` are under way: when all `clients` that are connected wait for
+    /// it.
+    fn gathered(fit: &GatheredFit, share: f64, (most, beside): (f64, f64), clients: f64) -> Option<Self> {
+        if share <= 0.0 {
+            return None;
+        }
+        let lanes = if clients <= beside { fit.side_by_side } else { 1 };
+        let count = (clients / lanes as f64).clamp(1.0, most);
+        // Sizes that were not seen follow the same line: the low end counts on twice those seen,
+        // the high end on the largest that there can be.
+        let (low, high) = ((2.0 * fit.large).min(count), most.max(count));
+        let rate = fit.rate(lanes, count);
+        Some(Self {
+            service: lanes as f64 / rate,
+            scale: 1.0,
+            doubt: 1.65 * fit.error,
+            quicker: (fit.rate(lanes, high) / rate).ln().max(0.0),
+            unseen: (rate / fit.rate(lanes, low)).ln().max(0.0),
+            full_at: rate / share,
+            alone_full_at: rate / share,
+            link_full_at: None,
+        })
     }
 
     fn by_contention(&mut self, fit: &ServiceFit) {
@@ -231,6 +263,62 @@ fn cost_of_a_request(windows: &[&LoopWindow]) -> f64 {
     }
 }
 
+/// What the processors of the machine can do, at the rate of all traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MachineFit {
+    /// Rate at which they are full if all that they do comes with requests.
+    pub(super) low: f64,
+    /// Rate if what they do grows with requests as it was seen to.
+    pub(super) middle: f64,
+    /// Rate if it grows as slowly as it may by two standard errors.
+    pub(super) high: f64,
+    /// The share of their time in which they worked at the highest load seen.
+    pub(super) busy: f64,
+}
+
+/// What the processors do grows at least by this share of its mean per request: without any
+/// variation of the load it is not known what is others' work.
+const LEAST_OF_A_REQUEST: f64 = 0.25;
+
+/// Busy share of the machine = others' + share per request · rate, by the windows of one loop. None
+/// where the system does not say how busy it is.
+pub(super) fn machine(kept: &Kept) -> Option<MachineFit> {
+    let all: f64 = kept.windows.iter().map(|one| one.requests as f64).sum();
+    let windows = kept.windows.iter().filter(|one| one.in_loop == 0 && one.used.machine_time.0 > 0);
+    let points: Vec<(f64, f64)> = windows
+        .clone()
+        .map(|one| {
+            let seconds = (one.to.0 - one.from.0) as f64 / 1e9;
+            let busy = one.used.machine_busy.0 as f64 / one.used.machine_time.0 as f64;
+            (one.requests as f64 / seconds, busy)
+        })
+        .collect();
+    let own: f64 = windows.map(|one| one.requests as f64).sum();
+    if points.len() < 10 || own < 1_000.0 {
+        return None;
+    }
+    let mut rates: Vec<f64> = points.iter().map(|point| point.0).collect();
+    let high = quantile(&mut rates, 0.9);
+    let top = || points.iter().filter(|point| point.0 >= 0.9 * high);
+    let busy = mean(top().map(|point| point.1));
+    let most = busy / mean(top().map(|point| point.0)).max(1e-12);
+    let (x, y) = (mean(points.iter().map(|point| point.0)), mean(points.iter().map(|point| point.1)));
+    let squares: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / squares.max(1e-12);
+    let rest = points.iter().map(|point| (point.1 - y - slope * (point.0 - x)).powi(2));
+    let error = (rest.sum::<f64>() / (points.len() - 2) as f64 / squares.max(1e-12)).sqrt();
+    // Of one loop's rate to that of all.
+    let share = own / all.max(1.0);
+    let full = |slope: f64| {
+        let slope = slope.clamp(LEAST_OF_A_REQUEST * most, most).max(1e-12);
+        let others = (y - slope * x).max(0.0);
+        (1.0 - others).max(0.0) / slope / share
+    };
+    let (a, b) = (full(slope - 2.0 * error), full(slope + 2.0 * error));
+    let (middle, low) = (full(slope), full(most));
+    Some(MachineFit { low: low.min(b).min(middle), middle, high: a.max(middle), busy })
+}
+
 /// The share of time in which loops waited for a processor.
 pub(super) fn run_queue(kept: &Kept) -> f64 {
     let time: f64 = kept.windows.iter().map(|one| (one.to.0 - one.from.0) as f64).sum();
@@ -258,6 +346,7 @@ mod tests {
                     processor: Nanos(processor),
                     run_queue: Nanos(20_000_000),
                     clients: 1,
+                    ..LoopUse::default()
                 },
                 ..LoopWindow::default()
             }
@@ -274,6 +363,26 @@ mod tests {
         assert!(fit.low < fit.high && fit.low > 50_000.0);
         assert!((loops(&kept, 0.5).unwrap().high - 50_000.0).abs() < 1.0);
         assert!((run_queue(&kept) - 0.02).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_others_do_to_the_machine_is_told_apart_from_what_requests_do() {
+        let mut kept = windows(|requests| (requests, requests));
+        for one in &mut kept.windows {
+            // A fifth is others' work, 200 µs of two processors a request.
+            one.used.machine_time = Nanos::from_secs(2);
+            one.used.machine_busy = Nanos(400_000_000 + 200_000 * one.requests);
+        }
+        let fit = machine(&kept).unwrap();
+        assert!((fit.middle - 8_000.0).abs() < 1.0, "{fit:?}");
+        assert!(fit.low < 7_500.0 && fit.high < 8_001.0 && (fit.busy - 0.385).abs() < 0.01, "{fit:?}");
+        for one in &mut kept.windows {
+            (one.requests, one.used.machine_busy) = (1_000, Nanos(600_000_000));
+        }
+        let alike = machine(&kept).unwrap();
+        assert!(alike.low < 3_400.0 && alike.high > 8_000.0, "{alike:?}");
+        kept.windows.iter_mut().for_each(|one| one.used.machine_time = Nanos::ZERO);
+        assert_eq!(machine(&kept), None);
     }
 
     #[test]

@@ -139,3 +139,110 @@ fn shares_that_change_silence() {
     assert!(judged(52.0).contains(&Silence::MixChanged));
     assert!(!judged(100.0).contains(&Silence::MixChanged));
 }
+
+/// A database behind a pool: requests wait before its connections.
+#[derive(Clone, Copy)]
+struct OneStore {
+    queue: ServerQueue,
+    lanes: usize,
+    /// Mean time of a trip with so many requests while so many trips are under way.
+    time: fn(f64, f64) -> f64,
+    clients: u32,
+}
+
+impl OneStore {
+    /// Requests at a rate that may change with time: when each came, its trip began and ended, and
+    /// on which connection.
+    fn trips(&self, rate: fn(f64, f64) -> f64, at: f64, seconds: f64, seed: u64) -> Vec<[f64; 4]> {
+        let mut random = RandomStream::named(seed, 0, &["store"]);
+        let (mut came, mut now) = (Vec::new(), 1.0);
+        while now < seconds {
+            now += random.draw(&rand_distr::Exp1) / rate(now, at);
+            came.push(now);
+        }
+        let mut free = vec![0.0_f64; self.lanes];
+        let (mut next, mut out) = (0, Vec::new());
+        while next < came.len() {
+            let lane = (0..self.lanes).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap();
+            let begin = free[lane].max(came[next]);
+            let most = if let ServerQueue::Gathered { most, .. } = self.queue { most as usize } else { 1 };
+            let count = came[next..].iter().take(most).take_while(|came| **came <= begin).count();
+            let under_way = 1 + free.iter().filter(|free| **free > begin).count();
+            let varies = 0.6 + 0.4 * random.draw(&rand_distr::Exp1);
+            let end = begin + (self.time)(count as f64, under_way as f64) * varies;
+            free[lane] = end;
+            out.extend(came[next..next + count].iter().map(|came| [*came, begin, end, lane as f64]));
+            next += count;
+        }
+        out
+    }
+
+    fn snapshot(&self, rate: fn(f64, f64) -> f64, seed: u64) -> LiveSnapshot {
+        let mut trips = self.trips(rate, 0.0, 61.0, seed);
+        trips.sort_by(|a, b| a[2].total_cmp(&b[2]));
+        let mut books = LiveBooks::default();
+        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+        let mut second = 1.0_f64;
+        for [came, begin, end, lane] in trips {
+            while second < end {
+                books.loop_use(nanos(second), LoopUse { clients: self.clients, ..LoopUse::default() });
+                second += 1.0;
+            }
+            let mut visit = Visit::at(nanos(came), Operation::Put);
+            (visit.taken, visit.replied) = (nanos(begin), nanos(end));
+            let trip = ServerVisit::ok(0, nanos(begin), nanos(end));
+            books.finish(&visit, &[ServerVisit { lane: lane as u16, ..trip }]);
+        }
+        books.snapshot(nanos(61.0))
+    }
+
+    fn p99_at(&self, rate: f64) -> f64 {
+        let trips = self.trips(|_, at| at, rate, 120.0, 99);
+        let mut times: Vec<f64> = trips.iter().map(|[came, _, end, _]| end - came).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() * 99 / 100]
+    }
+
+    /// What is said, and by how much the capacity for the target that breaks at this rate is off.
+    fn judged(&self, rate: fn(f64, f64) -> f64, breaks_at: f64) -> (Headroom, f64) {
+        let server = LiveServer { name: "db".to_owned(), queue: self.queue, ..LiveServer::default() };
+        let lanes = Some(self.lanes as u16);
+        let system = LiveSystem { servers: vec![server], lanes, ..one() };
+        let answer = judge(&self.snapshot(rate, 5), &system, &asked(self.p99_at(breaks_at)));
+        let capacity = answer.capacity_per_s.unwrap();
+        assert!(capacity.low < breaks_at && breaks_at < capacity.high, "{capacity:?}");
+        (answer, capacity.mean / breaks_at)
+    }
+}
+
+#[test]
+fn a_store_whose_trips_carry_all_that_waits_is_full_when_all_clients_wait() {
+    let store = OneStore {
+        queue: ServerQueue::Gathered { most: 512, beside: 512 },
+        lanes: 1,
+        time: |count, _| 1.5e-3 + 60e-6 * count,
+        clients: 200,
+    };
+    let full = 200.0 / (1.5e-3 + 60e-6 * 200.0);
+    let (answer, off) = store.judged(|now, _| 5_000.0 + 2_500.0 * (now / 9.0).sin(), 11_000.0);
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / full - 1.0).abs() < 0.08, "{saturation} of {full}");
+    assert!((off - 1.0).abs() < 0.15, "{off}");
+    assert_eq!(answer.bottleneck.unwrap().name, "db");
+}
+
+#[test]
+fn a_pool_of_connections_that_share_processors_is_full_when_all_are_busy() {
+    let store = OneStore {
+        queue: ServerQueue::Common,
+        lanes: 8,
+        // Two processors' worth of work, half of the time elsewhere.
+        time: |_, under_way| 1e-3 + 1e-3 * (under_way / 2.0).max(1.0),
+        clients: 200,
+    };
+    let full = 8.0 / 5e-3;
+    let (answer, off) = store.judged(|now, _| 800.0 + 300.0 * (now / 9.0).sin(), 1_250.0);
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / full - 1.0).abs() < 0.1, "{saturation} of {full}");
+    assert!((off - 1.0).abs() < 0.15, "{off}");
+}

@@ -236,7 +236,7 @@ settings! {
 
 impl PoolConfig {
     /// The pool for the core. `server` gives a server its place, `pool` finds a pool by its name.
-    pub(super) fn spec(
+    pub(crate) fn spec(
         &self,
         name: &str,
         mut server: impl FnMut(&Address) -> usize,

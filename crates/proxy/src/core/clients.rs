@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use krarup_memcache::{Limits, Parsed, request};
 use krarup_record::LoopUse;
-use krarup_service::{Disconnect, Service};
-use krarup_units::{Nanos, Outbox, Stamp};
+use krarup_service::{Disconnect, Service, ThreadUse};
+use krarup_units::{Outbox, Stamp};
 
 use super::{Arrival, Core, class_of};
 use crate::dispatch::Workers;
@@ -199,9 +199,11 @@ impl Service for Core {
         self.clients.rest(ClientId::new(client));
     }
 
-    fn loop_used(&mut self, passes: u64, processor: Nanos, run_queue: Nanos, now: Stamp) {
+    fn loop_used(&mut self, used: ThreadUse, now: Stamp) {
+        let ThreadUse { passes, processor, run_queue, machine_busy, machine_time } = used;
         let clients = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
-        self.books.loop_used(LoopUse { passes, processor, run_queue, clients }, now);
+        let used = LoopUse { passes, processor, run_queue, clients, machine_busy, machine_time };
+        self.books.loop_used(used, now);
     }
 
     fn note_memory(&mut self, used: usize, short: bool) {

@@ -39,6 +39,9 @@ impl Core {
         while let Some(number) = self.clients.take_replied(id, &self.requests) {
             self.finish(number, now);
         }
+        if let Some(since) = self.clients.take_wait(id) {
+            self.books.client_waited(since, now);
+        }
         self.clients.resume(id);
     }
 

@@ -41,8 +41,8 @@ fn tell(
                 out.one(name, label, &number.to_string(), value(used));
             }
         }
-        MetricSource::Headroom(_, values) => {
-            for one in headroom.map(values).into_iter().flatten() {
+        MetricSource::Headroom(metric) => {
+            for one in headroom.map(metric.values).into_iter().flatten() {
                 out.labelled(name, &one.labels, one.value);
             }
         }

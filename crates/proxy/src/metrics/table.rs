@@ -1,12 +1,11 @@
 //! Every metric, in one table: its name, its kind, what it means and where its value comes from.
 //! The reference page and what Prometheus reads are both made from it.
 
-use krarup_model::headroom::Headroom;
+use krarup_model::headroom::{HEADROOM_METRICS, HeadroomMetric};
 use krarup_model::hot_keys::PoolHotKeys;
 use krarup_record::exposition::{self, Described, TimeBuckets};
 use krarup_record::{LoopUse, Quantity, VisitTally};
 
-use super::headroom::{self, HeadroomValue};
 use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 
 /// One metric.
@@ -25,8 +24,8 @@ pub(super) enum MetricSource {
     Counter(fn(&ProxySnapshot) -> f64),
     /// One number for each event loop.
     Loop(fn(&LoopUse) -> f64),
-    /// What is said of the headroom, with the names of the labels.
-    Headroom(Option<&'static str>, fn(&Headroom) -> Vec<HeadroomValue>),
+    /// What is said of the headroom.
+    Headroom(HeadroomMetric),
     /// One number for each pool of which a request was sampled; none where it does not apply.
     PoolKeys(fn(&PoolHotKeys) -> Option<f64>),
     /// 1, with the version as a label.
@@ -58,13 +57,8 @@ const fn of_loop(name: &'static str, value: fn(&LoopUse) -> f64, help: &'static 
     ProxyMetric { name, help, value: MetricSource::Loop(value) }
 }
 
-const fn of_headroom(
-    name: &'static str,
-    labels: Option<&'static str>,
-    values: fn(&Headroom) -> Vec<HeadroomValue>,
-    help: &'static str,
-) -> ProxyMetric {
-    ProxyMetric { name, help, value: MetricSource::Headroom(labels, values) }
+const fn of_headroom(metric: HeadroomMetric) -> ProxyMetric {
+    ProxyMetric { name: metric.name, help: metric.help, value: MetricSource::Headroom(metric) }
 }
 
 const fn operation(name: &'static str, value: fn(&VisitTally) -> u64, help: &'static str) -> ProxyMetric {
@@ -311,60 +305,15 @@ pub const TABLE: &[ProxyMetric] = &[
         |now| now.events.held_back as f64,
         "Times that a client was made to wait by a bound.",
     ),
-    of_headroom(
-        "krarup_headroom_verdict",
-        Some("verdict"),
-        headroom::verdict,
-        "1 for how far the answer about headroom reaches: `stated` up to twice the highest rate seen, `projected` up to four times, else `silent`.",
-    ),
-    of_headroom(
-        "krarup_headroom_silent",
-        Some("reason"),
-        headroom::silent,
-        "1 for each reason why nothing is said of the headroom.",
-    ),
-    of_headroom(
-        "krarup_headroom_ratio",
-        Some("bound"),
-        headroom::ratio,
-        "Capacity over the traffic of now, with the ends of its interval (`low`, `mean`, `high`); absent where silent.",
-    ),
-    of_headroom(
-        "krarup_capacity_requests_per_second",
-        Some("bound"),
-        headroom::capacity,
-        "The rate at which `headroom_target` breaks or, without one, the first resource is full; absent where silent.",
-    ),
-    of_headroom(
-        "krarup_proven_requests_per_second",
-        None,
-        headroom::proven,
-        "The most requests that were served in one second of the last minutes.",
-    ),
-    of_headroom(
-        "krarup_bottleneck",
-        Some("resource, name"),
-        headroom::bottleneck,
-        "1 for the resource that is full first; absent where silent.",
-    ),
-    of_headroom(
-        "krarup_resource_full_requests_per_second",
-        Some("resource, name"),
-        headroom::full,
-        "The rate of all requests at which a resource is full, where that can be told; absent where silent.",
-    ),
-    of_headroom(
-        "krarup_server_service_seconds",
-        Some("server"),
-        headroom::service,
-        "Mean service time of one request on one connection to a server, without queue and round trip; absent where few requests waited.",
-    ),
-    of_headroom(
-        "krarup_server_stalled_ratio",
-        Some("server"),
-        headroom::stalled,
-        "The share of time in which a server stood still.",
-    ),
+    of_headroom(HEADROOM_METRICS[0]),
+    of_headroom(HEADROOM_METRICS[1]),
+    of_headroom(HEADROOM_METRICS[2]),
+    of_headroom(HEADROOM_METRICS[3]),
+    of_headroom(HEADROOM_METRICS[4]),
+    of_headroom(HEADROOM_METRICS[5]),
+    of_headroom(HEADROOM_METRICS[6]),
+    of_headroom(HEADROOM_METRICS[7]),
+    of_headroom(HEADROOM_METRICS[8]),
     ProxyMetric {
         name: "krarup_hot_key_ratio",
         help: "The largest share of the pool's server time that one key takes, of the last five to ten seconds; absent where no key was sampled five times. `/hotkeys` says which it is.",
@@ -401,7 +350,7 @@ impl ProxyMetric {
         match self.value {
             MetricSource::Gauge(_) | MetricSource::Counter(_) => None,
             MetricSource::Loop(_) => Some("loop"),
-            MetricSource::Headroom(labels, _) => labels,
+            MetricSource::Headroom(metric) => metric.labels,
             MetricSource::Version => Some("version"),
             MetricSource::Operation(_) | MetricSource::OperationTimes(_) => Some("operation"),
             MetricSource::ServerGauge(_) | MetricSource::Server(_) | MetricSource::ServerTimes(_) => {

@@ -21,6 +21,7 @@ use krarup_net::{Clock, Listener, listen};
 use krarup_service::Service;
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
+use super::live::{self, BrokerHeadroom, BrokerLive};
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
@@ -78,6 +79,8 @@ pub struct BrokerEngineSettings {
     pub ending: Arc<Ending>,
     /// It serves one shard of several, to other brokers alone.
     pub part: Option<ServedShard>,
+    /// What monitoring is answered about the headroom.
+    pub headroom: BrokerHeadroom,
 }
 
 /// An engine that serves one shard: it tells its clients that the shard has moved.
@@ -248,7 +251,7 @@ struct Engine<N> {
     /// Whether the store cannot be reached.
     store_lost: bool,
     /// Where a snapshot is put for monitoring, and the server that answers from it.
-    admin: Option<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer)>,
+    admin: Option<BrokerAdmin>,
     stop_by: Option<Stamp>,
 }
 
@@ -268,23 +271,34 @@ impl Refusal {
     }
 }
 
+/// The server that answers monitoring, and where the loop lays down what it answers from.
+struct BrokerAdmin {
+    slot: Arc<SnapshotSlot<BrokerSnapshot>>,
+    live: BrokerLive,
+    server: http::HttpServer,
+}
+
 /// Answers monitoring at `address`, from what the loop behind `waker` shows; a reload is one of
 /// the certificate.
 fn monitor(
     address: &Address,
     waker: &Arc<Waker>,
-    tls: Option<&Acceptor>,
-) -> Result<(Arc<SnapshotSlot<BrokerSnapshot>>, http::HttpServer), Mistake> {
+    settings: &BrokerEngineSettings,
+    store: Option<&MessageStore>,
+) -> Result<BrokerAdmin, Mistake> {
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
-    let reload = tls.cloned().map(|acceptor| Reload {
+    let reload = settings.tls.clone().map(|acceptor| Reload {
         what: "certificate",
         reload: Box::new(move || acceptor.reload().map(|_| ())),
         alone: Mutex::default(),
     });
-    let monitoring = Monitoring { program: "krarup broker", ask, headroom: None, redline: None, reload };
-    Ok((slot, admin::serve(address, "--admin", monitoring)?))
+    let (live, headroom) =
+        BrokerLive::new(SnapshotSlot::new(Arc::clone(waker)), settings.headroom, store, settings.connections);
+    let headroom = Some(headroom);
+    let monitoring = Monitoring { program: "krarup broker", ask, headroom, redline: None, reload };
+    Ok(BrokerAdmin { slot, live, server: admin::serve(address, "--admin", monitoring)? })
 }
 
 /// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it
@@ -309,7 +323,7 @@ fn addresses(settings: &BrokerEngineSettings, driver: &Driver) -> io::Result<(St
 impl<N: FnMut(BrokerNotice)> Engine<N> {
     fn start(
         mut settings: BrokerEngineSettings,
-        broker: Broker,
+        mut broker: Broker,
         store: Option<MessageStore>,
         clock: Clock,
         mut notice: N,
@@ -321,10 +335,11 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         let admin = settings
             .admin
             .as_ref()
-            .map(|address| monitor(address, &waker, settings.tls.as_ref()))
+            .map(|address| monitor(address, &waker, &settings, store.as_ref()))
             .transpose()?;
-        if let Some((_, server)) = &admin {
-            notice(BrokerNotice::Admin(server.address.clone()));
+        if let Some(admin) = &admin {
+            broker.keep_live(live::lanes(store.as_ref()));
+            notice(BrokerNotice::Admin(admin.server.address.clone()));
         }
         let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
         let clients = driver::DriverSettings {
@@ -554,7 +569,8 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         self.driver.flush_clients(&mut self.broker);
         // What those did who could go on.
         self.feed();
-        if let Some((slot, _)) = &self.admin {
+        if let Some(BrokerAdmin { slot, live, .. }) = &self.admin {
+            live.publish(|| self.broker.live(self.clock.now()));
             let takes = !self.store_lost && self.reluctant.is_none();
             slot.publish(|| {
                 BrokerSnapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some())

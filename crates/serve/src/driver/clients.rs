@@ -17,7 +17,7 @@ use super::alarm::{ALARM, Alarm, uninterrupted};
 use super::authentication::Users;
 use super::connection::{ClientConnection, Logins, Read, WrittenBytes};
 use super::event_loops::EventLoops;
-use super::loop_meter::{LoopMeter, ThreadUse};
+use super::loop_meter::LoopMeter;
 use super::memory::MemoryAccount;
 use super::time_limits::TimeLimits;
 use crate::slice::Slice;
@@ -310,8 +310,8 @@ impl Driver {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, service: &mut impl Service, now: Stamp) {
-        if let Some(ThreadUse { passes, processor, run_queue }) = self.meter.read(now) {
-            service.loop_used(passes, processor, run_queue, now);
+        if let Some(used) = self.meter.read(now) {
+            service.loop_used(used, now);
         }
         self.apply_time_limits(service, now);
         self.tick_logins(service, now);

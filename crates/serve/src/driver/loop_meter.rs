@@ -1,24 +1,20 @@
 //! What the loop's own thread uses: passes, processor time, and time in which it was ready to run
-//! and had no processor.
+//! and had no processor; and how busy the machine's processors are.
 //!
-//! The kernel is asked once a second: two system calls.
+//! The kernel is asked once a second: three system calls.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use krarup_net::cpu;
+use krarup_service::ThreadUse;
 use krarup_units::{Nanos, Stamp};
+
+/// The unit of times in `stat`: what programs are given is a hundredth of a second everywhere.
+const TICK: Nanos = Nanos::from_millis(10);
 
 /// How often the kernel is asked at most.
 const EVERY: Nanos = Nanos::from_secs(1);
-
-/// What was used between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ThreadUse {
-    pub(super) passes: u64,
-    pub(super) processor: Nanos,
-    pub(super) run_queue: Nanos,
-}
 
 /// Counts passes, and reads the rest where it belongs: on the loop's own thread.
 #[derive(Debug, Default)]
@@ -35,6 +31,16 @@ struct KernelTimes {
     run_queue: Nanos,
     /// Where the kernel says how long the thread waited, kept open; none where it does not.
     schedstat: Option<File>,
+    /// Where it says what the processors did, kept open; none where it does not.
+    stat: Option<File>,
+    machine: MachineTimes,
+}
+
+/// What all processors of the machine have done since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct MachineTimes {
+    busy: Nanos,
+    all: Nanos,
 }
 
 impl LoopMeter {
@@ -56,16 +62,21 @@ impl LoopMeter {
             // The thread that opens it is the one that it speaks of.
             let schedstat = File::open("/proc/thread-self/schedstat").ok();
             let run_queue = run_queue(schedstat.as_ref());
-            self.last = Some(KernelTimes { processor: cpu::thread(), run_queue, schedstat });
+            let stat = File::open("/proc/stat").ok();
+            let machine = machine(stat.as_ref());
+            self.last = Some(KernelTimes { processor: cpu::thread(), run_queue, schedstat, stat, machine });
             return None;
         };
         let (processor, run_queue) = (cpu::thread(), run_queue(last.schedstat.as_ref()));
+        let machine = machine(last.stat.as_ref());
         let used = ThreadUse {
             passes,
             processor: processor.saturating_sub(last.processor),
             run_queue: run_queue.saturating_sub(last.run_queue),
+            machine_busy: machine.busy.saturating_sub(last.machine.busy),
+            machine_time: machine.all.saturating_sub(last.machine.all),
         };
-        (last.processor, last.run_queue) = (processor, run_queue);
+        (last.processor, last.run_queue, last.machine) = (processor, run_queue, machine);
         Some(used)
     }
 }
@@ -75,6 +86,25 @@ fn run_queue(schedstat: Option<&File>) -> Nanos {
     let mut text = [0; 128];
     let read = schedstat.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
     waited(&text[..read]).unwrap_or_default()
+}
+
+/// What the processors have done; nothing where that is not known.
+fn machine(stat: Option<&File>) -> MachineTimes {
+    let mut text = [0; 256];
+    let read = stat.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+    processors(&text[..read]).unwrap_or_default()
+}
+
+/// The first line of `stat`: hundredths of a second in user, nice, system, idle, waiting for a disk,
+/// interrupts, soft interrupts, taken by the host (proc(5)). What guests used is in the first two.
+fn processors(stat: &[u8]) -> Option<MachineTimes> {
+    let line = stat.split(|byte| *byte == b'\n').next()?;
+    let words = std::str::from_utf8(line).ok()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let ticks: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
+    let [user, nice, system, idle, disk, interrupts, soft, host] = ticks[..] else { return None };
+    let time = |ticks: u64| Nanos(ticks * TICK.0);
+    let busy = user + nice + system + interrupts + soft + host;
+    Some(MachineTimes { busy: time(busy), all: time(busy + idle + disk) })
 }
 
 /// The second of the numbers in `schedstat`: nanoseconds run, nanoseconds waited, times run.
@@ -92,6 +122,15 @@ mod tests {
         assert_eq!(waited(b"217350182 1928374 1021\n"), Some(Nanos(1_928_374)));
         assert_eq!(waited(b"217350182"), None);
         assert_eq!(waited(b""), None);
+    }
+
+    #[test]
+    fn processors_are_busy_or_idle() {
+        let text = b"cpu  10 2 30 900 50 3 4 1 7 0\ncpu0 10 2";
+        let seconds = |hundredths: u64| Nanos::from_millis(10 * hundredths);
+        let known = MachineTimes { busy: seconds(50), all: seconds(1_000) };
+        assert_eq!(processors(text), Some(known));
+        assert_eq!((processors(b"cpu  10 2 30"), processors(b"")), (None, None));
     }
 
     #[test]

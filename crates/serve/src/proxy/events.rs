@@ -460,6 +460,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 target: self.config.headroom_target,
                 pools: live::replicated_pools(&self.core),
                 redline_lock: self.config.redline_lock.clone(),
+                config: Some(Box::new(self.config.clone())),
             }
         });
     }

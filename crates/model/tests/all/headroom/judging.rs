@@ -189,6 +189,7 @@ fn names_right(candidate: &Candidate, answer: &Headroom) -> bool {
     let (resource, number) = candidate.limit;
     match named.resource {
         ResourceKind::Clients => candidate.kind == Kind::Clients,
+        ResourceKind::Processors => false,
         ResourceKind::Server | ResourceKind::Link => {
             resource == ResourceKind::Server && named.name == format!("s{number}")
         }

@@ -693,6 +693,7 @@ impl<'a> Simulation<'a> {
                 processor: Nanos(self.event_loop.used),
                 run_queue: Nanos(0),
                 clients,
+                ..LoopUse::default()
             };
             books.loop_use(Stamp(self.now), used);
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use krarup_record::{LiveVisit, LoopUse};
+use krarup_service::ThreadUse;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -18,7 +19,8 @@ fn world(servers: usize, main: PoolSpec) -> World {
 /// Server, whether the request had been replied to already, when it was sent and answered.
 fn kept(world: &World) -> Vec<(usize, bool, u64, u64)> {
     let of = |one: &LiveVisit| (one.server(), one.is_late(), one.sent_at().0, one.answered_at().0);
-    world.core.live(Stamp(60 * SECOND)).visits.iter().map(of).collect()
+    let live = world.core.live(Stamp(60 * SECOND));
+    live.visits.iter().filter(|one| !one.asked_no_server()).map(of).collect()
 }
 
 /// What the recorder has counted at a server.
@@ -29,7 +31,7 @@ fn counted(world: &mut World, server: usize) -> u64 {
 }
 
 #[test]
-fn parts_and_what_no_request_waits_for_are_kept_and_own_answers_are_requests_without_a_visit() {
+fn parts_and_what_no_request_waits_for_are_kept_and_own_answers_without_a_server() {
     let mut world = world(2, PoolSpec::of("main", vec![0, 1]));
     let client = world.client();
     world.at(SECOND).send(client, "version\r\nset a 0 0 1\r\nx\r\n");
@@ -41,15 +43,20 @@ fn parts_and_what_no_request_waits_for_are_kept_and_own_answers_are_requests_wit
     let (sent, at) = (SECOND + 10, |nanos| SECOND + nanos);
     let expected = [(0, false, sent, at(40)), (1, false, sent, at(50)), (2, true, sent, at(90))];
     assert_eq!(kept(&world), expected);
+    assert!(world.core.live(Stamp(60 * SECOND)).visits[0].asked_no_server(), "the version is its own answer");
     assert_eq!(
         (counted(&mut world, 1), counted(&mut world, 2)),
         (1, 0),
         "the recorder counts requests' parts"
     );
-    world.core.loop_used(3, Nanos(5), Nanos(7), Stamp(2 * SECOND));
+    let used = ThreadUse { passes: 3, processor: Nanos(5), run_queue: Nanos(7), ..ThreadUse::default() };
+    world.core.loop_used(used, Stamp(2 * SECOND));
     let window = world.core.live(Stamp(60 * SECOND)).windows[0];
     assert_eq!((window.requests, window.failures), (2, 0));
-    assert_eq!(window.used, LoopUse { passes: 3, processor: Nanos(5), run_queue: Nanos(7), clients: 1 });
+    assert_eq!(
+        window.used,
+        LoopUse { passes: 3, processor: Nanos(5), run_queue: Nanos(7), clients: 1, ..LoopUse::default() }
+    );
     assert_eq!(world.core.counted().used(), [window.used]);
 }
 
@@ -77,7 +84,8 @@ fn a_copy_for_statistics_has_what_loops_used_and_no_visits() {
     let client = world.client();
     world.at(SECOND).send(client, "get a\r\n").write_servers();
     world.answer(0, "END\r\n").write_clients();
-    world.core.loop_used(4, Nanos(1), Nanos(2), world.now);
+    let used = ThreadUse { passes: 4, processor: Nanos(1), run_queue: Nanos(2), ..ThreadUse::default() };
+    world.core.loop_used(used, world.now);
     let (mut sum, other) = (world.core.books(), world.core.books());
     sum.absorb(&other);
     assert_eq!(sum.counted().used().iter().map(|used| used.passes).collect::<Vec<_>>(), [4, 4]);
