@@ -11,7 +11,7 @@ use krarup_model::headroom::{
     Headroom, HeadroomTarget, HeadroomVerdict, NamedChange, ResponseTarget, judge_series,
 };
 use krarup_net::http;
-use krarup_report::{headroom as shown, html, text};
+use krarup_report::{headroom as shown, text};
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Address, Seconds};
 
@@ -20,14 +20,14 @@ use crate::failure::Failure;
 use crate::prometheus::{Prometheus, SeriesExpressions};
 use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 
-/// Say how much headroom a proxy or a broker has: which resource is full first, and up to which rate a target
-/// of response time holds.
+/// Say how much headroom a proxy or a broker has: which resource is full first, and up to which
+/// rate a target of response time holds.
 ///
-/// Of a running proxy or broker (its admin address), of the rows that one has written, or of a directory of
-/// results: a line for each trial with rows. What is measured is how long a server works on a
-/// request while others wait for it; nothing is put under load for it. A capacity is `stated` up to
-/// twice the highest rate seen, `projected` up to four times, and else there is no conclusion, with
-/// the reason.
+/// Of a running proxy or broker (its admin address), of the rows that one has written, or of a
+/// directory of results: a line for each trial with rows. What is measured is how long a server
+/// works on a request while others wait for it; nothing is put under load for it. A capacity is
+/// `stated` up to twice the highest rate seen, `projected` up to four times, and else there is no
+/// conclusion, with the reason.
 ///
 /// Of any service whose rate, requests in flight and mean response time Prometheus keeps, with
 /// `--prometheus`: up to which rate the mean response time holds, or where throughput ends, by the
@@ -117,12 +117,6 @@ enum HeadroomOf {
     Rows(PathBuf),
     Results(PathBuf),
     Proxy(Address),
-}
-
-/// The answer of a running program as a page for a browser; `of` whom it is.
-pub(crate) fn page(answer: &Headroom, of: &str) -> String {
-    let program = format!("krarup {}", env!("CARGO_PKG_VERSION"));
-    html::page(&shown::document(answer, of, &program))
 }
 
 pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {

@@ -25,6 +25,7 @@ mod flags;
 mod folders;
 mod form;
 mod headroom;
+mod headroom_page;
 mod limits;
 mod load;
 mod memtier;

@@ -19,7 +19,7 @@ use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
-use crate::headroom;
+use crate::headroom_page;
 
 mod ending;
 
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     }
     let ended = match config.engine {
         Engine::Events => {
-            events::run(source, cores, clock, |answer| headroom::page(answer, "this proxy"), tell)
+            events::run(source, cores, clock, |answer| headroom_page::page(answer, "this proxy"), tell)
         }
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`engine`] | one event loop: every client on one thread |
 //! | `accepting` | clients that come to a thread that waits for them |
+//! | `message_store` | where the broker keeps its messages |
 //! | `live` | what a model of the running traffic is given |
 //! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
 //! | [`relay`] | a broker that waits forwards its clients |
@@ -12,6 +13,8 @@ mod accepting;
 pub mod engine;
 pub mod front;
 mod live;
+mod message_store;
 pub mod relay;
 
 pub use live::BrokerHeadroom;
+pub use message_store::MessageStore;

@@ -13,7 +13,7 @@ use krarup_serve::broker::BrokerHeadroom;
 use krarup_units::{Address, Bytes, Nanos, text};
 
 use crate::flags::Flags;
-use crate::headroom;
+use crate::headroom_page;
 use crate::limits::BrokerEdge;
 use crate::tls::TlsArgs;
 
@@ -79,8 +79,8 @@ pub(crate) struct BrokerArgs {
     /// /tubes [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) admin: Option<Address>,
-    /// The response time that is to hold, for /headroom: `p99 < 20ms`; the wait for a message is not
-    /// a part of it [default: only saturation counts]
+    /// The response time that is to hold, for /headroom: `p99 < 20ms`; the wait for a message is
+    /// not a part of it [default: only saturation counts]
     #[arg(long, value_name = "TARGET")]
     pub(super) headroom_target: Option<ResponseTarget>,
     #[command(flatten)]
@@ -136,7 +136,7 @@ impl Mode {
 impl BrokerArgs {
     /// What monitoring is answered about the headroom.
     pub(super) fn headroom(&self) -> BrokerHeadroom {
-        let page: HeadroomPage = |answer| headroom::page(answer, "this broker");
+        let page: HeadroomPage = |answer| headroom_page::page(answer, "this broker");
         BrokerHeadroom { target: self.headroom_target, page }
     }
 

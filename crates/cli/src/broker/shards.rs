@@ -16,9 +16,8 @@ use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, broker};
 use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
-use krarup_serve::broker::engine::{
-    self, BrokerEnd, BrokerNotice, Ending, MessageStore, Protocol, ServedShard,
-};
+use krarup_serve::broker::MessageStore;
+use krarup_serve::broker::engine::{self, BrokerEnd, BrokerNotice, Ending, Protocol, ServedShard};
 use krarup_serve::broker::front::{self, Front};
 use krarup_store::owners::Owners;
 use krarup_store::postgres::members::{MemberStep, MembersView, ShardMember};

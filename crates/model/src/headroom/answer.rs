@@ -77,8 +77,8 @@ pub struct LiveSystem {
     pub processors_per_loop: f64,
     /// How many clients may be connected, where there is a limit.
     pub most_clients: Option<u32>,
-    /// Where requests go when a server is lost or added; none: it is not known, and the others share
-    /// them evenly, or as they do now.
+    /// Where requests go when a server is lost or added; none: it is not known, and the others
+    /// share them evenly, or as they do now.
     pub moves: Option<PartMoves>,
     /// What this program may use at most of what no rate of requests uses up by itself.
     pub allowances: Vec<Allowance>,

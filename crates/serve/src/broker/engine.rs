@@ -22,6 +22,7 @@ use krarup_service::Service;
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use super::live::{self, BrokerHeadroom, BrokerLive};
+use super::message_store::MessageStore;
 use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
@@ -29,7 +30,7 @@ use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::BrokerSnapshot;
 use krarup_store::journal::{Journal, JournalEvent};
 use krarup_store::pool::{self, ConnectionPool};
-use krarup_store::postgres::{self, OutboxMessage, Owned, Sharing};
+use krarup_store::postgres::{self, OutboxMessage};
 
 const WOKEN: Token = Token(4);
 /// A client that vanished without a word is noticed after this time.
@@ -43,15 +44,6 @@ const RELUCTANT: Nanos = Nanos::from_millis(100);
 const CALM: Nanos = Nanos::from_secs(1);
 /// A store that is offered nothing any more is taken to be well after this time.
 const FORGIVEN: Nanos = Nanos::from_secs(10);
-
-/// Where messages are kept that are not in memory alone.
-#[derive(Debug)]
-pub enum MessageStore {
-    /// In a database whose queues this process owns.
-    Owned(Owned),
-    /// In a database that decides for itself.
-    Shared(Sharing, pool::ConnectionPoolSettings),
-}
 
 /// How to serve.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use krarup_net::snapshots::SnapshotSlot;
 use krarup_record::LiveSnapshot;
 use krarup_store::{journal, pool};
 
-use super::engine::MessageStore;
+use super::message_store::MessageStore;
 use crate::headroom::{HeadroomPage, LiveHeadroom};
 use crate::live::{LiveQuestion, LiveState};
 use crate::processors;

@@ -95,8 +95,9 @@ fn machine(stat: Option<&File>) -> MachineTimes {
     processors(&text[..read]).unwrap_or_default()
 }
 
-/// The first line of `stat`: hundredths of a second in user, nice, system, idle, waiting for a disk,
-/// interrupts, soft interrupts, taken by the host (proc(5)). What guests used is in the first two.
+/// The first line of `stat`: hundredths of a second in user, nice, system, idle, waiting for a
+/// disk, interrupts, soft interrupts, taken by the host (proc(5)). What guests used is in the first
+/// two.
 fn processors(stat: &[u8]) -> Option<MachineTimes> {
     let line = stat.split(|byte| *byte == b'\n').next()?;
     let words = std::str::from_utf8(line).ok()?.strip_prefix("cpu ")?.split_ascii_whitespace();

@@ -171,7 +171,7 @@ fn description(candidate: &Candidate) -> LiveSystem {
     };
     let server = |(number, server): (usize, &ServerLaw)| {
         let (processors, link) = if candidate.configured { (quota, server.link) } else { (None, None) };
-        LiveServer { name: format!("s{number}"), processors, link, proven: None }
+        LiveServer { name: format!("s{number}"), processors, link, ..LiveServer::default() }
     };
     LiveSystem {
         servers: law.servers.iter().enumerate().map(server).collect(),
