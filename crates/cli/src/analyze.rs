@@ -14,7 +14,7 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::form::OutputForm;
-use crate::{experiment, trials, written};
+use crate::{experiment, input, written};
 
 /// Analyse what was recorded: every request of a run from its rows, or a directory of results from
 /// its trials.
@@ -137,7 +137,7 @@ fn measured(path: &Path) -> Result<Option<(Seconds, Seconds)>, Failure> {
     );
     let mut span: Option<(Seconds, Seconds)> = None;
     for file in files.iter().filter(|file| file.is_file()) {
-        let load: LoadResult = trials::json(file)?;
+        let load: LoadResult = input::json(file)?;
         let from = load.started_unix + load.config.warm_up;
         let to = from + load.seconds;
         // While all of them measured.

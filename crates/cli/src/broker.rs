@@ -20,6 +20,7 @@ use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
 use crate::failure::Failure;
+use crate::input;
 use crate::limits::limits;
 
 pub(crate) use self::args::BrokerArgs;
@@ -254,8 +255,7 @@ fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Shari
 /// The secret that clients must say.
 fn secret(path: &std::path::Path) -> Result<String, Failure> {
     let name = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    let text = input::text(path)?;
     let line = text.lines().next().unwrap_or_default().trim();
     if krarup_beanstalk::name::name(line.as_bytes()).is_none() {
         return Err(Failure::usage(format!("the first line of {name} is no secret"))

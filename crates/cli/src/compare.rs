@@ -10,7 +10,7 @@ use krarup_report::{Page, comparison, csv, markdown, text};
 
 use crate::failure::Failure;
 use crate::form::OutputForm;
-use crate::{trials, written};
+use crate::{input, written};
 
 /// Compare two directories of results, cell by cell and over all cells, with intervals.
 ///
@@ -70,7 +70,7 @@ fn results(directory: &Path) -> Result<Results, Failure> {
         let hint = format!("`krarup report {}` makes it from the trials", directory.display());
         return Err(Failure::usage(format!("{}: there are no results", file.display())).hint(hint));
     }
-    trials::json(&file)
+    input::json(&file)
 }
 
 /// What the two are called: their last names, where these differ.

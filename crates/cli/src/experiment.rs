@@ -1,6 +1,7 @@
 //! `krarup plan`, `krarup run` and `krarup report`: an experiment from its spec to its page.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use krarup_units::text::{count, duration, timestamp};
 use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
-use crate::{export, recorded_headroom, stations as stations_check, trials, written};
+use crate::{export, input, recorded_headroom, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -119,13 +120,7 @@ impl SpecSource {
         let name = args.spec.display().to_string();
         let text = match fs::read_to_string(&args.spec) {
             Ok(text) => text,
-            Err(error) => shipped::spec(&name).map(str::to_owned).ok_or_else(|| {
-                let names: Vec<&str> = shipped::SPECS.iter().map(|(name, _)| *name).collect();
-                Failure::usage(format!("{name}: {error}")).hint(format!(
-                    "give a file, or one of the specs that come with the program: {}",
-                    names.join(", ")
-                ))
-            })?,
+            Err(error) => shipped::spec(&name).map(str::to_owned).ok_or_else(|| no_spec(args, &error))?,
         };
         let base = args.spec.parent().filter(|parent| parent.is_dir()).unwrap_or(Path::new(".")).to_owned();
         if !args.quick {
@@ -135,6 +130,26 @@ impl SpecSource {
         changes.quick().map_err(|mistake| wrong(&name, mistake))?;
         Ok(Self { base, ..Self::of(&format!("{name} (quick)"), changes.source())? })
     }
+}
+
+/// Why there is no spec: no file, and none of those that come with the program.
+fn no_spec(args: &SpecArgs, error: &std::io::Error) -> Failure {
+    let unread = input::unread(&args.spec, error);
+    if error.kind() != ErrorKind::NotFound {
+        return unread.or_hint("a spec is a TOML file; docs/reference/spec.md lists every key");
+    }
+    let name = args.spec.display().to_string();
+    let names = shipped::SPECS.iter().map(|(name, _)| *name);
+    let mistake = Mistake::none_of(String::new(), &name, names);
+    unread.hint(match mistake.hint.split_once("there are ") {
+        Some((near, names)) => {
+            format!(
+                "{near}{}give a file, or one of the specs that come with the program: {names}",
+                if near.is_empty() { "" } else { "Or " }
+            )
+        }
+        None => mistake.hint,
+    })
 }
 
 pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {
@@ -273,7 +288,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
     let begins = !out.join(ENVIRONMENT).is_file()
         || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none());
     if !begins {
-        starter.calibrations = trials::calibrations(&trials::json(&out.join(ENVIRONMENT))?);
+        starter.calibrations = trials::calibrations(&input::json(&out.join(ENVIRONMENT))?);
     }
     let known = starter.calibrations.len();
     starter.calibrate(spec).map_err(|error| ended(&stop, &error))?;
@@ -409,10 +424,8 @@ struct Directory {
 impl Directory {
     fn at(path: &Path) -> Result<Self, Failure> {
         let spec = path.join("spec.toml");
-        let text = fs::read_to_string(&spec).map_err(|error| {
-            Failure::usage(format!("{}: {error}", spec.display()))
-                .hint("a directory of results is what `krarup run` makes")
-        })?;
+        let text = input::text(&spec)
+            .map_err(|why| why.or_hint("a directory of results is what `krarup run` makes"))?;
         let source = SpecSource::of(&spec.display().to_string(), text)?;
         Ok(Self { plan: Plan::of(&source.spec), store: ResultsDirectory::at(path), source })
     }
@@ -470,7 +483,7 @@ fn analyse(
         return Err(Failure::run(format!("no trial is complete: {last}"))
             .hint(format!("{} keeps what each station said", out.join("failed").display())));
     }
-    let environment: Environment = trials::json(&out.join(ENVIRONMENT))?;
+    let environment: Environment = input::json(&out.join(ENVIRONMENT))?;
     let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, &trials)
         .map_err(|error| Failure::run(error.to_string()))?;
     let concern = |warning| Concern { levels: None, warning };

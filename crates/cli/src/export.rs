@@ -16,7 +16,7 @@ use krarup_load::memtier::{output, parse};
 use krarup_report::{csv, sweep};
 
 use crate::failure::Failure;
-use crate::trials;
+use crate::{input, trials};
 
 /// Writes every complete trial and the table of all cells into `folder`.
 ///
@@ -46,7 +46,7 @@ pub(crate) fn write(
             fs::create_dir_all(&place).map_err(unwritable)?;
             let files = result_files(&trial, cell.count(&spec.stations.clients, 1));
             for (number, file) in (1..).zip(files) {
-                let load: LoadResult = trials::json(&file)?;
+                let load: LoadResult = input::json(&file)?;
                 let log = place.join(format!("client_{number:02}.log"));
                 fs::write(log, output::table(&memtier, &[load])).map_err(unwritable)?;
             }

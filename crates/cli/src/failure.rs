@@ -1,9 +1,12 @@
 //! How a subcommand ends badly: one line that names the thing, a hint, and an exit code.
 
 use std::error::Error;
+use std::num::{ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use krarup_settings::{Mistake, Mistakes};
+use krarup_units::mistake::without_number;
 
 /// What went wrong, for a person to read.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +34,10 @@ impl From<Mistakes> for Failure {
 impl Failure {
     /// The command was asked for something that makes no sense: exit code 2.
     pub(crate) fn usage(mistake: impl Into<Mistake>) -> Self {
-        Self { mistake: mistake.into(), code: 2, further: Vec::new() }
+        let mut mistake = mistake.into();
+        // The numbers that the system gives its errors are for programs.
+        mistake.what = without_number(&mistake.what);
+        Self { mistake, code: 2, further: Vec::new() }
     }
 
     /// The command made sense but could not be carried out: exit code 1.
@@ -48,23 +54,10 @@ impl Failure {
     /// The same in the form of all our errors: what clap found wrong with the command line of
     /// `job`.
     pub(crate) fn command_line(error: &clap::Error, job: Option<&str>) -> Self {
-        // What is wrong comes first, over as many lines as it likes, and ends with an empty line; a
-        // tip may follow.
-        let text = error.render().to_string();
-        let mut paragraphs = text.split("\n\n");
-        let first = paragraphs.next().unwrap_or_default();
-        let words: Vec<_> = first.trim_start_matches("error: ").split_whitespace().collect();
-        let tip = paragraphs.find_map(|paragraph| paragraph.trim_start().strip_prefix("tip: "));
-        let what = words.join(" ");
-        // A value that our own readers refuse: what would do is theirs to say.
-        let refused = error.source().and_then(|source| source.downcast_ref::<Mistake>());
-        let hint = refused.map_or("", |mistake| &mistake.hint);
-        let what = what.strip_suffix(hint).unwrap_or(&what).trim_end_matches("; ");
-        let failure = Self::usage(Mistake::new(what, hint));
-        match (tip, job) {
-            (Some(tip), _) => failure.hint(tip.lines().next().unwrap_or(tip).trim()),
-            (None, Some(job)) => failure.or_hint(format!("krarup {job} --help shows every flag")),
-            (None, None) => failure.or_hint("krarup --help shows every subcommand"),
+        let failure = Self::usage(on_the_line(error));
+        match job {
+            Some(job) => failure.or_hint(format!("krarup {job} --help shows every flag")),
+            None => failure.or_hint("krarup --help shows every subcommand"),
         }
     }
 
@@ -110,5 +103,91 @@ impl Failure {
         if !self.mistake.hint.is_empty() {
             eprintln!("  hint: {}", self.mistake.hint);
         }
+    }
+}
+
+/// What clap found wrong with the command line, as a mistake of ours.
+fn on_the_line(error: &clap::Error) -> Mistake {
+    let all = |kind| match error.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.clone()],
+        Some(ContextValue::Strings(several)) => several.clone(),
+        _ => Vec::new(),
+    };
+    let one = |kind| all(kind).into_iter().next().unwrap_or_default();
+    // `--servers <HOST:PORT>...` is the flag --servers.
+    let name = |shown: &str| match shown.split_once([' ', '=', '[']) {
+        Some((flag, _)) if flag.starts_with('-') => flag.to_owned(),
+        _ => shown.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).to_owned(),
+    };
+    let argument = name(&one(ContextKind::InvalidArg));
+    let meant = |kind| all(kind).first().map_or_else(String::new, |word| format!("did you mean {word}?"));
+    match error.kind() {
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let (value, known) = (one(ContextKind::InvalidValue), all(ContextKind::ValidValue));
+            refused(error, &value, &known).of(&argument)
+        }
+        ErrorKind::UnknownArgument if argument.parse::<f64>().is_ok() => {
+            Mistake::new(format!("`{argument}` is below zero"), "a number of 0 or more is asked for")
+        }
+        ErrorKind::UnknownArgument if argument.starts_with('-') => {
+            Mistake::new(format!("there is no flag {argument}"), meant(ContextKind::SuggestedArg))
+        }
+        ErrorKind::UnknownArgument => Mistake::plain(format!("`{argument}` is one word too many")),
+        ErrorKind::InvalidSubcommand => {
+            let word = one(ContextKind::InvalidSubcommand);
+            Mistake::new(format!("there is no command `{word}`"), meant(ContextKind::SuggestedSubcommand))
+        }
+        ErrorKind::MissingRequiredArgument if !all(ContextKind::InvalidArg).is_empty() => {
+            let missing: Vec<_> = all(ContextKind::InvalidArg).iter().map(|shown| name(shown)).collect();
+            let are = if missing.len() == 1 { "is" } else { "are" };
+            Mistake::plain(format!("{} {are} missing", missing.join(" and ")))
+        }
+        ErrorKind::ArgumentConflict if error.get(ContextKind::PriorArg).is_some() => {
+            let prior: Vec<_> = all(ContextKind::PriorArg).iter().map(|shown| name(shown)).collect();
+            Mistake::new(
+                format!("{argument} and {} exclude each other", prior.join(", ")),
+                "give one of them",
+            )
+        }
+        _ => {
+            // What is wrong comes first, over as many lines as it likes, and ends with an empty
+            // line.
+            let text = error.render().to_string();
+            let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            Mistake::plain(first.split_whitespace().collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// A value that is refused: by a reader of ours, which says what would do; as none of the `known`;
+/// or as no number.
+fn refused(error: &clap::Error, value: &str, known: &[String]) -> Mistake {
+    let source = error.source();
+    if let Some(mistake) = source.and_then(|source| source.downcast_ref::<Mistake>()) {
+        return mistake.clone();
+    }
+    if let Some(mistakes) = source.and_then(|source| source.downcast_ref::<Mistakes>()) {
+        return mistakes.clone().into();
+    }
+    let words = || known.iter().map(String::as_str);
+    match source {
+        None if value.is_empty() && known.is_empty() => Mistake::plain("a value is missing"),
+        None if value.is_empty() => Mistake::none_of("a value is missing".into(), value, words()),
+        None => Mistake::none_of(format!("`{value}` is none of its values"), value, words()),
+        Some(source) if source.is::<ParseFloatError>() || source.is::<ParseIntError>() => {
+            Mistake::plain(format!("`{value}` is no number"))
+        }
+        // A bound of clap's, as Rust writes a range.
+        Some(source) => match source.to_string().split_once(" is not in ") {
+            Some((number, range)) => match range.split_once("..") {
+                Some((least, "")) => Mistake::plain(format!("{number} is below {least}")),
+                Some((least, most)) => {
+                    let (least, most) = (least, most.trim_start_matches('='));
+                    Mistake::plain(format!("{number} is not from {least} to {most}"))
+                }
+                None => Mistake::plain(source.to_string()),
+            },
+            None => Mistake::plain(source.to_string()),
+        },
     }
 }

@@ -58,6 +58,8 @@ fn arg<C: SettingsTable>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
     }
     let parser = move |text: &str| said(&mut C::default(), row, &[text.to_owned()]).map(|()| text.to_owned());
     let arg = arg.help(help.trim().to_owned()).value_name(flag.value).value_parser(parser);
+    // So that its reader says what is wrong with them.
+    let arg = arg.allow_negative_numbers(true);
     if flag.many { arg.value_delimiter(',').num_args(1..).action(ArgAction::Append) } else { arg }
 }
 

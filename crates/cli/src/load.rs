@@ -1,6 +1,6 @@
 //! `krarup load`: load on memcached servers, measured from when each request was due.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use files::LoadFiles;
 
 use crate::failure::Failure;
 use crate::flags::Flags;
-use crate::output;
+use crate::{input, output};
 
 mod files;
 
@@ -118,10 +118,8 @@ impl LoadArgs {
             None => LoadConfig::default(),
             Some(path) => {
                 let name = path.display().to_string();
-                let text = fs::read_to_string(path).map_err(|error| {
-                    Failure::usage(format!("{name} cannot be read: {error}"))
-                        .hint(format!("krarup load --print-config > {name} makes one"))
-                })?;
+                let text = input::text(path)
+                    .map_err(|why| why.or_hint(format!("krarup load --print-config > {name} makes one")))?;
                 LoadConfig::parse(&text, &name).map_err(wrong)?
             }
         };
@@ -147,7 +145,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.from_memtier {
         let calls =
-            krarup_load::memtier::script::calls(&text(path)?).map_err(|wrong| misread(path, wrong))?;
+            krarup_load::memtier::script::calls(&input::text(path)?).map_err(|wrong| misread(path, wrong))?;
         for call in &calls {
             for note in &call.memtier.notes {
                 eprintln!("note: line {}: {note}", call.line);
@@ -157,7 +155,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return write(Path::new("-"), |out| out.write_all(lines.as_bytes()));
     }
     if let Some(path) = &args.memtier_result {
-        let read = krarup_load::memtier::read::read(&text(path)?).map_err(|wrong| misread(path, wrong))?;
+        let read =
+            krarup_load::memtier::read::read(&input::text(path)?).map_err(|wrong| misread(path, wrong))?;
         let json = serde_json::to_string_pretty(&read).map_err(|error| Failure::run(error.to_string()))?;
         return write(Path::new("-"), |out| writeln!(out, "{json}"));
     }
@@ -195,26 +194,14 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     verdict(&result)
 }
 
-/// A file's text.
-fn text(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| at(path, &error.to_string()))
-}
-
 fn misread(path: &Path, wrong: impl Into<Mistakes>) -> Failure {
     Failure::from(wrong.into().of(&path.display().to_string()))
-}
-
-fn at(path: &Path, why: &str) -> Failure {
-    Failure::usage(format!("{}: {why}", path.display()))
 }
 
 /// Merges the results of several generators.
 fn merge(args: &LoadArgs) -> Result<(), Failure> {
     let read = |path: &PathBuf| -> Result<LoadResult, Failure> {
-        let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(&text)
-            .map_err(|error| wrong(error.to_string()).hint("a result is what krarup load --json FILE wrote"))
+        input::json(path).map_err(|why| why.or_hint("a result is what krarup load --json FILE wrote"))
     };
     let results = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let merged = krarup_load::merge::merge(&results).map_err(|wrong| Failure::from(Mistakes::from(wrong)))?;

@@ -26,6 +26,7 @@ mod folders;
 mod form;
 mod headroom;
 mod headroom_page;
+mod input;
 mod limits;
 mod load;
 mod memtier;

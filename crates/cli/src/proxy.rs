@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use krarup_net::Clock;
-use krarup_proxy::config::PoolConfig;
+use krarup_proxy::config::{KeySpread, PoolConfig};
 use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology};
@@ -15,11 +15,12 @@ use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::events::{self, ProxyNotice};
 use krarup_serve::proxy::threads;
+use krarup_units::mistake::system_words;
 use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
-use crate::headroom_page;
+use crate::{headroom_page, input};
 
 mod ending;
 
@@ -27,10 +28,14 @@ const EVERY_KEY: &str = "krarup proxy --print-config shows every key with its me
 
 /// Stand between memcached clients and servers, and measure where each request spends its time.
 ///
-/// Every server holds a copy of everything: writes go to all, reads to the one that was given the
-/// least work. Ends on SIGINT or SIGTERM: finishes what is in flight and prints its statistics.
+/// --distribution ketama places each key on one of the servers, with --replicas 2 on two. Without
+/// it every server holds a copy of everything: writes go to all, reads to the one that was given
+/// the least work. Ends on SIGINT or SIGTERM: finishes what is in flight and prints its statistics.
 #[derive(Args, Clone)]
-#[command(after_help = "The flags of the classic course middleware work as they are:\n  \
+#[command(after_help = "Examples:\n  \
+    krarup proxy --servers 10.0.0.1:11211,10.0.0.2:11211,10.0.0.3:11211 --distribution ketama\n  \
+    krarup proxy --print-config > krarup.toml && krarup proxy --config krarup.toml\n\n\
+    The flags of the classic course middleware work as they are:\n  \
     krarup proxy -l 127.0.0.1 -p 11211 -t 64 -s true -m 127.0.0.1:11212 127.0.0.1:11213")]
 pub(crate) struct ProxyArgs {
     #[command(flatten)]
@@ -74,11 +79,11 @@ pub(crate) struct ProxyArgs {
 
 /// As the course's own launcher reads it: `true` in any case is true, everything else is false;
 /// only that here the rest must be `false`.
-fn parse_bool(text: &str) -> Result<bool, String> {
+fn parse_bool(text: &str) -> Result<bool, Mistake> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(format!("`{text}` is neither true nor false")),
+        _ => Err(Mistake::new(format!("`{text}` is neither"), "write true or false")),
     }
 }
 
@@ -88,16 +93,15 @@ impl ProxyArgs {
         let mut config = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = fs::read_to_string(path).map_err(|error| {
-                    Failure::usage(format!("{name} cannot be read: {error}"))
-                        .hint(format!("krarup proxy --print-config > {name} makes one"))
-                })?;
+                let text = input::text(path)
+                    .map_err(|why| why.or_hint(format!("krarup proxy --print-config > {name} makes one")))?;
                 Config::parse(&text, &name).map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?
             }
             None => Config::default(),
         };
         self.proxy.over(&mut config)?;
         self.pool.over(&mut config.main)?;
+        self.places_keys(&config)?;
         let allowed = std::mem::take(&mut config.edge.allow);
         self.edge.over(&mut config.edge)?;
         // Flags allow more than the file does, not less.
@@ -119,6 +123,39 @@ impl ProxyArgs {
     }
 }
 
+impl ProxyArgs {
+    /// Whether a flag gives the main pool's `key`.
+    fn says(&self, key: &str) -> bool {
+        self.pool.said().any(|(row, _)| row.key == key)
+    }
+
+    /// Flags for keys that are placed are of no use where every server holds all of them.
+    fn places_keys(&self, config: &Config) -> Result<(), Failure> {
+        match ["replicas", "hash"].into_iter().find(|key| self.says(key)) {
+            Some(key) if config.main.distribution == KeySpread::All => {
+                let what = format!("--{key} places keys, and every server holds a copy of everything");
+                Err(Failure::usage(what).hint("--distribution says by what they are placed, as ketama"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells where keys lie, on stderr.
+    fn tell_places(&self, topology: &Topology) {
+        for pool in &topology.pools {
+            let of = if topology.pools.len() > 1 { format!("pool {}: ", pool.name) } else { String::new() };
+            eprintln!("{of}{}", pool.in_words());
+            // Not what several caches are usually for, and not what was asked for either.
+            let by_default = self.config.is_none() && !self.says("distribution");
+            if by_default && pool.placement.is_none() && pool.servers.len() > 1 {
+                eprintln!(
+                    "  hint: --distribution ketama places each key on one server, --replicas 2 beside it on two"
+                );
+            }
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if let Some(path) = &args.import {
@@ -131,12 +168,12 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     }
     config.check().map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?;
     if args.check {
-        return tell_about(&config);
+        return tell_about(args, &config);
     }
     if let Some(folder) = &args.stats_dir {
         // Now, and not after a long run.
         fs::create_dir_all(folder).map_err(|error| {
-            Failure::usage(format!("{} cannot be made: {error}", folder.display()))
+            Failure::usage(format!("{} cannot be made: {}", folder.display(), system_words(&error)))
                 .hint("choose another directory with --stats-dir")
         })?;
     }
@@ -155,6 +192,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let config = &source.resolved.config;
     let clock = Clock::start();
     let topology = config.topology().expect("the configuration was checked");
+    args.tell_places(&topology);
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     let core = || {
@@ -219,7 +257,7 @@ fn save_statistics(
 }
 
 /// Says what a configuration that is good will do, and warns.
-fn tell_about(config: &Config) -> Result<(), Failure> {
+fn tell_about(args: &ProxyArgs, config: &Config) -> Result<(), Failure> {
     for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
         eprintln!("warning: {warning}");
     }
@@ -228,7 +266,9 @@ fn tell_about(config: &Config) -> Result<(), Failure> {
         config.addresses().len(),
         config.listen
     );
-    tell_shares(&config.topology().expect("the configuration was checked"));
+    let topology = config.topology().expect("the configuration was checked");
+    args.tell_places(&topology);
+    tell_shares(&topology);
     Ok(())
 }
 
@@ -251,8 +291,7 @@ fn tell_shares(topology: &Topology) {
 /// Prints the configuration that another program's is in ours; what works otherwise is also said.
 fn import(path: &Path) -> Result<(), Failure> {
     let name = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    let text = input::text(path)?;
     let imported = Imported::read(&text).map_err(|why| {
         Failure::usage(why.of(&name.to_string()))
             .or_hint("twemproxy's nutcracker.yml and mcrouter's JSON are understood")

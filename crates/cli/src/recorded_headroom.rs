@@ -11,7 +11,7 @@ use krarup_record::{KEPT_OF_ROWS, LiveRows};
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
-use crate::trials;
+use crate::input;
 
 /// The file that holds rows.
 pub(crate) const ROWS: &str = "rows.parquet";
@@ -49,7 +49,7 @@ impl KnownProxy {
         if !summary.is_file() {
             return Ok(Self::default());
         }
-        let summary: ProxySummary = trials::json(&summary)?;
+        let summary: ProxySummary = input::json(&summary)?;
         let names = summary.servers.into_iter().map(|server| server.name).collect();
         Ok(Self { names, workers: summary.workers })
     }

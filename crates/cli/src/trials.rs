@@ -2,7 +2,7 @@
 //! middleware and host said.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use krarup_analysis::anchor::AnchorRun;
@@ -34,9 +34,9 @@ use krarup_record::file::log;
 use krarup_record::watch::Watch;
 use krarup_record::{MeasuredDistribution, Quantity};
 use krarup_units::{Bytes, Nanos};
-use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
+use crate::input::json;
 
 /// Every trial of the plan that is complete, cells in the plan's order.
 pub(crate) fn read(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<Trial>, Failure> {
@@ -155,14 +155,6 @@ fn machines(environment: &mut Environment, fleet: &Fleet) {
         let what = format!("{cpu}, {cores} processors, {}, {kernel}, at {}", Bytes(*memory), machine.address);
         environment.versions.push((format!("machine {}", machine.name), what));
     }
-}
-
-/// A JSON file.
-pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let text =
-        fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), error.line())))
 }
 
 fn trial(

@@ -13,6 +13,7 @@ use krarup_net::signal::Signals;
 use krarup_record::file::rows::RowWriter;
 use krarup_record::file::{FileError, RunMetadata};
 use krarup_settings::Mistake;
+use krarup_units::mistake::system_words;
 use krarup_units::{Address, Nanos, Seconds};
 
 use crate::account::{Segment, Verified};
@@ -77,7 +78,7 @@ fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Wa
         let (mut engine, waker) = GeneratorThread::new(task)?;
         engine.connect(limit).map_err(|error| {
             let targets: Vec<_> = load.targets.iter().map(Address::to_string).collect();
-            let what = format!("cannot connect to {}: {error}", targets.join(", "));
+            let what = format!("cannot connect to {}: {}", targets.join(", "), system_words(&error));
             LoadError::Unreachable(Mistake::plain(what))
         })?;
         engines.push((engine, waker));

@@ -2,7 +2,7 @@
 //! `1000-5000x30s`.
 
 use krarup_settings::Mistake;
-use krarup_units::text::{parse_duration, parse_size};
+use krarup_units::text::{parse_duration, parse_rate, parse_size};
 use krarup_units::{Address, PerSecond, Seconds};
 
 use crate::command::Command;
@@ -20,16 +20,26 @@ pub fn servers(text: &str) -> Result<Vec<Address>, Mistake> {
     text.split(',').map(|one| one.trim().parse()).collect()
 }
 
+/// The names of the laws for keys.
+const KEY_LAWS: [&str; 6] = ["uniform", "sequential", "parted", "zipf", "gaussian", "hot"];
+
+/// A mistake in a text whose first word is nearly one of `names`; how all of them are written is
+/// said too.
+fn near(what: String, text: &str, names: &[&str], forms: &str) -> Mistake {
+    let word = text.split(':').next().unwrap_or_default();
+    let near = Mistake::unknown(what, word, names.iter().copied().filter(|name| *name != word));
+    let hint = if near.hint.is_empty() { forms.to_owned() } else { format!("{} {forms}", near.hint) };
+    Mistake { hint, ..near }
+}
+
 /// `uniform`, `sequential`, `parted`, `zipf:EXPONENT`, `gaussian:MEAN:DEVIATION`, `hot:KEYS:DRAWS`.
 ///
 /// # Errors
 /// Names the text and how it should look.
 pub fn key_law(text: &str) -> Result<KeyLaw, Mistake> {
     let wrong = || {
-        Mistake::new(
-            format!("`{text}` is no law for keys"),
-            "write uniform, sequential, parted, zipf:0.99, gaussian:0.5:0.1 or hot:0.1:0.9",
-        )
+        let forms = "write uniform, sequential, parted, zipf:0.99, gaussian:0.5:0.1 or hot:0.1:0.9";
+        near(format!("`{text}` is no law for keys"), text, &KEY_LAWS, forms)
     };
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
@@ -145,8 +155,8 @@ pub fn mix(text: &str) -> Result<Mix, Mistake> {
             .split_once('=')
             .ok_or_else(|| Mistake::new(format!("`{part}` is no weight"), "write it like get=9,set=1"))?;
         let command = Command::from_name(name).ok_or_else(|| {
-            let known: Vec<_> = Command::ALL.iter().map(|command| command.name()).collect();
-            Mistake::new(format!("`{name}` is no command"), format!("there are {}", known.join(", ")))
+            let known = Command::ALL.iter().map(|command| command.name());
+            Mistake::none_of(format!("`{name}` is no command"), name, known)
         })?;
         let weight: f64 =
             weight.parse().map_err(|_| Mistake::plain(format!("`{weight}` is no weight for {name}")))?;
@@ -200,13 +210,10 @@ pub fn rate(text: &str) -> Result<Vec<Leg>, Mistake> {
 
 fn leg(text: &str) -> Result<Leg, Mistake> {
     let wrong = || {
-        let hint = "write requests per second like 1000, a step 1000x10s or a ramp 1000-5000x30s";
+        let hint = "write requests per second like 1000 or 20k, a step 1000x10s or a ramp 1000-5000x30s";
         Mistake::new(format!("`{text}` is no rate"), hint)
     };
-    let number = |text: &str| match text.replace(['_', ' '], "").parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(PerSecond(value)),
-        _ => Err(wrong()),
-    };
+    let number = |text: &str| parse_rate(&text.replace(' ', "")).map(PerSecond).map_err(|_| wrong());
     let (rates, seconds): (&str, Seconds) = match text.split_once('x') {
         Some((rates, length)) => (rates, parse_duration(length).map_err(|_| wrong())?),
         None => (text, 0.0),
@@ -222,8 +229,8 @@ fn leg(text: &str) -> Result<Leg, Mistake> {
 /// Names the text.
 pub fn process(text: &str) -> Result<ArrivalProcess, Mistake> {
     let wrong = || {
-        let hint = "write paced, poisson or bursty:5:0.1:200ms";
-        Mistake::new(format!("`{text}` is no arrival process"), hint)
+        let forms = "write paced, poisson or bursty:5:0.1:200ms";
+        near(format!("`{text}` is no arrival process"), text, &["paced", "poisson", "bursty"], forms)
     };
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {

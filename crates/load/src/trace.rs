@@ -85,7 +85,7 @@ impl Trace {
     /// # Errors
     /// In words, with the line where there are lines.
     pub fn read(path: &Path) -> Result<Self, Mistake> {
-        let mut file = File::open(path).map_err(unread)?;
+        let mut file = File::open(path).map_err(|error| Mistake::system(&error))?;
         let mut magic = [0; 4];
         let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
         if is_parquet {

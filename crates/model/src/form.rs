@@ -9,6 +9,7 @@ mod schema;
 mod values;
 mod write;
 
+use krarup_units::Mistake;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;
 
@@ -20,6 +21,15 @@ use crate::network::Network;
 /// A commented file with every key.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
+/// What would do in place of what a reader found wrong.
+fn hint(message: &str) -> String {
+    let example = "a file with every key is printed by `krarup model example`";
+    match Mistake::of_reader(message).hint {
+        hint if hint.is_empty() => example.to_owned(),
+        hint => format!("{hint}; {example}"),
+    }
+}
+
 /// Reads a network from TOML.
 ///
 /// # Errors
@@ -27,8 +37,8 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 pub fn from_toml(source: &str) -> Result<Network, Error> {
     let schema: NetworkForm = toml::from_str(source).map_err(|error| Error::Form {
         line: error.span().map(|span| line_at(source, span.start)),
-        what: error.message().to_owned(),
-        hint: "a file with every key is printed by `krarup model example`".into(),
+        what: Mistake::of_reader(error.message()).what,
+        hint: hint(error.message()),
     })?;
     schema.network().map_err(|wrong| {
         let line =
@@ -44,8 +54,8 @@ pub fn from_toml(source: &str) -> Result<Network, Error> {
 pub fn from_json(source: &str) -> Result<Network, Error> {
     let schema: NetworkForm = serde_json::from_str(source).map_err(|error| Error::Form {
         line: Some(error.line()),
-        what: error.to_string(),
-        hint: "a file with every key is printed by `krarup model example`".into(),
+        what: Mistake::of_reader(&error.to_string()).what,
+        hint: hint(&error.to_string()),
     })?;
     schema.network().map_err(|wrong| {
         let place: String = wrong.keys.iter().map(FilePathStep::to_string).collect();

@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
+use krarup_units::mistake::system_words;
 use krarup_units::{Address, Mistake};
 
 /// The longest head of a request, in bytes.
@@ -359,7 +360,7 @@ pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Resu
         stream.take(LONGEST_ANSWER).read_to_end(&mut received)?;
         Ok(received)
     };
-    let received = ask().map_err(|error| format!("{address} cannot be asked: {error}"))?;
+    let received = ask().map_err(|error| format!("{address} cannot be asked: {}", system_words(&error)))?;
     let head = end_of_head(&received).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
     let (head, body) = received.split_at(head);
     let head = String::from_utf8_lossy(head);

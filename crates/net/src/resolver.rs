@@ -1,5 +1,6 @@
 //! The socket addresses that a name stands for.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use krarup_units::{Address, Mistake};
@@ -22,8 +23,16 @@ pub fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
                 Ok(found)
             }
         }
-        Err(error) => Err(Mistake::plain(format!("`{}` cannot be resolved: {error}", address.host))),
+        Err(error) => {
+            Err(Mistake::plain(format!("`{}` cannot be resolved: {}", address.host, unresolved(&error))))
+        }
     }
+}
+
+/// Why, without the name of the system's function: `Name or service not known`.
+fn unresolved(error: &io::Error) -> String {
+    let said = error.to_string();
+    said.strip_prefix("failed to lookup address information: ").unwrap_or(&said).to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where requests can go: servers, pools of servers, and which keys belong to which pool. Plain
 //! data.
 
-use crate::placement::Placement;
+use crate::placement::{KeyHash, Placement};
 
 /// Everything the core knows of the world behind it.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +97,32 @@ impl PoolSpec {
             ttl_cap: None,
             hedge: None,
             readers: None,
+        }
+    }
+}
+
+impl PoolSpec {
+    /// Where its keys lie, in words: `each key on 1 of 3 servers by ketama`.
+    pub fn in_words(&self) -> String {
+        let servers = self.servers.len();
+        match &self.placement {
+            _ if servers == 1 => "every key on the one server".to_owned(),
+            None => format!(
+                "every server holds a copy of everything: a write goes to all {servers}, a read to one of them"
+            ),
+            Some(placement) => {
+                let hash = placement.hash();
+                let hashed = if hash == KeyHash::default() {
+                    String::new()
+                } else {
+                    format!(", hashed by {}", hash.name())
+                };
+                format!(
+                    "each key on {} of {servers} servers by {}{hashed}",
+                    self.copies,
+                    placement.distribution().name()
+                )
+            }
         }
     }
 }

@@ -168,7 +168,7 @@ macro_rules! whole {
                     let value = if self.is_size {
                         text::parse_size(text)?
                     } else {
-                        text.replace('_', "").parse().map_err(|_| wrong())?
+                        text::parse_count(text).map_err(|_| wrong())?
                     };
                     <$type>::try_from(value).map_err(|_| wrong())
                 })
@@ -320,7 +320,8 @@ impl Number {
 impl Kind<f64> for Number {
     fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<f64> {
         from_text(name, item, mistakes, |text| {
-            text.parse().map_err(|_| Mistake::plain(format!("`{name}` is `{text}`, and must be a number")))
+            let read = text.parse().ok().or_else(|| text::parse_rate(text).ok());
+            read.ok_or_else(|| Mistake::plain(format!("`{name}` is `{text}`, and must be a number")))
         })
     }
 
@@ -373,10 +374,9 @@ impl<T: Copy> Word<T> {
     pub fn of(&self, name: &str, text: &str) -> Result<T, Mistake> {
         let found = self.0.iter().find(|(_, word)| *word == text);
         found.map(|(value, _)| *value).ok_or_else(|| {
-            let words: Vec<_> = self.0.iter().map(|(_, word)| *word).collect();
             // The last word of `pools.users.multi_get`.
             let name = name.rsplit('.').next().unwrap_or(name).replace('_', " ");
-            Mistake::new(format!("`{text}` is no {name}"), format!("there are {}", words.join(", ")))
+            Mistake::none_of(format!("`{text}` is no {name}"), text, self.0.iter().map(|(_, word)| *word))
         })
     }
 }

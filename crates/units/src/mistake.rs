@@ -1,6 +1,7 @@
 //! What is wrong, where it stands, and what would do: the error of whatever a person has to mend.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// One mistake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,15 +46,133 @@ impl Mistake {
     /// The same, of the word that nothing has: those of `known` that are nearly the same are the
     /// hint.
     pub fn unknown<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str>) -> Self {
-        let near = known.map(|one| (strsim::jaro_winkler(word, one), one)).filter(|(near, _)| *near > 0.8);
-        let mut near: Vec<_> = near.collect();
-        near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-        near.dedup_by_key(|(_, one)| *one);
-        let near: Vec<_> = near.into_iter().take(3).map(|(_, one)| one).collect();
-        let hint =
-            if near.is_empty() { String::new() } else { format!("did you mean {}?", near.join(" or ")) };
-        Self { what, hint, ..Self::default() }
+        Self { what, hint: did_you_mean(word, known), ..Self::default() }
     }
+
+    /// The same, of a word that is none of a few: the hint has all of them too.
+    pub fn none_of<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let all = format!("there are {}", known.clone().collect::<Vec<_>>().join(", "));
+        let near = did_you_mean(word, known);
+        Self { what, hint: if near.is_empty() { all } else { format!("{near} {all}") }, ..Self::default() }
+    }
+
+    /// What the system said of a file or a connection, in words and without its number.
+    pub fn system(error: &io::Error) -> Self {
+        Self::plain(system_words(error))
+    }
+
+    /// What a reader of JSON or TOML found wrong, in the words of a file instead of a program's:
+    /// `` `title` is missing ``, not ``missing field `title` ``. The reader has no other form for
+    /// it than a text. What it expects of a structure's name is left out, and so is its own place.
+    pub fn of_reader(message: &str) -> Self {
+        let message = message.split(" at line ").next().unwrap_or(message).trim_end();
+        if let Some(key) = message.strip_prefix("missing field ") {
+            return Self::plain(format!("{key} is missing"));
+        }
+        if let Some(key) = message.strip_prefix("duplicate field ") {
+            return Self::plain(format!("{key} stands there twice"));
+        }
+        for (unknown, what) in [("unknown field ", "key"), ("unknown variant ", "word")] {
+            let Some(rest) = message.strip_prefix(unknown) else { continue };
+            let mut parts = rest.split('`').skip(1).step_by(2);
+            let word = parts.next().unwrap_or_default();
+            return Self::none_of(format!("there is no {what} `{word}`"), word, parts);
+        }
+        for invalid in ["invalid type: ", "invalid value: ", "invalid length "] {
+            let Some((found, expected)) =
+                message.strip_prefix(invalid).and_then(|rest| rest.split_once(", expected "))
+            else {
+                continue;
+            };
+            return Self::new(
+                format!("{} stands there", plainly(found)),
+                format!("write {}", plainly(expected)),
+            );
+        }
+        if message.starts_with("EOF while parsing") {
+            return Self::plain("it ends in the middle: a part of it is missing");
+        }
+        Self::plain(message)
+    }
+}
+
+/// `did you mean ketama?`, or nothing.
+fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = known.map(|one| (strsim::jaro_winkler(word, one), one)).filter(|(near, _)| *near > 0.8);
+    let mut near: Vec<_> = near.collect();
+    near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    near.dedup_by_key(|(_, one)| *one);
+    let near: Vec<_> = near.into_iter().take(3).map(|(_, one)| one).collect();
+    if near.is_empty() { String::new() } else { format!("did you mean {}?", near.join(" or ")) }
+}
+
+/// A reader's word for a type as a person says it.
+fn plainly(type_name: &str) -> String {
+    let words = [
+        ("a map", "a table"),
+        ("map", "a table"),
+        ("a sequence", "a list"),
+        ("sequence", "a list"),
+        ("a string", "a text"),
+        ("string ", "the text "),
+        ("integer ", "the number "),
+        ("floating point ", "the number "),
+        ("boolean ", "the word "),
+        ("null", "nothing"),
+        ("unit value", "nothing"),
+        ("a boolean", "true or false"),
+    ];
+    if type_name.starts_with("struct ") || type_name.starts_with("internally tagged") {
+        return "a table".to_owned();
+    }
+    if ["f64", "f32"].contains(&type_name) {
+        return "a number".to_owned();
+    }
+    if type_name.starts_with("a tuple") {
+        return "a list".to_owned();
+    }
+    if ["u8", "u16", "u32", "u64", "usize"].contains(&type_name) {
+        return "a whole number, 0 or more".to_owned();
+    }
+    if ["i8", "i16", "i32", "i64"].contains(&type_name) {
+        return "a whole number".to_owned();
+    }
+    match words.iter().find(|(word, _)| type_name.starts_with(word)) {
+        Some((word, said)) => format!("{said}{}", &type_name[word.len()..]),
+        None => type_name.to_owned(),
+    }
+}
+
+/// What the system said, in words and without its number.
+pub fn system_words(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound if error.raw_os_error().is_some() => "there is no such file or directory".into(),
+        ErrorKind::PermissionDenied if error.raw_os_error().is_some() => "permission denied".into(),
+        ErrorKind::IsADirectory => "it is a directory".into(),
+        ErrorKind::NotADirectory => "a part of its path is no directory".into(),
+        ErrorKind::ConnectionRefused => "connection refused: nothing listens there".into(),
+        ErrorKind::ConnectionReset => "the other side reset the connection".into(),
+        ErrorKind::BrokenPipe => "the other side closed the connection".into(),
+        ErrorKind::InvalidData if error.raw_os_error().is_none() && error.to_string().contains("UTF-8") => {
+            "it is no text in UTF-8".into()
+        }
+        _ => without_number(&error.to_string()),
+    }
+}
+
+/// A message without the numbers that the system gives its errors: ` (os error 2)`.
+pub fn without_number(message: &str) -> String {
+    let mut rest = message;
+    let mut kept = String::new();
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        let Some((number, behind)) = after.split_once(')') else { break };
+        kept += before;
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            kept += &format!(" (os error {number})");
+        }
+        rest = behind;
+    }
+    kept + rest
 }
 
 impl fmt::Display for Mistake {
@@ -144,5 +263,58 @@ impl std::error::Error for Mistakes {}
 impl From<Mistake> for Mistakes {
     fn from(mistake: Mistake) -> Self {
         Self(vec![mistake])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reader_expects_is_said_in_the_words_of_a_file() {
+        for (message, what, hint) in [
+            ("missing field `title` at line 1 column 8", "`title` is missing", ""),
+            (
+                "unknown field `titel`, expected one of `title`, `class`",
+                "there is no key `titel`",
+                "did you mean title? there are title, class",
+            ),
+            (
+                "invalid type: integer `3`, expected struct Repetitions",
+                "the number `3` stands there",
+                "write a table",
+            ),
+            (
+                "invalid type: string \"x\", expected u32",
+                "the text \"x\" stands there",
+                "write a whole number, 0 or more",
+            ),
+            ("invalid type: sequence, expected a string", "a list stands there", "write a text"),
+            (
+                "EOF while parsing a value at line 1 column 6",
+                "it ends in the middle: a part of it is missing",
+                "",
+            ),
+        ] {
+            assert_eq!(Mistake::of_reader(message), Mistake::new(what, hint), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_system_is_quoted_without_its_numbers() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(system_words(&refused), "connection refused: nothing listens there");
+        let wrapped = io::Error::new(ErrorKind::Other, format!("a/b: {}", io::Error::from_raw_os_error(28)));
+        assert_eq!(system_words(&wrapped), "a/b: No space left on device");
+        assert_eq!(without_number("x (os error 2) and y (os error 13)"), "x and y");
+        assert_eq!(without_number("x (os error two)"), "x (os error two)");
+    }
+
+    #[test]
+    fn a_word_that_is_nearly_one_of_a_few_gets_that_one_first() {
+        let known = ["events", "threads"];
+        let of = |word: &str| Mistake::none_of("no".into(), word, known.into_iter()).hint;
+        assert_eq!(of("event"), "did you mean events? there are events, threads");
+        assert_eq!(of("zzz"), "there are events, threads");
     }
 }

@@ -122,6 +122,51 @@ pub fn parse_size(text: &str) -> Result<u64, Mistake> {
     if bytes.is_finite() && bytes >= 0.0 && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
+/// Reads a number that may have a decimal prefix or parts of thousands: `20k`, `1.5M`, `1_000`, `2G`.
+fn scaled(text: &str) -> Option<f64> {
+    let (number, unit) = split_unit(text);
+    let scale = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" | "B" => 1e9,
+        _ => return None,
+    };
+    let value: f64 = number.replace('_', "").parse().ok()?;
+    let scaled = value * scale;
+    scaled.is_finite().then_some(scaled)
+}
+
+/// Reads a count, a whole number of 0 or more: `4096`, `1_000`, `20k`, `1.5M`. A prefix is decimal.
+///
+/// # Errors
+/// Names the text and how it is written.
+pub fn parse_count(text: &str) -> Result<u64, Mistake> {
+    let plain = text.trim().replace('_', "");
+    let whole = plain.parse::<u64>().ok();
+    // What has no prefix is read without loss.
+    let value = whole.or_else(|| {
+        let prefixed = plain.ends_with(char::is_alphabetic);
+        let value = scaled(&plain).filter(|value| prefixed && (0.0..2_f64.powi(53)).contains(value))?;
+        // 1.1k is 1100 and not a little more.
+        ((value - value.round()).abs() < 1e-6 * value.max(1.0)).then(|| value.round() as u64)
+    });
+    value.ok_or_else(|| {
+        Mistake::new(format!("`{text}` is no whole number of 0 or more"), "write it like 4096, 20k or 1M")
+    })
+}
+
+/// Reads a rate per second, 0 or more: `1000`, `20k`, `1.5M`, `20k/s`. A prefix is decimal.
+///
+/// # Errors
+/// Names the text and how it is written.
+pub fn parse_rate(text: &str) -> Result<f64, Mistake> {
+    let number = text.trim().trim_end_matches("/s");
+    scaled(number)
+        .filter(|value| *value >= 0.0)
+        .ok_or_else(|| Mistake::new(format!("`{text}` is no rate"), "write it like 1000, 20k or 1.5M"))
+}
+
 /// Seconds since 1970 as date and time in UTC: `2026-11-21 21:34:44 UTC`.
 pub fn timestamp(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
@@ -236,6 +281,24 @@ mod tests {
             assert_eq!(parse_bandwidth(text), Ok(bits), "{text}");
         }
         assert!(parse_bandwidth("fast").is_err());
+    }
+
+    #[test]
+    fn counts_and_rates_read_as_people_write_them() {
+        for (text, count) in
+            [("4096", 4_096), ("1_000", 1_000), ("20k", 20_000), ("1M", 1_000_000), ("1.1k", 1_100), ("0", 0)]
+        {
+            assert_eq!(parse_count(text), Ok(count), "{text}");
+            assert_eq!(parse_rate(text), Ok(count as f64), "{text}");
+        }
+        assert_eq!(parse_count("18446744073709551615"), Ok(u64::MAX));
+        for text in ["", "-1", "1.5", "20q", "k", "1.0001k", "many", "1e400", "99999999999G"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+        assert_eq!((parse_rate("20k/s"), parse_rate("0.5")), (Ok(20_000.0), Ok(0.5)));
+        for text in ["-1", "fast", "nan", "inf", "20 parsec"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! What a job of `krarup model` reads, with errors that name the file and the line.
 
-use std::fs;
 use std::path::Path;
 
 use krarup_model::calibrate::Calibration;
 use krarup_model::{Error, Network, form};
 
 use crate::failure::Failure;
+use crate::input;
 
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    input::text(path)
 }
 
 pub(super) fn read_network(path: &Path) -> Result<Network, Failure> {
@@ -23,9 +23,8 @@ pub(super) fn parse_network(path: &Path, source: &str) -> Result<Network, Failur
 }
 
 pub(super) fn read_calibration(path: &Path, source: &str) -> Result<Calibration, Failure> {
-    serde_json::from_str(source).map_err(|error| {
-        Failure::usage(format!("{}, line {}: not a calibrated model: {error}", path.display(), error.line()))
-            .hint("krarup model calibrate ROWS --out FILE writes one; what an older version wrote is calibrated anew")
+    input::of_json(source, path).map_err(|why| {
+        why.hint("krarup model calibrate ROWS --out FILE writes one; what an older version wrote is calibrated anew")
     })
 }
 

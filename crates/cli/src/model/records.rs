@@ -21,11 +21,11 @@ use krarup_record::WindowRow;
 use krarup_record::file::rows::RowFile;
 use krarup_record::file::{holds, load, log, windows};
 use krarup_record::holds::HoldRow;
-use serde::de::DeserializeOwned;
 
-use super::files::{failed, read};
+use super::files::failed;
 use crate::failure::Failure;
 use crate::folders::holding;
+use crate::input::{self, json};
 
 /// What files of measurements hold.
 pub(super) struct MeasurementFiles {
@@ -47,7 +47,7 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
                 rows.push(row(&run, &mut seen, &mut windows)?);
             }
         } else {
-            let read = calibrate::read_csv(&read(path)?, unit, middlewares);
+            let read = calibrate::read_csv(&input::text(path)?, unit, middlewares);
             rows.extend(read.map_err(|error| failed(path, &error))?);
         }
     }
@@ -145,10 +145,4 @@ fn add(
     let span = Span::between(from, to, rows.run().epoch_unix);
     rows.for_each(|visit, _| middlewares.add_visit(visit, span))
         .map_err(|error| Failure::usage(format!("{}: {error}", folder.join("rows.parquet").display())))
-}
-
-fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let text = read(path)?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), error.line())))
 }

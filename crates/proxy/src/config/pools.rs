@@ -28,14 +28,14 @@ settings! {
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
         /// libmemcached), "consistent" (unweighted libmemcached), "rendezvous", "jump", "modulo" or
         /// "ch3" (as mcrouter).
-        distribution: KeySpread = KeySpread::All, SPREAD;
+        distribution: KeySpread = KeySpread::All, SPREAD, flag = Some(Flag::of_key("NAME"));
         /// By which function a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3,
         /// one_at_a_time, ...
-        hash: KeyHash = KeyHash::Fnv1a64, HASH;
+        hash: KeyHash = KeyHash::Fnv1a64, HASH, flag = Some(Flag::of_key("FUNCTION"));
         /// Two characters: only what stands between them in a key is hashed.
         hash_tag: Option<String> = None, Optional(TEXT), example = "\"{}\"";
         /// How many servers hold a key that is placed: a number, "half" (rounded up) or "all".
-        replicas: Replicas = Replicas::Count(1), REPLICAS;
+        replicas: Replicas = Replicas::Count(1), REPLICAS, flag = Some(Flag::of_key("COUNT"));
         /// When a write to several holders is done: when "all" have answered, a "quorum" have, the
         /// "first" has, or when the primary has and the others get copies behind it ("async").
         writes: Writes = Writes::All, Word(&[
@@ -116,9 +116,8 @@ const SPREAD: CustomText<KeySpread> = CustomText {
         _ => match KeyDistribution::ALL.iter().find(|(_, name)| *name == text) {
             Some((distribution, _)) => Ok(KeySpread::By(*distribution)),
             None => {
-                let names: Vec<_> = KeyDistribution::ALL.iter().map(|(_, name)| *name).collect();
-                let hint = format!("there are all, {}", names.join(", "));
-                Err(Mistake::new(format!("`{text}` is no distribution"), &hint))
+                let names = std::iter::once("all").chain(KeyDistribution::ALL.iter().map(|(_, name)| *name));
+                Err(Mistake::none_of(format!("`{text}` is no distribution"), text, names))
             }
         },
     },

@@ -78,6 +78,7 @@ impl KeyDistribution {
 /// Where the keys of one pool lie.
 #[derive(Clone, Debug)]
 pub struct Placement {
+    distribution: KeyDistribution,
     hash: KeyHash,
     tag: Option<(u8, u8)>,
     members: usize,
@@ -152,7 +153,17 @@ impl Placement {
             KeyDistribution::Ch3 => Table::Tree,
         };
         let weights = members.iter().map(|member| member.weight).collect();
-        Ok(Self { hash, tag, members: members.len(), table, weights })
+        Ok(Self { distribution, hash, tag, members: members.len(), table, weights })
+    }
+
+    /// How the servers share the keys.
+    pub fn distribution(&self) -> KeyDistribution {
+        self.distribution
+    }
+
+    /// By which function a key becomes a number.
+    pub fn hash(&self) -> KeyHash {
+        self.hash
     }
 
     /// The server a key belongs to, as its place in the list of members.

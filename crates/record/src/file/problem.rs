@@ -2,7 +2,9 @@
 
 use std::io;
 
-use krarup_units::Nanos;
+use krarup_units::mistake::system_words;
+use krarup_units::{Mistake, Nanos};
+use parquet::errors::ParquetError;
 
 /// What stands in the metadata of files whose stamps are to be placed in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +18,10 @@ pub struct RunMetadata {
 #[non_exhaustive]
 pub enum FileProblem {
     /// The operating system said no.
-    #[error("{0}")]
+    #[error("{}", system_words(.0))]
     Io(#[from] io::Error),
     /// A line of a table is not what its columns say.
-    #[error("{0}")]
+    #[error("{}", of_table(.0))]
     Table(#[from] csv::Error),
     /// A line of a histogram log is not what it should be.
     #[error("line {line}: {why}")]
@@ -30,8 +32,8 @@ pub enum FileProblem {
         why: String,
     },
     /// The file is no sound Parquet file.
-    #[error("{0}")]
-    Rows(#[from] parquet::errors::ParquetError),
+    #[error("{}", of_rows(.0))]
+    Rows(#[from] ParquetError),
     /// The file has other columns, or columns of another type.
     #[error("not the columns of rows: {0}")]
     Schema(String),
@@ -57,3 +59,38 @@ pub enum FileProblem {
     #[error("the file is damaged")]
     Damaged,
 }
+
+/// What is wrong with a table of commas, in the words of a person that looks at it.
+fn of_table(error: &csv::Error) -> String {
+    let line = error.position().map_or_else(String::new, |place| format!("line {}: ", place.line()));
+    match error.kind() {
+        csv::ErrorKind::Io(error) => system_words(error),
+        csv::ErrorKind::Utf8 { .. } => format!("{line}it is no text in UTF-8"),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{line}it has {len} columns, and the first line {expected_len}")
+        }
+        csv::ErrorKind::Deserialize { err, .. } => {
+            format!("{line}{}", Mistake::of_reader(&err.kind().to_string()).what)
+        }
+        _ => format!("{line}it is no table with commas"),
+    }
+}
+
+/// What is wrong with a Parquet file. The library's own text names parts of the format.
+fn of_rows(error: &ParquetError) -> String {
+    match error {
+        ParquetError::External(cause) => match cause.downcast_ref::<io::Error>() {
+            Some(error) => system_words(error),
+            None => cause.to_string(),
+        },
+        ParquetError::General(what) if what.contains("Invalid Parquet file") => NO_PARQUET.to_owned(),
+        ParquetError::EOF(_) | ParquetError::NeedMoreData(_) => NO_PARQUET.to_owned(),
+        other => {
+            let text = other.to_string();
+            let what = text.split_once("rror: ").map_or(text.as_str(), |(_, what)| what);
+            format!("the Parquet file is damaged, or of a kind that is not read ({what})")
+        }
+    }
+}
+
+const NO_PARQUET: &str = "it is no Parquet file, or its end is missing";
