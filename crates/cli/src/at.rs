@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use krarup_units::Nanos;
 use krarup_units::text::{duration, parse_instant};
+use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 
@@ -43,5 +43,5 @@ pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
     std::thread::sleep(wait);
     let (program, words) = args.command.split_first().expect("the command line has a command");
     let error = Command::new(program).args(words).exec();
-    Err(Failure::run(format!("{program}: {error}")).hint("is it installed, and in PATH?"))
+    Err(Failure::run(Mistake::system(&error).of(program)).hint("is it installed, and in PATH?"))
 }

@@ -18,6 +18,7 @@ use crate::tls::{self, TlsArgs};
 /// what has arrived, prints its counts on stdout under memcached's names, and ends. On SIGHUP it
 /// reads its certificate again.
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup cache --listen 127.0.0.1:11212 --memory 256MiB")]
 pub(crate) struct CacheArgs {
     /// Where to listen; port 0 asks the system for a free one
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["host", "port"])]

@@ -70,7 +70,9 @@ fn results(directory: &Path) -> Result<Results, Failure> {
         let hint = format!("`krarup report {}` makes it from the trials", directory.display());
         return Err(Failure::usage(format!("{}: there are no results", file.display())).hint(hint));
     }
-    input::json(&file)
+    input::json(&file).map_err(|why| {
+        why.or_hint("results are what `krarup run` wrote; `krarup analyze DIR` writes them anew")
+    })
 }
 
 /// What the two are called: their last names, where these differ.

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 /// The shipped spec `demo`, with something changed. Everything runs on this machine's loopback and
 /// is ended again, also on Ctrl-C. The report's path is the last line.
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup demo --quick --servers embedded")]
 pub(crate) struct DemoArgs {
     /// The servers: `memcached` (three installed ones), `embedded` (three of `krarup cache`),
     /// `auto` (memcached if it is installed), or running ones as HOST:PORT,HOST:PORT

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use clap::builder::PathBufValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use krarup_analysis::anchor::{self, AnchorRuns};
 use krarup_analysis::predict::{self, WantedPredictions};
@@ -38,10 +39,12 @@ use krarup_units::text::{count, duration, timestamp};
 use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
+use crate::flags::WithWords;
 use crate::{export, input, recorded_headroom, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup plan asl2018/3.1 --quick")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     spec: SpecArgs,
@@ -66,6 +69,7 @@ pub(crate) struct RunArgs {
 /// Write the report of a directory of results anew: from its trials alone, the same bytes for the
 /// same trials.
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup report krarup-demo --markdown")]
 pub(crate) struct ReportArgs {
     /// The directory, as `krarup run` made it
     #[arg(value_name = "DIR")]
@@ -93,11 +97,17 @@ struct Also<'a> {
 #[derive(Args)]
 struct SpecArgs {
     /// A TOML file, or the name of a spec that comes with the program, as demo or asl2018/2.1
-    #[arg(value_name = "SPEC")]
+    #[arg(value_name = "SPEC", value_parser = spec_name(), hide_possible_values = true)]
     spec: PathBuf,
     /// The spec's quick form: what its table `quick` says
     #[arg(long)]
     quick: bool,
+}
+
+/// A path; a shell completes the specs that come with the program, too.
+fn spec_name() -> WithWords<PathBufValueParser> {
+    let words = shipped::SPECS.iter().map(|(name, _)| *name).collect();
+    WithWords { parser: PathBufValueParser::new(), words }
 }
 
 /// A spec and its text.
@@ -350,9 +360,9 @@ fn enter_namespaces() -> Result<(), Failure> {
 fn stopped(kept: usize, out: &Path, fresh: bool) -> Failure {
     if kept == 0 && fresh {
         let _ = fs::remove_dir_all(out);
-        return Failure::run("stopped on request; everything started was ended");
+        return Failure::stopped("stopped on request; everything started was ended");
     }
-    Failure::run(format!("stopped on request; everything started was ended, {kept} trials are kept"))
+    Failure::stopped(format!("stopped on request; everything started was ended, {kept} trials are kept"))
         .hint("the same command goes on from here")
 }
 
@@ -402,7 +412,7 @@ fn hosts(
 /// What is said of a run that came to nothing, or was stopped, before its first trial.
 fn ended(stop: &Stop, error: &StationError) -> Failure {
     if stop.asked() {
-        Failure::run("stopped on request; everything started was ended")
+        Failure::stopped("stopped on request; everything started was ended")
     } else {
         station(error)
     }

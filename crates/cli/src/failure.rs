@@ -45,6 +45,12 @@ impl Failure {
         Self { code: 1, ..Self::usage(mistake) }
     }
 
+    /// The command was ended on request before it was done: exit code 130, as of a shell whose
+    /// command Ctrl-C has ended.
+    pub(crate) fn stopped(mistake: impl Into<Mistake>) -> Self {
+        Self { code: 130, ..Self::usage(mistake) }
+    }
+
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.mistake.hint = hint.into();
@@ -175,7 +181,11 @@ fn refused(error: &clap::Error, value: &str, known: &[String]) -> Mistake {
         None if value.is_empty() => Mistake::none_of("a value is missing".into(), value, words()),
         None => Mistake::none_of(format!("`{value}` is none of its values"), value, words()),
         Some(source) if source.is::<ParseFloatError>() || source.is::<ParseIntError>() => {
-            Mistake::plain(format!("`{value}` is no number"))
+            match value.parse::<f64>() {
+                Ok(number) if number < 0.0 => Mistake::plain(format!("{value} is below zero")),
+                Ok(_) => Mistake::plain(format!("`{value}` is no whole number, or too large")),
+                Err(_) => Mistake::plain(format!("`{value}` is no number")),
+            }
         }
         // A bound of clap's, as Rust writes a range.
         Some(source) => match source.to_string().split_once(" is not in ") {

@@ -1,5 +1,8 @@
 //! The flags of settings, from their table: name, help, default and bounds.
 
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use krarup_settings::{Flag, Mistakes, Setting, SettingsTable, said};
@@ -57,10 +60,36 @@ fn arg<C: SettingsTable>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
         return arg.help(row.help.concat().trim().to_owned()).action(ArgAction::SetTrue);
     }
     let parser = move |text: &str| said(&mut C::default(), row, &[text.to_owned()]).map(|()| text.to_owned());
+    let parser = WithWords { parser, words: (row.words)() };
     let arg = arg.help(help.trim().to_owned()).value_name(flag.value).value_parser(parser);
-    // So that its reader says what is wrong with them.
-    let arg = arg.allow_negative_numbers(true);
+    // Help has them in its text; a reader says itself what is wrong with a negative number.
+    let arg = arg.hide_possible_values(true).allow_negative_numbers(true);
     if flag.many { arg.value_delimiter(',').num_args(1..).action(ArgAction::Append) } else { arg }
+}
+
+/// A parser of values some of which a shell completes; others may be understood too.
+#[derive(Clone)]
+pub(crate) struct WithWords<P> {
+    pub(crate) parser: P,
+    pub(crate) words: Vec<&'static str>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for WithWords<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.words.iter().map(|word| PossibleValue::new(*word));
+        if self.words.is_empty() { None } else { Some(Box::new(words)) }
+    }
 }
 
 impl<S: Chosen> Args for Flags<S> {

@@ -144,8 +144,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return merge(args);
     }
     if let Some(path) = &args.from_memtier {
-        let calls =
-            krarup_load::memtier::script::calls(&input::text(path)?).map_err(|wrong| misread(path, wrong))?;
+        let calls = krarup_load::memtier::script::calls(&memtier_text(path)?)
+            .map_err(|wrong| misread(path, wrong))?;
         for call in &calls {
             for note in &call.memtier.notes {
                 eprintln!("note: line {}: {note}", call.line);
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.memtier_result {
         let read =
-            krarup_load::memtier::read::read(&input::text(path)?).map_err(|wrong| misread(path, wrong))?;
+            krarup_load::memtier::read::read(&memtier_text(path)?).map_err(|wrong| misread(path, wrong))?;
         let json = serde_json::to_string_pretty(&read).map_err(|error| Failure::run(error.to_string()))?;
         return write(Path::new("-"), |out| writeln!(out, "{json}"));
     }
@@ -194,8 +194,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     verdict(&result)
 }
 
+/// The text of what was written for memtier_benchmark, or by it.
+fn memtier_text(path: &Path) -> Result<String, Failure> {
+    input::text(path).map_err(|why| why.or_hint(MEMTIER))
+}
+
+const MEMTIER: &str = "a script calls memtier_benchmark; a result is the table or the JSON that it wrote";
+
 fn misread(path: &Path, wrong: impl Into<Mistakes>) -> Failure {
-    Failure::from(wrong.into().of(&path.display().to_string()))
+    Failure::from(wrong.into().of(&path.display().to_string())).or_hint(MEMTIER)
 }
 
 /// Merges the results of several generators.
@@ -273,7 +280,8 @@ fn failure(error: LoadError) -> Failure {
     let failure = Failure::run(error.to_string());
     match error {
         LoadError::Config(mistake) => Failure::usage(mistake),
-        LoadError::Trace { path, why } => Failure::usage(why.of(&path.display().to_string())),
+        LoadError::Trace { path, why } => Failure::usage(why.of(&path.display().to_string()))
+            .or_hint("a trace is the rows of a run (krarup load --rows, krarup proxy --rows), or CSV like time,op,key,size"),
         LoadError::Rows(_) => failure.hint("choose another file with --rows"),
         LoadError::Unreachable(mistake) => {
             Failure::run(mistake).or_hint("is a server listening there? `memcached -l 127.0.0.1 -p 11211` starts one, so does `krarup cache`")

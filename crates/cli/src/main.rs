@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as Kind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 // First, so that its macros are everywhere.
 #[macro_use]
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let result = match memtier::called_by_its_name() {
         Some(flags) => memtier::run_line(&flags).map(done),
-        None => match Cli::try_parse() {
+        None => match parsed() {
             // Its exit code is that of what it ran.
             Ok(Cli { job: Job::Agent(args) }) => agent::run(args),
             // Its exit code is part of its answer.
@@ -107,6 +107,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line, with what [`pages::complete`] adds to help.
+fn parsed() -> Result<Cli, clap::Error> {
+    let mut krarup = pages::complete(Cli::command());
+    let matches = krarup.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut krarup))
+}
+
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.job {
         Job::Station(StationJob::Proxy(args)) => proxy::run(args),
@@ -124,9 +131,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Compare(args) => compare::run(args),
         Job::At(args) => at::run(args),
         Job::Agent(_) | Job::Headroom(_) | Job::Redline(_) => Ok(()),
-        Job::Man(args) => pages::man(args, Cli::command()),
+        Job::Man(args) => pages::man(args, pages::complete(Cli::command())),
         Job::Completions(args) => {
-            pages::completions(args, &mut Cli::command());
+            pages::completions(args, &mut pages::complete(Cli::command()));
             Ok(())
         }
     }

@@ -8,10 +8,13 @@ use std::path::PathBuf;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
+use krarup_units::Mistake;
+
 use crate::failure::Failure;
 
 /// Write the man pages, one for each subcommand, into a directory.
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// The directory; made if it does not exist
     #[arg(value_name = "DIR", default_value = "man")]
@@ -20,15 +23,159 @@ pub(crate) struct ManArgs {
 
 /// Print the completions for a shell.
 #[derive(Args)]
-#[command(after_help = "For bash: krarup completions bash > /etc/bash_completion.d/krarup")]
+#[command(after_help = "Example:\n  krarup completions bash > /etc/bash_completion.d/krarup")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
+/// Under which heading a flag stands in help where a command has many; the others say what is done
+/// and stand first, without one.
+const HEADINGS: &[(&str, &[&str])] = &[
+    (
+        "When",
+        &[
+            "rate",
+            "read-rate",
+            "arrivals",
+            "think",
+            "seconds",
+            "requests",
+            "warm-up",
+            "cool-down",
+            "start-at",
+            "drain",
+            "give-up",
+            "timeout",
+            "find-max",
+            "repetitions",
+            "replay",
+            "replay-speed",
+            "over",
+            "step",
+            "from",
+            "to",
+            "shutdown-limit",
+            "until-stated",
+        ],
+    ),
+    (
+        "Connections",
+        &[
+            "listen",
+            "address",
+            "host",
+            "port",
+            "servers",
+            "memcached-listen",
+            "advertise",
+            "admin",
+            "connections",
+            "pipeline",
+            "threads",
+            "spread",
+            "connect-timeout",
+            "reconnect-after",
+            "login",
+            "secret",
+            "tls-authorities",
+            "tls-certificate",
+            "tls-key",
+            "tls-name",
+            "tls-client-authorities",
+            "socket-mode",
+            "backlog",
+            "idle-timeout",
+            "handshake-timeout",
+            "buffer-memory",
+            "allow",
+        ],
+    ),
+    (
+        "Output",
+        &[
+            "json",
+            "csv",
+            "hlog",
+            "rows",
+            "html",
+            "markdown",
+            "latex",
+            "export",
+            "stats-dir",
+            "progress",
+            "print-config",
+            "out",
+        ],
+    ),
+];
+
+/// A command with more flags than this has headings.
+const MANY: usize = 8;
+
+/// The documents that say more about a command.
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("proxy", "docs/guide/proxy.md, docs/reference/proxy.toml"),
+    ("load", "docs/guide/load.md, docs/reference/load.toml"),
+    ("memtier", "docs/guide/load.md"),
+    ("cache", "docs/guide/cache.md"),
+    ("broker", "docs/guide/broker.md, docs/guide/broker-operations.md"),
+    ("model", "docs/concepts/queueing.md, docs/prediction.md"),
+    ("top", "docs/guide/production.md"),
+    ("headroom", "docs/guide/headroom.md, docs/concepts/headroom.md"),
+    ("redline", "docs/guide/headroom.md"),
+    ("demo", "docs/guide/first-study.md"),
+    ("plan", "docs/guide/experiment.md, docs/reference/spec.md"),
+    ("run", "docs/guide/experiment.md, docs/reference/spec.md"),
+    ("analyze", "docs/reference/records.md, docs/concepts/statistics.md"),
+    ("report", "docs/reference/report.md"),
+    ("compare", "docs/concepts/statistics.md"),
+    ("at", "docs/guide/machines.md"),
+];
+
+/// What a command's exit code says. Those of some commands are in their own help.
+const EXIT_CODES: &str = "Exit codes: 0 it was done; 1 it could not be carried out; 2 a mistake on the command line or \
+    in a file; 130 an experiment was stopped by Ctrl-C, and can go on. Services (proxy, broker, cache) and load end \
+    with 0 on Ctrl-C; headroom and redline have 3 for no conclusion.";
+
+/// Adds to help what all commands have: headings, where the documents are, what exit codes say.
+pub(crate) fn complete(krarup: Command) -> Command {
+    let krarup = krarup.mut_subcommands(|command| {
+        let document = DOCUMENTS.iter().find(|(name, _)| *name == command.get_name());
+        let command = with_headings(command).mut_subcommands(with_headings);
+        match document {
+            Some((_, pages)) => {
+                let before = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+                command.after_help(format!("{before}Documents: {pages}"))
+            }
+            None => command,
+        }
+    });
+    krarup.after_help(format!("{EXIT_CODES}\n\nDocuments: README.md, docs/guide, docs/reference"))
+}
+
+/// The flags of a command under their headings, and their negative numbers for their readers.
+fn with_headings(command: Command) -> Command {
+    let many = command.get_arguments().filter(|arg| arg.get_long().is_some()).count() > MANY;
+    command.mut_args(|arg| {
+        let name = arg.get_id().as_str().replace('_', "-");
+        let heading = HEADINGS.iter().find(|(_, names)| names.contains(&name.as_str()));
+        let takes = arg.get_action().takes_values() && !arg.is_positional();
+        let arg =
+            if takes && !arg.is_allow_hyphen_values_set() { arg.allow_negative_numbers(true) } else { arg };
+        match heading {
+            Some((heading, _)) if many && !arg.is_positional() => arg.help_heading(*heading),
+            _ => arg,
+        }
+    })
+}
+
 /// Writes the man pages.
 pub(crate) fn man(args: &ManArgs, krarup: Command) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::run(format!("{}: {error}", args.directory.display()));
+    let failed = |error: io::Error| {
+        Failure::run(Mistake::system(&error).of(&args.directory.display().to_string()))
+            .hint("give a directory that can be made or written to")
+    };
     fs::create_dir_all(&args.directory).map_err(failed)?;
     clap_mangen::generate_to(krarup, &args.directory).map_err(failed)?;
     eprintln!(
@@ -44,4 +191,22 @@ pub(crate) fn completions(args: &CompletionsArgs, krarup: &mut Command) {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, krarup, "krarup", &mut text);
     print!("{}", String::from_utf8_lossy(&text));
+    if args.shell == Shell::Fish {
+        print!("{}", words_for_fish(krarup));
+    }
+}
+
+/// The words of arguments without a flag, which are left out of the completions for fish.
+fn words_for_fish(krarup: &Command) -> String {
+    let of_command = |command: &Command| {
+        let values = command.get_positionals().flat_map(clap::Arg::get_possible_values);
+        let words: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+        let name = command.get_name();
+        let line = format!(
+            "complete -c krarup -n \"__fish_krarup_using_subcommand {name}\" -a \"{}\"\n",
+            words.join(" ")
+        );
+        if words.is_empty() { String::new() } else { line }
+    };
+    krarup.get_subcommands().map(of_command).collect()
 }

@@ -24,6 +24,7 @@ use crate::{headroom_page, input};
 
 mod ending;
 
+const UNDERSTOOD: &str = "twemproxy's nutcracker.yml and mcrouter's JSON are understood";
 const EVERY_KEY: &str = "krarup proxy --print-config shows every key with its meaning";
 
 /// Stand between memcached clients and servers, and measure where each request spends its time.
@@ -291,11 +292,9 @@ fn tell_shares(topology: &Topology) {
 /// Prints the configuration that another program's is in ours; what works otherwise is also said.
 fn import(path: &Path) -> Result<(), Failure> {
     let name = path.display();
-    let text = input::text(path)?;
-    let imported = Imported::read(&text).map_err(|why| {
-        Failure::usage(why.of(&name.to_string()))
-            .or_hint("twemproxy's nutcracker.yml and mcrouter's JSON are understood")
-    })?;
+    let text = input::text(path).map_err(|why| why.or_hint(UNDERSTOOD))?;
+    let imported =
+        Imported::read(&text).map_err(|why| Failure::usage(why.of(&name.to_string())).or_hint(UNDERSTOOD))?;
     print!("{}", imported.toml());
     for note in &imported.notes {
         eprintln!("note: {note}");

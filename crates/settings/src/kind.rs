@@ -35,6 +35,11 @@ pub trait Kind<T> {
         String::new()
     }
 
+    /// The words that it may be, where they are few: a shell completes them.
+    fn words(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Adds the tables of keys within it, of which `name` is the first.
     fn key_tables(&self, _name: &str, _tables: &mut Vec<KeyTable>) {}
 }
@@ -396,6 +401,10 @@ impl<T: Copy + PartialEq> Kind<T> for Word<T> {
     fn write(&self, value: &T) -> Option<String> {
         self.word(*value).map(quoted)
     }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.0.iter().map(|(_, word)| *word).collect()
+    }
 }
 
 /// What is written as one text or number, by functions of its own.
@@ -498,6 +507,10 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Optional<K> {
 
     fn check(&self, name: &str, value: &Option<T>) -> Result<(), Mistake> {
         value.as_ref().map_or(Ok(()), |value| self.0.check(name, value))
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.0.words()
     }
 
     fn bounds(&self) -> String {

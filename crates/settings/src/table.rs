@@ -75,6 +75,8 @@ pub struct Setting<C: 'static> {
     pub section: bool,
     /// Its bounds, in words; empty where it has none.
     pub bounds: fn() -> String,
+    /// The words that it may be, where they are few.
+    pub words: fn() -> Vec<&'static str>,
     /// Reads it; the text is how messages call it.
     pub read: fn(&mut C, &str, &FileItem<'_>, &mut Vec<Mistake>),
     /// Writes it as a file has it; none: it is not set.
@@ -173,6 +175,7 @@ macro_rules! settings {
                         required: false,
                         section: false,
                         bounds: || $crate::kind::Kind::<$type>::bounds(&$kind),
+                        words: || $crate::kind::Kind::<$type>::words(&$kind),
                         read: |into, name, item, mistakes| {
                             if let Some(value) = $crate::kind::read(&$kind, name, item, mistakes) {
                                 into.$key = value;

@@ -10,6 +10,7 @@ use krarup_load::{Load, LoadProgress, Phase};
 use krarup_record::file::log::LogWriter;
 use krarup_record::file::{self, RunMetadata};
 use krarup_record::{Operation, VisitTally, WindowRow};
+use krarup_units::mistake::system_words;
 use krarup_units::{Nanos, Stamp};
 
 use crate::failure::Failure;
@@ -73,6 +74,10 @@ fn beside(path: &Path, class: &str) -> PathBuf {
 
 impl Files {
     fn begin(csv: Option<PathBuf>, hlog: Option<PathBuf>) -> Result<Self, Failure> {
+        if let Some(path) = &csv {
+            // Now, and not after a long run.
+            File::create(path).map_err(|error| unwritten(path, &system_words(&error)))?;
+        }
         let hlog = match hlog {
             Some(path) => {
                 let file = File::create(&path).map_err(|error| unwritten(&path, &error))?;
@@ -125,5 +130,5 @@ impl Files {
 }
 
 pub(super) fn unwritten(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::run(format!("{} cannot be written: {why}", path.display()))
+    Failure::run(format!("{} cannot be written: {why}", path.display())).hint("choose another file")
 }

@@ -10,6 +10,7 @@ use crate::input;
 
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     input::text(path)
+        .map_err(|why| why.or_hint("`krarup model example > network.toml` makes a network to begin with"))
 }
 
 pub(super) fn read_network(path: &Path) -> Result<Network, Failure> {

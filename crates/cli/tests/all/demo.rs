@@ -129,7 +129,7 @@ fn interrupted(name: &str, signal: Signal, servers: &str) {
     demo.signal(signal);
     demo.signal(signal);
     let ended = demo.ended();
-    assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
+    assert_eq!((ended.code, ended.output.as_str()), (Some(130), ""), "{ended:?}");
     assert!(ended.errors.contains("stopped on request; everything started was ended"), "{ended:?}");
     let left: Vec<_> = started.iter().filter(|(number, name)| runs(*number, name)).collect();
     assert!(left.is_empty(), "still running: {left:?} of {started:?}");

@@ -114,7 +114,7 @@ fn ctrl_c_keeps_what_is_complete_and_says_how_to_go_on() {
     stopped.says_text("3/8 ");
     stopped.signal(Signal::INT);
     let ended = stopped.ended();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(130), "{ended:?}");
     assert!(
         ended.errors.contains("trials are kept") && ended.errors.contains("hint: the same command goes on"),
         "{ended:?}"

@@ -24,6 +24,7 @@ mod load;
 mod loops;
 mod measured;
 mod memory;
+mod mistakes;
 mod model;
 mod monitoring;
 mod moving;

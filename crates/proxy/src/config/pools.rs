@@ -28,14 +28,15 @@ settings! {
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
         /// libmemcached), "consistent" (unweighted libmemcached), "rendezvous", "jump", "modulo" or
         /// "ch3" (as mcrouter).
-        distribution: KeySpread = KeySpread::All, SPREAD, flag = Some(Flag::of_key("NAME"));
+        distribution: KeySpread = KeySpread::All, SPREAD, flag = Some(Flag::of_key("NAME")), words = distributions;
         /// By which function a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3,
         /// one_at_a_time, ...
-        hash: KeyHash = KeyHash::Fnv1a64, HASH, flag = Some(Flag::of_key("FUNCTION"));
+        hash: KeyHash = KeyHash::Fnv1a64, HASH, flag = Some(Flag::of_key("FUNCTION")),
+            words = || KeyHash::ALL.iter().map(|(_, name)| *name).collect();
         /// Two characters: only what stands between them in a key is hashed.
         hash_tag: Option<String> = None, Optional(TEXT), example = "\"{}\"";
         /// How many servers hold a key that is placed: a number, "half" (rounded up) or "all".
-        replicas: Replicas = Replicas::Count(1), REPLICAS, flag = Some(Flag::of_key("COUNT"));
+        replicas: Replicas = Replicas::Count(1), REPLICAS, flag = Some(Flag::of_key("COUNT")), words = || vec!["2", "half", "all"];
         /// When a write to several holders is done: when "all" have answered, a "quorum" have, the
         /// "first" has, or when the primary has and the others get copies behind it ("async").
         writes: Writes = Writes::All, Word(&[
@@ -107,6 +108,11 @@ pub enum KeySpread {
     By(KeyDistribution),
 }
 
+/// Every word for who holds a key.
+fn distributions() -> Vec<&'static str> {
+    std::iter::once("all").chain(KeyDistribution::ALL.iter().map(|(_, name)| *name)).collect()
+}
+
 const SPREAD: CustomText<KeySpread> = CustomText {
     read: |text| match text {
         "all" => Ok(KeySpread::All),
@@ -116,8 +122,8 @@ const SPREAD: CustomText<KeySpread> = CustomText {
         _ => match KeyDistribution::ALL.iter().find(|(_, name)| *name == text) {
             Some((distribution, _)) => Ok(KeySpread::By(*distribution)),
             None => {
-                let names = std::iter::once("all").chain(KeyDistribution::ALL.iter().map(|(_, name)| *name));
-                Err(Mistake::none_of(format!("`{text}` is no distribution"), text, names))
+                let what = format!("`{text}` is no distribution");
+                Err(Mistake::none_of(what, text, distributions().into_iter()))
             }
         },
     },

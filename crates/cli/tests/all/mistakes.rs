@@ -1,0 +1,293 @@
+//! What a person gets wrong: each mistake is told with the thing, its place and what would do, by an
+//! exit code of its own, and never in the words of a program's types.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::support::fresh;
+use crate::support::process::{Ended, Program};
+
+/// What no answer has.
+const PROGRAMS_WORDS: &[&str] = &[
+    "os error",
+    "expected struct",
+    "invalid type",
+    "missing field",
+    "unknown field",
+    "unknown variant",
+    "Corrupt footer",
+    "EOF",
+    "Parquet error",
+    "CSV error",
+    "at line",
+    "UTF-8 character",
+    "valid UTF-8",
+    "float literal",
+    "invalid digit",
+    "..=",
+    "Some(",
+    "Err(",
+    "panicked",
+    "stream did not",
+    "Os {",
+];
+
+/// A mistake: the words of the command, its exit code, and what the answer has. `{}` stands for the
+/// folder of [`files`].
+type Row = (&'static str, i32, &'static [&'static str]);
+
+/// On the command line.
+const OF_FLAGS: &[Row] = &[
+    ("prxy", 2, &["there is no command `prxy`", "did you mean proxy?"]),
+    ("model solv", 2, &["there is no command `solv`", "did you mean solve?"]),
+    ("proxy", 2, &["there is no server to ask", "--servers"]),
+    ("proxy --servrs 127.0.0.1:1", 2, &["there is no flag --servrs", "did you mean --servers?"]),
+    ("proxy --servers nowhere", 2, &["--servers: `nowhere` is not an address", "127.0.0.1:11211"]),
+    ("proxy --servers 127.0.0.1:99999", 2, &["--servers: `127.0.0.1:99999` is not an address"]),
+    ("proxy -m 127.0.0.1:1 --workers -1", 2, &["--workers: `-1` is no number of workers", "unlimited"]),
+    ("proxy -m 127.0.0.1:1 --threads 1k", 2, &["`threads` is 1000, and must be from 1 to 64"]),
+    ("proxy -m 127.0.0.1:1 --engine event", 2, &["did you mean events?", "there are events, threads"]),
+    ("proxy -m 127.0.0.1:1 --distribution ketma", 2, &["`ketma` is no distribution", "did you mean ketama?"]),
+    ("proxy -m 127.0.0.1:1 --hash murmer3", 2, &["`murmer3` is no hash", "murmur3"]),
+    ("proxy -m 127.0.0.1:1,127.0.0.1:2 --replicas 2", 2, &["--replicas places keys", "--distribution"]),
+    (
+        "proxy -m 127.0.0.1:1,127.0.0.1:2 --distribution ketama --replicas 3",
+        2,
+        &["`replicas` is 3, and there are 2 servers"],
+    ),
+    ("proxy -m 127.0.0.1:1 --sharded maybe", 2, &["--sharded: `maybe` is neither", "true or false"]),
+    ("proxy -m 127.0.0.1:1 --idle-timeout 9parsec", 2, &["`9parsec` is not a length of time", "250ms"]),
+    ("proxy -m 127.0.0.1:1 --listen 1.2.3.4:0", 2, &["this machine has no such address"]),
+    ("proxy -m 127.0.0.1:1 --stats-dir /proc/x", 2, &["/proc/x cannot be made", "--stats-dir"]),
+    ("cache --memory -1", 2, &["--memory", "-1"]),
+    ("cache --memory 1 --max-item-size 2MiB", 2, &["--memory 1 MiB cannot hold one item", "--max-item-size"]),
+    ("cache -p 70000", 2, &["-p", "70000 is not from 0 to 65535"]),
+    ("broker --mode bach", 2, &["--mode: `bach` is none of its values", "did you mean batch?"]),
+    ("broker --shards 0", 2, &["--shards: 0 is not from 1 to "]),
+    ("load --rate -5", 2, &["--rate: `-5` is no rate", "20k"]),
+    ("load --rate 20q", 2, &["--rate: `20q` is no rate", "1000-5000x30s"]),
+    ("load --connections -3", 2, &["`connections` is `-3`, and must be a whole number"]),
+    ("load --ratio x", 2, &["--ratio: `x` is no ratio of SETs to GETs", "1:10"]),
+    ("load --mix gte=1", 2, &["`gte` is no command", "did you mean get"]),
+    ("load --key-law zip:0.9", 2, &["`zip:0.9` is no law for keys", "did you mean zipf?"]),
+    ("load --arrivals poison --rate 9", 2, &["`poison` is no arrival process", "did you mean poisson?"]),
+    ("load --data-size huge", 2, &["`huge` is no size", "4KiB"]),
+    ("load --progress humann", 2, &["--progress: `humann`", "did you mean human?"]),
+    ("load --servers 127.0.0.1:1", 1, &["cannot connect to 127.0.0.1:1: connection refused", "krarup cache"]),
+    ("load --servers 127.0.0.1:1 --csv /proc/x", 1, &["/proc/x cannot be written", "choose another file"]),
+    ("memtier --ratio=x", 2, &["--ratio: `x`", "krarup memtier --help"]),
+    ("memtier -P redis", 2, &["--protocol=redis is not supported", "memcache_text"]),
+    ("memtier -s 127.0.0.1 -p 1 -P memcache_text", 1, &["connection refused", "memcached listening"]),
+    ("plan --quck demo", 2, &["there is no flag --quck", "did you mean --quick?"]),
+    ("plan dem", 2, &["dem: there is no such file", "did you mean demo?", "asl2018/3.1"]),
+    ("run asl2018/99", 2, &["asl2018/99: there is no such file", "did you mean asl2018/"]),
+    ("demo one", 2, &["`one` is one word too many"]),
+    ("demo --clients 0", 2, &["--clients: 0 is not from 1 to 10000"]),
+    ("demo --repetitions two", 2, &["--repetitions: `two` is no number"]),
+    ("top nowhere", 2, &["HOST:PORT: `nowhere` is not an address", "127.0.0.1:11211"]),
+    ("top 127.0.0.1:1", 1, &["127.0.0.1:1 cannot be asked: connection refused", "--admin"]),
+    ("headroom 127.0.0.1:1", 2, &["cannot be asked: connection refused", "--admin"]),
+    ("headroom 127.0.0.1:1 --target p99<9parsec", 2, &["--target: `9parsec` is not a length", "p99 < 8ms"]),
+    (
+        "headroom --prometheus https://a:1 --rate x --in-flight y --time z",
+        2,
+        &["--prometheus", "http://HOST:PORT"],
+    ),
+    ("redline 127.0.0.1:1", 2, &["cannot be asked: connection refused", "--admin"]),
+    ("redline 127.0.0.1:1 --most-weight many", 2, &["--most-weight: `many` is no number"]),
+    ("model calibrate x --unit parsec", 2, &["--unit: `parsec` is none of its values", "s, ms, us"]),
+    ("at yesterday -- ls", 2, &["INSTANT: `yesterday` is no instant", "RFC 3339"]),
+    ("at 2020-01-01T00:00:00Z -- no-such-program", 1, &["no-such-program: there is no such file", "PATH"]),
+    ("at 2020-01-01T00:00:00Z", 2, &["COMMAND is missing", "krarup at --help"]),
+    ("completions basch", 2, &["`basch` is none of its values", "did you mean bash?"]),
+    ("man /proc/x", 1, &["/proc/x: there is no such file", "directory"]),
+];
+
+/// In files.
+const OF_FILES: &[Row] = &[
+    ("proxy --config {}/none", 2, &["none: there is no such file", "--print-config"]),
+    ("proxy --config {}", 2, &["it is a directory", "a file in it"]),
+    ("proxy --config {}/bytes", 2, &["bytes: it is no text in UTF-8", "--print-config"]),
+    ("proxy --config {}/open.toml", 2, &["open.toml, line 1", "--print-config"]),
+    ("proxy --config {}/title.toml", 2, &["title.toml, line 1: there is no key `title`"]),
+    ("proxy --import {}/none", 2, &["none: there is no such file"]),
+    ("proxy --import {}/two.csv", 2, &["two.csv: line 1", "nutcracker.yml"]),
+    ("load --config {}/minus.toml", 2, &["minus.toml, line 1: `connections` is `-3`"]),
+    ("load --config {}/list.toml", 2, &["list.toml, line 2", "rate"]),
+    ("load --merge {}/cut.json", 2, &["cut.json, line 2: it ends in the middle", "--json FILE"]),
+    ("load --merge {}/other.json", 2, &["other.json, line 1: `format` is missing", "--json FILE"]),
+    ("load --replay {}/magic.parquet", 2, &["it is no Parquet file, or its end is missing", "a trace is"]),
+    ("load --replay {}/two.csv", 2, &["two.csv, line 1: the head names no `time`", "time,op,key,size"]),
+    ("load --from-memtier {}/none", 2, &["none: there is no such file"]),
+    ("load --memtier-result {}/two.csv", 2, &["there is no table of memtier_benchmark", "JSON"]),
+    ("plan {}", 2, &["it is a directory", "a file in it"]),
+    ("plan {}/bytes", 2, &["it is no text in UTF-8", "spec.md"]),
+    ("plan {}/times.toml", 2, &["times.toml, line 2: `repetitions` is no table", "{ key = value }"]),
+    ("report {}", 2, &["spec.toml: there is no such file", "krarup run"]),
+    ("analyze {}/none", 2, &["none: there is no such file", "--rows"]),
+    ("analyze {}", 2, &["holds no rows.parquet", "--stats-dir DIR --rows"]),
+    ("analyze {}/empty", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
+    ("analyze {}/two.csv", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
+    ("compare {}/none {}/none", 2, &["there are no results", "krarup report"]),
+    ("compare {}/cut.json {}/cut.json", 2, &["cut.json, line 2: it ends in the middle", "krarup run"]),
+    ("compare {}/other.json {}/other.json", 2, &["other.json, line 1: `title` is missing", "krarup run"]),
+    ("compare {}/no.json {}/no.json", 2, &["no.json, line 1: it is no JSON, from its column", "krarup run"]),
+    ("model solve {}/none", 2, &["none: there is no such file", "krarup model example"]),
+    ("model solve {}/title.toml", 2, &["line 1: there is no key `title`", "there are name, station"]),
+    ("model solve {}/class.toml", 2, &["class.toml, line 1", "write a list", "krarup model example"]),
+    ("model predict {}/other.json --population 9 --workers 9", 2, &["`model` is missing", "calibrate"]),
+    ("model calibrate {}/two.csv", 2, &["line 1: there is no column `population`", "columns are"]),
+    ("headroom {}/magic.parquet", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
+];
+
+/// The files of [`OF_FILES`].
+fn files(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    for (name, text) in [
+        ("bytes", &b"\xff\xfe\0"[..]),
+        ("open.toml", b"servers = \n"),
+        ("title.toml", b"title = 3\n"),
+        ("minus.toml", b"connections = -3\n"),
+        ("list.toml", b"connections = 1\nrate = { a = 1 }\n"),
+        ("times.toml", b"title = \"x\"\nrepetitions = \"many\"\n[stations.servers]\nprogram = \"cache\"\n"),
+        ("class.toml", b"class = 3\n"),
+        ("two.csv", b"a,b\n1,2\n"),
+        ("cut.json", b"{ \"title\":\n"),
+        ("other.json", b"{ \"other\": 1 }"),
+        ("no.json", b"title: x"),
+        ("magic.parquet", b"PAR1 nothing PAR1"),
+        ("empty", b""),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+/// What is wrong with an answer.
+fn faults(ended: &Ended, code: i32, has: &[&str]) -> Vec<String> {
+    let said = &ended.errors;
+    let lacks = has.iter().filter(|part| !said.contains(**part)).map(|part| format!("lacks {part:?}"));
+    let words =
+        PROGRAMS_WORDS.iter().filter(|word| said.contains(**word)).map(|word| format!("has {word:?}"));
+    let mut found: Vec<String> = lacks.chain(words).collect();
+    if ended.code != Some(code) {
+        found.push(format!("exit code {:?}", ended.code));
+    }
+    if !said.lines().any(|line| line.starts_with("error: ")) || !said.contains("  hint: ") {
+        found.push("no error with a hint".into());
+    }
+    found
+}
+
+fn each_is_answered(rows: &[Row], folder: &str) {
+    let mut wrong = Vec::new();
+    for (line, code, has) in rows {
+        let line = line.replace("{}", folder);
+        let words: Vec<&str> = line.split(' ').collect();
+        let ended = Program::begin(&words).ended();
+        let faults = faults(&ended, *code, has);
+        if !faults.is_empty() {
+            wrong.push(format!("krarup {line}: {}\n{}", faults.join(", "), ended.errors));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_mistake_on_the_command_line_is_told_with_what_would_do() {
+    each_is_answered(OF_FLAGS, "");
+}
+
+#[test]
+fn a_mistake_in_a_file_is_told_with_its_place() {
+    let folder = fresh("mistakes");
+    files(&folder);
+    each_is_answered(OF_FILES, folder.to_str().unwrap());
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_by_every_service() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for service in [&["proxy", "-m", "127.0.0.1:1"][..], &["cache"], &["broker"]] {
+        let ended = Program::begin(&[service, &["--listen", &address]].concat()).ended();
+        let has = ["another process listens there", "choose another port"];
+        assert!(faults(&ended, ended.code.unwrap_or(0), &has).is_empty(), "{service:?}: {ended:?}");
+        assert!(matches!(ended.code, Some(1 | 2)), "{service:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn counts_and_rates_may_have_a_decimal_prefix() {
+    let words = ["load", "--rate", "20k", "--connections", "1k", "--keys", "1M", "--print-config"];
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success, "{ended:?}");
+    for line in ["rate = \"20k\"", "connections = 1000", "keys = 1000000"] {
+        assert!(ended.output.lines().any(|one| one == line), "{line}: {}", ended.output);
+    }
+}
+
+#[test]
+fn a_proxy_says_at_its_start_where_keys_lie() {
+    let servers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
+    for (flags, says, hints) in [
+        (&[][..], "every server holds a copy of everything: a write goes to all 3", true),
+        (&["--distribution", "all"], "every server holds a copy of everything: a write goes to all 3", false),
+        (&["--distribution", "ketama"], "each key on 1 of 3 servers by ketama\n", false),
+        (
+            &["--distribution", "rendezvous", "--replicas", "2", "--hash", "xxh3"],
+            "each key on 2 of 3 servers by rendezvous, hashed by xxh3\n",
+            false,
+        ),
+        (&["--distribution", "jump", "--replicas", "half"], "each key on 2 of 3 servers by jump\n", false),
+    ] {
+        let words = [&["proxy", "--servers", servers, "--check"], flags].concat();
+        let ended = Program::begin(&words).ended();
+        assert!(ended.success && ended.errors.contains(says), "{flags:?}: {ended:?}");
+        assert_eq!(ended.errors.contains("--distribution ketama places"), hints, "{flags:?}: {ended:?}");
+        let begun = [&["proxy", "--servers", servers, "--listen", "127.0.0.1:0"], flags].concat();
+        let mut proxy = Program::begin(&begun);
+        proxy.says_text(says.trim_end());
+        proxy.says_text("listening on ");
+    }
+}
+
+#[test]
+fn help_has_headings_an_example_the_documents_and_what_exit_codes_say() {
+    let help = |words: &[&str]| Program::begin(&[words, &["--help"]].concat()).ended().output;
+    let top = help(&[]);
+    assert!(top.contains("Exit codes: 0 ") && top.contains("130"), "{top}");
+    for name in [
+        "proxy", "broker", "cache", "load", "model", "top", "headroom", "redline", "demo", "plan", "run",
+        "analyze", "report", "compare", "at",
+    ] {
+        let said = help(&[name]);
+        assert!(said.contains(&format!("krarup {name}")) && said.contains("Documents: docs/"), "{said}");
+        if name != "top" {
+            assert!(said.contains("Example"), "{said}");
+        }
+    }
+    for (name, flag) in [("load", "--rate"), ("proxy", "--listen"), ("broker", "--listen")] {
+        let said = help(&[name]);
+        for heading in ["\nOptions:\n", "\nWhen:\n", "\nConnections:\n", "\nOutput:\n"] {
+            let needed = name == "load" || heading != "\nWhen:\n";
+            assert!(said.contains(heading) || !needed, "{name} {heading}: {said}");
+        }
+        let above = said
+            .lines()
+            .take_while(|line| !line.trim_start().starts_with(flag) && !line.contains(&format!(", {flag} ")));
+        let heading = above.filter(|line| line.ends_with(':') && !line.starts_with(' ')).last().unwrap();
+        let expected = if flag == "--rate" { "When:" } else { "Connections:" };
+        assert_eq!(heading, expected, "{name} {flag}");
+    }
+}
+
+#[test]
+fn completions_know_values_and_the_specs_that_come_with_the_program() {
+    for shell in ["bash", "zsh", "fish"] {
+        let said = Program::begin(&["completions", shell]).ended().output;
+        for word in ["rendezvous", "murmur3", "asl2018/3.1", "failover", "batch"] {
+            assert!(said.contains(word), "{shell} lacks {word}");
+        }
+    }
+}
