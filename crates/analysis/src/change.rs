@@ -41,7 +41,7 @@ impl Measure {
         matches!(self, Self::Throughput)
     }
 
-    const fn of_run(self, run: &Repetition) -> f64 {
+    pub(crate) const fn of_run(self, run: &Repetition) -> f64 {
         match self {
             Self::Throughput => run.throughput,
             Self::Response => run.response,

@@ -11,6 +11,7 @@
 //!                              ├─ distribution    which law the response times look like
 //!                              └─ design          which factors matter, where it is a 2^k·r design
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
+//!                       └ regression::judge, of runs of other programs too (other_programs)
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
 //! ```
 //! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second,
@@ -29,8 +30,10 @@ pub mod design;
 pub mod distribution;
 pub mod headroom;
 pub mod laws;
+pub mod other_programs;
 pub mod predict;
 pub mod quantity;
+pub mod regression;
 pub mod relative;
 pub mod requests;
 pub mod results;

@@ -1,49 +1,160 @@
-//! `krarup compare`: two directories of results side by side.
+//! `krarup compare`: two measurements side by side, and whether one is worse than what is allowed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Args;
-use krarup_analysis::compare::compare;
+use krarup_analysis::compare::{Comparison, compare};
+use krarup_analysis::other_programs::{self, ProgramRuns, RunChange};
+use krarup_analysis::regression::{
+    RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
+};
 use krarup_analysis::results::Results;
 use krarup_report::{Page, comparison, csv, markdown, text};
+use krarup_units::Mistake;
+use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::folders::holding;
 use crate::form::OutputForm;
 use crate::{input, written};
 
-/// Compare two directories of results, cell by cell and over all cells, with intervals.
+/// Compare two measurements, cell by cell and over all cells, with intervals: directories of
+/// results, or what other programs wrote.
+///
+/// Of others are understood: the JSON of memtier_benchmark, hyperfine and `krarup load`, k6's
+/// summary, criterion's folder of a benchmark or of all, pgbench's text, and a table with commas
+/// whose columns are measures. A folder holds a file for each run.
 ///
 /// Where an interval covers no change, it says so: no conclusion.
+///
+/// Exit code with --fail-if: 0 where every change is within its limit, 1 where one is beyond, 3
+/// where the data cannot tell. Without it: 0.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  krarup compare before after\n  krarup compare before after --html comparison"
-)]
+#[command(after_help = "Examples:\n  krarup compare before after --html comparison\n  \
+    krarup compare before after --fail-if 'throughput < -5%' --fail-if 'p99 > 10%'\n  \
+    krarup compare old.json new.json --fail-if 'time > 2%' --power 0.9")]
 pub(crate) struct CompareArgs {
-    /// What is compared with: a directory that `krarup run` made
+    /// What is compared with: a directory that `krarup run` made, or a file or folder of runs
     #[arg(value_name = "BASE")]
     base: PathBuf,
     /// What is compared
     #[arg(value_name = "OTHER")]
     other: PathBuf,
+    /// A change that is too much, as `throughput < -5%`; may be given several times. Of results:
+    /// throughput, response, p99; of other programs: what their table shows
+    #[arg(long, value_name = "LIMIT")]
+    fail_if: Vec<RegressionLimit>,
+    /// With which probability the repetitions that are named would decide
+    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = power)]
+    power: f64,
     #[command(flatten)]
     form: OutputForm,
 }
 
-pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
-    let (base, other) = (results(&args.base)?, results(&args.other)?);
+fn power(text: &str) -> Result<f64, Mistake> {
+    match text.parse::<f64>() {
+        Ok(power) if power > 0.5 && power < 1.0 => Ok(power),
+        _ => {
+            Err(Mistake::new(format!("`{text}` is no power"), "write a share above 0.5 and below 1, as 0.8"))
+        }
+    }
+}
+
+/// Worse by more than is allowed.
+const WORSE: u8 = 1;
+/// The data cannot tell.
+const NO_CONCLUSION: u8 = 3;
+
+/// One side.
+enum Measured {
+    Results(Box<Results>),
+    Runs(ProgramRuns),
+}
+
+pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (base_name, other_name) = names(&args.base, &args.other);
-    let found = compare((&base_name, &base), (&other_name, &other));
-    let document = comparison::document(&found, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
+    let sides = (measured(&args.base)?, measured(&args.other)?);
+    let answers = match &sides {
+        (Measured::Results(base), Measured::Results(other)) => {
+            let found = compare((&base_name, base), (&other_name, other));
+            let answers = if found.cells.is_empty() {
+                Vec::new()
+            } else {
+                judge_results(&args.fail_if, (base, other), &found, args.power).map_err(of_flag)?
+            };
+            results(args, &found, &answers)?;
+            answers
+        }
+        (Measured::Runs(base), Measured::Runs(other)) => {
+            let found = other_programs::changes(base, other);
+            if found.is_empty() {
+                return Err(nothing_in_common(&base_name, &other_name));
+            }
+            let answers =
+                other_programs::judge_runs(&args.fail_if, (base, other), args.power).map_err(of_flag)?;
+            runs(args, &found, &answers, (&base_name, &other_name))?;
+            answers
+        }
+        _ => {
+            let what = format!("only one of {base_name} and {other_name} is what `krarup run` wrote");
+            return Err(Failure::usage(what).hint("compare two of one kind"));
+        }
+    };
+    Ok(match verdict(&answers) {
+        RegressionVerdict::Kept => ExitCode::SUCCESS,
+        RegressionVerdict::Broken => ExitCode::from(WORSE),
+        RegressionVerdict::NoConclusion => ExitCode::from(NO_CONCLUSION),
+    })
+}
+
+fn of_flag(mistake: Mistake) -> Failure {
+    Failure::usage(mistake.of("--fail-if"))
+}
+
+/// What was found, and the answers about the limits, where there are any.
+#[derive(Serialize)]
+struct WithAnswers<'a, T: Serialize> {
+    #[serde(flatten)]
+    found: T,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    limits: &'a [RegressionAnswer],
+}
+
+#[derive(Serialize)]
+struct RunChanges<'a> {
+    changes: &'a [RunChange],
+}
+
+fn json(found: impl Serialize, limits: &[RegressionAnswer]) {
+    let all = WithAnswers { found, limits };
+    println!("{}", serde_json::to_string_pretty(&all).expect("a comparison is plain data"));
+}
+
+/// Prints the answers about the limits, where other programs do not read stdout.
+fn limits(args: &CompareArgs, answers: &[RegressionAnswer]) {
+    for answer in answers {
+        if args.form.csv || args.form.json {
+            eprintln!("{}", answer.sentence());
+        } else {
+            println!("{}", answer.sentence());
+        }
+    }
+}
+
+/// Tells what two directories of results say.
+fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer]) -> Result<(), Failure> {
+    let document = comparison::document(found, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
     if args.form.json {
-        println!("{}", serde_json::to_string_pretty(&found).expect("a comparison is plain data"));
+        json(found, answers);
     } else if args.form.csv {
-        print!("{}", csv::table(&comparison::numbers(&found)));
+        print!("{}", csv::table(&comparison::numbers(found)));
     } else if args.form.markdown {
         print!("{}", markdown::document(&document));
     } else {
         if !found.cells.is_empty() {
-            println!("{}", text::table(&comparison::cells(&found)));
+            println!("{}", text::table(&comparison::cells(found)));
         }
         for sentence in found.sentences() {
             println!("{sentence}");
@@ -58,21 +169,105 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         eprintln!("page: {}", page.display());
     }
     if found.cells.is_empty() {
-        return Err(Failure::run(format!("{base_name} and {other_name} have no cell in common"))
-            .hint("compare results of one spec, or of specs with the same factors and levels"));
+        return Err(nothing_in_common(&found.base, &found.other));
     }
+    limits(args, answers);
     Ok(())
 }
 
-fn results(directory: &Path) -> Result<Results, Failure> {
-    let file = if directory.is_file() { directory.to_owned() } else { directory.join("results.json") };
-    if fs::metadata(&file).is_err() {
-        let hint = format!("`krarup report {}` makes it from the trials", directory.display());
-        return Err(Failure::usage(format!("{}: there are no results", file.display())).hint(hint));
+/// Tells what the runs of another program say.
+fn runs(
+    args: &CompareArgs,
+    found: &[RunChange],
+    answers: &[RegressionAnswer],
+    (base, other): (&str, &str),
+) -> Result<(), Failure> {
+    if args.form.markdown || args.form.html.is_some() {
+        return Err(Failure::usage("runs of other programs are shown as text, JSON or CSV")
+            .hint("leave out --markdown and --html"));
     }
-    input::json(&file).map_err(|why| {
+    let table = comparison::runs(found, base, other);
+    if args.form.json {
+        json(RunChanges { changes: found }, answers);
+    } else if args.form.csv {
+        print!("{}", csv::table(&table));
+    } else {
+        println!("{}", text::table(&table));
+        println!("{}", table.caption);
+    }
+    limits(args, answers);
+    Ok(())
+}
+
+fn nothing_in_common(base: &str, other: &str) -> Failure {
+    Failure::run(format!("{base} and {other} have no cell in common"))
+        .hint("compare results of one spec, or of specs with the same factors and levels; of other programs, the same benchmarks")
+}
+
+/// What stands in a file or a folder.
+fn measured(path: &Path) -> Result<Measured, Failure> {
+    let results = path.join("results.json");
+    if results.is_file() {
+        return of_results(&results).map(|found| Measured::Results(Box::new(found)));
+    }
+    if path.is_dir() {
+        return folder(path).map(Measured::Runs);
+    }
+    if fs::metadata(path).is_err() {
+        let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
+        return Err(Failure::usage(format!("{}: there are no results", path.display())).hint(hint));
+    }
+    // A file that is named results.json is one, whatever is wrong with it.
+    if path.file_name().is_some_and(|name| name == "results.json") {
+        return of_results(path).map(|found| Measured::Results(Box::new(found)));
+    }
+    match input::json(path) {
+        Ok(found) => Ok(Measured::Results(Box::new(found))),
+        Err(_) => file(path).map(Measured::Runs),
+    }
+}
+
+fn of_results(file: &Path) -> Result<Results, Failure> {
+    input::json(file).map_err(|why| {
         why.or_hint("results are what `krarup run` wrote; `krarup analyze DIR` writes them anew")
     })
+}
+
+fn file(path: &Path) -> Result<ProgramRuns, Failure> {
+    other_programs::read(&input::text(path)?)
+        .map_err(|why| Failure::usage(why.of(&path.display().to_string())))
+}
+
+/// criterion's samples under a folder, each benchmark a cell; else the files of a folder, each a
+/// run.
+fn folder(path: &Path) -> Result<ProgramRuns, Failure> {
+    let mut runs = ProgramRuns::default();
+    let mut add = |found: ProgramRuns, cell: &str, path: &Path| {
+        runs.join(found, cell).map_err(|why| Failure::usage(why.of(&path.display().to_string())))
+    };
+    // target/criterion/GROUP/BENCHMARK/new/sample.json; `base` beside it is of the run before.
+    let samples = holding(path, "sample.json")?;
+    let new: Vec<&PathBuf> = samples.iter().filter(|folder| folder.ends_with("new")).collect();
+    for folder in &new {
+        let benchmark = folder.parent().and_then(|folder| folder.strip_prefix(path).ok());
+        let cell = benchmark.map_or_else(String::new, |name| name.display().to_string());
+        let sample = folder.join("sample.json");
+        add(file(&sample)?, &cell, &sample)?;
+    }
+    if new.is_empty() {
+        let entries = fs::read_dir(path).map_err(|error| input::unread(path, &error))?;
+        let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.retain(|file| file.is_file());
+        files.sort();
+        for one in &files {
+            add(file(one)?, "", one)?;
+        }
+    }
+    if runs.cells.is_empty() {
+        let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
+        return Err(Failure::usage(format!("{}: there are no results", path.display())).hint(hint));
+    }
+    Ok(runs)
 }
 
 /// What the two are called: their last names, where these differ.

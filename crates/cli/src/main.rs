@@ -86,6 +86,7 @@ fn main() -> ExitCode {
             // Its exit code is part of its answer.
             Ok(Cli { job: Job::Headroom(args) }) => headroom::run(&args),
             Ok(Cli { job: Job::Redline(args) }) => redline::run(&args),
+            Ok(Cli { job: Job::Compare(args) }) => compare::run(&args),
             Ok(cli) => run(&cli).map(done),
             // Help and the version are answers, and no errors.
             Err(answer)
@@ -128,9 +129,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Run(args) => experiment::run(args),
         Job::Analyze(args) => analyze::run(args),
         Job::Report(args) => experiment::report(args),
-        Job::Compare(args) => compare::run(args),
         Job::At(args) => at::run(args),
-        Job::Agent(_) | Job::Headroom(_) | Job::Redline(_) => Ok(()),
+        Job::Agent(_) | Job::Headroom(_) | Job::Redline(_) | Job::Compare(_) => Ok(()),
         Job::Man(args) => pages::man(args, pages::complete(Cli::command())),
         Job::Completions(args) => {
             pages::completions(args, &mut pages::complete(Cli::command()));

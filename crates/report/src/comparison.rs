@@ -2,9 +2,10 @@
 
 use krarup_analysis::change::{Measure, MeasureChange};
 use krarup_analysis::compare::Comparison;
+use krarup_analysis::other_programs::RunChange;
 use krarup_analysis::quantity::Quantity;
 use krarup_record::quantities;
-use krarup_units::Unit;
+use krarup_units::{Unit, text};
 
 use crate::document::{Block, Column, Document, EstimateCell, Finding, Note, Section, Table, TableValue};
 use crate::estimates::measured;
@@ -139,6 +140,47 @@ pub fn cells(comparison: &Comparison) -> Table {
         ],
         rows: rows.collect(),
     }
+}
+
+/// What other programs measured on both sides: a row for each cell and measure.
+pub fn runs(changes: &[RunChange], base: &str, other: &str) -> Table {
+    let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+    let side = |value: f64, runs: u64| format!("{} ({runs})", number(value));
+    let row = |change: &RunChange| {
+        let interval = change.interval.map_or_else(
+            || "–".to_owned(),
+            |interval| format!("{} to {}", percent(interval.low), percent(interval.high)),
+        );
+        vec![
+            TableValue::from(change.cell.as_str()),
+            TableValue::from(change.measure.as_str()),
+            TableValue::Text(side(change.base, change.base_runs)),
+            TableValue::Text(side(change.other, change.other_runs)),
+            TableValue::Text(percent(change.ratio)),
+            TableValue::Text(interval),
+        ]
+    };
+    Table {
+        name: "runs".into(),
+        title: "All cells".into(),
+        caption: "Geometric means over the runs of each side, how many in brackets. The change has Welch's interval of the runs' \
+                  logarithms at 95 %."
+            .into(),
+        columns: vec![
+            Column::new("cell", Unit::Text),
+            Column::new("measure", Unit::Text),
+            Column::new(base, Unit::Text),
+            Column::new(other, Unit::Text),
+            Column::new("change", Unit::Text),
+            Column::new("at 95 %", Unit::Text),
+        ],
+        rows: changes.iter().map(row).collect(),
+    }
+}
+
+/// Three digits of a number of unknown unit, however small.
+fn number(value: f64) -> String {
+    if value >= 0.01 { text::count(value) } else { format!("{value:.2e}") }
 }
 
 /// The same for programs: every number by itself, in its base unit.

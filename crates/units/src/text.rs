@@ -122,7 +122,8 @@ pub fn parse_size(text: &str) -> Result<u64, Mistake> {
     if bytes.is_finite() && bytes >= 0.0 && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// Reads a number that may have a decimal prefix or parts of thousands: `20k`, `1.5M`, `1_000`, `2G`.
+/// Reads a number that may have a decimal prefix or parts of thousands: `20k`, `1.5M`, `1_000`,
+/// `2G`.
 fn scaled(text: &str) -> Option<f64> {
     let (number, unit) = split_unit(text);
     let scale = match unit {

@@ -166,7 +166,10 @@ fn a_plan_shows_cells_order_and_time_and_an_error_its_line() {
     );
     assert!(refused.errors.contains("hint: write \"$connections\""), "{refused:?}");
     let nowhere = Program::begin(&["plan", "no-such-spec"]).ended();
-    assert!(nowhere.errors.contains("No such file") && nowhere.errors.contains("demo"), "{nowhere:?}");
+    assert!(
+        nowhere.errors.contains("there is no such file") && nowhere.errors.contains("demo"),
+        "{nowhere:?}"
+    );
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn programs_that_are_not_there_and_flags_that_are_unknown_are_found_before_the_f
         (
             "\"--ratio\", \"1:0\"",
             "\"--ration\", \"1:0\"",
-            "stations.clients, workload write, connections 1: unexpected argument '--ration'",
+            "stations.clients, workload write, connections 1: there is no flag --ration",
         ),
         ("\"--verify\"]", "\"--key-law\", \"nope\"]", "nope"),
         (

@@ -9,6 +9,7 @@ mod broker;
 mod cache;
 mod calibrate;
 mod clients;
+mod compare;
 mod demo;
 mod documents;
 mod doors;

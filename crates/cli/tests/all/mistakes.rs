@@ -1,5 +1,5 @@
-//! What a person gets wrong: each mistake is told with the thing, its place and what would do, by an
-//! exit code of its own, and never in the words of a program's types.
+//! What a person gets wrong: each mistake is told with the thing, its place and what would do, by
+//! an exit code of its own, and never in the words of a program's types.
 
 use std::fs;
 use std::net::TcpListener;
@@ -130,9 +130,17 @@ const OF_FILES: &[Row] = &[
     ("analyze {}/empty", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
     ("analyze {}/two.csv", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
     ("compare {}/none {}/none", 2, &["there are no results", "krarup report"]),
-    ("compare {}/cut.json {}/cut.json", 2, &["cut.json, line 2: it ends in the middle", "krarup run"]),
-    ("compare {}/other.json {}/other.json", 2, &["other.json, line 1: `title` is missing", "krarup run"]),
-    ("compare {}/no.json {}/no.json", 2, &["no.json, line 1: it is no JSON, from its column", "krarup run"]),
+    (
+        "compare {}/cut.json {}/cut.json",
+        2,
+        &["cut.json: there are no runs in it that are understood", "hyperfine"],
+    ),
+    (
+        "compare {}/results.json {}/results.json",
+        2,
+        &["results.json, line 1: `title` is missing", "krarup run"],
+    ),
+    ("compare {}/no.json {}/no.json", 2, &["no.json: there are no runs in it", "krarup run"]),
     ("model solve {}/none", 2, &["none: there is no such file", "krarup model example"]),
     ("model solve {}/title.toml", 2, &["line 1: there is no key `title`", "there are name, station"]),
     ("model solve {}/class.toml", 2, &["class.toml, line 1", "write a list", "krarup model example"]),
@@ -155,6 +163,7 @@ fn files(folder: &Path) {
         ("two.csv", b"a,b\n1,2\n"),
         ("cut.json", b"{ \"title\":\n"),
         ("other.json", b"{ \"other\": 1 }"),
+        ("results.json", b"{ \"other\": 1 }"),
         ("no.json", b"title: x"),
         ("magic.parquet", b"PAR1 nothing PAR1"),
         ("empty", b""),

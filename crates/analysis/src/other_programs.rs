@@ -1,0 +1,372 @@
+//! The runs in what other programs write of their measurements, so that two of these can be set
+//! side by side: memtier_benchmark's and hyperfine's JSON, k6's summary, criterion's samples,
+//! pgbench's text, `krarup load`'s result, and any table with commas. Times become seconds; the
+//! columns of a table stay as they are.
+
+use std::collections::BTreeMap;
+
+use krarup_stats::Interval;
+use krarup_units::Mistake;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::regression::{RegressionAnswer, RegressionLevels, RegressionLimit, RunPair, judge, no_measure};
+
+/// Values of each measure, by its name: one of each run.
+pub type MeasureValues = BTreeMap<String, Vec<f64>>;
+
+/// What a program measured: by cell, as a benchmark or a command; the cell of a program that knows
+/// one only has no name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProgramRuns {
+    /// The program.
+    pub program: String,
+    /// Its cells.
+    pub cells: BTreeMap<String, MeasureValues>,
+}
+
+impl ProgramRuns {
+    fn of(program: &str) -> Self {
+        Self { program: program.to_owned(), cells: BTreeMap::new() }
+    }
+
+    fn add(&mut self, cell: &str, measure: &str, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            let cell = self.cells.entry(cell.to_owned()).or_default();
+            cell.entry(measure.to_owned()).or_default().push(value);
+        }
+    }
+
+    /// The same with the runs of another file behind these; `cell` names that of the other where it
+    /// has no name.
+    ///
+    /// # Errors
+    /// Another program wrote them.
+    pub fn join(&mut self, other: Self, cell: &str) -> Result<(), Mistake> {
+        if self.program.is_empty() {
+            self.program = other.program;
+        } else if self.program != other.program {
+            let what = format!("it is of {}, and the files before it are of {}", other.program, self.program);
+            return Err(Mistake::new(what, "put files of one program into a folder"));
+        }
+        for (name, measures) in other.cells {
+            let into = self.cells.entry(if name.is_empty() { cell.to_owned() } else { name }).or_default();
+            for (measure, values) in measures {
+                into.entry(measure).or_default().extend(values);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads what a program wrote; which one is seen in it.
+///
+/// # Errors
+/// Nothing in it is known, or what is known has no number.
+pub fn read(text: &str) -> Result<ProgramRuns, Mistake> {
+    // memtier_benchmark writes what is not a number as C does.
+    let json = serde_json::from_str(&text.replace(": -nan", ": null").replace(": nan", ": null"));
+    let found = match json {
+        Ok(value @ Value::Object(_)) => of_json(&value),
+        _ if text.lines().any(|line| line.starts_with("tps = ")) => Some(pgbench(text)),
+        _ => of_table(text),
+    };
+    found.filter(|found| !found.cells.is_empty()).ok_or_else(|| {
+        Mistake::new(
+            "there are no runs in it that are understood",
+            "what krarup run, krarup load --json, memtier_benchmark (JSON), hyperfine (JSON), k6 (summary), criterion (sample.json) and \
+             pgbench write is, and a table with commas and a head",
+        )
+    })
+}
+
+/// A number at a path of keys.
+fn number(value: &Value, keys: &[&str]) -> Option<f64> {
+    keys.iter().try_fold(value, |value, key| value.get(key))?.as_f64()
+}
+
+fn milliseconds(value: Option<f64>) -> Option<f64> {
+    value.map(|milliseconds| milliseconds / 1e3)
+}
+
+fn of_json(value: &Value) -> Option<ProgramRuns> {
+    let object = value.as_object()?;
+    if let Some(overall) = value.get("overall").filter(|_| object.contains_key("format")) {
+        let mut runs = ProgramRuns::of("krarup load");
+        runs.add("", "throughput", number(overall, &["throughput"]));
+        runs.add("", "response", number(overall, &["response_time", "mean"]));
+        runs.add("", "p99", number(overall, &["response_time", "p99"]));
+        return Some(runs);
+    }
+    if let Some(results) = value.get("results").and_then(Value::as_array) {
+        let mut runs = ProgramRuns::of("hyperfine");
+        for result in results {
+            let command = result.get("command").and_then(Value::as_str).unwrap_or_default();
+            for time in result.get("times").and_then(Value::as_array).into_iter().flatten() {
+                runs.add(command, "time", time.as_f64());
+            }
+        }
+        return Some(runs);
+    }
+    if let (Some(iterations), Some(times)) = (value.get("iters"), value.get("times")) {
+        let mut runs = ProgramRuns::of("criterion");
+        for (iterations, nanoseconds) in iterations.as_array()?.iter().zip(times.as_array()?) {
+            let time = nanoseconds.as_f64().zip(iterations.as_f64()).map(|(time, count)| time / count / 1e9);
+            runs.add("", "time", time);
+        }
+        return Some(runs);
+    }
+    if let Some(metrics) = value.get("metrics") {
+        return Some(k6(metrics));
+    }
+    let each_run: Vec<&Value> =
+        object.iter().filter(|(key, _)| key.starts_with("RUN #")).map(|(_, value)| value).collect();
+    let stats = if each_run.is_empty() { vec![value.get("ALL STATS")?] } else { each_run };
+    let mut runs = ProgramRuns::of("memtier_benchmark");
+    for stats in stats {
+        let totals = stats.get("Totals")?;
+        runs.add("", "throughput", number(totals, &["Ops/sec"]));
+        runs.add(
+            "",
+            "response",
+            milliseconds(number(totals, &["Average Latency"]).or_else(|| number(totals, &["Latency"]))),
+        );
+        runs.add("", "p99", milliseconds(number(totals, &["Percentile Latencies", "p99.00"])));
+    }
+    Some(runs)
+}
+
+fn k6(metrics: &Value) -> ProgramRuns {
+    let mut runs = ProgramRuns::of("k6");
+    // A summary by handleSummary() has the numbers one table deeper.
+    let of = |metric: &str, key: &str| {
+        number(metrics, &[metric, key]).or_else(|| number(metrics, &[metric, "values", key]))
+    };
+    runs.add("", "throughput", of("http_reqs", "rate").or_else(|| of("iterations", "rate")));
+    runs.add("", "response", milliseconds(of("http_req_duration", "avg")));
+    runs.add("", "p95", milliseconds(of("http_req_duration", "p(95)")));
+    runs.add("", "p99", milliseconds(of("http_req_duration", "p(99)")));
+    runs
+}
+
+/// One run, or several one after the other.
+fn pgbench(text: &str) -> ProgramRuns {
+    let mut runs = ProgramRuns::of("pgbench");
+    let number = |line: &str| line.split_whitespace().next()?.parse().ok();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("latency average = ") {
+            runs.add("", "response", milliseconds(number(rest)));
+        } else if let Some(rest) = line.strip_prefix("tps = ")
+            // Earlier versions have a second line, with the time to connect.
+            && !rest.contains("including connections")
+        {
+            runs.add("", "throughput", number(rest));
+        }
+    }
+    runs
+}
+
+/// A table with a head: columns of numbers are measures, those of words say which cell.
+fn of_table(text: &str) -> Option<ProgramRuns> {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let split = |line: &str| -> Vec<String> {
+        line.split(',').map(|field| field.trim().trim_matches('"').to_owned()).collect()
+    };
+    let head = split(lines.next()?);
+    let rows: Vec<Vec<String>> = lines.map(split).collect();
+    if rows.is_empty() || rows.iter().any(|row| row.len() != head.len()) {
+        return None;
+    }
+    let is_measure: Vec<bool> =
+        (0..head.len()).map(|column| rows.iter().all(|row| row[column].parse::<f64>().is_ok())).collect();
+    let mut runs = ProgramRuns::of("a table");
+    for row in &rows {
+        let words = row.iter().zip(&is_measure).filter(|(_, is_measure)| !**is_measure);
+        let cell = words.map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" ");
+        for ((name, field), _) in head.iter().zip(row).zip(&is_measure).filter(|(_, is_measure)| **is_measure)
+        {
+            runs.add(&cell, name, field.parse().ok());
+        }
+    }
+    Some(runs)
+}
+
+/// One measure of one cell on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunChange {
+    /// The cell.
+    pub cell: String,
+    /// What was measured.
+    pub measure: String,
+    /// The geometric mean of the runs that it is compared with.
+    pub base: f64,
+    /// How many these are.
+    pub base_runs: u64,
+    /// The geometric mean of the runs that are compared.
+    pub other: f64,
+    /// How many these are.
+    pub other_runs: u64,
+    /// other ÷ base.
+    pub ratio: f64,
+    /// Where the true ratio may lie, at 95 %; none where a side has one run.
+    pub interval: Option<Interval>,
+}
+
+/// The cells that both sides have, by name; where each has one only, these two.
+fn common<'a>(
+    base: &'a ProgramRuns,
+    other: &'a ProgramRuns,
+) -> Vec<(&'a str, &'a MeasureValues, &'a MeasureValues)> {
+    if base.cells.len() == 1 && other.cells.len() == 1 {
+        let sides = base.cells.iter().zip(other.cells.values());
+        return sides.map(|((name, base), other)| (name.as_str(), base, other)).collect();
+    }
+    let both = |(name, measures): (&'a String, &'a MeasureValues)| {
+        Some((name.as_str(), measures, other.cells.get(name)?))
+    };
+    base.cells.iter().filter_map(both).collect()
+}
+
+fn pair((_, base, other): &(&str, &MeasureValues, &MeasureValues), measure: &str) -> Option<RunPair> {
+    let above_zero = |runs: &Vec<f64>| runs.iter().all(|run| *run > 0.0) && !runs.is_empty();
+    let (base, other) = (base.get(measure)?, other.get(measure)?);
+    (above_zero(base) && above_zero(other)).then(|| RunPair { base: base.clone(), other: other.clone() })
+}
+
+/// Every measure of every cell that both sides have.
+pub fn changes(base: &ProgramRuns, other: &ProgramRuns) -> Vec<RunChange> {
+    let mut changes = Vec::new();
+    for sides in common(base, other) {
+        for measure in sides.1.keys() {
+            let Some(pair) = pair(&sides, measure) else { continue };
+            let limit = RegressionLimit { measure: measure.clone(), above: true, share: 0.0 };
+            let levels = RegressionLevels::shared(1, 0.8);
+            let Some(answer) = judge(&limit, std::slice::from_ref(&pair), None, levels) else { continue };
+            let mean =
+                |runs: &[f64]| (runs.iter().map(|run| run.ln()).sum::<f64>() / runs.len() as f64).exp();
+            changes.push(RunChange {
+                cell: sides.0.to_owned(),
+                measure: measure.clone(),
+                base: mean(&pair.base),
+                base_runs: pair.base.len() as u64,
+                other: mean(&pair.other),
+                other_runs: pair.other.len() as u64,
+                ratio: answer.ratio,
+                interval: answer.interval,
+            });
+        }
+    }
+    changes
+}
+
+/// What the runs say of each limit.
+///
+/// # Errors
+/// Names a measure that there is not on both sides.
+pub fn judge_runs(
+    limits: &[RegressionLimit],
+    (base, other): (&ProgramRuns, &ProgramRuns),
+    power: f64,
+) -> Result<Vec<RegressionAnswer>, Mistake> {
+    let levels = RegressionLevels::shared(limits.len(), power);
+    let sides = common(base, other);
+    let answer = |limit: &RegressionLimit| {
+        let pairs: Vec<RunPair> = sides.iter().filter_map(|sides| pair(sides, &limit.measure)).collect();
+        judge(limit, &pairs, None, levels).ok_or_else(|| {
+            let mut names: Vec<&str> =
+                sides.iter().flat_map(|(_, base, _)| base.keys()).map(String::as_str).collect();
+            names.sort_unstable();
+            names.dedup();
+            no_measure(limit, &names)
+        })
+    };
+    limits.iter().map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<(String, String, Vec<f64>)> {
+        let runs = read(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        let of = |(cell, measures): (&String, &MeasureValues)| -> Vec<(String, String, Vec<f64>)> {
+            measures.iter().map(|(name, runs)| (cell.clone(), name.clone(), runs.clone())).collect()
+        };
+        runs.cells.iter().flat_map(of).collect()
+    }
+
+    fn row(cell: &str, measure: &str, runs: &[f64]) -> (String, String, Vec<f64>) {
+        (cell.to_owned(), measure.to_owned(), runs.to_vec())
+    }
+
+    #[test]
+    fn each_program_is_known_by_what_it_writes() {
+        let memtier = r#"{"ALL STATS": {"Totals": {"Ops/sec": 1000.5, "Average Latency": 0.5, "KB/sec": -nan,
+            "Percentile Latencies": {"p50.00": 0.4, "p99.00": 2.0}}}}"#;
+        let expected =
+            [row("", "p99", &[0.002]), row("", "response", &[0.0005]), row("", "throughput", &[1000.5])];
+        assert_eq!(values(memtier), expected);
+        let hyperfine = r#"{"results": [{"command": "sort a", "mean": 1.5, "times": [1.0, 2.0]}]}"#;
+        assert_eq!(values(hyperfine), [row("sort a", "time", &[1.0, 2.0])]);
+        let criterion = r#"{"sampling_mode": "Linear", "iters": [10.0, 20.0], "times": [1000.0, 4000.0]}"#;
+        assert_eq!(values(criterion), [row("", "time", &[1e-7, 2e-7])]);
+        let k6 = r#"{"metrics": {"http_reqs": {"rate": 50.0, "count": 500}, "http_req_duration": {"avg": 4.0, "p(95)": 8.0}}}"#;
+        let expected =
+            [row("", "p95", &[0.008]), row("", "response", &[0.004]), row("", "throughput", &[50.0])];
+        assert_eq!(values(k6), expected);
+        let deeper = r#"{"metrics": {"http_reqs": {"type": "counter", "values": {"rate": 50.0}}}}"#;
+        assert_eq!(values(deeper), [row("", "throughput", &[50.0])]);
+        let pgbench = "pgbench (15.5)\nlatency average = 2.5 ms\ntps = 400.5 (without initial connection time)\n\
+            latency average = 2.0 ms\ntps = 490 (including connections establishing)\ntps = 500 (excluding connections establishing)\n";
+        assert_eq!(
+            values(pgbench),
+            [row("", "response", &[0.0025, 0.002]), row("", "throughput", &[400.5, 500.0])]
+        );
+        let table = "name,rate,time\nread,10,0.5\nwrite,5,1\nread,12,0.4\n";
+        let expected = [
+            row("read", "rate", &[10.0, 12.0]),
+            row("read", "time", &[0.5, 0.4]),
+            row("write", "rate", &[5.0]),
+            row("write", "time", &[1.0]),
+        ];
+        assert_eq!(values(table), expected);
+        let ours =
+            r#"{"format": 1, "overall": {"throughput": 9.0, "response_time": {"mean": 0.1, "p99": 0.3}}}"#;
+        assert_eq!(
+            values(ours),
+            [row("", "p99", &[0.3]), row("", "response", &[0.1]), row("", "throughput", &[9.0])]
+        );
+    }
+
+    #[test]
+    fn what_is_of_no_program_is_refused_with_what_is_understood() {
+        for text in ["", "{}", "[1]", "hello", "a,b\n1\n", "{\"results\": []}", "a,b\n"] {
+            assert!(read(text).unwrap_err().hint.contains("hyperfine"), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_of_a_folder_are_runs_of_one_cell_and_of_one_program() {
+        let mut runs = ProgramRuns::default();
+        runs.join(read("tps = 400 (x)").unwrap(), "a").unwrap();
+        runs.join(read("tps = 410 (x)").unwrap(), "a").unwrap();
+        assert_eq!(runs.cells["a"]["throughput"], [400.0, 410.0]);
+        assert!(runs.join(read("a,b\n1,2\n").unwrap(), "a").unwrap_err().what.contains("pgbench"));
+    }
+
+    #[test]
+    fn cells_pair_by_name_and_two_single_ones_in_any_case() {
+        let of = |text: &str| read(text).unwrap();
+        let (base, other) = (of("name,t\nx,10\nx,11\ny,5\n"), of("name,t\nx,20\nx,22\nz,5\n"));
+        let found = changes(&base, &other);
+        assert_eq!(found.iter().map(|change| change.cell.as_str()).collect::<Vec<_>>(), ["x"]);
+        assert!((found[0].ratio - 2.0).abs() < 1e-9 && found[0].interval.unwrap().low > 1.5);
+        let one = |command: &str| {
+            of(&format!(r#"{{"results": [{{"command": "{command}", "times": [1.0, 1.1]}}]}}"#))
+        };
+        assert_eq!(changes(&one("old"), &one("new")).len(), 1);
+        let limit = ["speed > 5%".parse().unwrap()];
+        let wrong = judge_runs(&limit, (&base, &other), 0.8).unwrap_err();
+        assert!(wrong.what.contains("`speed`") && wrong.hint.contains("there are t"), "{wrong}");
+    }
+}

@@ -1,0 +1,453 @@
+//! Whether one measurement is worse than another by more than what is allowed, and how many more
+//! repetitions would tell: a limit as `throughput < -5%`, and the runs of both sides.
+//!
+//! Each cell's ratio is the difference of the means of its runs' logarithms; the change is the mean
+//! over the cells, which are those of the spec and no sample. Its interval is Welch's (1947, with
+//! Satterthwaite's degrees of freedom), from the scatter of the runs alone, and with the variance
+//! between sessions where anchors show it. Several limits share the error: with k of them each has
+//! the level 1 − (1 − level)/k (Bonferroni).
+//!
+//! | the interval of the change lies | verdict |
+//! |---|---|
+//! | beyond the limit with all of it | broken |
+//! | within the limit with all of it | kept |
+//! | on both sides | no conclusion |
+
+use std::fmt;
+use std::str::FromStr;
+
+use krarup_stats::{Interval, Summary};
+use krarup_units::Mistake;
+use serde::{Deserialize, Serialize};
+
+use crate::change::Measure;
+use crate::compare::Comparison;
+use crate::results::Results;
+
+/// A change that is too much, as a share of the base: `throughput < -5%`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RegressionLimit {
+    /// The name of what is compared.
+    pub measure: String,
+    /// Whether a change above the share is too much, or one below it.
+    pub above: bool,
+    /// The change, other ÷ base − 1.
+    pub share: f64,
+}
+
+impl FromStr for RegressionLimit {
+    type Err = Mistake;
+
+    /// # Errors
+    /// Names the text, and how a limit is written.
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let wrong = || {
+            let hint = "write it like 'throughput < -5%', 'response > 10%' or 'p99 > 10%'";
+            Mistake::new(format!("`{text}` is no limit of a change"), hint)
+        };
+        let place = text.find(['<', '>']).ok_or_else(wrong)?;
+        let (measure, rest) = text.split_at(place);
+        let share = rest[1..].trim().strip_suffix('%').ok_or_else(wrong)?.trim();
+        let share = share.parse::<f64>().map_err(|_| wrong())? / 100.0;
+        let measure = measure.trim().to_owned();
+        if measure.is_empty() || !share.is_finite() || share <= -1.0 {
+            return Err(wrong());
+        }
+        Ok(Self { measure, above: rest.starts_with('>'), share })
+    }
+}
+
+impl fmt::Display for RegressionLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.above { '>' } else { '<' };
+        write!(f, "{} {sign} {:+}%", self.measure, (self.share * 1e4).round() / 100.0)
+    }
+}
+
+/// The runs of one cell on both sides, of one measure; each is above 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunPair {
+    /// On the side that is compared with.
+    pub base: Vec<f64>,
+    /// On the side that is compared.
+    pub other: Vec<f64>,
+}
+
+/// What follows of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegressionVerdict {
+    /// The change is within the limit.
+    Kept,
+    /// The interval lies on both sides of the limit, or there is none.
+    NoConclusion,
+    /// The change is beyond the limit.
+    Broken,
+}
+
+/// How many more repetitions of each cell, on each side, would decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoreRepetitions {
+    /// So many.
+    Some(u64),
+    /// More than [`MOST`]: the change is too near to the limit.
+    TooMany,
+    /// None do: two sessions of the same differ by too much.
+    Sessions,
+    /// It is not known: a side has one run, which shows no scatter.
+    Unknown,
+}
+
+/// The most repetitions that are worth naming.
+pub const MOST: u64 = 10_000;
+
+/// A limit, and what the runs say of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RegressionAnswer {
+    /// The limit.
+    pub limit: RegressionLimit,
+    /// Over how many cells.
+    pub cells: u64,
+    /// The least number of runs that a cell has on a side.
+    pub repetitions: u64,
+    /// other ÷ base.
+    pub ratio: f64,
+    /// Where the true ratio may lie; none where a side has one run.
+    pub interval: Option<Interval>,
+    /// What follows.
+    pub verdict: RegressionVerdict,
+    /// Of the verdict `no_conclusion`: how many more would decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<MoreRepetitions>,
+    /// The probability with which they would, where the change is as it was seen.
+    pub power: f64,
+}
+
+/// How sure an answer is to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RegressionLevels {
+    /// The level of each interval.
+    pub level: f64,
+    /// The probability with which more repetitions decide, above 0.5 and below 1.
+    pub power: f64,
+}
+
+impl RegressionLevels {
+    /// An error of 5 % shared by so many limits.
+    pub fn shared(limits: usize, power: f64) -> Self {
+        Self { level: 1.0 - 0.05 / limits.max(1) as f64, power }
+    }
+}
+
+/// A sum of independent parts of one variance: those that shrink with repetitions, and the rest.
+struct Scatter {
+    /// Variance and degrees of freedom of each, at the present number of runs.
+    runs: Vec<(f64, f64)>,
+    session: Option<(f64, f64)>,
+}
+
+impl Scatter {
+    /// The standard error and its degrees of freedom where each side of each cell has `times` as
+    /// many runs.
+    fn error(&self, times: f64) -> (f64, f64) {
+        let runs = self.runs.iter().map(|(variance, degrees)| {
+            let more = (degrees + 1.0) * times - 1.0;
+            (variance / times, more)
+        });
+        let parts: Vec<(f64, f64)> = runs.chain(self.session).collect();
+        let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
+        let inverse: f64 = parts.iter().map(|(part, degrees)| (part / variance).powi(2) / degrees).sum();
+        (variance.sqrt(), 1.0 / inverse)
+    }
+}
+
+/// Whether the change of the cells' runs keeps a limit; `session` is the variance of the difference
+/// of two sessions in logarithms, with its degrees of freedom. None where no cell has runs on both
+/// sides.
+pub fn judge(
+    limit: &RegressionLimit,
+    pairs: &[RunPair],
+    session: Option<(f64, f64)>,
+    levels: RegressionLevels,
+) -> Option<RegressionAnswer> {
+    let logarithms = |runs: &[f64]| Summary::of(&runs.iter().map(|run| run.ln()).collect::<Vec<_>>()).ok();
+    let sides: Option<Vec<(Summary, Summary)>> =
+        pairs.iter().map(|pair| Some((logarithms(&pair.base)?, logarithms(&pair.other)?))).collect();
+    let sides = sides.filter(|sides| !sides.is_empty())?;
+    let cells = sides.len() as f64;
+    let change = sides.iter().map(|(base, other)| other.mean - base.mean).sum::<f64>() / cells;
+    let repetitions = sides.iter().map(|(base, other)| base.n.min(other.n)).min().unwrap_or(0);
+    let part = |one: &Summary| {
+        let n = one.n as f64;
+        one.variance().ok().map(|variance| (variance / n / (cells * cells), n - 1.0))
+    };
+    let runs: Option<Vec<(f64, f64)>> =
+        sides.iter().flat_map(|(base, other)| [part(base), part(other)]).collect();
+    let scatter = runs.map(|runs| Scatter { runs, session });
+    let interval = scatter.as_ref().and_then(|scatter| match scatter.error(1.0) {
+        (error, degrees) if error > 0.0 => Interval::student(change, error, degrees, levels.level).ok(),
+        // Runs that are all alike leave no doubt.
+        _ => Some(Interval { low: change, high: change, level: levels.level }),
+    });
+    let bound = limit.share.ln_1p();
+    let verdict = match interval {
+        Some(interval) if limit.above && interval.low > bound => RegressionVerdict::Broken,
+        Some(interval) if !limit.above && interval.high < bound => RegressionVerdict::Broken,
+        Some(interval) if limit.above && interval.high <= bound => RegressionVerdict::Kept,
+        Some(interval) if !limit.above && interval.low >= bound => RegressionVerdict::Kept,
+        _ => RegressionVerdict::NoConclusion,
+    };
+    let more = (verdict == RegressionVerdict::NoConclusion).then(|| {
+        scatter.map_or(MoreRepetitions::Unknown, |scatter| {
+            more((change - bound).abs(), &scatter, repetitions, levels)
+        })
+    });
+    Some(RegressionAnswer {
+        limit: limit.clone(),
+        cells: sides.len() as u64,
+        repetitions,
+        ratio: change.exp(),
+        interval: interval.and_then(|interval| interval.map(f64::exp).ok()),
+        verdict,
+        more,
+        power: levels.power,
+    })
+}
+
+/// The least number of further repetitions with which an interval leaves out a limit `distance`
+/// away, with the wanted probability: distance ≥ (t[1−α/2; ν] + t[power; ν]) · standard error.
+fn more(distance: f64, scatter: &Scatter, now: u64, levels: RegressionLevels) -> MoreRepetitions {
+    let decides = |repetitions: u64| {
+        let (error, degrees) = scatter.error(repetitions as f64 / now as f64);
+        let half = |level| Interval::student(0.0, error, degrees, level).map(|interval| interval.high);
+        // One side of it has the probability `power`.
+        match (half(levels.level), half(2.0 * levels.power - 1.0)) {
+            (Ok(interval), Ok(power)) => interval + power <= distance,
+            _ => false,
+        }
+    };
+    if !decides(now + MOST) {
+        let alone = Scatter { runs: Vec::new(), session: scatter.session };
+        let (error, _) = if scatter.session.is_some() { alone.error(1.0) } else { (0.0, 1.0) };
+        // Even without the runs' own scatter.
+        return if error > 0.0 && 2.0 * error >= distance {
+            MoreRepetitions::Sessions
+        } else {
+            MoreRepetitions::TooMany
+        };
+    }
+    let (mut too_few, mut enough) = (now, now + MOST);
+    while enough - too_few > 1 {
+        let middle = too_few.midpoint(enough);
+        if decides(middle) { enough = middle } else { too_few = middle }
+    }
+    MoreRepetitions::Some(enough - now)
+}
+
+/// The names of what two directories of results are compared by.
+pub const MEASURES: [&str; 3] = ["throughput", "response", "p99"];
+
+/// What two directories of results say of each limit.
+///
+/// # Errors
+/// Names a measure that there is not, and cells that have nothing in common.
+pub fn judge_results(
+    limits: &[RegressionLimit],
+    (base, other): (&Results, &Results),
+    compared: &Comparison,
+    power: f64,
+) -> Result<Vec<RegressionAnswer>, Mistake> {
+    let levels = RegressionLevels::shared(limits.len(), power);
+    let sessions = crate::change::Sessions::of(base.anchor.as_ref(), other.anchor.as_ref());
+    let answer = |limit: &RegressionLimit| {
+        let place = MEASURES.iter().position(|name| *name == limit.measure);
+        let measure = place.map(|place| Measure::ALL[place]).ok_or_else(|| no_measure(limit, &MEASURES))?;
+        let runs = |results: &Results, levels| -> Vec<f64> {
+            let cell = results.cell(levels);
+            cell.map_or_else(Vec::new, |cell| {
+                cell.repetitions.iter().map(|run| measure.of_run(run)).collect()
+            })
+        };
+        let pairs: Vec<RunPair> = compared
+            .cells
+            .iter()
+            .map(|cell| RunPair { base: runs(base, &cell.levels), other: runs(other, &cell.levels) })
+            .collect();
+        let session = sessions.as_ref().map(|sessions| sessions.of_difference(measure));
+        judge(limit, &pairs, session, levels)
+            .ok_or_else(|| Mistake::plain(format!("no cell has a {} above 0 on both sides", limit.measure)))
+    };
+    limits.iter().map(answer).collect()
+}
+
+/// The mistake of a limit on what was not measured.
+pub fn no_measure(limit: &RegressionLimit, names: &[&str]) -> Mistake {
+    let what = format!("`{}` was not measured on both sides", limit.measure);
+    Mistake::none_of(what, &limit.measure, names.iter().copied())
+}
+
+impl RegressionAnswer {
+    /// The answer in a sentence.
+    pub fn sentence(&self) -> String {
+        let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+        let range = self.interval.map_or_else(
+            || " (no interval: one run shows no scatter)".to_owned(),
+            |interval| {
+                let level = (interval.level * 1e3).round() / 10.0;
+                format!(" ({} to {} at {level} %)", percent(interval.low), percent(interval.high))
+            },
+        );
+        let verdict = match self.verdict {
+            RegressionVerdict::Kept => "no: it is not beyond the limit".to_owned(),
+            RegressionVerdict::Broken => "yes: it is beyond the limit".to_owned(),
+            RegressionVerdict::NoConclusion => format!("no conclusion{}", self.more_in_words()),
+        };
+        format!("{}: {}{range}: {verdict}", self.limit, percent(self.ratio))
+    }
+
+    fn more_in_words(&self) -> String {
+        let sure = (self.power * 100.0).round();
+        match self.more {
+            Some(MoreRepetitions::Some(more)) => format!(
+                "; {more} more repetitions of each side would decide with a probability of {sure} %, where the change is as it was seen"
+            ),
+            Some(MoreRepetitions::TooMany) => {
+                format!("; the change is so near to the limit that {MOST} more repetitions would not decide")
+            }
+            Some(MoreRepetitions::Sessions) => {
+                "; no more repetitions decide: two sessions of the same differ by too much (see the anchor)"
+                    .to_owned()
+            }
+            Some(MoreRepetitions::Unknown) => "; measure each side at least twice".to_owned(),
+            None => String::new(),
+        }
+    }
+}
+
+/// The verdict of all: broken where one is, kept where all are.
+pub fn verdict(answers: &[RegressionAnswer]) -> RegressionVerdict {
+    answers.iter().map(|answer| answer.verdict).max().unwrap_or(RegressionVerdict::Kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(text: &str) -> RegressionLimit {
+        text.parse().unwrap()
+    }
+
+    fn pair(base: &[f64], other: &[f64]) -> RunPair {
+        RunPair { base: base.to_vec(), other: other.to_vec() }
+    }
+
+    fn of(text: &str, pairs: &[RunPair]) -> RegressionAnswer {
+        judge(&limit(text), pairs, None, RegressionLevels::shared(1, 0.8)).unwrap()
+    }
+
+    #[test]
+    fn a_limit_is_read_as_it_is_written() {
+        for text in ["throughput < -5%", "p99 > +10%", "time > +2.5%"] {
+            assert_eq!(limit(text).to_string(), text);
+        }
+        assert_eq!(limit(" response>10 % ").to_string(), "response > +10%");
+        for text in ["", "throughput", "throughput < -5", "< -5%", "x < five%", "x < -100%"] {
+            assert!(text.parse::<RegressionLimit>().unwrap_err().hint.contains("-5%"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_needs_the_whole_interval_on_one_side() {
+        let base = [100.0, 101.0, 99.0, 100.0];
+        let worse = [80.0, 81.0, 79.0, 80.0];
+        assert_eq!(of("x < -5%", &[pair(&base, &worse)]).verdict, RegressionVerdict::Broken);
+        assert_eq!(of("x < -5%", &[pair(&base, &base)]).verdict, RegressionVerdict::Kept);
+        assert_eq!(of("x > 5%", &[pair(&worse, &base)]).verdict, RegressionVerdict::Broken);
+        assert_eq!(of("x > 5%", &[pair(&base, &worse)]).verdict, RegressionVerdict::Kept);
+        let near = of("x < -5%", &[pair(&base, &[94.0, 97.0, 95.0, 96.0])]);
+        assert_eq!(near.verdict, RegressionVerdict::NoConclusion);
+        assert!(near.sentence().contains("no conclusion; "), "{}", near.sentence());
+        let once = of("x < -5%", &[pair(&[100.0], &[50.0])]);
+        assert_eq!(
+            (once.verdict, once.more),
+            (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Unknown))
+        );
+        assert!(judge(&limit("x < -5%"), &[], None, RegressionLevels::shared(1, 0.8)).is_none());
+    }
+
+    #[test]
+    fn cells_that_are_slower_together_count_together() {
+        let cell = |scale: f64| pair(&[100.0 * scale, 103.0 * scale], &[91.0 * scale, 94.0 * scale]);
+        assert_eq!(of("x < -5%", &[cell(1.0)]).verdict, RegressionVerdict::NoConclusion);
+        let many: Vec<RunPair> = (1..=12).map(|number| cell(f64::from(number))).collect();
+        assert_eq!(of("x < -5%", &many).verdict, RegressionVerdict::Broken);
+    }
+
+    /// Runs that scatter by 3 %, drawn from a seed.
+    fn drawn(seed: u64, mean: f64, runs: usize) -> Vec<f64> {
+        let mut state = seed;
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        let mut uniform = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            (mixed ^ (mixed >> 31)) as f64 / 2_f64.powi(64)
+        };
+        // Twelve uniform draws have a normal sum, nearly, of variance 1.
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        (0..runs).map(|_| mean * (0.03 * normal()).exp()).collect()
+    }
+
+    /// 1,000 comparisons of the same with the same. A limit of no change at all is the hardest.
+    #[test]
+    fn the_same_raises_an_alarm_in_at_most_one_of_twenty() {
+        for (text, most) in [("x < 0%", 50), ("x > 0%", 50), ("x < -5%", 1)] {
+            let alarms = (0..1_000)
+                .filter(|seed| {
+                    let pairs = pair(&drawn(2 * seed, 100.0, 5), &drawn(2 * seed + 1, 100.0, 5));
+                    of(text, &[pairs]).verdict == RegressionVerdict::Broken
+                })
+                .count();
+            assert!(alarms <= most, "{text}: {alarms} of 1,000");
+            assert!(alarms > 0 || most < 50, "{text}: an alarm that never rings checks nothing");
+        }
+    }
+
+    /// What was promised for more repetitions comes about as often as was said.
+    #[test]
+    fn the_repetitions_that_are_named_decide() {
+        let seen = of("x < -5%", &[pair(&[100.0, 103.0, 97.0, 100.0], &[98.0, 101.0, 95.0, 98.0])]);
+        let Some(MoreRepetitions::Some(more)) = seen.more else { panic!("{seen:?}") };
+        let all = more as usize + 4;
+        let spread = |mean: f64, seed: u64| -> Vec<f64> {
+            // The scatter of the runs that were seen.
+            let scale = Summary::of(&[100.0_f64.ln(), 103.0_f64.ln(), 97.0_f64.ln(), 100.0_f64.ln()])
+                .unwrap()
+                .sd()
+                .unwrap()
+                / 0.03;
+            drawn(seed, 1.0, all).iter().map(|run| mean * run.powf(scale)).collect()
+        };
+        let decided = (0..500)
+            .filter(|seed| {
+                let pairs = pair(&spread(100.0, 2 * seed), &spread(98.0, 2 * seed + 1));
+                of("x < -5%", &[pairs]).verdict == RegressionVerdict::Kept
+            })
+            .count();
+        assert!((350..=470).contains(&decided), "{decided} of 500 with {all} runs, 80 % were promised");
+    }
+
+    #[test]
+    fn sessions_that_differ_are_not_outvoted_by_repetitions() {
+        let base = [100.0, 101.0, 99.0, 100.0];
+        let session = Some((0.05_f64.powi(2), 4.0));
+        let answer =
+            judge(&limit("x < -5%"), &[pair(&base, &base)], session, RegressionLevels::shared(1, 0.8))
+                .unwrap();
+        assert_eq!(
+            (answer.verdict, answer.more),
+            (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Sessions))
+        );
+    }
+}

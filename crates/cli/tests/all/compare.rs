@@ -1,0 +1,94 @@
+//! `krarup compare` as a gate: its exit codes, and what other programs write.
+
+use std::fs;
+
+use crate::support::fresh;
+use crate::support::process::{Ended, Program};
+
+/// hyperfine's JSON with these times, in a file.
+fn times(name: &str, times: &[f64]) -> String {
+    let path = fresh(name);
+    let text = serde_json::json!({ "results": [{ "command": "sort", "times": times }] }).to_string();
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn compared(words: &[&str]) -> Ended {
+    Program::begin(&[&["compare"], words].concat()).ended()
+}
+
+#[test]
+fn a_gate_says_by_its_exit_code_whether_something_is_worse() {
+    let base = times("compare-base", &[1.00, 1.01, 0.99, 1.00, 1.02]);
+    let worse = times("compare-worse", &[1.20, 1.21, 1.19, 1.20, 1.22]);
+    let near = times("compare-near", &[1.00, 1.12, 0.99, 1.10, 1.02]);
+    let limit = ["--fail-if", "time > 5%"];
+    for (other, code, says) in [
+        (&base, 0, "time > +5%: +0.0 % "),
+        (&worse, 1, "yes: it is beyond the limit"),
+        (&near, 3, "more repetitions of each side would decide with a probability of 80 %"),
+    ] {
+        let ended = compared(&[&[base.as_str(), other.as_str()][..], &limit].concat());
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.output.contains(says), "{says}: {ended:?}");
+        assert_eq!(compared(&[&base, other]).code, Some(0), "without a limit it is a report");
+    }
+    // More than one limit: the worst answer decides.
+    let both = [base.as_str(), &worse, "--fail-if", "time < -50%", "--fail-if", "time > 5%"];
+    assert_eq!(compared(&both).code, Some(1));
+    let few = |power: &str| {
+        let words = [base.as_str(), &near, "--fail-if", "time > 5%", "--power", power, "--json"];
+        compared(&words).json()["limits"][0]["more"]["some"].as_u64().unwrap()
+    };
+    assert!(few("0.95") > few("0.8"));
+}
+
+#[test]
+fn a_folder_holds_a_file_for_each_run_and_criterions_a_cell_for_each_benchmark() {
+    let [base, other] = ["compare-pgbench-a", "compare-pgbench-b"].map(fresh);
+    for (folder, rates) in [(&base, [400, 404, 396]), (&other, [500, 505, 495])] {
+        fs::create_dir_all(folder).unwrap();
+        for (number, rate) in rates.iter().enumerate() {
+            let text =
+                format!("latency average = 2.5 ms\ntps = {rate}.0 (without initial connection time)\n");
+            fs::write(folder.join(format!("{number}.log")), text).unwrap();
+        }
+    }
+    let [base, other] = [&base, &other].map(|folder| folder.to_str().unwrap());
+    let ended = compared(&[base, other, "--fail-if", "throughput < -5%", "--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let change = &ended.json()["changes"][1];
+    assert_eq!((&change["measure"], &change["base_runs"]), (&"throughput".into(), &3.into()));
+    assert!((change["ratio"].as_f64().unwrap() - 1.25).abs() < 1e-3);
+    assert_eq!(compared(&[other, base, "--fail-if", "throughput < -5%"]).code, Some(1));
+
+    let criterion = fresh("compare-criterion");
+    for (benchmark, time) in [("parse/small", 100.0), ("parse/large", 900.0)] {
+        for which in ["new", "base"] {
+            let folder = criterion.join(benchmark).join(which);
+            fs::create_dir_all(&folder).unwrap();
+            let text =
+                serde_json::json!({ "iters": [1.0, 2.0, 3.0], "times": [time, 2.1 * time, 3.0 * time] });
+            fs::write(folder.join("sample.json"), text.to_string()).unwrap();
+        }
+    }
+    let folder = criterion.to_str().unwrap();
+    let ended = compared(&[folder, folder, "--json"]);
+    let cells: Vec<String> =
+        ended.json()["changes"].as_array().unwrap().iter().map(|one| one["cell"].to_string()).collect();
+    assert_eq!(cells, ["\"parse/large\"", "\"parse/small\""], "{ended:?}");
+}
+
+#[test]
+fn a_limit_that_makes_no_sense_is_told() {
+    let base = times("compare-senseless", &[1.0, 1.1]);
+    for (words, says) in [
+        (["--fail-if", "time > 5"], "--fail-if: `time > 5` is no limit of a change"),
+        (["--fail-if", "tmie > 5%"], "did you mean time?"),
+        (["--power", "2"], "--power: `2` is no power"),
+    ] {
+        let ended = compared(&[&[base.as_str(), base.as_str()][..], &words].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.errors.contains(says), "{ended:?}");
+    }
+}
