@@ -360,7 +360,7 @@ mod tests {
         let (base, other) = (of("name,t\nx,10\nx,11\ny,5\n"), of("name,t\nx,20\nx,22\nz,5\n"));
         let found = changes(&base, &other);
         assert_eq!(found.iter().map(|change| change.cell.as_str()).collect::<Vec<_>>(), ["x"]);
-        assert!((found[0].ratio - 2.0).abs() < 1e-9 && found[0].interval.unwrap().low > 1.5);
+        assert!((found[0].ratio - 2.0).abs() < 1e-9 && found[0].interval.unwrap().low > 1.4);
         let one = |command: &str| {
             of(&format!(r#"{{"results": [{{"command": "{command}", "times": [1.0, 1.1]}}]}}"#))
         };
