@@ -171,7 +171,12 @@ mod tests {
                 "`choose` has no meaning here",
                 "visits",
             ),
-            ("[[class]]\nname = \"c\"\npopulation = 1\npaths = []", 9, "unknown field `paths`", "example"),
+            (
+                "[[class]]\nname = \"c\"\npopulation = 1\npaths = []",
+                9,
+                "there is no key `paths`",
+                "did you mean path?",
+            ),
         ] {
             match from_toml(&with_class(class)).unwrap_err() {
                 Error::Form { line: at, what: said, hint: hinted } => {

@@ -304,7 +304,7 @@ mod tests {
     fn the_system_is_quoted_without_its_numbers() {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(system_words(&refused), "connection refused: nothing listens there");
-        let wrapped = io::Error::new(ErrorKind::Other, format!("a/b: {}", io::Error::from_raw_os_error(28)));
+        let wrapped = io::Error::other(format!("a/b: {}", io::Error::from_raw_os_error(28)));
         assert_eq!(system_words(&wrapped), "a/b: No space left on device");
         assert_eq!(without_number("x (os error 2) and y (os error 13)"), "x and y");
         assert_eq!(without_number("x (os error two)"), "x (os error two)");

@@ -157,9 +157,9 @@ mod tests {
         write(&mut text, rows(&[Visit::at(Stamp(0), Operation::Get)])).unwrap();
         let text = String::from_utf8(text).unwrap().replace("get", "fetch");
         let error = read(text.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("line: 2") && error.contains("`fetch` is not one of: get, "), "{error}");
+        assert!(error.contains("line 2") && error.contains("`fetch` is not one of: get, "), "{error}");
         let error = read(&b"start_ns,length_ns\n1,2\n"[..]).unwrap_err().to_string();
-        assert!(error.contains("missing field `folded`"), "{error}");
+        assert!(error.contains("`folded` is missing"), "{error}");
     }
 
     proptest! {

@@ -505,7 +505,7 @@ mod tests {
         );
         assert!(replace("worker_was_idle", "worker_was_lazy").contains("worker_was_lazy"));
         let missing = RowFile::open(Path::new("no/such.parquet")).err().unwrap().to_string();
-        assert!(missing.starts_with("no/such.parquet: No such file"), "{missing}");
+        assert!(missing.starts_with("no/such.parquet: there is no such file"), "{missing}");
     }
 
     proptest! {
