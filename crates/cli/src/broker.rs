@@ -15,7 +15,7 @@ use krarup_store::postgres::{Database, Owned, Sharing};
 use krarup_units::{Address, Nanos};
 
 use self::args::Mode;
-use self::base::{Base, about, load, place, tell};
+use self::base::{Base, about, database, load, tell};
 use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
@@ -54,11 +54,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         None if args.postgres_temporary => Some(embedded::EmbeddedPostgres::temporary()?),
         None => None,
     };
-    let url = match (&embedded, args.store.as_deref()) {
-        (Some(cluster), _) => Some(cluster.url()),
-        (None, None | Some("memory")) => None,
-        (None, Some(url)) => Some(url.to_owned()),
-    };
+    let place = database(args, embedded.as_ref().map(embedded::EmbeddedPostgres::url), largest)?;
     let acceptor = args.tls.acceptor()?;
     if let Some(acceptor) = &acceptor {
         signals.reloads(acceptor);
@@ -72,16 +68,15 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         signals,
     };
     if args.shards > 1 {
-        return shards::run(args, url.as_deref(), &base);
+        return shards::run(args, place.as_ref(), &base);
     }
-    if url.is_none() {
+    if place.is_none() {
         if args.mode != Mode::Owned {
             return Err(Failure::usage(format!("--mode {} needs a database", args.mode.name()))
                 .hint("add --store postgres://… or --postgres-embedded DIR"));
         }
         eprintln!("messages are kept in memory: none of them survives the end of this process");
     }
-    let place = url.as_deref().map(|url| place(url, largest)).transpose()?;
     let mut records = BrokerRecords::begin(args, &clock)?;
     // What the system has chosen stays: who waits again and serves again does so where its clients
     // know it.

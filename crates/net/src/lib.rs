@@ -10,6 +10,7 @@
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
 //! | [`stream`] | a socket of either kind |
 //! | [`tls`] | what stands between a socket and its plain bytes, where they are encrypted |
+//! | [`trust`] | which server's certificate a client accepts, from not at all to its name
 //! | [`conn`] | a connection that never blocks |
 //! | [`blocking`] | a connection that waits, for threads |
 //! | [`datagram`] | a port where datagrams are refused |
@@ -34,6 +35,7 @@ pub mod snapshots;
 pub mod stream;
 pub mod timer;
 pub mod tls;
+pub mod trust;
 
 pub use clock::Clock;
 pub use conn::Conn;

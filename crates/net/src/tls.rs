@@ -152,11 +152,11 @@ fn server_config(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Arc<S
     Ok(Arc::new(config))
 }
 
-fn unusable(identity: &TlsIdentity, error: &rustls::Error) -> String {
+pub(crate) fn unusable(identity: &TlsIdentity, error: &rustls::Error) -> String {
     format!("{} cannot be used with {}: {error}", identity.certificate.display(), identity.key.display())
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistake> {
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistake> {
     let wrong = |error: &dyn std::fmt::Display| {
         format!("no certificate can be read from {}: {error}", file.display())
     };
@@ -173,7 +173,9 @@ fn authorities(file: &Path) -> Result<RootCertStore, Mistake> {
     Ok(store)
 }
 
-fn read(identity: &TlsIdentity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Mistake> {
+pub(crate) fn read(
+    identity: &TlsIdentity,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Mistake> {
     let key = PrivateKeyDer::from_pem_file(&identity.key)
         .map_err(|error| format!("no private key can be read from {}: {error}", identity.key.display()))?;
     Ok((certificates(&identity.certificate)?, key))

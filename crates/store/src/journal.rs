@@ -381,7 +381,7 @@ impl<S: Reconnecting> Reconnector<S> {
     /// time: then what came of it is known.
     fn until_known<T>(
         &mut self,
-        mut what: impl FnMut(&mut S) -> Result<T, postgres::Error>,
+        mut what: impl FnMut(&mut S) -> Result<T, tokio_postgres::Error>,
     ) -> Result<Result<T, String>, Over> {
         loop {
             match what(&mut self.session) {

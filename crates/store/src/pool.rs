@@ -29,7 +29,7 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use crate::postgres::session::{Clearing, CommitMarker, DatabaseSession, Known, RefusedUntil, Trouble};
-use crate::postgres::{Sharing, StoreError};
+use crate::postgres::{Database, Sharing, StoreError};
 use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
 
 /// Requests that share a statement at most.
@@ -132,7 +132,7 @@ struct EventSender {
 struct PoolState {
     settings: ConnectionPoolSettings,
     sharing_number: i64,
-    config: tokio_postgres::Config,
+    place: Database,
     clock: Clock,
     sender: EventSender,
     queues: Vec<RequestQueue>,
@@ -189,7 +189,7 @@ fn work(
         Err(error) => return sender.say(PoolEvent::Lost(format!("no runtime can be had: {error}"))),
     };
     let Sharing { place, number, first } = sharing;
-    let state = Rc::new(PoolState::new(settings, number, place.into_config(), clock, sender));
+    let state = Rc::new(PoolState::new(settings, number, place, clock, sender));
     LocalSet::new().block_on(&runtime, async {
         for queue in 0..state.queues.len() {
             for number in 0..state.connections(queue) {
@@ -231,7 +231,7 @@ impl PoolState {
     fn new(
         settings: ConnectionPoolSettings,
         sharing_number: i64,
-        config: tokio_postgres::Config,
+        place: Database,
         clock: Clock,
         sender: EventSender,
     ) -> Self {
@@ -239,7 +239,7 @@ impl PoolState {
         Self {
             settings,
             sharing_number,
-            config,
+            place,
             clock,
             sender,
             queues: (0..queues).map(|_| RequestQueue::default()).collect(),
@@ -611,13 +611,13 @@ impl PoolState {
 
     /// The first connection; where there is none to be had it is looked for when it is needed.
     async fn connect(&self) -> Option<DatabaseSession> {
-        DatabaseSession::connect(&self.config, self.sharing_number).await.ok()
+        DatabaseSession::connect(&self.place, self.sharing_number).await.ok()
     }
 
     async fn reconnect(&self) -> Result<DatabaseSession, Over> {
         let mut pause = RETRY_AFTER;
         loop {
-            match DatabaseSession::connect(&self.config, self.sharing_number).await {
+            match DatabaseSession::connect(&self.place, self.sharing_number).await {
                 Ok(session) => return Ok(session),
                 Err(StoreError::Deposed) => return Err(Over),
                 Err(problem) => {

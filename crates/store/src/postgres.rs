@@ -11,10 +11,17 @@
 //! afterwards goes nowhere.
 
 pub(crate) mod batch_writer;
+pub(crate) mod blocking;
+mod connecting;
+mod conninfo;
+mod failure;
 pub(crate) mod heads;
 pub mod members;
+mod parameters;
 mod place;
+mod replication;
 mod rows;
+mod schema;
 pub(crate) mod session;
 mod sharing;
 
@@ -22,19 +29,22 @@ use std::sync::Arc;
 use std::thread;
 
 use krarup_units::Nanos;
-use postgres::error::SqlState;
-use postgres::fallible_iterator::FallibleIterator;
-use postgres::{Client, Error, Statement};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error, Row, Statement};
 
 use krarup_broker::changes::{KeyRow, MessageRow, TubeRow};
 use krarup_broker::job::Id;
 use krarup_broker::queues::Resident;
 use krarup_broker::shards::Shard;
 
+pub use failure::words;
 pub use heads::QueueCounts;
-pub use place::{Database, LEASE, StoreError, words};
+pub use parameters::ProcessEnvironment;
+pub use place::{Database, LEASE, StoreError};
+pub use schema::QueueSchema;
 pub use sharing::Sharing;
 
+use blocking::BlockingSession;
 pub(crate) use place::Reconnecting;
 use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
 use rows::{NameTable, read, since_1970};
@@ -61,7 +71,7 @@ const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_adviso
 /// The queues, owned.
 pub struct Owned {
     place: Database,
-    client: Client,
+    client: BlockingSession,
     sweep: Statement,
     shard: Shard,
     address: String,
@@ -164,7 +174,7 @@ impl Owned {
 
     fn begin(
         place: Database,
-        mut client: Client,
+        mut client: BlockingSession,
         shard: Shard,
         (address, member): (&str, Option<i64>),
         took_over: bool,
@@ -267,18 +277,18 @@ impl Owned {
         let mut above = 0;
         let mut names = NameTable::default();
         let tubes: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
-        let mut rows = if self.shard.is_whole() {
-            // They would only cost an owner that searches for nothing.
-            self.client.batch_execute(END_SHARING)?;
-            self.client.query_raw(LOAD, std::iter::empty::<i32>())?
-        } else {
-            let statement = LOAD.replace("ORDER BY", &format!("WHERE {} ORDER BY", heads::OF_TUBES));
-            self.client.query_raw(&statement, [tubes])?
-        };
-        while let Some(row) = rows.next()? {
-            let row = read(&row, &mut names);
+        let hand_over = |row: &Row| {
+            let row = read(row, &mut names);
             above = above.max(row.id + 1);
             message(row);
+        };
+        if self.shard.is_whole() {
+            // They would only cost an owner that searches for nothing.
+            self.client.batch_execute(END_SHARING)?;
+            self.client.for_each_row(LOAD, &[], hand_over)?;
+        } else {
+            let statement = LOAD.replace("ORDER BY", &format!("WHERE {} ORDER BY", heads::OF_TUBES));
+            self.client.for_each_row(&statement, &[&tubes], hand_over)?;
         }
         Ok(above)
     }
@@ -402,17 +412,17 @@ pub(crate) fn is_deposed(error: &Error) -> bool {
 }
 
 /// Whether this session has the lock of a shard's owner from now on.
-fn own(client: &mut Client, shard: Shard) -> Result<bool, Error> {
+fn own(client: &mut BlockingSession, shard: Shard) -> Result<bool, Error> {
     Ok(client.query_one("SELECT pg_try_advisory_lock(1802658162, $1)", &[&lock_of(shard)])?.get(0))
 }
 
-fn prepare_sweep(client: &mut Client, shard: Shard) -> Result<Statement, Error> {
+fn prepare_sweep(client: &mut BlockingSession, shard: Shard) -> Result<Statement, Error> {
     client.prepare(if shard.is_whole() { SWEEP } else { SWEEP_SHARD })
 }
 
 /// Becomes the next owner, in the session that holds the lock: its epoch and its process.
 fn succeed(
-    client: &mut Client,
+    client: &mut BlockingSession,
     shard: Shard,
     address: &str,
     member: Option<i64>,
@@ -420,7 +430,7 @@ fn succeed(
     let fence = fence_of(shard);
     loop {
         // What a broker has begun that hangs does not end by itself, and was never answered.
-        client.execute(END_HOLDER, &[&1_802_658_162_i32, &fence])?;
+        client.execute(END_HOLDER, &[&client.schema().lock(1_802_658_162), &fence])?;
         let mut transaction = client.transaction()?;
         match transaction.query(FENCE, &[&fence]).map(drop) {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => continue,

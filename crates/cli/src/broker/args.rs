@@ -10,6 +10,7 @@ use krarup_model::headroom::ResponseTarget;
 use krarup_net::Clock;
 use krarup_serve::HeadroomPage;
 use krarup_serve::broker::BrokerHeadroom;
+use krarup_store::postgres::QueueSchema;
 use krarup_units::{Address, Bytes, Nanos, text};
 
 use crate::flags::Flags;
@@ -38,16 +39,25 @@ pub(crate) struct BrokerArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(super) memcached_listen: Option<Address>,
     /// Where messages are kept: `memory`, from which nothing survives an end, or
-    /// postgres://USER@HOST/DATABASE, where every answer means that the message is on disk
-    /// [default: memory]
+    /// postgres://USER@HOST1,HOST2/DATABASE?PARAMETER=VALUE, where every answer means that the
+    /// message is on disk. Of several hosts the one is used that takes writes. What is not said
+    /// comes from the environment and from files as for every program of PostgreSQL: PGHOST,
+    /// PGUSER, PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE and so on [default: memory]
     #[arg(long, value_name = "STORE")]
     pub(super) store: Option<String>,
+    /// The same, out of the first line of a file that only the broker may read
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    pub(super) store_file: Option<PathBuf>,
+    /// The schema of the database that the tables are in; it is made if it is not there. Brokers of
+    /// two schemas know nothing of each other
+    #[arg(long, value_name = "NAME", default_value = "krarup")]
+    pub(super) schema: QueueSchema,
     /// Keep messages in a PostgreSQL of our own in this directory, made, started and stopped with
     /// the broker
-    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["store", "store_file"])]
     pub(super) postgres_embedded: Option<PathBuf>,
     /// The same in a directory of its own, which is gone with the broker: for experiments
-    #[arg(long, conflicts_with_all = ["store", "postgres_embedded"])]
+    #[arg(long, conflicts_with_all = ["store", "store_file", "postgres_embedded"])]
     pub(super) postgres_temporary: bool,
     /// Who decides over messages in a database: one broker that owns the queues, or the database,
     /// asked by any number of brokers

@@ -2,13 +2,15 @@
 //! operator is told.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use krarup_broker::Queues;
 use krarup_broker::statistics::ProcessFacts;
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener};
 use krarup_serve::broker::engine::{BrokerNotice, Protocol};
-use krarup_store::postgres::{Database, Owned, StoreError};
+use krarup_store::postgres::{Database, Owned, ProcessEnvironment, StoreError};
 use krarup_units::{Nanos, text};
 
 use super::args::BrokerArgs;
@@ -72,12 +74,54 @@ pub(super) fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Resul
     Ok(queues)
 }
 
-pub(super) fn place(url: &str, largest: u32) -> Result<Database, Failure> {
-    let place = Database::parse(url).map(|place| place.limited(largest));
-    place.map_err(|problem| {
+/// The database that this broker's messages are in; none: they are in memory.
+pub(super) fn database(
+    args: &BrokerArgs,
+    embedded: Option<String>,
+    largest: u32,
+) -> Result<Option<Database>, Failure> {
+    let (address, environment) = match (embedded, &args.store, &args.store_file) {
+        // Its own address says everything.
+        (Some(address), ..) => (address, ProcessEnvironment::default()),
+        (None, Some(address), _) if address == "memory" => return Ok(None),
+        (None, Some(address), _) => {
+            if Database::tells_password(address) {
+                eprintln!(
+                    "warning: every user of this machine can read the password in --store from the list of processes; \
+                     ~/.pgpass, PGPASSFILE and --store-file FILE keep it to this one"
+                );
+            }
+            (address.clone(), ProcessEnvironment::own())
+        }
+        (None, None, Some(file)) => (store_file(file)?, ProcessEnvironment::own()),
+        (None, None, None) => return Ok(None),
+    };
+    let place = Database::parse(&address, &environment)
+        .map(|place| place.in_schema(args.schema.clone()).limited(largest));
+    place.map(Some).map_err(|problem| {
         Failure::usage(problem.to_string())
-            .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
+            .hint(problem.hint())
+            .or_hint("write it like postgres://user@127.0.0.1:5432/database, or memory")
     })
+}
+
+/// The address of a database, out of a file that no other user may read.
+fn store_file(file: &Path) -> Result<String, Failure> {
+    let name = file.display();
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    let address = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    let address = address.ok_or_else(|| {
+        Failure::usage(format!("{name} has no address of a database"))
+            .hint("its first line is an address such as postgres://user:password@db.example/queues")
+    })?;
+    let others = fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o007 != 0);
+    if others && Database::tells_password(address) {
+        eprintln!(
+            "warning: every user of this machine can read the password in {name}: chmod 600 keeps it to this one"
+        );
+    }
+    Ok(address.to_owned())
 }
 
 /// What `stats` tells of this process and its machine.

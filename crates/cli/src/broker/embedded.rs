@@ -111,7 +111,7 @@ impl EmbeddedPostgres {
 
     /// Where it is reached.
     pub(super) fn url(&self) -> String {
-        format!("host={} user=krarup dbname=postgres", self.folder.display())
+        format!("host={} port=5432 user=krarup dbname=postgres", self.folder.display())
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {

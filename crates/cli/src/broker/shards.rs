@@ -26,7 +26,7 @@ use krarup_units::Nanos;
 use krarup_units::{Address, Mistake};
 
 use super::args::{BrokerArgs, Mode};
-use super::base::{Base, about, load, place, tell};
+use super::base::{Base, about, load, tell};
 use super::ending;
 use super::records::{BrokerRecords, recorder};
 use super::signals::{Follows, ProcessSignals};
@@ -60,17 +60,16 @@ struct Plan {
     secret: Option<String>,
 }
 
-pub(super) fn run(args: &BrokerArgs, url: Option<&str>, base: &Base) -> Result<(), Failure> {
-    let Some(url) = url.filter(|_| args.mode == Mode::Owned) else {
+pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> Result<(), Failure> {
+    let Some(place) = place.filter(|_| args.mode == Mode::Owned) else {
         return Err(Failure::usage("--shards divides queues that are owned, over a database")
             .hint("add --store postgres://…, and leave --mode out"));
     };
-    let place = place(url, base.largest)?;
     let mut records = BrokerRecords::begin(args, &base.clock)?;
     let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
-    while let Some(member) = begin_to_share(&args, &place, base, reached)? {
+    while let Some(member) = begin_to_share(&args, place, base, reached)? {
         reached = Reached::Before;
-        let (stopped, all) = turn(&mut args, &place, member, base, &mut records)?;
+        let (stopped, all) = turn(&mut args, place, member, base, &mut records)?;
         complete &= all;
         if stopped {
             break;

@@ -37,11 +37,18 @@ pub(super) fn turn<T: Send + 'static>(
     let (tell, told) = mpsc::channel();
     let place = place.clone();
     let tries = move || {
-        if reached == Reached::Never
-            && let Err(problem) = place.reach()
-        {
-            let _ = tell.send(Err(problem));
-            return;
+        if reached == Reached::Never {
+            match place.reach() {
+                Ok(warnings) => {
+                    for warning in warnings {
+                        eprintln!("warning: {warning}");
+                    }
+                }
+                Err(problem) => {
+                    let _ = tell.send(Err(problem));
+                    return;
+                }
+            }
         }
         let (mut pause, mut lost) = (FIRST, false);
         loop {
@@ -55,7 +62,8 @@ pub(super) fn turn<T: Send + 'static>(
                 Err(StoreError::Database(why)) => {
                     if !std::mem::replace(&mut lost, true) {
                         eprintln!(
-                            "warning: the database is out of reach: {why}; this broker goes on waiting for its turn"
+                            "warning: the database is out of reach: {}; this broker goes on waiting for its turn",
+                            why.what
                         );
                     }
                 }
@@ -92,13 +100,11 @@ pub(super) fn turn<T: Send + 'static>(
 }
 
 fn wrong(problem: &StoreError) -> Failure {
-    let hint = match problem {
-        StoreError::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
-        StoreError::Database(_) => "is the server running, and may this user make a schema in this database?",
-        StoreError::Pooled => {
-            "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
-        }
-        StoreError::Deposed => "start all brokers of this database in the same mode, with the same --shards",
+    let what = match problem {
+        StoreError::Database(why) => format!("the database cannot be used: {}", why.what),
+        other => other.to_string(),
     };
-    Failure::run(problem.to_string()).hint(hint)
+    Failure::run(what)
+        .hint(problem.hint())
+        .or_hint("is the server running, and does the broker's user own the schema krarup in this database?")
 }

@@ -12,10 +12,11 @@
 use std::time::SystemTime;
 
 use krarup_units::Nanos;
-use postgres::error::SqlState;
-use postgres::{Client, Error, Statement};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error, Statement};
 
 use super::SETTINGS;
+use super::blocking::BlockingSession;
 use super::heads::open;
 use super::place::{Database, END_HOLDER, Reconnecting, StoreError, fence_of, is_fatal};
 use super::rows::wall;
@@ -35,7 +36,7 @@ pub(crate) struct BatchWriter {
     shard: Shard,
     /// The second number of its lock: no other writer of any owner has it.
     lock: i32,
-    client: Client,
+    client: BlockingSession,
     statements: Statements,
 }
 
@@ -61,7 +62,7 @@ impl BatchWriter {
         let mut client = open(&place, epoch, shard)?;
         if !client.query_one("SELECT pg_try_advisory_lock(1802658163, $1)", &[&lock])?.get::<_, bool>(0) {
             // The session before has not noticed its end yet: it shall not do anything any more.
-            client.execute(END_HOLDER, &[&1_802_658_163_i32, &lock])?;
+            client.execute(END_HOLDER, &[&client.schema().lock(1_802_658_163), &lock])?;
             return Err(StoreError::Database("the session before is not over yet".into()));
         }
         // Planning a batch anew each time took as long as writing it.
@@ -186,7 +187,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-type Values<'v> = &'v [&'v (dyn postgres::types::ToSql + Sync)];
+type Values<'v> = &'v [&'v (dyn tokio_postgres::types::ToSql + Sync)];
 
 impl<'a> Lists<'a> {
     fn of(batch: &'a CommitBatch) -> Self {

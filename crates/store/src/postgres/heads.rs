@@ -11,9 +11,10 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::SystemTime;
 
-use postgres::types::ToSql;
-use postgres::{Client, Error, Row};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
+use super::blocking::BlockingSession;
 use super::place::{Database, LEASE, Reconnecting, StoreError, is_fatal};
 use super::rows::{NameTable, read, wall};
 use krarup_broker::job::Id;
@@ -61,7 +62,11 @@ pub struct QueueCounts {
 /// What there is of each line at this time on the wall, and the bytes that all messages would take
 /// in memory: what a takeover waits for. All queues are counted in one pass over the table, and a
 /// shard by its own messages. What was held, or was delayed until before then, is ready.
-fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(QueueCounts, u64, Vec<Arc<str>>), Error> {
+fn count(
+    client: &mut BlockingSession,
+    shard: Shard,
+    now: Nanos,
+) -> Result<(QueueCounts, u64, Vec<Arc<str>>), Error> {
     let mut tubes: BTreeSet<Arc<str>> = BTreeSet::new();
     let (mut counts, mut bytes, mut late) = (QueueCounts::default(), 0, false);
     let mut names = NameTable::default();
@@ -121,7 +126,7 @@ pub(crate) struct Reader {
     place: Database,
     epoch: i64,
     shard: Shard,
-    client: Client,
+    client: BlockingSession,
     /// Messages of a line that are read at a time.
     heads: usize,
 }
@@ -160,7 +165,7 @@ impl Reconnecting for Reader {
 ///
 /// # Errors
 /// [`StoreError::Deposed`] is the last word.
-pub(super) fn open(place: &Database, epoch: i64, shard: Shard) -> Result<Client, StoreError> {
+pub(super) fn open(place: &Database, epoch: i64, shard: Shard) -> Result<BlockingSession, StoreError> {
     let mut client = place.connect()?;
     let statement = "SELECT epoch FROM krarup.owner WHERE shard = $1";
     let now: i64 = client.query_one(statement, &[&(shard.number as i32)])?.get(0);
@@ -173,7 +178,7 @@ pub(super) struct Alive(Sender<()>);
 impl Alive {
     pub(super) fn begin(place: Database, epoch: i64, shard: Shard) -> Self {
         let (over, is_over) = mpsc::channel();
-        thread::spawn(move || -> Result<(), Error> {
+        thread::spawn(move || -> Result<(), StoreError> {
             let mut client = None;
             while is_over.recv_timeout(LEASE / 3) == Err(RecvTimeoutError::Timeout) {
                 if client.is_none() {
@@ -199,7 +204,7 @@ impl Drop for Alive {
 }
 
 /// Reads what the queues want, so many messages of a line at most.
-fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
+fn fetch(client: &mut BlockingSession, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
     let (line, from) = match fetch {
         Fetch::Begin => return client.batch_execute(INDEXES).map(|()| Fetched::default()),
         Fetch::Named(ids) => return named(client, ids),
@@ -232,7 +237,7 @@ fn rows(lines: &[Row]) -> Vec<krarup_broker::changes::MessageRow> {
     lines.iter().map(|line| read(line, &mut names)).collect()
 }
 
-fn named(client: &mut Client, ids: &[Id]) -> Result<Fetched, Error> {
+fn named(client: &mut BlockingSession, ids: &[Id]) -> Result<Fetched, Error> {
     let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
     let statement = LOAD.replace("ORDER BY", "WHERE id = ANY ($1) ORDER BY");
     let lines = client.query(&statement, &[&ids])?;
@@ -240,7 +245,7 @@ fn named(client: &mut Client, ids: &[Id]) -> Result<Fetched, Error> {
 }
 
 fn numbers(
-    client: &mut Client,
+    client: &mut BlockingSession,
     sender: &str,
     to: Option<&str>,
     from: i64,
@@ -259,7 +264,7 @@ fn numbers(
 /// What an owner finds: few enough messages to read them all, or their counts; and the tubes they
 /// are in.
 pub(super) fn look(
-    client: &mut Client,
+    client: &mut BlockingSession,
     shard: Shard,
     bytes: u64,
     now: Nanos,

@@ -6,8 +6,9 @@
 
 use std::thread;
 
-use postgres::{Client, Error};
+use tokio_postgres::Error;
 
+use super::blocking::BlockingSession;
 use super::heads::INDEXES;
 use super::place::{Database, END_HOLDER, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate};
 use crate::owners::ShardOwner;
@@ -27,7 +28,7 @@ pub struct Standing {
 /// One of those that share the shards.
 pub struct ShardMember {
     place: Database,
-    client: Client,
+    client: BlockingSession,
     shards: u32,
     number: i64,
 }
@@ -135,12 +136,12 @@ impl ShardMember {
 
 /// The lock by which a member is known to be there; none but its own session before, whose end the
 /// server has not noticed yet, can have it: that one ends.
-fn say_so(client: &mut Client, number: i64) -> Result<bool, Error> {
+fn say_so(client: &mut BlockingSession, number: i64) -> Result<bool, Error> {
     client.batch_execute(LIGHT)?;
     let number = number as i32 & i32::MAX;
     let has: bool = client.query_one("SELECT pg_try_advisory_lock(1802658168, $1)", &[&number])?.get(0);
     if !has {
-        client.execute(END_HOLDER, &[&1_802_658_168_i32, &number])?;
+        client.execute(END_HOLDER, &[&client.schema().lock(1_802_658_168), &number])?;
     }
     Ok(has)
 }
@@ -182,7 +183,7 @@ impl MembersView {
 }
 
 /// Takes part in the owners' lock, if the queues are divided into so many shards; whether it does.
-pub(super) fn join(client: &mut Client, shards: u32) -> Result<bool, Error> {
+pub(super) fn join(client: &mut BlockingSession, shards: u32) -> Result<bool, Error> {
     if !client.query_one("SELECT pg_try_advisory_lock_shared(1802658162, 2)", &[])?.get::<_, bool>(0) {
         return Ok(false);
     }
@@ -197,7 +198,7 @@ pub(super) fn join(client: &mut Client, shards: u32) -> Result<bool, Error> {
 
 /// Divides the queues into so many shards; to be asked by who holds the owners' lock for itself.
 /// Ids go on above all that were ever given.
-pub(super) fn lay_out(client: &mut Client, shards: u32) -> Result<(), Error> {
+pub(super) fn lay_out(client: &mut BlockingSession, shards: u32) -> Result<(), Error> {
     let mut transaction = client.transaction()?;
     let changed = transaction
         .execute("UPDATE krarup.layout SET shards = $1 WHERE shards <> $1", &[&(shards as i32)])?
@@ -223,7 +224,7 @@ pub(super) fn lay_out(client: &mut Client, shards: u32) -> Result<(), Error> {
 }
 
 /// Ends the session of a shard's owner that has been silent for too long; whether there was one.
-pub(super) fn end_silent(client: &mut Client, shard: Shard) -> Result<bool, Error> {
+pub(super) fn end_silent(client: &mut BlockingSession, shard: Shard) -> Result<bool, Error> {
     let ended = client
         .execute(
             "SELECT pg_terminate_backend(process) FROM krarup.owner \

@@ -1,9 +1,19 @@
 //! A database: its address, how it is reached and prepared, and what can go wrong before it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use krarup_broker::shards::Shard;
-use postgres::{Client, Config, Error, NoTls};
+use krarup_units::Mistake;
+use tokio_postgres::Error;
+
+use super::blocking::BlockingSession;
+use super::connecting::{self, ServerSession};
+use super::conninfo;
+use super::failure::{ConnectionFailure, hint_of, words};
+use super::parameters::{ConnectionParameters, DatabaseServer, ProcessEnvironment, TargetSession};
+use super::replication::Replication;
+use super::schema::{QueueSchema, SchemaClient};
 
 /// How long an owner may be silent before another takes over.
 pub const LEASE: Duration = Duration::from_millis(1_200);
@@ -36,15 +46,15 @@ pub(super) const END_HOLDER: &str = include_str!("end_holder.sql");
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The text after `--store` is no address of a database.
-    #[error("the address of the database is not understood: {0}")]
-    Address(String),
+    #[error("the address of the database is not understood: {}", .0.what)]
+    Address(Mistake),
     /// The database cannot be reached, or refuses.
-    #[error("the database: {0}")]
-    Database(String),
+    #[error("{}", .0.what)]
+    Database(Mistake),
     /// Between this broker and the database is a pooler that gives its sessions to one transaction
     /// after the other.
     #[error(
-        "the database is reached through a pooler that gives each transaction another session, and a broker holds locks in its sessions"
+        "the database is reached through a pooler that gives each transaction another session (pgbouncer with pool_mode = transaction or statement does), and a broker holds locks in its sessions"
     )]
     Pooled,
     /// Another broker has become the owner.
@@ -54,39 +64,52 @@ pub enum StoreError {
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        Self::Database(words(&error))
+        Self::Database(Mistake::new(words(&error), hint_of(&error)))
     }
 }
 
-/// An error in the server's own words, without the statement.
-pub fn words(error: &Error) -> String {
-    match (error.as_db_error(), std::error::Error::source(error)) {
-        (Some(told), _) => told.message().to_owned(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
+impl StoreError {
+    /// What would do about it; empty: nothing is known.
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::Address(mistake) | Self::Database(mistake) => &mistake.hint,
+            Self::Pooled => {
+                "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
+            }
+            Self::Deposed => "start all brokers of this database in the same mode, with the same --shards",
+        }
     }
 }
 
 /// Where the queues are, and how to get there.
 #[derive(Clone, Debug)]
 pub struct Database {
-    config: tokio_postgres::Config,
+    parameters: Arc<ConnectionParameters>,
+    schema: QueueSchema,
     largest: Option<u32>,
 }
 
 impl Database {
-    /// Reads `postgres://user:password@host:port/database?option=…`.
+    /// Reads `postgres://user@host1,host2/database?keyword=…`, or `host=… dbname=…`; what it does
+    /// not say comes from the environment, as libpq has it
+    /// (<https://www.postgresql.org/docs/current/libpq-envars.html>).
     ///
     /// # Errors
     /// Without the password.
-    pub fn parse(url: &str) -> Result<Self, StoreError> {
-        let mut config: tokio_postgres::Config =
-            url.parse().map_err(|error: Error| StoreError::Address(words(&error)))?;
-        config.application_name("krarup broker");
-        config.connect_timeout(Duration::from_secs(5));
-        // A database that vanished without a word is noticed.
-        config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
-        Ok(Self { config, largest: None })
+    pub fn parse(address: &str, environment: &ProcessEnvironment) -> Result<Self, StoreError> {
+        let parameters = ConnectionParameters::read(address, environment).map_err(StoreError::Address)?;
+        Ok(Self { parameters: Arc::new(parameters), schema: QueueSchema::default(), largest: None })
+    }
+
+    /// Whether the address itself has a password.
+    pub fn tells_password(address: &str) -> bool {
+        conninfo::parse(address).is_ok_and(|keywords| keywords.contains_key("password"))
+    }
+
+    /// The same, in this schema.
+    #[must_use]
+    pub fn in_schema(self, schema: QueueSchema) -> Self {
+        Self { schema, ..self }
     }
 
     /// The same for brokers that take no larger messages: applications that put theirs by SQL are
@@ -97,43 +120,53 @@ impl Database {
     }
 
     /// Tells applications how large messages may be.
-    pub(super) fn tell_largest(&self, client: &mut Client) -> Result<(), Error> {
+    pub(super) fn tell_largest(&self, client: &mut BlockingSession) -> Result<(), Error> {
         let Some(largest) = self.largest else { return Ok(()) };
         let statement = "UPDATE krarup.layout SET largest = $1 WHERE largest IS DISTINCT FROM $1";
         client.execute(statement, &[&i64::from(largest)]).map(drop)
     }
 
-    /// Whether the database can be reached, and has, or may be given, the tables.
+    /// Whether the database can be reached, and has, or may be given, the tables; what the operator
+    /// should know of it.
     ///
     /// # Errors
     /// It cannot be reached, or refuses.
-    pub fn reach(&self) -> Result<(), StoreError> {
+    pub fn reach(&self) -> Result<Vec<String>, StoreError> {
         if self.is_pooled()? {
             return Err(StoreError::Pooled);
         }
-        migrate(&mut self.connect()?).map_err(StoreError::from)
+        let (mut client, server) = self.open(&self.parameters)?;
+        // Later it may be waited for; at the start it is most likely a host too few.
+        if client.query_one("SELECT pg_is_in_recovery()", &[])?.get(0) {
+            return Err(StoreError::Database(ConnectionFailure::of_all(&[(
+                server.to_string(),
+                ConnectionFailure::Standby,
+            )])));
+        }
+        make_durable(&mut client)?;
+        migrate(&mut client)?;
+        Ok(Replication::of(&mut client)?.warnings())
     }
 
     /// Whether a connection does not keep its session: a pooler gives another one to each
     /// transaction. Two connections are made, one of them in a transaction, and each is asked for
     /// the number of its process: whatever order a pooler gives its sessions out in, either both
     /// have the same, or that of the first changes.
-    fn is_pooled(&self) -> Result<bool, Error> {
-        let connect = || Config::from(self.config.clone()).connect(NoTls);
+    fn is_pooled(&self) -> Result<bool, StoreError> {
         // Nothing is prepared: a statement would be prepared in one session and executed in
         // another.
-        let process = |client: &mut Client| -> Result<Option<String>, Error> {
-            let rows = client.simple_query("SELECT pg_backend_pid()")?;
-            Ok(rows.iter().find_map(|row| match row {
-                postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            }))
-        };
-        let mut first = connect()?;
+        let process = |client: &mut BlockingSession| client.simple_text("SELECT pg_backend_pid()");
+        let (mut first, server) = self.open(&self.parameters)?;
         let its = process(&mut first)?;
+        // The same server, which is asked nothing before that counts.
+        let there = ConnectionParameters {
+            servers: vec![server],
+            target: TargetSession::Any,
+            ..ConnectionParameters::clone(&self.parameters)
+        };
         // Where the pooler has other clients, one of them may come in between.
         for _ in 0..LOOKS_FOR_A_POOLER {
-            let mut second = connect()?;
+            let (mut second, _) = self.open(&there)?;
             second.batch_execute("BEGIN")?;
             let others = process(&mut second)?;
             // The second holds a session until here; a pooler that has no more of them would let
@@ -146,20 +179,50 @@ impl Database {
         Ok(false)
     }
 
-    /// For callers that connect by themselves.
-    pub(crate) fn into_config(self) -> tokio_postgres::Config {
-        self.config
-    }
-
-    pub(super) fn connect(&self) -> Result<Client, Error> {
-        let mut client = Config::from(self.config.clone()).connect(NoTls)?;
-        // An answer means that the message is on disk, whatever the default of this database.
-        let durable: String = client.query_one("SHOW synchronous_commit", &[])?.get(0);
+    /// A session for the runtime of this thread, which moves it.
+    pub(crate) async fn connect_here(&self) -> Result<SchemaClient, StoreError> {
+        let session = connecting::connect(&self.parameters).await.map_err(StoreError::Database)?;
+        let ServerSession { client, connection, .. } = session;
+        let client = SchemaClient::new(client, self.schema.clone());
+        tokio::task::spawn_local(async move {
+            // Every waiting request gets the same answer.
+            let _ = connection.await;
+        });
+        let durable: String = client.query_one(DURABLE, &[]).await?.get(0);
         if durable == "off" {
-            client.batch_execute("SET synchronous_commit = on")?;
+            client.batch_execute(MAKE_DURABLE).await?;
         }
         Ok(client)
     }
+
+    fn open(
+        &self,
+        parameters: &ConnectionParameters,
+    ) -> Result<(BlockingSession, DatabaseServer), StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|error| StoreError::Database(format!("no runtime can be had: {error}").into()))?;
+        let session = runtime.block_on(connecting::connect(parameters)).map_err(StoreError::Database)?;
+        let ServerSession { client, connection, server } = session;
+        let client = SchemaClient::new(client, self.schema.clone());
+        Ok((BlockingSession::new(runtime, client, connection), server))
+    }
+
+    /// A session whose calls wait for their answers.
+    pub(super) fn connect(&self) -> Result<BlockingSession, StoreError> {
+        let (mut client, _) = self.open(&self.parameters)?;
+        make_durable(&mut client)?;
+        Ok(client)
+    }
+}
+
+/// An answer means that the message is on disk, whatever the default of this database.
+const DURABLE: &str = "SHOW synchronous_commit";
+const MAKE_DURABLE: &str = "SET synchronous_commit = on";
+
+fn make_durable(client: &mut BlockingSession) -> Result<(), Error> {
+    let durable: String = client.query_one(DURABLE, &[])?.get(0);
+    if durable == "off" { client.batch_execute(MAKE_DURABLE) } else { Ok(()) }
 }
 
 /// A connection that can be had again after it broke.
@@ -188,22 +251,28 @@ pub(super) const fn fence_of(shard: Shard) -> i32 {
 
 /// Whether an error ends the session that it came from.
 pub(super) fn is_fatal(error: &Error) -> bool {
-    use postgres::error::Severity;
-    let fatal = |told: &postgres::error::DbError| {
+    use tokio_postgres::error::Severity;
+    let fatal = |told: &tokio_postgres::error::DbError| {
         matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
     };
     error.as_db_error().is_none_or(fatal)
 }
 
-pub(super) fn migrate(client: &mut Client) -> Result<(), Error> {
+pub(super) fn migrate(client: &mut BlockingSession) -> Result<(), Error> {
     let mut transaction = client.transaction()?;
     transaction.execute(MIGRATING, &[])?;
     let there: bool =
         transaction.query_one("SELECT to_regclass('krarup.migration') IS NOT NULL", &[])?.get(0);
     if !there {
+        // To make one takes a right in the database, even where it is there: its owner
+        // may have made it.
+        let schema = transaction.schema().name().to_owned();
+        let is_there = "SELECT to_regnamespace($1) IS NOT NULL";
+        if !transaction.query_one(is_there, &[&schema])?.get::<_, bool>(0) {
+            transaction.batch_execute(&format!("CREATE SCHEMA {schema}"))?;
+        }
         transaction.batch_execute(
-            "CREATE SCHEMA IF NOT EXISTS krarup; \
-             CREATE TABLE krarup.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())",
+            "CREATE TABLE krarup.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())",
         )?;
     }
     let done: i32 =

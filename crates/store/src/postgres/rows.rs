@@ -23,7 +23,7 @@ impl NameTable {
 }
 
 /// A message out of a row.
-pub(super) fn read(row: &postgres::Row, names: &mut NameTable) -> MessageRow {
+pub(super) fn read(row: &tokio_postgres::Row, names: &mut NameTable) -> MessageRow {
     let due: Option<SystemTime> = row.get(4);
     let standing = match (row.get::<_, i16>(2), due) {
         (1, Some(due)) => StoredState::Delayed(since_1970(due)),

@@ -20,10 +20,12 @@ use futures_util::future::join;
 use krarup_units::Nanos;
 use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
+use tokio_postgres::{Error, Row, Statement};
 
 use super::SETTINGS;
-use super::place::{StoreError, is_fatal, words};
+use super::failure::words;
+use super::place::{Database, StoreError, is_fatal};
+use super::schema::SchemaClient;
 use krarup_broker::database::{
     DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
     ResultRow, StateChange, StatementKind, TubeFacts,
@@ -48,7 +50,8 @@ const KEPT: &str = "SELECT place, 0::smallint, id, 0, NULL::bytea FROM krarup.ou
 const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags \
                            FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
-const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
+const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
+                            krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
 /// The lock of all that share the queues, and that of this broker: others see by it that it is
 /// there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
@@ -59,7 +62,9 @@ const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_termi
                            WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
 const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
 
-/// The statements of this session count the messages that they change.
+/// The statements of this session count the messages that they change. Those that call a function
+/// which changes some have the table's triggers count them, and say so for their transaction. Not
+/// the function itself: for that PostgreSQL asks for a superuser, who no broker is.
 const COUNTS: &str = "SET krarup.counts = 'itself'";
 
 type Columns<'a> = [&'a (dyn ToSql + Sync)];
@@ -112,7 +117,7 @@ pub(crate) struct Clearing {
 }
 
 pub(crate) struct DatabaseSession {
-    client: Client,
+    client: SchemaClient,
     known: Known,
     since: Instant,
     put: Statement,
@@ -134,16 +139,8 @@ impl DatabaseSession {
     ///
     /// # Errors
     /// [`StoreError::Deposed`] where a broker owns the queues.
-    pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, StoreError> {
-        let (client, connection) = config.connect(NoTls).await?;
-        tokio::task::spawn_local(async move {
-            // Every waiting request gets the same answer.
-            let _ = connection.await;
-        });
-        let durable: String = client.query_one("SHOW synchronous_commit", &[]).await?.get(0);
-        if durable == "off" {
-            client.batch_execute("SET synchronous_commit = on").await?;
-        }
+    pub(crate) async fn connect(place: &Database, number: i64) -> Result<Self, StoreError> {
+        let client = place.connect_here().await?;
         client.batch_execute(SETTINGS).await?;
         client.batch_execute(COUNTS).await?;
         let shares = client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?;
@@ -536,7 +533,7 @@ impl DatabaseSession {
         let yes = |count: u64| DatabaseReply::Yes(count > 0);
         let reply = match once {
             RareRequest::Kick { tube, bound } => {
-                let statement = "SELECT krarup.kick($1, $2)";
+                let statement = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.kick($1, $2) END";
                 let row = client.query_one(statement, &[&&**tube, &i64::from(*bound)]).await?;
                 DatabaseReply::Count(row.get::<_, i64>(0) as u64)
             }
@@ -584,9 +581,10 @@ impl DatabaseSession {
                      ON CONFLICT (name) DO UPDATE SET created = true WHERE NOT tube.created";
                 yes(client.execute(statement, &[&&**tube]).await?)
             }
-            RareRequest::DeleteTube(tube) => DatabaseReply::Yes(
-                client.query_one("SELECT krarup.delete_tube($1)", &[&&**tube]).await?.get(0),
-            ),
+            RareRequest::DeleteTube(tube) => {
+                let statement = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.delete_tube($1) END";
+                DatabaseReply::Yes(client.query_one(statement, &[&&**tube]).await?.get(0))
+            }
             RareRequest::Keep { tube, expires, keeps } => {
                 let number =
                     |seconds: &Option<u32>| seconds.map(|seconds| seconds.min(i32::MAX as u32) as i32);

@@ -6,8 +6,7 @@
 
 use std::thread;
 
-use postgres::Client;
-
+use super::blocking::BlockingSession;
 use super::place::{Database, LOOK, OWN, StoreError, migrate};
 
 const BEGIN: &str = include_str!("shared/begin.sql");
@@ -18,7 +17,7 @@ pub struct Sharing {
     /// Our number among all brokers that ever shared them.
     pub(crate) number: i64,
     /// Holds the lock until the pool's connections do.
-    pub(crate) first: Client,
+    pub(crate) first: BlockingSession,
 }
 
 impl std::fmt::Debug for Sharing {

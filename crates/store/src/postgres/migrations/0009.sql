@@ -55,16 +55,6 @@ CREATE TRIGGER count_moved AFTER UPDATE ON krarup.message REFERENCING OLD TABLE 
 WHEN (current_setting('krarup.counts', true) IS DISTINCT FROM 'itself') EXECUTE FUNCTION krarup.count_changes();
 ALTER TABLE krarup.message DISABLE TRIGGER count_new, DISABLE TRIGGER count_gone, DISABLE TRIGGER count_moved;
 
--- These do not.
-ALTER FUNCTION krarup.send_item(text, text, text, text, boolean, bigint, integer, bigint, integer, bytea, double precision, bigint, bigint)
-    SET krarup.counts = 'no';
-ALTER FUNCTION krarup.take(integer, text[], text, bigint, bigint, integer, boolean) SET krarup.counts = 'no';
-ALTER FUNCTION krarup.move(integer, bigint, bigint, bigint, integer, bigint) SET krarup.counts = 'no';
-ALTER FUNCTION krarup.kick(text, bigint) SET krarup.counts = 'no';
-ALTER FUNCTION krarup.delete_tube(text) SET krarup.counts = 'no';
-ALTER FUNCTION krarup.expire() SET krarup.counts = 'no';
-ALTER FUNCTION krarup.sweep(bigint, bigint, bigint, text[], text[]) SET krarup.counts = 'no';
-
 -- From now on messages are counted as they change, or no longer are: an owner counts in its memory. Where they were not, they are counted once; nobody changes any meanwhile.
 CREATE FUNCTION krarup.count_messages(counts boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
