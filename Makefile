@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo demo-broker test test-fast test-clients test-oracles check release bench bench-headroom docs fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles check release bench bench-headroom docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -43,6 +43,12 @@ test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcache
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	@scripts/clients $(or $(CARGO_TARGET_DIR),target)/clients
 	$(CARGO) test --package krarup --test all -- clients:: queues:: --nocapture
+
+test-failover: ## two PostgreSQL, the primary killed under load, the standby promoted: no answered message is lost, in each mode of the broker
+	@command -v initdb >/dev/null || scripts/need /usr/lib/postgresql postgresql
+	@scripts/need --optional patroni patroni
+	@scripts/need --optional etcd etcd-server
+	$(CARGO) test --package krarup --test all -- durable::failover:: --nocapture
 
 test-oracles: ## the solvers against GNU Octave's queueing package
 	@scripts/need octave-cli octave

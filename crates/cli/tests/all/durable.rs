@@ -19,9 +19,12 @@ use rustix::process::Signal;
 
 mod cluster;
 mod counts;
+mod failover;
 mod history;
 mod model;
+mod patroni;
 mod refused;
+mod secured;
 mod shards;
 mod standby;
 mod storm;

@@ -7,13 +7,15 @@ use std::process::{Command, Output, Stdio};
 use std::{fs, io, thread};
 
 use crate::durable::{program_of, said};
-use crate::support::process::Program;
+use crate::support::process::{Port, Program};
 use crate::support::{fresh, until};
 
 /// Where PostgreSQL's programs are.
 pub(crate) fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
+    // All of them are where the one really is that a link on the path leads to.
+    let real = |folder: PathBuf| Some(folder.join("initdb").canonicalize().ok()?.parent()?.to_owned());
+    let on_path = std::env::split_paths(&path).find_map(real);
     let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
     on_path.or(versions
         .map(|entry| entry.path().join("bin"))
@@ -21,20 +23,112 @@ pub(crate) fn programs() -> Option<PathBuf> {
         .max())
 }
 
+/// psql with these statements, as the user krarup.
+pub(crate) fn psql_of(programs: &Path, database: &str, statements: &str) -> Command {
+    // Debian keeps the client elsewhere.
+    let beside = programs.join("psql");
+    let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
+    command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup"]);
+    command.args(["-d", database, "-c", statements]);
+    command
+}
+
+/// A file of the tests' certificates.
+pub(crate) fn certificate(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
+}
+
 pub(crate) struct Cluster {
     programs: PathBuf,
     folder: PathBuf,
+    /// Where it listens besides its socket.
+    port: Option<Port>,
 }
 
 impl Cluster {
     /// None where PostgreSQL is not installed.
     pub(crate) fn start(name: &str) -> Option<Self> {
-        let cluster = Self { programs: programs()?, folder: fresh(name) };
-        fs::create_dir_all(&cluster.folder).unwrap();
-        if rustix::process::geteuid().is_root() {
-            said(&Command::new("chown").arg("postgres").arg(&cluster.folder).output().unwrap());
+        let cluster = Self::in_folder(name, None)?;
+        cluster.make();
+        cluster.up();
+        Some(cluster)
+    }
+
+    /// One that also listens at a port of 127.0.0.1, with these lines in pg_hba.conf, and these
+    /// settings. Its certificate is made out to localhost and 127.0.0.1 by the tests' authority.
+    pub(crate) fn start_at_port(name: &str, admits: &str, settings: &str) -> Option<Self> {
+        let cluster = Self::in_folder(name, Some(Port::new()))?;
+        cluster.make();
+        let data = PathBuf::from(cluster.data());
+        for name in ["proxy.pem", "proxy.key", "authority.pem"] {
+            cluster.give(&data.join(name), &fs::read(certificate(name)).unwrap());
         }
-        let data = cluster.data();
+        cluster.give(&data.join("pg_hba.conf"), format!("local all all trust\n{admits}").as_bytes());
+        let mut written = fs::read_to_string(data.join("postgresql.conf")).unwrap();
+        written +=
+            "\nssl_cert_file = 'proxy.pem'\nssl_key_file = 'proxy.key'\nssl_ca_file = 'authority.pem'\n";
+        cluster.give(&data.join("postgresql.conf"), (written + settings).as_bytes());
+        cluster.up();
+        Some(cluster)
+    }
+
+    /// A standby of this cluster, which it knows by this name.
+    pub(crate) fn standby(&self, name: &str) -> Self {
+        let standby = Self::in_folder(name, None).expect("the primary has one");
+        standby.copy(self, name);
+        standby.up();
+        standby
+    }
+
+    /// What is here goes; a copy of another cluster takes its place, as its standby of this name.
+    pub(crate) fn copy_of(&self, primary: &Self, name: &str) {
+        fs::remove_dir_all(self.data()).unwrap();
+        self.copy(primary, name);
+        self.up();
+    }
+
+    fn copy(&self, primary: &Self, name: &str) {
+        let place = format!("host={} user=krarup application_name={name}", primary.folder.display());
+        let mut copy = self.program("pg_basebackup");
+        said(&copy.args(["-D", &self.data(), "-R", "-c", "fast", "-d", &place]).output().unwrap());
+    }
+
+    /// It is the primary from now on.
+    pub(crate) fn promote(&self) {
+        said(&self.program("pg_ctl").args(["-D", &self.data(), "-w", "promote"]).output().unwrap());
+    }
+
+    /// Commits wait for this standby from now on.
+    pub(crate) fn waits_for(&self, standby: &str) {
+        self.set("postgres", "synchronous_standby_names", standby);
+        until("the standby is synchronous", || {
+            self.sql("postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"
+        });
+    }
+
+    fn in_folder(name: &str, port: Option<Port>) -> Option<Self> {
+        let cluster = Self { programs: programs()?, folder: fresh(name), port };
+        fs::create_dir_all(&cluster.folder).unwrap();
+        cluster.own(&cluster.folder);
+        Some(cluster)
+    }
+
+    /// A file is its own from now on, where it runs as another user.
+    fn own(&self, path: &Path) {
+        if rustix::process::geteuid().is_root() {
+            said(&Command::new("chown").arg("postgres").arg(path).output().unwrap());
+        }
+    }
+
+    /// A file that it alone may read.
+    fn give(&self, path: &Path, content: &[u8]) {
+        fs::write(path, content).unwrap();
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        self.own(path);
+    }
+
+    fn make(&self) {
+        let (cluster, data) = (self, self.data());
         said(
             &cluster
                 .program("initdb")
@@ -42,8 +136,6 @@ impl Cluster {
                 .output()
                 .unwrap(),
         );
-        cluster.up();
-        Some(cluster)
     }
 
     /// Where its socket and its data lie.
@@ -68,6 +160,11 @@ impl Cluster {
         port
     }
 
+    /// The port in the name of its socket, and that at which it listens if it does.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.as_ref().map_or(5432, |port| port.address().port())
+    }
+
     fn data(&self) -> String {
         self.folder.join("data").to_string_lossy().into_owned()
     }
@@ -78,7 +175,12 @@ impl Cluster {
 
     /// Starts it, where it does not run.
     pub(crate) fn up(&self) {
-        let options = format!("-c listen_addresses= -c unix_socket_directories={}", self.folder.display());
+        let listens = if self.port.is_some() { "127.0.0.1" } else { "" };
+        let options = format!(
+            "-c listen_addresses={listens} -c port={} -c unix_socket_directories={}",
+            self.port(),
+            self.folder.display()
+        );
         let log = self.folder.join("log").to_string_lossy().into_owned();
         let mut command = self.program("pg_ctl");
         command.args(["-D", &self.data(), "-l", &log, "-o", &options, "-w", "start"]);
@@ -110,13 +212,8 @@ impl Cluster {
     }
 
     pub(crate) fn psql(&self, database: &str, statements: &str) -> Command {
-        // Debian keeps the client elsewhere.
-        let beside = self.programs.join("psql");
-        let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
-        command
-            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup", "-h"])
-            .arg(&self.folder);
-        command.args(["-d", database, "-c", statements]);
+        let mut command = psql_of(&self.programs, database, statements);
+        command.arg("-h").arg(&self.folder).args(["-p", &self.port().to_string()]);
         command
     }
 

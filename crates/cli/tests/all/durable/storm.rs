@@ -137,6 +137,11 @@ impl History {
         self.lost_connections += other.lost_connections;
     }
 
+    /// How many puts were answered.
+    pub(crate) fn answered(&self) -> usize {
+        self.put.len()
+    }
+
     /// Another client was answered that this is there.
     pub(crate) fn was_put(&mut self, body: &str) {
         self.put.push(body.to_owned());

@@ -1,0 +1,201 @@
+//! Two PostgreSQL, one the standby of the other, and a primary that is killed under load: what was
+//! answered is there, once, and the broker finds the new primary by itself.
+//!
+//! `make test-failover` runs this file and prints what was counted.
+
+use std::time::Instant;
+
+use crate::durable::cluster::Cluster;
+use crate::durable::patroni::PatroniCluster;
+use crate::durable::storm::Storm;
+use crate::durable::{MODES, say};
+use crate::support::process::{Program, skipped};
+use crate::support::until;
+
+/// Fail-overs, one after the other, in each mode.
+const ROUNDS: usize = 2;
+
+/// Two clusters: which of them is the primary changes.
+struct Pair {
+    name: String,
+    primary: Cluster,
+    standby: Cluster,
+    made: usize,
+}
+
+impl Pair {
+    /// Commits wait for the standby. None where PostgreSQL is not installed.
+    fn start(name: &str) -> Option<Self> {
+        let primary = Cluster::start(&format!("{name}-0"))?;
+        let standby = primary.standby(&format!("{name}-1"));
+        primary.waits_for("*");
+        Some(Self { name: name.to_owned(), primary, standby, made: 2 })
+    }
+
+    /// Both, by their sockets' folders, in an order that does not say which is the primary.
+    fn store(&self, database: &str) -> String {
+        let mut folders = [self.primary.folder(), self.standby.folder()];
+        folders.sort_unstable();
+        format!("host={},{} user=krarup dbname={database}", folders[0].display(), folders[1].display())
+    }
+
+    /// The primary's processes are killed, all at once; the standby is the primary from then on.
+    fn fail_over(&mut self) {
+        self.primary.crash();
+        self.standby.promote();
+        std::mem::swap(&mut self.primary, &mut self.standby);
+    }
+
+    /// What was the primary comes back as the standby, at the place where it was.
+    fn restore(&mut self) {
+        self.standby.copy_of(&self.primary, &format!("{}-{}", self.name, self.made));
+        self.made += 1;
+        self.primary.waits_for("*");
+    }
+}
+
+/// The mode's name, and its flags.
+fn modes() -> Vec<(&'static str, Vec<&'static str>)> {
+    let plain = MODES.into_iter().map(|mode| (mode, vec!["--mode", mode, "--pool", "5"]));
+    plain.chain([("shards", vec!["--shards", "3"])]).collect()
+}
+
+#[test]
+fn no_answered_message_is_lost_when_a_synchronous_standby_takes_over() {
+    for (mode, flags) in modes() {
+        let Some(mut pair) = Pair::start(&format!("failover-{mode}")) else {
+            return skipped("PostgreSQL is not installed: apt-get install postgresql");
+        };
+        pair.primary.sql("postgres", "CREATE DATABASE queues");
+        let store = pair.store("queues");
+        let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store];
+        let mut broker = Program::krarup(&[&begin[..], &flags].concat());
+        let storm = Storm::begin(broker.address(), 6);
+        for round in 1..=ROUNDS {
+            storm.wait_for(round * 600 - 300);
+            let killed = Instant::now();
+            pair.fail_over();
+            broker.says_text("the database is out of reach");
+            broker.says_text("the database is there again");
+            println!("{mode}, fail-over {round}: answered again {:.2?} after the kill", killed.elapsed());
+            storm.wait_for(round * 600);
+            if round < ROUNDS {
+                pair.restore();
+            }
+        }
+        let history = storm.end();
+        assert_eq!(history.lost_connections, 0, "{mode}: the broker stands");
+        let answered = history.answered();
+        history.check(broker.address(), 0);
+        let ended = broker.stop();
+        assert!(ended.success && !ended.errors.contains("warning: no commit waits"), "{mode}: {ended:?}");
+        println!("{mode}: {ROUNDS} fail-overs, {answered} messages answered, 0 lost");
+    }
+}
+
+/// What the guide warns of: a standby that commits do not wait for, and that is behind.
+#[test]
+fn an_answered_message_is_lost_when_a_standby_that_is_behind_takes_over() {
+    let Some(primary) = Cluster::start("behind-0") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let standby = primary.standby("behind-1");
+    let mut pair = Pair { name: "behind".into(), primary, standby, made: 2 };
+    pair.primary.sql("postgres", "CREATE ROLE few LOGIN");
+    pair.primary.sql("postgres", "CREATE DATABASE queues OWNER few");
+    let store = pair.store("queues").replace("user=krarup", "user=few");
+    let mut broker = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    // Also a user sees it that may see little of what others do.
+    broker.says_text("no commit waits for a standby, and there is one (behind-1)");
+    let mut broker = broker.listening();
+    say(&mut broker.connect(), "put 1 0 60 5\r\nfirst\r\n", "INSERTED 1\r\n");
+    let arrived = "SELECT count(*) FROM krarup.message";
+    until("the first is at the standby", || {
+        let found = pair.standby.try_sql("queues", arrived);
+        String::from_utf8_lossy(&found.stdout).trim() == "1"
+    });
+    // From here on the standby hears nothing.
+    pair.standby.set("postgres", "primary_conninfo", "");
+    until("it has no primary", || {
+        pair.primary.sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "0"
+    });
+    say(&mut broker.connect(), "put 1 0 60 6\r\nsecond\r\n", "INSERTED 2\r\n");
+    pair.fail_over();
+    broker.says_text("the database is there again");
+    assert_eq!(pair.primary.sql("queues", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
+    broker.kill();
+}
+
+/// Brokers of every mode at once, over a cluster whose members Patroni keeps: it decides when which
+/// is the primary.
+#[test]
+fn no_answered_message_is_lost_when_patroni_fails_over() {
+    let Some(cluster) = PatroniCluster::start("patroni") else {
+        return skipped("Patroni is not installed: apt-get install patroni etcd-server");
+    };
+    let mut running = Vec::new();
+    for (mode, flags) in modes() {
+        cluster.sql(&format!("CREATE DATABASE {mode}"));
+        let store = cluster.store(mode);
+        let broker = Program::krarup(
+            &[&["broker", "--listen", "127.0.0.1:0", "--store", &store], &flags[..]].concat(),
+        );
+        let storm = Storm::begin(broker.address(), 3);
+        running.push((mode, broker, storm));
+    }
+    running.iter().for_each(|(_, _, storm)| storm.wait_for(300));
+    cluster.kill_primary();
+    running.iter().for_each(|(_, _, storm)| storm.wait_for(600));
+    for (mode, broker, storm) in running {
+        let history = storm.end();
+        assert_eq!(history.lost_connections, 0, "{mode}: the broker stands");
+        let answered = history.answered();
+        history.check(broker.address(), 0);
+        assert!(broker.stop().success, "{mode}");
+        println!("{mode}: a fail-over by Patroni, {answered} messages answered, 0 lost");
+    }
+}
+
+/// A broker that comes while the first host of its list is the standby, or is gone, finds the
+/// other.
+#[test]
+fn of_several_hosts_the_one_is_used_that_takes_writes() {
+    let Some(primary) = Cluster::start("hosts-0") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let standby = primary.standby("hosts-1");
+    primary.sql("postgres", "CREATE DATABASE queues");
+    let store = |hosts: [&Cluster; 2], more: &str| {
+        let [first, second] = hosts.map(|cluster| cluster.folder().display());
+        format!("host={first},{second} user=krarup dbname=queues {more}")
+    };
+    let begin = |store: &str| Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", store]);
+    for hosts in [[&standby, &primary], [&primary, &standby]] {
+        let mut broker = begin(&store(hosts, ""));
+        // The standby is not one that commits wait for.
+        broker.says_text("no commit waits for a standby, and there is one (hosts-1)");
+        let broker = broker.listening();
+        say(&mut broker.connect(), "put 1 0 60 1\r\nx\r\n", "INSERTED ");
+        assert!(broker.stop().success);
+    }
+    let alone = format!("host={} user=krarup dbname=queues", standby.folder().display());
+    for store in [alone.clone() + " target_session_attrs=read-write", alone] {
+        let ended = begin(&store).ended();
+        assert!(ended.code == Some(1) && ended.errors.contains("name the primary too"), "{ended:?}");
+    }
+    // The one that only reads for now is used where none takes writes: it says itself what it
+    // refuses.
+    primary.sql("postgres", "ALTER DATABASE queues SET default_transaction_read_only = on");
+    let ended = begin(&store([&standby, &primary], "target_session_attrs=read-write")).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("default_transaction_read_only"), "{ended:?}");
+    primary.sql("postgres", "ALTER DATABASE queues RESET default_transaction_read_only");
+    // Neither is there.
+    standby.crash();
+    let broker = begin(&store([&standby, &primary], "")).listening();
+    say(&mut broker.connect(), "pop\r\n", "POPPED ");
+    assert!(broker.stop().success);
+    primary.crash();
+    let ended = begin(&store([&standby, &primary], "")).ended();
+    let both = [&standby, &primary].map(|cluster| format!("{}/.s.PGSQL", cluster.folder().display()));
+    assert!(ended.code == Some(1) && both.iter().all(|host| ended.errors.contains(host)), "{ended:?}");
+}
