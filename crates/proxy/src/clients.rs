@@ -48,6 +48,8 @@ struct Client {
     outstanding: u32,
     /// Since when there have been some.
     waits_since: Option<Stamp>,
+    /// Requests since it connected.
+    requests: u64,
     /// A request that must be done before the next may be read.
     barrier: Option<RequestId>,
     /// No more requests are read: it said `quit`, or broke the protocol.
@@ -172,6 +174,7 @@ impl Clients {
         let client = &mut self.all[id];
         client.outstanding += 1;
         client.waits_since.get_or_insert(requests[number].visit.received);
+        client.requests += 1;
         client.next_to_render.get_or_insert(number);
         let before = client.youngest.replace(number);
         if client.oldest.is_none() {
@@ -179,6 +182,12 @@ impl Clients {
         } else if let Some(before) = before {
             requests[before].next = Some(number);
         }
+    }
+
+    /// Its requests since it connected, and those of them that are not replied to.
+    pub(crate) fn requests(&self, id: ClientId) -> (u64, u64) {
+        let client = &self.all[id];
+        (client.requests, u64::from(client.outstanding))
     }
 
     /// No request of it is read before this one is done.

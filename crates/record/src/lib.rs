@@ -23,6 +23,7 @@
 //! | [`live`] | what a loop keeps of the last minutes for a model of its headroom |
 //! | [`jobs`] | what a broker keeps of the last minutes of one tube, for a model of its workers |
 //! | [`hot_keys`] | what a loop keeps of the keys that take the most |
+//! | [`clients`] | which clients ask for how much
 //! | [`watch`] | what the machine did meanwhile |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
@@ -30,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clients;
 mod counts;
 pub mod exposition;
 pub mod file;
@@ -48,6 +50,7 @@ pub mod visit;
 pub mod watch;
 pub mod window;
 
+pub use clients::{ClientCounts, ClientLoad, ClientRates, ClientsReport};
 pub use histogram::{Histograms, MeasuredDistribution, Quantity};
 pub use holds::Holds;
 pub use hot_keys::{HotKeyBooks, HotKeySnapshot, KeyTally, RequestSampler, SampledRequest};

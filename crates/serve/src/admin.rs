@@ -1,5 +1,5 @@
-//! The admin address: `/metrics`, `/health`, `/ready`; `/headroom`; of the
-//! proxy `/hotkeys` and `/redline`, of the broker `/tubes`; and `/reload`, which is posted.
+//! The admin address: `/metrics`, `/health`, `/ready`, `/headroom`; of the proxy `/hotkeys`,
+//! `/clients` and `/redline`, of the broker `/tubes`; and `/reload`, which is posted.
 //!
 //! ```text
 //!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
@@ -20,6 +20,7 @@ use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 
+use crate::clients::LiveClients;
 use crate::headroom::{LiveHeadroom, json};
 use crate::process::process;
 use crate::redline::LiveRedline;
@@ -83,6 +84,8 @@ pub(crate) struct Monitoring<T> {
     pub(crate) ask: Ask<T>,
     /// Answers about headroom; none: what it takes is not kept.
     pub(crate) headroom: Option<Arc<LiveHeadroom>>,
+    /// Answers about clients; none: what they ask for is not counted.
+    pub(crate) clients: Option<LiveClients>,
     /// Gives one server more and more of the reads; none: reads are not moved here.
     pub(crate) redline: Option<Arc<LiveRedline>>,
     /// None: there is no configuration to read again.
@@ -112,6 +115,11 @@ impl<T: Monitored> Monitoring<T> {
                 (Some(_), _) => HttpResponse::text(405, self.paths()),
                 (None, _) => HttpResponse::text(404, self.paths()),
             },
+            (_, "/clients") => match (&self.clients, method) {
+                (Some(clients), HttpMethod::Get) => clients.respond(),
+                (Some(_), _) => HttpResponse::text(405, self.paths()),
+                (None, _) => HttpResponse::text(404, self.paths()),
+            },
             (_, "/redline") => match &self.redline {
                 Some(redline) => redline.respond(method, query),
                 None => HttpResponse::text(404, self.paths()),
@@ -131,9 +139,10 @@ impl<T: Monitored> Monitoring<T> {
         let reload =
             reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
         let headroom = if self.headroom.is_some() { ", /headroom" } else { "" };
+        let clients = if self.clients.is_some() { ", /clients" } else { "" };
         let own: String = T::PATHS.iter().map(|path| format!(", {path}")).collect();
         let redline = if self.redline.is_some() { "; POST, GET, DELETE /redline" } else { "" };
-        let read = format!("GET /metrics for Prometheus, /health, /ready{headroom}{own}");
+        let read = format!("GET /metrics for Prometheus, /health, /ready{headroom}{clients}{own}");
         format!("{}: {read}{reload}{redline}\n", self.program)
     }
 
@@ -143,8 +152,10 @@ impl<T: Monitored> Monitoring<T> {
         };
         match path {
             "/metrics" => {
+                // Of the moment of the numbers: an answer about headroom may take a while.
+                let process = process();
                 let headroom = self.headroom.as_ref().and_then(|headroom| headroom.for_metrics());
-                let body = numbers.metrics(&process(), headroom.as_deref());
+                let body = numbers.metrics(&process, headroom.as_deref());
                 HttpResponse { status: 200, kind: MEDIA_TYPE, body }
             }
             "/health" => HttpResponse::text(200, "ok\n"),

@@ -6,6 +6,7 @@
 //! | [`cache`] | the event loop of the cache |
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |
+//! | `clients` | which clients ask for how much |
 //! | `driver` | the connections of any service's clients: in, read, written, out |
 //! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
@@ -21,6 +22,7 @@
 mod admin;
 pub mod broker;
 pub mod cache;
+mod clients;
 mod driver;
 mod headroom;
 mod live;

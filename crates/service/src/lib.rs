@@ -208,6 +208,13 @@ pub trait Service {
         request
     }
 
+    /// Requests of `client` that were accepted since it connected, and those of them that are not
+    /// answered yet. Only services that say which clients ask for how much need it.
+    fn requests(&self, client: ClientId) -> (u64, u64) {
+        let _ = client;
+        (0, 0)
+    }
+
     /// Whether nothing of `client` is under way.
     fn is_idle(&self, client: ClientId) -> bool {
         self.output(client).is_empty() && !self.paused(client)

@@ -91,6 +91,10 @@ impl Service for Core {
         self.clients.len() + self.books.elsewhere().clients
     }
 
+    fn requests(&self, client: u32) -> (u64, u64) {
+        self.clients.requests(ClientId::new(client))
+    }
+
     fn deadline(&self) -> Option<Stamp> {
         self.deadlines.next()
     }

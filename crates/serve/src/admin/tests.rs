@@ -44,6 +44,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
         program: "krarup proxy",
         ask: Box::new(move || slots.ask()),
         headroom: None,
+        clients: None,
         redline: None,
         reload: Some(Reload {
             what: "configuration",
@@ -74,11 +75,8 @@ fn hot_keys_are_told_as_json_where_there_are_any() {
     let (proxy, other) = (Arc::new(krarup_proxy::metrics::ProxySnapshot::default()), Arc::new(MOMENT));
     let program = "krarup proxy";
     let ask = Box::new(move || Some(Arc::clone(&proxy)));
-    let answer = Monitoring { program, ask, headroom: None, redline: None, reload: None }.answer(
-        HttpMethod::Get,
-        "/hotkeys",
-        NO_QUERY,
-    );
+    let answer = Monitoring { program, ask, headroom: None, clients: None, redline: None, reload: None }
+        .answer(HttpMethod::Get, "/hotkeys", NO_QUERY);
     assert_eq!((answer.status, answer.kind), (200, "application/json"));
     let keys: krarup_model::hot_keys::HotKeys = serde_json::from_str(&answer.body).unwrap();
     assert!(keys.pools.is_empty(), "{keys:?}");
@@ -159,6 +157,7 @@ fn tubes_are_listed_as_json_where_there_are_tubes() {
         program: "krarup broker",
         ask: Box::new(move || slots.ask()),
         headroom: None,
+        clients: None,
         redline: None,
         reload: None,
     };

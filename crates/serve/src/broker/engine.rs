@@ -289,7 +289,8 @@ fn monitor(
     let (live, headroom) =
         BrokerLive::new(SnapshotSlot::new(Arc::clone(waker)), settings.headroom, store, settings.connections);
     let headroom = Some(headroom);
-    let monitoring = Monitoring { program: "krarup broker", ask, headroom, redline: None, reload };
+    let monitoring =
+        Monitoring { program: "krarup broker", ask, headroom, clients: None, redline: None, reload };
     Ok(BrokerAdmin { slot, live, server: admin::serve(address, "--admin", monitoring)? })
 }
 

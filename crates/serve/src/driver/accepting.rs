@@ -167,6 +167,8 @@ impl Driver {
         let complete = admitted && conn.is_greeted();
         self.clients[place] = Some(ClientConnection {
             conn,
+            peer: None,
+            bytes: (0, 0),
             inbox: Inbox::default(),
             received: now,
             begun: None,

@@ -10,6 +10,7 @@ use krarup_net::mio::event::Event;
 use krarup_net::mio::{Events, Poll, Registry, Token};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener, listen};
+use krarup_record::ClientCounts;
 use krarup_service::{ClientId, Service};
 use krarup_units::{Address, Nanos, Stamp};
 
@@ -460,6 +461,26 @@ impl Driver {
     /// So many bytes were read from a connection that is no client's.
     pub(crate) fn read_elsewhere(&mut self, bytes: usize) {
         self.memory.grew(bytes);
+    }
+
+    /// What each client has done since it connected, by this loop of that `number`. Takes some
+    /// 100 ns a client, and the first time a call of the system.
+    pub(crate) fn client_counts(&mut self, service: &impl Service, number: usize) -> Vec<ClientCounts> {
+        let mut counts = Vec::with_capacity(service.clients());
+        for (id, link) in self.clients.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
+            let (requests, in_progress) = service.requests(id as ClientId);
+            counts.push(ClientCounts {
+                number: (number, id as u32),
+                since: link.login.since,
+                peer: *link.peer.get_or_insert_with(|| link.conn.peer()),
+                requests,
+                in_progress,
+                received: link.bytes.0,
+                sent: link.bytes.1,
+            });
+        }
+        counts
     }
 
     /// Tells the service what the buffers hold.

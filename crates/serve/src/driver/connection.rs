@@ -1,6 +1,7 @@
 //! One client's socket, and what is known of it.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use krarup_net::Conn;
@@ -11,6 +12,10 @@ use krarup_units::{Inbox, Stamp};
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     pub(super) conn: Conn,
+    /// The address of its other end, once it was asked for; none: a unix socket.
+    pub(super) peer: Option<Option<SocketAddr>>,
+    /// Bytes read from it, and written to it.
+    pub(super) bytes: (u64, u64),
     pub(super) inbox: Inbox,
     /// When the last read brought something; before that, when it connected.
     pub(super) received: Stamp,

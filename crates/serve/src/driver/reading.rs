@@ -63,6 +63,7 @@ impl Driver {
             let length = room.len();
             match link.conn.read(room) {
                 Moved::Some(count) => {
+                    link.bytes.0 += count as u64;
                     // Less than there was room for: the socket is empty, and will say when it is
                     // not.
                     link.readable = count == length;
@@ -190,6 +191,7 @@ impl Driver {
                     let now = self.clock.now();
                     self.slice.passes(now);
                     link.received = now;
+                    link.bytes.0 += count as u64;
                     self.taken_in += count;
                     self.taken_apart += count;
                     self.memory.grew(count);

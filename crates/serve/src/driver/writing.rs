@@ -107,6 +107,7 @@ impl Driver {
         match moved {
             Moved::Some(count) => {
                 link.writable = count == length;
+                link.bytes.1 += count as u64;
                 return Some(count);
             }
             Moved::None => link.writable = false,

@@ -23,6 +23,7 @@ use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use super::listening;
 use crate::admin::{self, Monitoring, Reload};
+use crate::clients::{CountedClients, LiveClients};
 use crate::driver::{
     self, ALARM, CLIENTS, ConnectSettings, ConnectionState, Driver, FEW_LANES, HoldPolicy, Readiness,
     ServerConnection, ServerConnections, ServerPoll, UPSTREAMS, of_one_loop, uninterrupted,
@@ -127,15 +128,18 @@ pub fn run(
     let mut engines = Vec::new();
     let orders = Arc::<LoopOrders>::default();
     let live: Vec<_> = wakers.iter().map(|waker| SnapshotSlot::new(Arc::clone(waker))).collect();
+    let clients: Vec<_> = wakers.iter().map(|waker| SnapshotSlot::new(Arc::clone(waker))).collect();
     for (number, (poll, core)) in polls.into_iter().zip(cores).enumerate() {
         let (member, tell) = (members.next(), tell(number == 0));
-        let place = LoopPlace { group: member, live: Arc::clone(&live[number]), orders: Arc::clone(&orders) };
+        let (live, clients) = (Arc::clone(&live[number]), Arc::clone(&clients[number]));
+        let place = LoopPlace { group: member, live, clients, orders: Arc::clone(&orders) };
         let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), place);
         engines.push(engine.map_err(system)?);
     }
     let mut others = engines.split_off(1).into_iter();
     let mut first = engines.pop().ok_or("there is no core to run")?;
     first.headroom(LiveQuestion::new(live), page);
+    first.all_clients = clients;
     first.lead(source, &wakers[0])?;
     let spawn = |mut engine: Engine<Tell>| {
         let name = "krarup-loop".into();
@@ -159,6 +163,8 @@ struct LoopPlace {
     group: Option<LoopHandle>,
     /// Where it puts what it keeps for a model of the traffic.
     live: Arc<SnapshotSlot<LiveState>>,
+    /// Where it puts what it has counted of its clients.
+    clients: Arc<SnapshotSlot<CountedClients>>,
     /// What it is to do with reads and workers.
     orders: Arc<LoopOrders>,
 }
@@ -188,6 +194,9 @@ struct Engine<N> {
     /// about all.
     live: Arc<SnapshotSlot<LiveState>>,
     headroom: Option<Arc<LiveHeadroom>>,
+    /// Where what it has counted of its clients is put, and, in the first loop, where all put it.
+    clients: Arc<SnapshotSlot<CountedClients>>,
+    all_clients: Vec<Arc<SnapshotSlot<CountedClients>>>,
     redline: Option<Arc<LiveRedline>>,
     /// What asks all loops what they have kept.
     question: Option<LiveQuestion>,
@@ -237,7 +246,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         credentials: Arc<Credentials>,
         place: LoopPlace,
     ) -> io::Result<Self> {
-        let LoopPlace { group, live, orders } = place;
+        let LoopPlace { group, live, clients, orders } = place;
         // Loops sample independently of each other, and the same requests in each run.
         let seed = group.as_ref().map_or(0, |member| member.number as u64);
         let Resolved { config, numbers } = resolved.clone();
@@ -271,6 +280,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             slot: None,
             live,
             headroom: None,
+            clients,
+            all_clients: Vec::new(),
             redline: None,
             question: None,
             workers: None,
@@ -353,7 +364,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let headroom = self.headroom.clone();
         let redline = self.redline.clone();
         let reload = Some(reload);
-        let monitoring = Monitoring { program: "krarup proxy", ask, headroom, redline, reload };
+        let clients = Some(LiveClients::new(self.all_clients.clone()));
+        let monitoring = Monitoring { program: "krarup proxy", ask, headroom, clients, redline, reload };
         admin::serve(address, "`admin`", monitoring)
     }
 
@@ -435,6 +447,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.driver.look_after_memory(&mut self.core, &mut self.servers);
             self.tell();
             self.publish_live();
+            self.publish_clients();
             if let Some(slot) = &self.slot {
                 slot.publish(|| {
                     self.driver.note_memory(&mut self.core);
@@ -463,6 +476,14 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 config: Some(Box::new(self.config.clone())),
             }
         });
+    }
+
+    /// Lays down what clients have done, if a thread has asked for it.
+    fn publish_clients(&mut self) {
+        let number = self.group.as_ref().map_or(0, |member| member.number);
+        let (core, driver, clock) = (&self.core, &mut self.driver, self.clock);
+        self.clients
+            .publish(|| CountedClients { now: clock.now(), counts: driver.client_counts(core, number) });
     }
 
     /// Writes until no client has anything to write that can be written: replies free workers, and
