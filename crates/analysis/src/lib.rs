@@ -13,6 +13,7 @@
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
 //!                       └ regression::judge, of runs of other programs too (other_programs)
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
+//! looks at processes ─▶ top::TopState    ─▶ TopFigures  what they do now
 //! ```
 //! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second,
 //! shares from 0 to 1.
@@ -40,6 +41,7 @@ pub mod results;
 pub mod saturation;
 pub mod steadiness;
 pub mod sweep;
+pub mod top;
 pub mod trial;
 pub mod verdict;
 pub mod warning;

@@ -121,7 +121,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("cache", "docs/guide/cache.md"),
     ("broker", "docs/guide/broker.md, docs/guide/broker-operations.md"),
     ("model", "docs/concepts/queueing.md, docs/prediction.md"),
-    ("top", "docs/guide/production.md"),
+    ("top", "docs/guide/top.md"),
     ("headroom", "docs/guide/headroom.md, docs/concepts/headroom.md"),
     ("redline", "docs/guide/headroom.md"),
     ("demo", "docs/guide/first-study.md"),

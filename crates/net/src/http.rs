@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -344,6 +344,19 @@ pub fn get_within(address: &Address, path: &str, limit: Duration) -> Result<Stri
     ask("GET", address, path, limit)
 }
 
+/// Connects to the first of these addresses that answers. One that is silent does not hold the
+/// others up for minutes, as the system would.
+fn connect(candidates: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for candidate in candidates {
+        match TcpStream::connect_timeout(candidate, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 /// As [`get_within`], with this method: `GET`, `POST` or `DELETE`.
 ///
 /// # Errors
@@ -351,7 +364,7 @@ pub fn get_within(address: &Address, path: &str, limit: Duration) -> Result<Stri
 pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
     let ask = || -> io::Result<Vec<u8>> {
         let candidates = crate::resolve(address).map_err(io::Error::other)?;
-        let mut stream = TcpStream::connect(&candidates[..])?;
+        let mut stream = connect(&candidates)?;
         stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

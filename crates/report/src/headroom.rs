@@ -27,11 +27,10 @@ const INDENT: usize = 11;
 
 /// What is said, in lines of at most 80 letters; only those of ASCII where `ascii` asks for that.
 pub fn screen(headroom: &Headroom, ascii: bool) -> String {
-    let mut out = wrapped("", &verdict(headroom));
-    for reason in &headroom.silent {
-        out.push_str(&wrapped("because", reason.text()));
-    }
-    out.push_str(&wrapped("traffic", &traffic(headroom)));
+    let lines = |said: Vec<(&str, String)>| -> String {
+        said.iter().map(|(keyword, text)| wrapped(keyword, text)).collect()
+    };
+    let mut out = lines(said_first(headroom));
     if let Some(scale) = scale(headroom) {
         out.push_str(&scale);
     }
@@ -43,16 +42,23 @@ pub fn screen(headroom: &Headroom, ascii: bool) -> String {
         out.push_str(&text::table(&resources(headroom)));
         out.push('\n');
     }
-    for effect in effects(headroom) {
-        out.push_str(&wrapped("what if", &format!("{}: {}", effect.change, of_effect(headroom, effect))));
-    }
-    if let Some(check) = check(headroom) {
-        out.push_str(&wrapped("check", &check));
-    }
-    if !headroom.assumes.is_empty() {
-        out.push_str(&wrapped("assumes", &headroom.assumes.join("; ")));
-    }
+    out.push_str(&lines(said_last(headroom)));
     if ascii { text::ascii(&out) } else { out }
+}
+
+/// The answer, why there is none, and the rates that were seen, each with its keyword.
+pub(crate) fn said_first(headroom: &Headroom) -> Vec<(&'static str, String)> {
+    let because = headroom.silent.iter().map(|reason| ("because", reason.text().to_owned()));
+    once(("", verdict(headroom))).chain(because).chain(once(("traffic", traffic(headroom)))).collect()
+}
+
+/// What changes would do, and what the answer stands on, likewise.
+pub(crate) fn said_last(headroom: &Headroom) -> Vec<(&'static str, String)> {
+    let what_if =
+        |effect: &ChangeEffect| ("what if", format!("{}: {}", effect.change, of_effect(headroom, effect)));
+    let assumes = (!headroom.assumes.is_empty()).then(|| ("assumes", headroom.assumes.join("; ")));
+    let check = check(headroom).map(|check| ("check", check));
+    effects(headroom).iter().map(what_if).chain(check).chain(assumes).collect()
 }
 
 /// The same as a page. `of` says whose traffic it is, `footer` names the program and its version.
@@ -268,7 +274,7 @@ const fn kind_word(kind: ResourceKind) -> &'static str {
     }
 }
 
-fn resources(headroom: &Headroom) -> Table {
+pub(crate) fn resources(headroom: &Headroom) -> Table {
     let micros = |time: Option<f64>| TableValue::from(time.map(|time| time / 1e6));
     let row = |state: &ResourceState| {
         vec![
@@ -373,7 +379,7 @@ fn check(headroom: &Headroom) -> Option<String> {
 }
 
 /// A rate of requests.
-fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     format!("{}/s", count(per_second.round()))
 }
 

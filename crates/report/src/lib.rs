@@ -31,6 +31,7 @@ mod sweep_model;
 mod sweep_notes;
 mod tables;
 pub mod text;
+pub mod top;
 mod workloads;
 
 pub use page::Page;

@@ -211,10 +211,7 @@ fn monitoring_is_told_what_there_is() {
     };
     let looks = top("2");
     assert_eq!(looks.matches(&format!("krarup broker at {admin}, up ")).count(), 2, "{looks}");
-    assert!(
-        looks.contains("messages: 1.00 ready, 0 reserved") || looks.contains("messages: 1 ready"),
-        "{looks}"
-    );
+    assert!(looks.contains("messages   1 ready, 0 reserved"), "{looks}");
     broker.signal(Signal::USR1);
     until("it is not ready", || told("/ready").contains("draining"));
 }

@@ -43,5 +43,6 @@ mod scripts;
 mod ssh;
 mod support;
 mod threads;
+mod top;
 mod tubes;
 mod wire;

@@ -261,7 +261,7 @@ const WAITS_BLINDLY: [(&str, &str); 15] = [
     ("cli/src/broker/waiting.rs", "the next attempt to reach a database"),
     ("cli/src/headroom.rs", "the next answer of a proxy that has no capacity to state yet"),
     ("cli/src/redline.rs", "the next step of a redline in another process"),
-    ("cli/src/top.rs", "the next picture"),
+    ("cli/src/top.rs", "the next look that is printed"),
     ("cli/tests/all/rules.rs", "nothing: it names them"),
     ("cli/tests/all/support.rs", "what another program does without a word, and a time that is measured"),
     ("lab/src/waiting.rs", "a port, a lock, a group of processes, and a span that is measured"),

@@ -44,6 +44,14 @@ impl Samples {
         found.filter_map(|(key, _)| key[front.len()..].strip_suffix("\"}")).collect()
     }
 
+    /// All values of a metric, each with its labels in their order: names, and texts as they are
+    /// written.
+    pub fn labelled<'a>(&'a self, name: &str) -> impl Iterator<Item = (Vec<(&'a str, &'a str)>, f64)> {
+        let front = format!("{name}{{");
+        let found = self.0.range(front.clone()..).map(move |(key, value)| (key.strip_prefix(&front), *value));
+        found.map_while(|(key, value)| Some((key?, value))).map(|(key, value)| (labels_of(key), value))
+    }
+
     /// A histogram of times that is told apart from others by a label, or is alone.
     pub fn buckets(&self, name: &str, label: Option<(&str, &str)>) -> BucketedTimes {
         let (labels, comma) =
@@ -61,7 +69,47 @@ impl Samples {
     }
 }
 
+/// The labels of a value, from behind the opening brace.
+fn labels_of(mut text: &str) -> Vec<(&str, &str)> {
+    let mut labels = Vec::new();
+    while let Some((name, rest)) = text.split_once("=\"") {
+        let mut escaped = false;
+        let end = rest.find(|letter| match letter {
+            '"' if !escaped => true,
+            _ => {
+                escaped = letter == '\\' && !escaped;
+                false
+            }
+        });
+        let Some(end) = end else { break };
+        labels.push((name.trim_start_matches(','), &rest[..end]));
+        text = &rest[end + 1..];
+    }
+    labels
+}
+
 impl BucketedTimes {
+    /// The times of two, as if they had been counted together. Only bounds that both have are kept:
+    /// without any there are no quantiles.
+    pub fn and(mut self, other: &Self) -> Self {
+        if self.count == 0.0 {
+            return other.clone();
+        }
+        if other.count > 0.0 {
+            let of_other = |bound: Seconds| other.up_to.iter().find(|(one, _)| *one == bound);
+            self.up_to.retain_mut(|(bound, up_to)| match of_other(*bound) {
+                Some((_, more)) => {
+                    *up_to += more;
+                    true
+                }
+                None => false,
+            });
+            self.count += other.count;
+            self.sum += other.sum;
+        }
+        self
+    }
+
     /// What was counted since an earlier look. Where the process began anew meanwhile, that is all
     /// there is.
     pub fn since(&self, before: &Self) -> Self {
@@ -87,7 +135,7 @@ impl BucketedTimes {
     }
 
     /// The time that this share (0 to 1) of all does not exceed, as if the times within a bucket
-    /// lay evenly; the last bound where it is longer. None without any.
+    /// lay evenly; the last bound where it is longer. None without any, or without bounds.
     pub fn quantile(&self, share: f64) -> Option<Seconds> {
         let wanted = share * self.count;
         let (mut from, mut below) = (0.0, 0.0);
@@ -97,7 +145,7 @@ impl BucketedTimes {
             }
             (from, below) = (bound, up_to);
         }
-        (self.count > 0.0).then_some(from)
+        (self.count > 0.0 && !self.up_to.is_empty()).then_some(from)
     }
 }
 
@@ -140,6 +188,30 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_read_in_their_order() {
+        let mut text = ExpositionText::default();
+        let labels = [("tube", "a\"b,c=\"".to_owned()), ("bound", "low".to_owned())];
+        text.labelled("needed", &labels, 4);
+        text.one("needed_more", "tube", "x", 1);
+        text.value("needed", 2);
+        let samples = Samples::read(&text.0);
+        let found: Vec<_> = samples.labelled("needed").collect();
+        assert_eq!(found, [(vec![("tube", "a\\\"b,c=\\\""), ("bound", "low")], 4.0)]);
+    }
+
+    #[test]
+    fn times_of_two_are_counted_together() {
+        let buckets = |times: &[u64]| exposed(times).buckets("all_seconds", None);
+        let (one, other) = (buckets(&[30_000]), buckets(&[30_000, 2_000_000]));
+        assert_eq!(one.and(&other).quantile(0.5), buckets(&[30_000, 30_000, 2_000_000]).quantile(0.5));
+        assert_eq!(BucketedTimes::default().and(&other), other);
+        // One that has no buckets leaves none: a quantile of a part is that of nothing.
+        let bare = BucketedTimes { up_to: Vec::new(), count: 2.0, sum: 1.0 };
+        let both = other.and(&bare);
+        assert_eq!((both.count(), both.quantile(0.5)), (4.0, None));
+    }
+
+    #[test]
     fn what_was_counted_between_two_looks_is_their_difference() {
         let buckets = |times: &[u64]| exposed(times).buckets("all_seconds", None);
         let between = buckets(&[30_000, 30_000, 2_000_000]).since(&buckets(&[30_000]));
@@ -152,6 +224,7 @@ mod tests {
         fn no_text_does_harm(text in "[a-z_{}=\", .0-9\n#]{0,200}") {
             let samples = Samples::read(&text);
             let _ = (samples.labels("a", "b"), samples.buckets("a", None).quantile(0.5));
+            let _ = samples.labelled("a").count();
         }
 
         #[test]

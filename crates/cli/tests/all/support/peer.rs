@@ -54,6 +54,11 @@ impl Peer {
         Self { stream }
     }
 
+    /// The address of this end.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.stream.local_addr().unwrap()
+    }
+
     /// One write.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.stream.write_all(bytes).map_err(|error| format!("`{}` cannot be sent: {error}", shown(bytes)))

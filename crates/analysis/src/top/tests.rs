@@ -1,0 +1,192 @@
+//! A state from looks, written as the processes expose them.
+
+use krarup_record::exposition::{ExpositionText, TimeBuckets};
+use krarup_record::{ClientRates, MeasuredDistribution};
+use krarup_units::{Nanos, Stamp};
+
+use super::*;
+
+/// What a proxy exposes after `seconds` at so many requests a second, half of them sent to each of
+/// two servers, each answered in `micros`.
+fn proxy(seconds: f64, rate: f64, micros: u64) -> Samples {
+    let count = (seconds * rate) as u64;
+    let mut times = MeasuredDistribution::new();
+    (0..count).for_each(|_| times.record(Nanos(micros * 1_000)));
+    let buckets = TimeBuckets::of(&times, true);
+    let mut text = ExpositionText::default();
+    text.value("krarup_uptime_seconds", seconds);
+    text.value("process_cpu_seconds_total", seconds * 0.5);
+    text.value("krarup_client_connections", 8);
+    text.value("krarup_queue_length", 3);
+    text.value("krarup_workers_busy", 2);
+    text.value("krarup_workers", 16);
+    text.one("krarup_requests_total", "operation", "get", count);
+    text.one("krarup_request_errors_total", "operation", "get", count / 10);
+    text.one("krarup_hits_total", "operation", "get", count / 2);
+    text.histogram("krarup_response_time_seconds", Some(("operation", "get")), &buckets);
+    for (server, up) in [("a:1", 1), ("b:1", 0)] {
+        text.one("krarup_server_up", "server", server, up);
+        text.one("krarup_server_requests_total", "server", server, count / 2);
+        text.one("krarup_server_outstanding", "server", server, 1);
+        text.histogram("krarup_server_answer_time_seconds", Some(("server", server)), &buckets);
+    }
+    text.one("krarup_pool_servers_up", "pool", "main", 1);
+    text.one("krarup_pool_requests_total", "pool", "main", count);
+    Samples::read(&text.0)
+}
+
+fn broker(seconds: f64, needed: Option<f64>) -> Samples {
+    let mut text = ExpositionText::default();
+    text.value("krarup_broker_uptime_seconds", seconds);
+    text.value("krarup_broker_clients", 4);
+    text.one("krarup_broker_messages", "state", "ready", 25);
+    text.value("krarup_broker_commits_total", seconds * 200.0);
+    text.one("krarup_broker_requests_total", "operation", "put", seconds * 40.0);
+    let tube = "jobs\"1";
+    text.one("krarup_broker_tube_ready", "tube", tube, 25);
+    text.one("krarup_broker_tube_consumers_busy", "tube", tube, 3);
+    text.one("krarup_broker_tube_consumers_waiting", "tube", tube, 1);
+    text.one("krarup_broker_tube_drain_seconds", "tube", tube, "+Inf");
+    text.labelled(
+        "krarup_broker_tube_service_time_seconds",
+        &[("tube", tube.to_owned()), ("quantile", "0.95".to_owned())],
+        0.3,
+    );
+    for (bound, more) in [("low", -1.0), ("mean", 0.0), ("high", 1.0)] {
+        let labels =
+            [("tube", tube.to_owned()), ("target", "p95 < 1 s".to_owned()), ("bound", bound.to_owned())];
+        needed.into_iter().for_each(|needed| {
+            text.labelled("krarup_broker_workers_needed", &labels, needed + more);
+        });
+    }
+    if needed.is_none() {
+        let labels = [("tube", tube.to_owned()), ("reason", "few_services".to_owned())];
+        text.labelled("krarup_broker_workers_needed_silent", &labels, 1);
+    }
+    Samples::read(&text.0)
+}
+
+fn state(names: &[&str]) -> TopState {
+    let mut state = TopState::default();
+    state.set_instances(names.iter().map(|name| (*name).to_owned()));
+    state
+}
+
+#[test]
+fn rates_are_what_was_counted_between_two_looks() {
+    let mut state = state(&["p"]);
+    state.looked("p", proxy(100.0, 400.0, 300));
+    assert_eq!(state.figures(0.0, None).totals, None);
+    state.looked("p", proxy(102.0, 400.0, 300));
+    let figures = state.figures(2.0, None);
+    let totals = figures.totals.unwrap();
+    assert_eq!((totals.throughput_per_s, totals.errors_per_s, totals.processors), (400.0, 40.0, 0.5));
+    // All times lie in the bucket from 250 to 500 µs.
+    assert!((0.000_25..=0.000_5).contains(&totals.p99_s.unwrap()), "{totals:?}");
+    let queue = figures.queue.unwrap();
+    assert_eq!((queue.waiting, queue.busy_workers, queue.workers), (3.0, 2.0, Some(16.0)));
+    assert_eq!((queue.servers_up, queue.servers), (1.0, 2.0));
+    let server = &figures.servers[0];
+    assert_eq!((server.server.as_str(), server.up, server.proxies), ("a:1", 1, 1));
+    assert_eq!((server.requests_per_s, server.share, server.outstanding), (200.0, Some(0.5), 1.0));
+    assert_eq!((figures.pools[0].requests_per_s, figures.operations[0].hit_ratio), (400.0, Some(1.0)));
+    assert!(figures.tubes.is_empty() && figures.store.is_none());
+}
+
+#[test]
+fn several_instances_are_summed_and_one_can_be_looked_at_alone() {
+    let mut state = state(&["p", "q", "r"]);
+    for (name, rate) in [("p", 400.0), ("q", 100.0)] {
+        state.looked(name, proxy(100.0, rate, 300));
+        state.looked(name, proxy(101.0, rate, 300));
+    }
+    state.lost("r", 1.0, "refused");
+    state.lost("r", 4.0, "refused still");
+    let figures = state.figures(5.0, None);
+    assert_eq!(figures.totals.unwrap().throughput_per_s, 500.0);
+    let server = &figures.servers[0];
+    assert_eq!((server.up, server.proxies, server.requests_per_s), (2, 2, 250.0));
+    assert_eq!(figures.servers[1].up, 0);
+    let lost = &figures.instances[2];
+    assert_eq!((lost.lost.as_deref(), lost.lost_s, lost.totals), (Some("refused still"), Some(4.0), None));
+    assert_eq!(figures.instances[0].totals.unwrap().throughput_per_s, 400.0);
+    let only = state.figures(5.0, Some("q"));
+    assert_eq!((only.totals.unwrap().throughput_per_s, only.instances.len()), (100.0, 3));
+}
+
+/// The time without an answer belongs to no rate, and neither does what a new process has counted.
+#[test]
+fn an_instance_that_comes_back_begins_anew() {
+    let mut state = state(&["p"]);
+    state.looked("p", proxy(100.0, 400.0, 300));
+    state.lost("p", 1.0, "refused");
+    state.looked("p", proxy(102.0, 400.0, 300));
+    assert_eq!(state.figures(2.0, None).totals, None);
+    state.looked("p", proxy(103.0, 400.0, 300));
+    assert_eq!(state.figures(3.0, None).totals.unwrap().throughput_per_s, 400.0);
+    // It was started anew between two looks.
+    state.looked("p", proxy(0.5, 400.0, 300));
+    assert_eq!(state.figures(4.0, None).totals, None);
+    // What comes of an instance that is looked at no more is dropped.
+    state.set_instances(["q".to_owned()]);
+    state.looked("p", proxy(1.5, 400.0, 300));
+    assert_eq!(state.instances().collect::<Vec<_>>(), ["q"]);
+    assert_eq!((state.kind("p"), state.figures(5.0, None).totals), (None, None));
+}
+
+#[test]
+fn the_course_has_a_gap_where_nothing_answers() {
+    let mut state = state(&["p"]);
+    state.looked("p", proxy(100.0, 400.0, 300));
+    state.advance(0.0);
+    state.looked("p", proxy(130.0, 400.0, 300));
+    state.advance(30.0);
+    state.lost("p", 31.0, "refused");
+    state.advance(60.0);
+    let halves = state.course(60.0, 2);
+    assert_eq!((halves[0].throughput_per_s, halves[1].throughput_per_s), (Some(400.0), None));
+}
+
+#[test]
+fn a_tube_has_its_workers_or_the_reason_why_there_is_no_conclusion() {
+    let mut state = state(&["b", "c"]);
+    for uptime in [10.0, 11.0] {
+        state.looked("b", broker(uptime, Some(6.0)));
+    }
+    let figures = state.figures(1.0, None);
+    let tube = &figures.tubes[0];
+    assert_eq!((tube.ready, tube.reserved, tube.consumers_waiting), (Some(25.0), 3.0, 1.0));
+    assert_eq!((tube.service_p95_s, tube.drain_s), (Some(0.3), Some(f64::INFINITY)));
+    let needed = tube.workers.as_ref().unwrap();
+    assert_eq!((needed.low, needed.mean, needed.high, needed.target.as_str()), (5.0, 6.0, 7.0, "p95 < 1 s"));
+    assert_eq!((figures.store.unwrap().ready, figures.store.unwrap().commits_per_s), (25.0, 200.0));
+    assert_eq!(figures.services, [ServiceKind::Broker]);
+    // Each of two brokers sees a part of the arrivals.
+    for uptime in [10.0, 11.0] {
+        state.looked("c", broker(uptime, Some(4.0)));
+    }
+    let two = state.figures(1.0, None);
+    assert_eq!(
+        (two.tubes[0].workers.as_ref(), two.tubes[0].silent.as_deref()),
+        (None, Some("several_brokers"))
+    );
+    let mut silent = self::state(&["b"]);
+    for uptime in [10.0, 11.0] {
+        silent.looked("b", broker(uptime, None));
+    }
+    assert_eq!(silent.figures(1.0, None).tubes[0].silent.as_deref(), Some("few_services"));
+}
+
+#[test]
+fn what_is_said_beside_numbers_is_that_of_instances_that_answer() {
+    let mut state = state(&["p"]);
+    let report = ClientRates::default().report(&[], Stamp(0));
+    for uptime in [10.0, 11.0] {
+        state.looked("p", proxy(uptime, 10.0, 300));
+    }
+    state.set_clients("p", report.clone());
+    state.set_clients("unknown", report);
+    assert_eq!(state.figures(1.0, None).clients.len(), 1);
+    state.lost("p", 2.0, "refused");
+    assert_eq!(state.figures(2.0, None).clients, []);
+}

@@ -1,0 +1,216 @@
+//! What instances are asked, and which they are.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use krarup_analysis::top::{ServiceKind, TopState};
+use krarup_model::headroom::Headroom;
+use krarup_model::hot_keys::HotKeys;
+use krarup_net::http;
+use krarup_record::ClientsReport;
+use krarup_record::exposition::read::Samples;
+use krarup_units::{Address, Mistake, Seconds};
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+
+/// Instances that are looked at, at most.
+const MOST: usize = 64;
+/// How long an answer about the headroom may take: it is computed at the lowest priority.
+const HEADROOM_LIMIT: Duration = Duration::from_secs(30);
+/// How long any other answer may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Seconds since this was made, for a state that knows no clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elapsed(Instant);
+
+impl Elapsed {
+    pub(super) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn seconds(self) -> Seconds {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+/// What can be asked beside metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopQuestion {
+    Headroom,
+    HotKeys,
+    Clients,
+}
+
+/// What an instance answered.
+#[derive(Debug)]
+pub(super) enum Answered {
+    Metrics(Samples),
+    /// It does not answer, for this reason.
+    Nothing(String),
+    Headroom(Box<Headroom>),
+    HotKeys(Box<HotKeys>),
+    Clients(Box<ClientsReport>),
+}
+
+/// What an instance answered, and when.
+#[derive(Debug)]
+pub(super) struct TopReply {
+    pub(super) instance: String,
+    pub(super) at: Seconds,
+    pub(super) answered: Answered,
+}
+
+impl TopQuestion {
+    /// Whether this kind of service answers it.
+    pub(super) fn suits(self, kind: ServiceKind) -> bool {
+        match self {
+            Self::Headroom => true,
+            Self::HotKeys | Self::Clients => kind == ServiceKind::Proxy,
+        }
+    }
+}
+
+impl TopReply {
+    /// What kind of service has answered; none: it did not.
+    pub(super) fn kind(&self) -> Option<ServiceKind> {
+        match &self.answered {
+            Answered::Metrics(samples) => ServiceKind::of(samples),
+            _ => None,
+        }
+    }
+
+    /// Enters what was answered into the state.
+    pub(super) fn enter(self, state: &mut TopState) {
+        let Self { instance, at, answered } = self;
+        match answered {
+            Answered::Metrics(samples) => state.looked(&instance, samples),
+            Answered::Nothing(why) => state.lost(&instance, at, why),
+            Answered::Headroom(headroom) => state.set_headroom(&instance, *headroom),
+            Answered::HotKeys(keys) => state.set_hot_keys(&instance, *keys),
+            Answered::Clients(clients) => state.set_clients(&instance, *clients),
+        }
+    }
+}
+
+/// The instances behind `addresses`: a name stands for all its addresses. Where it has some of both
+/// families, as a name of one process has that listens on both, it is those of the family in which
+/// one answers, or which `known` has.
+pub(super) fn instances(addresses: &[Address], known: &[Address]) -> Result<Vec<Address>, Mistake> {
+    let mut found: Vec<Address> = Vec::new();
+    for address in addresses {
+        for instance in behind(address, known)? {
+            if !found.contains(&instance) {
+                found.push(instance);
+            }
+        }
+    }
+    match found.len() {
+        0..=MOST => Ok(found),
+        many => Err(Mistake::new(
+            format!("{many} instances are more than the {MOST} that can be looked at"),
+            "for more, packaging/recording-rules.yml and Prometheus",
+        )),
+    }
+}
+
+fn behind(address: &Address, known: &[Address]) -> Result<Vec<Address>, Mistake> {
+    if address.is_local() || address.host.parse::<IpAddr>().is_ok() {
+        return Ok(vec![address.clone()]);
+    }
+    let resolved = krarup_net::resolve(address)?;
+    let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) = resolved.iter().partition(|one| one.is_ipv4());
+    let preferred = if resolved.first().is_some_and(SocketAddr::is_ipv4) { [v4, v6] } else { [v6, v4] };
+    let mut families = preferred.into_iter().filter(|family| !family.is_empty()).map(|family| {
+        let mut family: Vec<Address> = family.into_iter().map(Address::from).collect();
+        family.dedup();
+        family
+    });
+    let first = families.next().unwrap_or_default();
+    let Some(second) = families.next() else { return Ok(named(address, first)) };
+    let is_known = |family: &[Address]| family.iter().any(|one| known.contains(one));
+    let chosen = match (is_known(&first), is_known(&second)) {
+        (true, _) => first,
+        (_, true) => second,
+        _ if first.iter().any(|one| http::get(one, "/health").is_ok()) => first,
+        _ if second.iter().any(|one| http::get(one, "/health").is_ok()) => second,
+        _ => first,
+    };
+    Ok(named(address, chosen))
+}
+
+/// One address goes by the name that was given: it may have another one later.
+fn named(address: &Address, found: Vec<Address>) -> Vec<Address> {
+    if found.len() == 1 { vec![address.clone()] } else { found }
+}
+
+/// Asks all instances at once for their metrics, and for more.
+pub(super) fn look(instances: &[Address], asked: &[TopQuestion], elapsed: Elapsed) -> Vec<TopReply> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = instances
+            .iter()
+            .map(|instance| {
+                scope.spawn(move || {
+                    let reply = metrics(instance, elapsed);
+                    let kind = reply.kind();
+                    let asked = asked.iter().filter(|question| kind.is_some_and(|kind| question.suits(kind)));
+                    let more = asked.filter_map(|question| more(instance, *question, elapsed));
+                    let mut replies: Vec<_> = more.collect();
+                    // What it says belongs to the look that it came with.
+                    replies.insert(0, reply);
+                    replies
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("asking does not panic")).collect()
+    })
+}
+
+/// Asks an instance for its metrics.
+pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
+    let answer = http::get_within(instance, "/metrics", LIMIT);
+    let at = elapsed.seconds();
+    let answered = match answer.map(|text| Samples::read(&text)) {
+        Ok(samples) if ServiceKind::of(&samples).is_some() => Answered::Metrics(samples),
+        Ok(_) => Answered::Nothing("it is no krarup proxy or broker".to_owned()),
+        Err(why) => {
+            let front = format!("{instance} cannot be asked: ");
+            Answered::Nothing(why.what.strip_prefix(&front).unwrap_or(&why.what).to_owned())
+        }
+    };
+    TopReply { instance: instance.to_string(), at, answered }
+}
+
+/// Asks for something more; none where it does not say: it is of an older version, say.
+pub(super) fn more(instance: &Address, asked: TopQuestion, elapsed: Elapsed) -> Option<TopReply> {
+    let answered = match asked {
+        TopQuestion::Headroom => {
+            Answered::Headroom(Box::new(json(http::get_within(instance, "/headroom", HEADROOM_LIMIT))?))
+        }
+        TopQuestion::HotKeys => {
+            Answered::HotKeys(Box::new(json(http::get_within(instance, "/hotkeys", LIMIT))?))
+        }
+        TopQuestion::Clients => {
+            Answered::Clients(Box::new(json(http::get_within(instance, "/clients", LIMIT))?))
+        }
+    };
+    Some(TopReply { instance: instance.to_string(), at: elapsed.seconds(), answered })
+}
+
+fn json<T: DeserializeOwned>(answer: Result<String, Mistake>) -> Option<T> {
+    serde_json::from_str(&answer.ok()?).ok()
+}
+
+/// Why not one instance answered; none: one did.
+pub(super) fn why_none_answers(replies: &[TopReply]) -> Option<Failure> {
+    let answers = |reply: &TopReply| matches!(reply.answered, Answered::Metrics(_));
+    let why = replies.iter().find_map(|reply| match &reply.answered {
+        Answered::Nothing(why) => Some(format!("{} does not answer: {why}", reply.instance)),
+        _ => None,
+    });
+    why.filter(|_| !replies.iter().any(answers)).map(|why| {
+        Failure::run(why).hint("give the proxy or the broker an address with --admin, and that one here")
+    })
+}

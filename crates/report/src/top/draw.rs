@@ -1,0 +1,620 @@
+//! The page in a buffer of any size: lines above, the table, the keys below.
+
+use krarup_analysis::top::{ServiceKind, TopFigures, TopPoint, TopQueue, TopState, TopStore};
+use krarup_model::headroom::{Headroom, HeadroomVerdict};
+use krarup_units::text::{count, three_digits};
+use krarup_units::{Seconds, Unit};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Alignment, Constraint, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table, Tabs, Widget, Wrap};
+
+use super::grid::{FittedColumn, GAP, RowTone, cut};
+use super::page::TopPage;
+use super::pages::{self, PageBody};
+use super::view::TopView;
+use crate::{headroom, text};
+
+/// Where the text behind a keyword begins.
+const INDENT: u16 = 11;
+/// The widest sparkline: one point a second.
+const POINTS: usize = 60;
+/// The figure before a sparkline takes so many letters, and the one behind it.
+const NOW_WIDTH: u16 = 11;
+const HIGHEST_WIDTH: u16 = 25;
+/// A buffer for text is so wide: every column fits.
+const TEXT_WIDTH: u16 = 160;
+/// Lines of text that are made at most.
+const TEXT_HEIGHT: u16 = 2_000;
+
+/// What a piece of text means, and so its style.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tone {
+    Plain,
+    Good,
+    Warning,
+    Bad,
+    Strong,
+    Faint,
+}
+
+impl Tone {
+    /// Colours of the terminal's own sixteen that stand out on light and on dark ground; without
+    /// colours the weight alone.
+    fn style(self, color: bool) -> Style {
+        let colored = |color_of: Color, style: Style| if color { style.fg(color_of) } else { style };
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        match self {
+            Self::Plain => Style::new(),
+            Self::Good => colored(Color::Green, Style::new()),
+            Self::Warning => colored(Color::Magenta, bold),
+            Self::Bad => colored(Color::Red, bold),
+            Self::Strong => bold,
+            Self::Faint => Style::new().add_modifier(Modifier::DIM),
+        }
+    }
+}
+
+/// A line above the table: its keyword, the text, and what it means.
+struct HeadLine {
+    keyword: &'static str,
+    text: String,
+    tone: Tone,
+}
+
+/// A row of figures with its course.
+struct CourseLine {
+    keyword: &'static str,
+    now: String,
+    highest: String,
+    points: Vec<Option<u64>>,
+}
+
+/// Lines that are still free, from the top.
+struct Lines {
+    left: Rect,
+}
+
+impl Lines {
+    /// The next one; none: there is no room.
+    fn next(&mut self) -> Option<Rect> {
+        let line = Rect { height: self.left.height.min(1), ..self.left };
+        self.left =
+            Rect { y: self.left.y + line.height, height: self.left.height - line.height, ..self.left };
+        (line.height > 0).then_some(line)
+    }
+}
+
+/// Draws what is known at `now` into `area`; nothing is written outside of it. How far the view is
+/// scrolled is brought to what there is.
+pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, now: Seconds, view: &mut TopView) {
+    let area = area.intersection(buffer.area);
+    if area.is_empty() {
+        return;
+    }
+    // One that a name stands for no more cannot be shown alone.
+    view.instance = view.instance.take().filter(|only| state.instances().any(|name| name == only));
+    let figures = state.figures(now, view.instance.as_deref());
+    let page = view.shown(&figures.services);
+    let mut lines = Lines { left: area };
+    let high = area.height;
+    let title = lines.next();
+    title.into_iter().for_each(|line| draw_title(line, buffer, &figures, view));
+    for said in head(&figures, high) {
+        lines.next().into_iter().for_each(|line| draw_head_line(line, buffer, &said, view.color));
+    }
+    if high >= 12 {
+        for course in courses(state, now, &figures, area.width) {
+            lines.next().into_iter().for_each(|line| draw_course(line, buffer, &course));
+        }
+    }
+    if high >= 5 {
+        lines.next().into_iter().for_each(|line| draw_tabs(line, buffer, &figures, page));
+    }
+    let mut rest = lines.left;
+    if high >= 8 {
+        rest.height -= 1;
+        let foot = Rect { y: rest.bottom(), height: 1, ..rest };
+        draw_keys(foot, buffer);
+    }
+    let mut body = pages::body(&figures, page, view.by_connection);
+    if let Some(order) = view.order(page) {
+        body.grid.sort(order.column, order.reversed);
+    }
+    draw_body(rest, buffer, &body, page, view);
+    if view.help {
+        draw_help(area, buffer, page);
+    }
+}
+
+/// The same as lines of text, with every column and row; only letters of ASCII where `ascii` asks
+/// for that.
+pub fn text(state: &TopState, now: Seconds, view: &mut TopView, ascii: bool) -> String {
+    let figures = state.figures(now, view.instance.as_deref());
+    let page = view.shown(&figures.services);
+    let mut body = pages::body(&figures, page, view.by_connection);
+    if let Some(order) = view.order(page) {
+        body.grid.sort(order.column, order.reversed);
+    }
+    let mut area = Rect::new(0, 0, TEXT_WIDTH, TEXT_HEIGHT);
+    let mut buffer = Buffer::empty(area);
+    let mut lines = Lines { left: area };
+    lines.next().into_iter().for_each(|line| draw_title(line, &mut buffer, &figures, view));
+    let said = head(&figures, u16::MAX).into_iter().chain(rates(&figures));
+    for said in said.filter(|said| !(page == TopPage::Headroom && said.keyword == "headroom")) {
+        lines.next().into_iter().for_each(|line| draw_head_line(line, &mut buffer, &said, false));
+    }
+    lines.next();
+    area = lines.left;
+    draw_body(area, &mut buffer, &body, page, view);
+    let mut out: Vec<String> = buffer
+        .content
+        .chunks(usize::from(TEXT_WIDTH))
+        .map(|line| line.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned())
+        .collect();
+    while out.last().is_some_and(String::is_empty) {
+        out.pop();
+    }
+    let out = out.join("\n") + "\n";
+    if ascii { text::ascii(&out) } else { out }
+}
+
+// ---- above the table --------------------------------------------------------------------------
+
+fn draw_title(area: Rect, buffer: &mut Buffer, figures: &TopFigures, view: &TopView) {
+    let answering: Vec<_> = figures.instances.iter().filter(|one| one.lost.is_none()).collect();
+    let names: Vec<_> = figures.services.iter().map(|kind| kind.name()).collect();
+    let program = if names.is_empty() { "krarup".into() } else { format!("krarup {}", names.join(" and ")) };
+    let title = match (&view.instance, figures.instances.as_slice()) {
+        (None, [one]) => match (&one.lost, one.uptime_s) {
+            (None, Some(up)) => format!("{program} at {}, up {}", one.instance, age(up)),
+            _ => format!("{program} at {}", one.instance),
+        },
+        (None, all) => {
+            format!("{program}: {} of {} instances answer", answering.len(), all.len())
+        }
+        (Some(only), all) => format!("{only}, one of {} instances", all.len()),
+    };
+    let used = figures.totals.map(|totals| {
+        format!(": {} clients, {} processors", count(totals.clients), three_digits(totals.processors))
+    });
+    const PAUSED: &str = " paused ";
+    let taken = title.chars().count() + if view.paused { PAUSED.len() + 2 } else { 0 };
+    let room = usize::from(area.width).saturating_sub(taken);
+    let mut spans = vec![Span::styled(title, Tone::Strong.style(view.color))];
+    spans.extend(used.filter(|used| used.len() <= room).map(Span::raw));
+    if view.paused {
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled(PAUSED, Style::new().add_modifier(Modifier::REVERSED)));
+    }
+    Line::from(spans).render(area, buffer);
+}
+
+/// What stands above the table in words, as far as a page of so many lines has room for it.
+fn head(figures: &TopFigures, high: u16) -> Vec<HeadLine> {
+    let lost = figures.instances.iter().find(|one| one.lost.is_some()).map(|one| HeadLine {
+        keyword: "no answer",
+        text: format!(
+            "{} for {}: {}; it is asked again until it answers",
+            one.instance,
+            age(one.lost_s.unwrap_or(0.0)),
+            one.lost.as_deref().unwrap_or_default(),
+        ),
+        tone: Tone::Bad,
+    });
+    let mut lines: Vec<HeadLine> = lost.into_iter().collect();
+    let answers = |kind: ServiceKind| {
+        figures.instances.iter().any(|one| one.service == Some(kind) && one.lost.is_none())
+    };
+    if high >= 4 && figures.instances.iter().any(|one| one.service.is_some() && one.lost.is_none()) {
+        lines.push(headroom_line(figures));
+    }
+    if high >= 4 && answers(ServiceKind::Broker) {
+        lines.push(workers_line(figures));
+    }
+    if high >= 14 {
+        lines.extend(figures.queue.as_ref().map(queue_line));
+        lines.extend(figures.store.as_ref().into_iter().flat_map(store_lines));
+    } else if (6..12).contains(&high) {
+        lines.extend(rates(figures));
+    }
+    lines
+}
+
+fn headroom_line(figures: &TopFigures) -> HeadLine {
+    let keyword = "headroom";
+    let ratio = |says: &Headroom| says.headroom_ratio.map_or(f64::INFINITY, |ratio| ratio.mean);
+    let concluded =
+        |says: &&Headroom| says.verdict != HeadroomVerdict::Silent || says.broken_now == Some(true);
+    let all = || figures.headroom.iter().map(|said| &said.says);
+    let several = figures.headroom.len() > 1;
+    let Some(says) = all().filter(concluded).min_by(|a, b| ratio(a).total_cmp(&ratio(b))) else {
+        let why = all().next().map(|says| says.silent.first().map_or("", |reason| reason.text()));
+        let text = match why {
+            Some(why) => format!("no conclusion: {why}"),
+            None => "not asked yet".to_owned(),
+        };
+        return HeadLine { keyword, text, tone: Tone::Plain };
+    };
+    let of = if several { format!(" (the least of {})", figures.headroom.len()) } else { String::new() };
+    let broken = says.broken_now == Some(true);
+    let target = says.target.map_or("the first resource is full".to_owned(), |target| target.to_string());
+    let capacity = says.capacity_per_s.zip(says.headroom_ratio);
+    let capacity = capacity.filter(|_| says.verdict != HeadroomVerdict::Silent).map(|(capacity, ratio)| {
+        format!(
+            "{} × the traffic now{of}, {}: {target} {} {} ({})",
+            three_digits(ratio.mean),
+            headroom::word(says.verdict),
+            if says.target.is_some() { "up to" } else { "at" },
+            headroom::rate(capacity.mean),
+            headroom::range(capacity),
+        )
+    });
+    let first = says.bottleneck.as_ref().map(|first| format!("first full: {}", headroom::of_limit(first)));
+    let broken_text = broken.then(|| format!("{target} is broken now"));
+    let parts: Vec<_> = broken_text.into_iter().chain(capacity).chain(first).collect();
+    let tone = match (broken, says.verdict) {
+        (true, _) => Tone::Bad,
+        (false, HeadroomVerdict::Stated) => Tone::Good,
+        (false, HeadroomVerdict::Projected) => Tone::Warning,
+        (false, HeadroomVerdict::Silent) => Tone::Plain,
+    };
+    HeadLine { keyword, text: parts.join("; "), tone }
+}
+
+/// The tube that lacks most workers, or has fewest more than it needs.
+fn workers_line(figures: &TopFigures) -> HeadLine {
+    let keyword = "workers";
+    let known = figures.tubes.iter().filter_map(|tube| Some((tube, tube.workers.as_ref()?)));
+    let more =
+        known.map(|(tube, needed)| (tube.reserved + tube.consumers_waiting - needed.mean, tube, needed));
+    let Some((_, tube, needed)) = more.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        let why = figures.tubes.iter().find_map(|tube| tube.silent.as_deref()).unwrap_or("no messages yet");
+        let text = format!("no conclusion about any tube: {}", why.replace('_', " "));
+        return HeadLine { keyword, text, tone: Tone::Plain };
+    };
+    let consumers = tube.reserved + tube.consumers_waiting;
+    let text = format!(
+        "tube {} has {} and needs {} ({} – {}) for {}",
+        tube.tube,
+        count(consumers),
+        count(needed.mean),
+        count(needed.low),
+        count(needed.high),
+        needed.target,
+    );
+    let tone = if consumers < needed.low { Tone::Bad } else { Tone::Good };
+    HeadLine { keyword, text, tone }
+}
+
+fn queue_line(queue: &TopQueue) -> HeadLine {
+    let parts = [
+        format!("{} wait", count(queue.waiting)),
+        format!(
+            "{} of {} workers busy",
+            count(queue.busy_workers),
+            queue.workers.map_or("unlimited".to_owned(), count)
+        ),
+        format!("{} of {} servers up", count(queue.servers_up), count(queue.servers)),
+    ];
+    let tone = if queue.servers_up < queue.servers { Tone::Warning } else { Tone::Plain };
+    HeadLine { keyword: "queue", text: parts.join("; "), tone }
+}
+
+fn store_lines(store: &TopStore) -> [HeadLine; 2] {
+    let messages = format!(
+        "{} ready, {} reserved, {} delayed, {} buried in {} tubes; {} clients wait for one",
+        count(store.ready),
+        count(store.reserved),
+        count(store.delayed),
+        count(store.buried),
+        count(store.tubes),
+        count(store.clients_waiting),
+    );
+    let each = store.requests_per_commit.map(|each| format!(", {} requests each", three_digits(each)));
+    let with_store = format!(
+        "{} wait, {} are with it over {} connections; {} commits/s{}",
+        count(store.queue_length),
+        count(store.requests),
+        count(store.connections_busy),
+        count(store.commits_per_s),
+        each.unwrap_or_default(),
+    );
+    [("messages", messages), ("store", with_store)].map(|(keyword, text)| HeadLine {
+        keyword,
+        text,
+        tone: Tone::Plain,
+    })
+}
+
+/// Throughput and times of now, where there is no room for their courses.
+fn rates(figures: &TopFigures) -> Option<HeadLine> {
+    let totals = figures.totals?;
+    let time = |time: Option<Seconds>| time.map_or("–".to_owned(), milliseconds);
+    let text = format!(
+        "{}, {} errors; p50 {}, p99 {}",
+        Unit::PerSecond.show(totals.throughput_per_s),
+        Unit::PerSecond.show(totals.errors_per_s),
+        time(totals.p50_s),
+        time(totals.p99_s),
+    );
+    Some(HeadLine { keyword: "now", text, tone: Tone::Plain })
+}
+
+/// Always the same unit.
+fn milliseconds(seconds: Seconds) -> String {
+    format!("{} ms", Unit::Seconds.scale(1e-3).show(seconds))
+}
+
+fn draw_head_line(area: Rect, buffer: &mut Buffer, said: &HeadLine, color: bool) {
+    let (keyword, behind) = divided(area);
+    Line::styled(said.keyword, Tone::Faint.style(color)).render(keyword, buffer);
+    let shown = cut(&said.text, usize::from(behind.width));
+    Line::styled(shown, said.tone.style(color)).render(behind, buffer);
+}
+
+/// A line with its keyword, and what stands behind it.
+fn divided(area: Rect) -> (Rect, Rect) {
+    let indent = INDENT.min(area.width);
+    let behind = Rect { x: area.x + indent, width: area.width - indent, ..area };
+    (Rect { width: indent.saturating_sub(1), ..area }, behind)
+}
+
+/// Throughput and p99 with their last minute.
+fn courses(state: &TopState, now: Seconds, figures: &TopFigures, width: u16) -> [CourseLine; 2] {
+    let points = usize::from(width.saturating_sub(INDENT + NOW_WIDTH + 1 + HIGHEST_WIDTH)).min(POINTS);
+    let course = state.course(now, points);
+    let totals = figures.totals;
+    let rate = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| Unit::PerSecond.show(rate.round()));
+    let time = |time: Option<Seconds>| time.map_or("–".to_owned(), milliseconds);
+    let line = |keyword,
+                now: Option<f64>,
+                of: fn(&TopPoint) -> Option<f64>,
+                show: &dyn Fn(Option<f64>) -> String| {
+        let highest = course.iter().filter_map(of).reduce(f64::max);
+        CourseLine {
+            keyword,
+            now: show(now),
+            highest: format!("60 s, highest {}", show(highest)),
+            // A sparkline takes whole numbers; what is not zero has the lowest bar at least.
+            points: course.iter().map(of).map(|value| Some((bar(value?, highest) * 1e6) as u64)).collect(),
+        }
+    };
+    [
+        line("throughput", totals.map(|now| now.throughput_per_s), |point| point.throughput_per_s, &rate),
+        line("p99", totals.and_then(|now| now.p99_s), |point| point.p99_s, &time),
+    ]
+}
+
+/// How high a bar is: a value, and an eighth of the highest one where it is less and not zero.
+fn bar(value: f64, highest: Option<f64>) -> f64 {
+    let least = highest.unwrap_or(0.0) / 8.0 + 1e-6;
+    if value > 0.0 { value.max(least) } else { 0.0 }
+}
+
+fn draw_course(area: Rect, buffer: &mut Buffer, course: &CourseLine) {
+    let (keyword, behind) = divided(area);
+    Line::styled(course.keyword, Tone::Faint.style(false)).render(keyword, buffer);
+    let width = course.points.len() as u16;
+    let now = if width == 0 { format!("{}, {}", course.now, course.highest) } else { course.now.clone() };
+    let now_width = if width == 0 { behind.width } else { NOW_WIDTH.min(behind.width) };
+    Line::styled(cut(&now, usize::from(now_width)), Tone::Strong.style(false))
+        .render(Rect { width: now_width, ..behind }, buffer);
+    if width == 0 {
+        return;
+    }
+    let bars = Rect { x: behind.x + now_width + 1, width, ..behind }.intersection(behind);
+    Sparkline::default().data(course.points.iter().copied()).absent_value_symbol("·").render(bars, buffer);
+    let right =
+        Rect { x: bars.right() + 1, width: behind.right().saturating_sub(bars.right() + 1), ..behind };
+    Line::styled(cut(&course.highest, usize::from(right.width)), Tone::Faint.style(false))
+        .render(right.intersection(behind), buffer);
+}
+
+fn draw_tabs(area: Rect, buffer: &mut Buffer, figures: &TopFigures, page: TopPage) {
+    let pages = TopPage::about(&figures.services);
+    let chosen = pages.iter().position(|one| *one == page).unwrap_or(0);
+    // Where there is no room for whole words, that of the chosen page alone is whole; else numbers.
+    let titles = |letters: usize| -> Vec<String> {
+        let title = |(place, page): (usize, &TopPage)| match (page.title(), place + 1) {
+            (title, number) if place == chosen => format!(" {number} {title} "),
+            (_, number) if letters == 0 => format!(" {number}"),
+            (title, number) => {
+                let front: String = title.chars().take(letters).collect();
+                format!(" {number} {}", front.trim_end())
+            }
+        };
+        pages.iter().enumerate().map(title).collect()
+    };
+    let fits =
+        |titles: &Vec<String>| titles.iter().map(String::len).sum::<usize>() <= usize::from(area.width);
+    let shown = [usize::MAX, 4].into_iter().map(titles).find(fits).unwrap_or_else(|| titles(0));
+    Tabs::new(shown)
+        .select(chosen)
+        .style(Style::new())
+        .highlight_style(Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD))
+        .padding("", "")
+        .divider("")
+        .render(area, buffer);
+}
+
+// ---- the table --------------------------------------------------------------------------------
+
+fn draw_body(area: Rect, buffer: &mut Buffer, body: &PageBody, page: TopPage, view: &mut TopView) {
+    if area.is_empty() {
+        return;
+    }
+    let sorted = view.order(page).map(|order| (order.column, order.reversed));
+    let columns = body.grid.fitted(usize::from(area.width), sorted);
+    let rows = body.grid.rows.len();
+    let heading = match area.height {
+        0..4 => 0,
+        4..7 => 1,
+        _ => 2,
+    };
+    let heading = if rows == 0 { 0 } else { heading };
+    let room = usize::from(area.height - heading);
+    let last = rows.saturating_sub(room);
+    view.scroll = view.scroll.min(last);
+    let shown = rows.saturating_sub(view.scroll).min(room) as u16;
+    if rows > 0 {
+        let table = Rect { height: heading + shown, ..area };
+        draw_table(table, buffer, body, &columns, (view.scroll, heading), view.color);
+    }
+    let used = heading + shown;
+    let rest = Rect { y: area.y + used, height: area.height - used, ..area };
+    if view.scroll < last && rest.height == 0 && area.height >= 7 {
+        // The last line says that there is more.
+        let line = Rect { y: area.bottom() - 1, height: 1, ..area };
+        Clear.render(line, buffer);
+        let more = rows - view.scroll - usize::from(shown) + 1;
+        Line::styled(format!("↓ {more} more"), Tone::Faint.style(view.color)).render(line, buffer);
+    }
+    draw_notes(rest, buffer, &body.notes, rows > 0);
+}
+
+fn draw_table(
+    area: Rect,
+    buffer: &mut Buffer,
+    body: &PageBody,
+    columns: &[FittedColumn],
+    (first, heading): (usize, u16),
+    color: bool,
+) {
+    let aligned = |column: &FittedColumn| if column.is_text { Alignment::Left } else { Alignment::Right };
+    let head = columns.iter().map(|column| {
+        let lines = [column.heading.as_str(), column.symbol].map(str::to_owned).map(Line::from);
+        Cell::from(Text::from(lines.to_vec()).alignment(aligned(column)))
+    });
+    let row = |number: usize| {
+        let cells = columns.iter().map(|column| {
+            let text = column.cells.get(number).map_or("", String::as_str);
+            Cell::from(Text::from(text.to_owned()).alignment(aligned(column)))
+        });
+        let tone = match body.grid.rows[number].tone {
+            RowTone::Plain => Tone::Plain,
+            RowTone::Warning => Tone::Warning,
+            RowTone::Bad => Tone::Bad,
+        };
+        Row::new(cells).style(tone.style(color))
+    };
+    let widths = columns.iter().map(|column| Constraint::Length(column.width as u16));
+    let mut table = Table::new((first..body.grid.rows.len()).map(row), widths).column_spacing(GAP as u16);
+    if heading > 0 {
+        table = table.header(Row::new(head).height(heading).style(Tone::Strong.style(color)));
+    }
+    Widget::render(table, area, buffer);
+}
+
+/// What is said under the table, each under its keyword.
+fn draw_notes(area: Rect, buffer: &mut Buffer, notes: &[(String, String)], under_rows: bool) {
+    let mut left = area;
+    if under_rows {
+        left = Rect { y: left.y + left.height.min(1), height: left.height.saturating_sub(1), ..left };
+    }
+    for (keyword, said) in notes {
+        if left.is_empty() {
+            return;
+        }
+        let (keyword_area, behind) = if keyword.is_empty() { (left, left) } else { divided(left) };
+        if !keyword.is_empty() {
+            let line = Rect { height: 1, ..keyword_area };
+            Line::styled(keyword.as_str(), Tone::Faint.style(false)).render(line, buffer);
+        }
+        let lines = wrapped_lines(said, usize::from(behind.width));
+        let used = (lines.len() as u16).min(behind.height);
+        Paragraph::new(lines.into_iter().map(Line::from).collect::<Vec<_>>())
+            .render(Rect { height: used, ..behind }, buffer);
+        left = Rect { y: left.y + used, height: left.height - used, ..left };
+    }
+}
+
+/// The text in lines of at most so many letters; a longer word is cut.
+fn wrapped_lines(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + length <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(cut(word, width)),
+        }
+    }
+    lines
+}
+
+// ---- keys -------------------------------------------------------------------------------------
+
+const KEYS: [(&str, &str, &str); 9] = [
+    ("q", "quit", "end; Ctrl-C too"),
+    ("?", "help", "this list, and away with it"),
+    (
+        "←→",
+        "page",
+        "the page before, or the next; Tab and Shift-Tab too, a digit opens the page of that number",
+    ),
+    ("↑↓", "scroll", "a row up or down; Page Up and Page Down, Home and End"),
+    ("s", "sort", "by the next column: numbers from the largest; after the last column as at first"),
+    ("r", "reverse", "the other way round"),
+    ("space", "pause", "this moment stays until space is pressed once more"),
+    ("i", "instance", "each instance alone, then all together"),
+    ("g", "group", "clients by host, or each connection"),
+];
+
+fn draw_keys(area: Rect, buffer: &mut Buffer) {
+    let mut spans = Vec::new();
+    let mut width = 0;
+    for (key, word, _) in &KEYS {
+        width += key.chars().count() + word.len() + 3;
+        if width > usize::from(area.width) + 2 {
+            break;
+        }
+        spans.push(Span::styled(*key, Tone::Strong.style(false)));
+        spans.push(Span::styled(format!(" {word}  "), Tone::Faint.style(false)));
+    }
+    Line::from(spans).render(area, buffer);
+}
+
+fn draw_help(area: Rect, buffer: &mut Buffer, page: TopPage) {
+    let inner_width = area.width.saturating_sub(4).min(86);
+    let behind = usize::from(inner_width.saturating_sub(8));
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for (key, _, what) in &KEYS {
+        for (number, line) in wrapped_lines(what, behind).into_iter().enumerate() {
+            let key = if number == 0 { *key } else { "" };
+            lines.push(Line::from(vec![
+                Span::styled(format!("{key:<8}"), Tone::Strong.style(false)),
+                Span::raw(line),
+            ]));
+        }
+    }
+    lines.push(Line::default());
+    let columns = wrapped_lines(pages::legend(page), usize::from(inner_width));
+    lines.extend(columns.into_iter().map(Line::from));
+    let height = (lines.len() as u16 + 2).min(area.height);
+    let width = (inner_width + 4).min(area.width);
+    let place =
+        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    Clear.render(place, buffer);
+    let block = Block::bordered().title(format!(" keys, and the columns of {} ", page.title()));
+    let inside = block.inner(place);
+    block.render(place, buffer);
+    let inside = Rect { x: inside.x + inside.width.min(1), width: inside.width.saturating_sub(2), ..inside };
+    Paragraph::new(lines).wrap(Wrap { trim: false }).render(inside, buffer);
+}
+
+/// How long something lasts, in its two largest units.
+fn age(seconds: Seconds) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let whole = seconds.max(0.0) as u64;
+    if whole < 60 {
+        return format!("{whole} s");
+    }
+    let first = UNITS.iter().position(|(length, _)| whole >= *length).unwrap_or(3);
+    let (length, unit) = UNITS[first];
+    let (smaller, small_unit) = UNITS[(first + 1).min(3)];
+    format!("{} {unit} {} {small_unit}", whole / length, whole % length / smaller)
+}
