@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles check release bench bench-headroom docs fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check release packages bench bench-headroom docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -66,6 +66,16 @@ release: ## target/release/krarup without its debug information, which stands be
 	$(CARGO) build --release --package krarup
 	cd $(or $(CARGO_TARGET_DIR),target)/release && objcopy --only-keep-debug krarup krarup.debug && \
 	objcopy --strip-debug --add-gnu-debuglink=krarup.debug krarup
+
+packages: release ## target/packages/krarup_VERSION_ARCH.deb
+	@scripts/need objdump binutils
+	scripts/package-deb $(or $(CARGO_TARGET_DIR),target)/release/krarup $(or $(CARGO_TARGET_DIR),target)/packages
+
+test-packages: packages ## the package installed, used, upgraded and purged in a bare Debian (root; a minute the first time)
+	@scripts/need mmdebstrap mmdebstrap
+	@scripts/need lintian lintian
+	DEB_VERSION=9999 scripts/package-deb $(or $(CARGO_TARGET_DIR),target)/release/krarup $(or $(CARGO_TARGET_DIR),target)/packages/newer
+	scripts/test-packages $$(ls -t $(or $(CARGO_TARGET_DIR),target)/packages/*.deb | head -1) $(or $(CARGO_TARGET_DIR),target)/packages/newer/*.deb $(or $(CARGO_TARGET_DIR),target)/packages
 
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace

@@ -141,19 +141,22 @@ impl ProxyArgs {
         }
     }
 
-    /// Tells where keys lie, on stderr.
-    fn tell_places(&self, topology: &Topology) {
+    /// Where keys lie, line by line.
+    fn places(&self, topology: &Topology) -> Vec<String> {
+        let mut lines = Vec::new();
         for pool in &topology.pools {
             let of = if topology.pools.len() > 1 { format!("pool {}: ", pool.name) } else { String::new() };
-            eprintln!("{of}{}", pool.in_words());
+            lines.push(format!("{of}{}", pool.in_words()));
             // Not what several caches are usually for, and not what was asked for either.
             let by_default = self.config.is_none() && !self.says("distribution");
             if by_default && pool.placement.is_none() && pool.servers.len() > 1 {
-                eprintln!(
+                lines.push(
                     "  hint: --distribution ketama places each key on one server, --replicas 2 beside it on two"
+                        .to_owned(),
                 );
             }
         }
+        lines
     }
 }
 
@@ -193,7 +196,15 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let config = &source.resolved.config;
     let clock = Clock::start();
     let topology = config.topology().expect("the configuration was checked");
-    args.tell_places(&topology);
+    let mut places = args.places(&topology);
+    // Once clients can connect: a proxy that cannot begin has nothing to say but why.
+    let tell = move |notice| {
+        let listens = matches!(notice, ProxyNotice::Listening(_));
+        if listens {
+            places.drain(..).for_each(|line| eprintln!("{line}"));
+        }
+        tell(notice);
+    };
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     let core = || {
@@ -268,7 +279,7 @@ fn tell_about(args: &ProxyArgs, config: &Config) -> Result<(), Failure> {
         config.listen
     );
     let topology = config.topology().expect("the configuration was checked");
-    args.tell_places(&topology);
+    args.places(&topology).iter().for_each(|line| eprintln!("{line}"));
     tell_shares(&topology);
     Ok(())
 }

@@ -45,10 +45,10 @@ mod stores;
 mod traffic;
 
 pub use answer::{
-    Allowance, CapacityEstimate, ChangeEffect, Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict,
-    LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, PartMoves, ProvenRate, ProvenServer,
-    ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, ServerQueue, Silence,
-    TrafficSeen,
+    Allowance, CapacityEstimate, ChangeEffect, CopyChange, Headroom, HeadroomChange, HeadroomQuestion,
+    HeadroomVerdict, LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, PartMoves, ProvenRate,
+    ProvenServer, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, ServerQueue,
+    Silence, TrafficSeen,
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use judge::judge;

@@ -137,6 +137,27 @@ pub enum HeadroomChange {
     ServerSlow(usize, f64),
     /// Bytes of all values times this.
     Values(f64),
+    /// One more copy of each value, or one fewer: writes go to one server more, or to one fewer.
+    Replicas(CopyChange),
+}
+
+/// One copy more, or one fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyChange {
+    /// One more.
+    More,
+    /// One fewer.
+    Fewer,
+}
+
+impl CopyChange {
+    /// As it is written.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::More => "replicas +1",
+            Self::Fewer => "replicas -1",
+        }
+    }
 }
 
 /// What is asked.

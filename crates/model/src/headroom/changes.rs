@@ -1,7 +1,8 @@
 //! What a change would do: the fitted system with one thing changed, replayed.
 
 use super::answer::{
-    CapacityEstimate, ChangeEffect, HeadroomChange, HeadroomQuestion, LiveServer, ResourceKind, ServerQueue,
+    CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer, ResourceKind,
+    ServerQueue,
 };
 use super::fitted::{First, Fitted};
 use super::replay::TrafficReplay;
@@ -104,7 +105,10 @@ fn changed<'a>(
     change: &HeadroomChange,
 ) -> Result<f64, &'static str> {
     let is_store = |server: &LiveServer| server.queue != ServerQueue::EachConnection;
-    let moves_parts = matches!(change, HeadroomChange::ServerMore | HeadroomChange::ServerLost(_));
+    let moves_parts = matches!(
+        change,
+        HeadroomChange::ServerMore | HeadroomChange::ServerLost(_) | HeadroomChange::Replicas(_)
+    );
     if moves_parts && fitted.system.servers.iter().any(is_store) {
         return Err("one_database");
     }
@@ -129,6 +133,11 @@ fn changed<'a>(
                 times[server] = (1.0 + bytes.slope * bytes.at * (factor - 1.0)).max(0.1);
             }
         }
+        HeadroomChange::Replicas(change) => {
+            times.fill(copies(fitted, *change)?);
+            replay.copies = Some(*change);
+            return Ok(full_at(fitted, &shares, &times));
+        }
         HeadroomChange::ServerMore => return one_more(fitted, replay, &shares),
         HeadroomChange::ServerLost(which) => return one_lost(fitted, replay, &shares, *which),
     }
@@ -136,6 +145,33 @@ fn changed<'a>(
         server.scale *= factor;
     }
     Ok(full_at(fitted, &shares, &times))
+}
+
+/// How many times as much each server has to do with one copy more or fewer: of the parts that it
+/// has, the writes' are as many more as there are copies. Which servers would hold them is not
+/// looked at, nor that reads have one more to choose from.
+fn copies(fitted: &Fitted<'_>, change: CopyChange) -> Result<f64, &'static str> {
+    let (mut reads, mut writes, mut requests) = (0.0, 0.0, 0.0);
+    for request in fitted.kept.requests.iter().filter(|one| !one.late) {
+        let parts = &fitted.kept.parts[request.parts.clone()];
+        match parts.first() {
+            Some(first) if first.is_write => {
+                (writes, requests) = (writes + parts.len() as f64, requests + 1.0);
+            }
+            _ => reads += parts.len() as f64,
+        }
+    }
+    if requests < 30.0 {
+        return Err("no_writes");
+    }
+    let now = writes / requests;
+    let then = match change {
+        CopyChange::More if now + 0.5 > fitted.servers.len() as f64 => return Err("no_server_for_a_copy"),
+        CopyChange::More => now + 1.0,
+        CopyChange::Fewer if now < 1.5 => return Err("only_one_copy"),
+        CopyChange::Fewer => now - 1.0,
+    };
+    Ok((reads + writes * then / now) / (reads + writes))
 }
 
 /// A server as fast as the slowest takes its part of each of the others: by their placement, or an

@@ -82,6 +82,7 @@ impl<'a> Fitted<'a> {
             per_request: 0.0,
             own: self.own,
             routes: Vec::new(),
+            copies: None,
         }
     }
 
@@ -205,6 +206,7 @@ impl<'a> Fitted<'a> {
             HeadroomChange::ServerLost(Some(server)) => format!("server {} lost", name(*server)),
             HeadroomChange::ServerSlow(server, times) => format!("server {} x{times} slower", name(*server)),
             HeadroomChange::Values(times) => format!("values x{times}"),
+            HeadroomChange::Replicas(change) => change.words().to_owned(),
         }
     }
 

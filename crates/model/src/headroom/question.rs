@@ -7,14 +7,14 @@ use std::str::FromStr;
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Mistake, Seconds};
 
-use super::answer::{HeadroomChange, LiveSystem, ResponseTarget, ServerQueue};
+use super::answer::{CopyChange, HeadroomChange, LiveSystem, ResponseTarget, ServerQueue};
 
 /// A factor beyond this says nothing of the system that was seen.
 const LARGEST_FACTOR: f64 = 1_000.0;
 
 /// Every form of a change, for hints and pages.
-pub const CHANGE_FORMS: &str =
-    "traffic x1.5, values x2, workers x2, server +1, server lost, server NAME lost, server NAME x2";
+pub const CHANGE_FORMS: &str = "traffic x1.5, values x2, workers x2, server +1, server lost, server NAME lost, server NAME x2, \
+     replicas +1, replicas -1";
 
 impl FromStr for ResponseTarget {
     type Err = Mistake;
@@ -107,6 +107,8 @@ pub enum NamedChange {
     ServerLost(Option<String>),
     /// `server b x2`: its service time.
     ServerSlow(String, f64),
+    /// `replicas +1`, `replicas -1`: copies of each value.
+    Replicas(CopyChange),
 }
 
 impl FromStr for NamedChange {
@@ -119,6 +121,8 @@ impl FromStr for NamedChange {
             ["workers", times] => Ok(Self::Workers(factor(times)?)),
             ["values", times] => Ok(Self::Values(factor(times)?)),
             ["server", "+1"] => Ok(Self::ServerMore),
+            ["replicas", "+1"] => Ok(Self::Replicas(CopyChange::More)),
+            ["replicas", "-1" | "−1"] => Ok(Self::Replicas(CopyChange::Fewer)),
             ["server", "lost"] => Ok(Self::ServerLost(None)),
             ["server", name, "lost"] => Ok(Self::ServerLost(Some(name.to_owned()))),
             ["server", name, times] => Ok(Self::ServerSlow(name.to_owned(), factor(times)?)),
@@ -151,6 +155,7 @@ impl fmt::Display for NamedChange {
             Self::ServerLost(None) => f.write_str("server lost"),
             Self::ServerLost(Some(name)) => write!(f, "server {name} lost"),
             Self::ServerSlow(name, times) => write!(f, "server {name} x{times}"),
+            Self::Replicas(change) => f.write_str(change.words()),
         }
     }
 }
@@ -183,6 +188,7 @@ impl NamedChange {
             Self::ServerLost(None) => HeadroomChange::ServerLost(None),
             Self::ServerLost(Some(name)) => HeadroomChange::ServerLost(Some(number(name)?)),
             Self::ServerSlow(name, times) => HeadroomChange::ServerSlow(number(name)?, *times),
+            Self::Replicas(change) => HeadroomChange::Replicas(*change),
         })
     }
 

@@ -12,9 +12,9 @@
 
 use krarup_units::Seconds;
 
-use super::answer::ServerQueue;
+use super::answer::{CopyChange, ServerQueue};
 use super::fit::LaneCurve;
-use super::kept::{Kept, quantile};
+use super::kept::{Kept, KeptPart, KeptRequest, quantile};
 use super::server_fit::ServerFit;
 use super::stores::GatheredFit;
 use super::traffic::Arrival;
@@ -89,6 +89,8 @@ pub(super) struct TrafficReplay<'a> {
     pub(super) per_request: Seconds,
     /// What else a request takes, without a queue.
     pub(super) own: Seconds,
+    /// Whether writes have one part more, or one fewer.
+    pub(super) copies: Option<CopyChange>,
     /// Where parts go instead: for each server as seen, the shares of all servers of the replay;
     /// empty where nothing is moved.
     pub(super) routes: Vec<Vec<f64>>,
@@ -180,7 +182,7 @@ impl TrafficReplay<'_> {
                 now = now.max(workers.earliest());
             }
             let mut done = now;
-            for part in &self.kept.parts[request.parts.clone()] {
+            for part in self.parts_of(request) {
                 let Some(server) = self.route(part.server, random) else { continue };
                 if self.servers[server].gathered.is_some() && !request.late {
                     gathering[server].push(WaitingPart { since: now, request: out.len() });
@@ -190,6 +192,10 @@ impl TrafficReplay<'_> {
                     LaneChoice::AsSeen => part.lane as usize,
                     LaneChoice::InTurn => turns[server].next(random),
                 };
+                done = done.max(stations[server].serve(now, lane, random));
+            }
+            if let Some(server) = self.one_more_copy(request, random) {
+                let lane = turns[server].next(random);
                 done = done.max(stations[server].serve(now, lane, random));
             }
             if request.late {
@@ -204,6 +210,24 @@ impl TrafficReplay<'_> {
             server.gather(waiting, self.own, &mut out, random);
         }
         out
+    }
+
+    /// The parts of a request: a write that has several loses one where there is a copy fewer.
+    fn parts_of(&self, request: &KeptRequest) -> &[KeptPart] {
+        let parts = &self.kept.parts[request.parts.clone()];
+        let fewer = self.copies == Some(CopyChange::Fewer) && parts.len() > 1 && parts[0].is_write;
+        &parts[usize::from(fewer)..]
+    }
+
+    /// The server that a write goes to as well where there is one copy more: any that it has not.
+    fn one_more_copy(&self, request: &KeptRequest, random: &mut RandomStream) -> Option<usize> {
+        let parts = &self.kept.parts[request.parts.clone()];
+        let writes = self.copies == Some(CopyChange::More) && parts.first()?.is_write;
+        let servers = self.servers.len();
+        let first = if writes { random.below(servers) } else { return None };
+        (0..servers)
+            .map(|offset| (first + offset) % servers)
+            .find(|server| parts.iter().all(|part| part.server != *server))
     }
 
     /// In which order the connections of a server were used: clients that share them out evenly

@@ -246,3 +246,48 @@ fn a_pool_of_connections_that_share_processors_is_full_when_all_are_busy() {
     assert!((saturation / full - 1.0).abs() < 0.1, "{saturation} of {full}");
     assert!((off - 1.0).abs() < 0.15, "{off}");
 }
+
+/// Requests to one of three servers each, half of them writes.
+fn writes_and_reads(seed: u64) -> LiveSnapshot {
+    let mut random = RandomStream::named(seed, 0, &["writes"]);
+    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+    let (mut now, mut free, mut done) = (1.0, [0.0_f64; 3], Vec::new());
+    while now < 61.0 {
+        now += random.draw(&rand_distr::Exp1) / (1_300.0 + 300.0 * (now / 8.0_f64).sin());
+        let server = random.below(3);
+        free[server] = free[server].max(now) + 1e-3 * random.draw(&rand_distr::Exp1);
+        let operation = if random.fraction() < 0.5 { Operation::Set } else { Operation::Get };
+        done.push((free[server], now, server as u16, operation));
+    }
+    done.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut books = LiveBooks::default();
+    let mut second = 1.0_f64;
+    for (end, came, server, operation) in done {
+        while second < end {
+            books.loop_use(nanos(second), LoopUse::default());
+            second += 1.0;
+        }
+        let mut visit = Visit::at(nanos(came), operation);
+        visit.replied = nanos(end);
+        books.finish(&visit, &[ServerVisit::ok(server, nanos(came), nanos(end))]);
+    }
+    books.snapshot(nanos(61.0))
+}
+
+#[test]
+fn one_more_copy_costs_as_many_writes_again() {
+    let system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    let changes = [CopyChange::More, CopyChange::Fewer].map(HeadroomChange::Replicas).to_vec();
+    let question = HeadroomQuestion { target: None, changes: changes.clone(), seed: 1 };
+    let answer = judge(&writes_and_reads(3), &system, &question);
+    let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+    let ratio = more.capacity_per_s.unwrap().mean / answer.saturation_per_s.unwrap();
+    assert!((ratio * 1.5 - 1.0).abs() < 0.03, "half of the requests take two servers: {ratio}");
+    assert_eq!((more.change.as_str(), fewer.silent.as_deref()), ("replicas +1", Some("only_one_copy")));
+    // In the replay, too: at the same target the queues of three halves as many parts.
+    let target = ResponseTarget { quantile: 0.99, seconds: 15e-3 };
+    let with_target = HeadroomQuestion { target: Some(target), ..question };
+    let answer = judge(&writes_and_reads(3), &system, &with_target);
+    let ratio = answer.what_if[0].capacity_per_s.unwrap().mean / answer.capacity_per_s.unwrap().mean;
+    assert!((0.5..0.75).contains(&ratio), "a write waits for the longer of two: {ratio}");
+}
