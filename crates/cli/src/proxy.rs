@@ -160,6 +160,17 @@ impl ProxyArgs {
     }
 }
 
+/// Tells notices, and where keys lie before the first address at which clients can connect: a proxy
+/// that cannot begin has nothing to say but why.
+fn telling_places(mut places: Vec<String>) -> impl FnMut(ProxyNotice) {
+    move |notice| {
+        if matches!(notice, ProxyNotice::Listening(_)) {
+            places.drain(..).for_each(|line| eprintln!("{line}"));
+        }
+        tell(notice);
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if let Some(path) = &args.import {
@@ -196,15 +207,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let config = &source.resolved.config;
     let clock = Clock::start();
     let topology = config.topology().expect("the configuration was checked");
-    let mut places = args.places(&topology);
-    // Once clients can connect: a proxy that cannot begin has nothing to say but why.
-    let tell = move |notice| {
-        let listens = matches!(notice, ProxyNotice::Listening(_));
-        if listens {
-            places.drain(..).for_each(|line| eprintln!("{line}"));
-        }
-        tell(notice);
-    };
+    let tell = telling_places(args.places(&topology));
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     let core = || {
