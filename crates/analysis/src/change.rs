@@ -145,17 +145,22 @@ impl Sessions {
     }
 }
 
-/// Student's interval around a sum of independent parts, each with its variance and degrees of
-/// freedom (Welch 1947, Satterthwaite 1946). None where nothing varies.
-pub(crate) fn around(value: f64, parts: &[(f64, f64)]) -> Option<Interval> {
+/// The standard error of a sum of independent parts, each with its variance and degrees of freedom,
+/// and the degrees of freedom of all (Welch 1947, Satterthwaite 1946), which mean nothing where
+/// nothing varies.
+pub(crate) fn error_of_sum(parts: &[(f64, f64)]) -> (f64, f64) {
     let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
     // Shares of the variance instead of its square: nothing underflows for nanoseconds written in
     // seconds.
     let inverse: f64 = parts.iter().map(|(part, degrees)| (part / variance).powi(2) / degrees).sum();
-    if variance > 0.0 {
-        Interval::student(value, variance.sqrt(), 1.0 / inverse, USUAL_LEVEL).ok()
-    } else {
-        None
+    (variance.sqrt(), 1.0 / inverse)
+}
+
+/// Student's interval around such a sum. None where nothing varies.
+pub(crate) fn around(value: f64, parts: &[(f64, f64)]) -> Option<Interval> {
+    match error_of_sum(parts) {
+        (error, degrees) if error > 0.0 => Interval::student(value, error, degrees, USUAL_LEVEL).ok(),
+        _ => None,
     }
 }
 

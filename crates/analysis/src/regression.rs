@@ -20,7 +20,7 @@ use krarup_stats::{Interval, Summary};
 use krarup_units::Mistake;
 use serde::{Deserialize, Serialize};
 
-use crate::change::Measure;
+use crate::change::{Measure, Sessions, error_of_sum};
 use crate::compare::Comparison;
 use crate::results::Results;
 
@@ -155,10 +155,7 @@ impl Scatter {
             let more = (degrees + 1.0) * times - 1.0;
             (variance / times, more)
         });
-        let parts: Vec<(f64, f64)> = runs.chain(self.session).collect();
-        let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
-        let inverse: f64 = parts.iter().map(|(part, degrees)| (part / variance).powi(2) / degrees).sum();
-        (variance.sqrt(), 1.0 / inverse)
+        error_of_sum(&runs.chain(self.session).collect::<Vec<_>>())
     }
 }
 
@@ -259,7 +256,7 @@ pub fn judge_results(
     power: f64,
 ) -> Result<Vec<RegressionAnswer>, Mistake> {
     let levels = RegressionLevels::shared(limits.len(), power);
-    let sessions = crate::change::Sessions::of(base.anchor.as_ref(), other.anchor.as_ref());
+    let sessions = Sessions::of(base.anchor.as_ref(), other.anchor.as_ref());
     let answer = |limit: &RegressionLimit| {
         let place = MEASURES.iter().position(|name| *name == limit.measure);
         let measure = place.map(|place| Measure::ALL[place]).ok_or_else(|| no_measure(limit, &MEASURES))?;

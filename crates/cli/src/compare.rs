@@ -204,6 +204,11 @@ fn nothing_in_common(base: &str, other: &str) -> Failure {
         .hint("compare results of one spec, or of specs with the same factors and levels; of other programs, the same benchmarks")
 }
 
+fn no_results(path: &Path) -> Failure {
+    let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
+    Failure::usage(format!("{}: there are no results", path.display())).hint(hint)
+}
+
 /// What stands in a file or a folder.
 fn measured(path: &Path) -> Result<Measured, Failure> {
     let results = path.join("results.json");
@@ -214,8 +219,7 @@ fn measured(path: &Path) -> Result<Measured, Failure> {
         return folder(path).map(Measured::Runs);
     }
     if fs::metadata(path).is_err() {
-        let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
-        return Err(Failure::usage(format!("{}: there are no results", path.display())).hint(hint));
+        return Err(no_results(path));
     }
     // A file that is named results.json is one, whatever is wrong with it.
     if path.file_name().is_some_and(|name| name == "results.json") {
@@ -264,8 +268,7 @@ fn folder(path: &Path) -> Result<ProgramRuns, Failure> {
         }
     }
     if runs.cells.is_empty() {
-        let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
-        return Err(Failure::usage(format!("{}: there are no results", path.display())).hint(hint));
+        return Err(no_results(path));
     }
     Ok(runs)
 }

@@ -150,16 +150,10 @@ fn no_spec(args: &SpecArgs, error: &std::io::Error) -> Failure {
     }
     let name = args.spec.display().to_string();
     let names = shipped::SPECS.iter().map(|(name, _)| *name);
-    let mistake = Mistake::none_of(String::new(), &name, names);
-    unread.hint(match mistake.hint.split_once("there are ") {
-        Some((near, names)) => {
-            format!(
-                "{near}{}give a file, or one of the specs that come with the program: {names}",
-                if near.is_empty() { "" } else { "Or " }
-            )
-        }
-        None => mistake.hint,
-    })
+    let near = Mistake::unknown(String::new(), &name, names.clone()).hint;
+    let near = if near.is_empty() { near } else { near + " Or " };
+    let all = names.collect::<Vec<_>>().join(", ");
+    unread.hint(format!("{near}give a file, or one of the specs that come with the program: {all}"))
 }
 
 pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {

@@ -87,7 +87,8 @@ impl MoveCounts {
         (more, after): (&PoolSpec, &Placement),
     ) {
         let (mut order, mut next) = (Vec::new(), Vec::new());
-        before.replicas(key, servers.len(), &mut order);
+        // The holders, and who may stand in for one.
+        before.replicas(key, spec.copies + 1, &mut order);
         after.replicas(key, more.copies, &mut next);
         let (holders, others) = order.split_at(spec.copies.min(order.len()));
         let added = |place: &usize| servers.get(*place).copied().unwrap_or(self.lost.len());

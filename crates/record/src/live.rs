@@ -279,13 +279,12 @@ impl LiveBooks {
         self.arrived(visit.received);
         self.in_second += servers.len().max(1) as u64;
         if self.keeps(visit.replied) {
-            if servers.is_empty() {
-                let none = ServerVisit::ok(NO_SERVER, visit.taken, visit.taken);
-                let bytes = u32::try_from(visit.bytes_in + visit.bytes_out).unwrap_or(u32::MAX);
-                self.push(LiveVisit::of(visit, &none, bytes, 0));
-            }
             let bytes = (visit.bytes_in + visit.bytes_out) / servers.len().max(1) as u64;
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            if servers.is_empty() {
+                let none = ServerVisit::ok(NO_SERVER, visit.taken, visit.taken);
+                self.push(LiveVisit::of(visit, &none, bytes, 0));
+            }
             for (place, one) in servers.iter().enumerate() {
                 let flags = if place == 0 { 0 } else { FOLLOWS };
                 self.push(LiveVisit::of(visit, one, bytes, flags));

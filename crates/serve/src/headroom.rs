@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_model::headroom::{
-    Headroom, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer, ResponseTarget, judge,
+    Headroom, HeadroomChange, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer, ResponseTarget, judge,
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
@@ -87,13 +87,18 @@ impl AskedHeadroom {
     }
 
     /// The answer for this state, of this system.
-    fn judge(&self, state: &LiveState, system: &LiveSystem) -> Result<Headroom, Mistake> {
+    fn judge(&self, state: &LiveState, mut system: LiveSystem) -> Result<Headroom, Mistake> {
         let target = self.target.or(state.target);
-        let usual = || NamedChange::usual(system, target);
+        let usual = || NamedChange::usual(&system, target);
         let changes = self.changes.clone().unwrap_or_else(usual);
-        let changes = changes.iter().map(|change| change.of(system)).collect::<Result<_, _>>()?;
+        let changes: Vec<HeadroomChange> =
+            changes.iter().map(|change| change.of(&system)).collect::<Result<_, _>>()?;
+        if changes.iter().any(HeadroomChange::moves_servers) {
+            let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
+            system.moves = state.config.as_ref().and_then(|config| moves(config, &names));
+        }
         let question = HeadroomQuestion { target, changes, seed: self.seed.unwrap_or(SEED) };
-        Ok(judge(&state.kept, system, &question))
+        Ok(judge(&state.kept, &system, &question))
     }
 }
 
@@ -160,12 +165,9 @@ impl LiveHeadroom {
         lock(&self.answers).clear();
     }
 
-    /// The system, with what its servers have shown, what this process may use and where its keys
-    /// would go.
-    fn known(&self, state: &LiveState) -> LiveSystem {
-        let mut system = state.system.clone();
-        let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
-        system.moves = state.config.as_ref().and_then(|config| moves(config, &names));
+    /// The system, with what its servers have shown and what this process may use.
+    fn proven(&self, system: &LiveSystem) -> LiveSystem {
+        let mut system = system.clone();
         system.allowances = process::allowances();
         let mut proven = lock(&self.proven);
         proven.retain(|_, (_, at)| at.elapsed() < DAY);
@@ -185,11 +187,11 @@ impl LiveHeadroom {
             return Ok(Arc::clone(&known.answer));
         }
         let state = self.live.ask().ok_or(NoHeadroom::Stuck)?;
-        let system = self.known(&state);
+        let system = self.proven(&state.system);
         let answer = thread::scope(|scope| {
             let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
                 process::yield_to_others();
-                asked.judge(&state, &system)
+                asked.judge(&state, system)
             });
             // Without memory for a thread there is no answer, as from a loop that is stuck.
             computed.map_err(|_| NoHeadroom::Stuck)?.join().map_err(|_| NoHeadroom::Stuck)

@@ -14,12 +14,11 @@ use krarup_units::{Address, Mistake, Seconds};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
+use crate::headroom;
 
 /// Instances that are looked at, at most.
 const MOST: usize = 64;
-/// How long an answer about the headroom may take: it is computed at the lowest priority.
-const HEADROOM_LIMIT: Duration = Duration::from_secs(30);
-/// How long any other answer may take.
+/// How long any answer but that about the headroom may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Seconds since this was made, for a state that knows no clock.
@@ -186,9 +185,7 @@ pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
 /// Asks for something more; none where it does not say: it is of an older version, say.
 pub(super) fn more(instance: &Address, asked: TopQuestion, elapsed: Elapsed) -> Option<TopReply> {
     let answered = match asked {
-        TopQuestion::Headroom => {
-            Answered::Headroom(Box::new(json(http::get_within(instance, "/headroom", HEADROOM_LIMIT))?))
-        }
+        TopQuestion::Headroom => Answered::Headroom(Box::new(headroom::answer(instance, "/headroom").ok()?)),
         TopQuestion::HotKeys => {
             Answered::HotKeys(Box::new(json(http::get_within(instance, "/hotkeys", LIMIT))?))
         }

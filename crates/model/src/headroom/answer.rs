@@ -141,6 +141,13 @@ pub enum HeadroomChange {
     Replicas(CopyChange),
 }
 
+impl HeadroomChange {
+    /// Whether a server is lost or added by it, so that requests for its keys go elsewhere.
+    pub const fn moves_servers(&self) -> bool {
+        matches!(self, Self::ServerMore | Self::ServerLost(_))
+    }
+}
+
 /// One copy more, or one fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyChange {

@@ -5,7 +5,7 @@ use super::answer::{
     ServerQueue,
 };
 use super::fitted::{First, Fitted};
-use super::replay::TrafficReplay;
+use super::replay::{ReplayServer, TrafficReplay};
 
 /// By how much the interval of a changed system is wider than that of the system as it is, in
 /// logarithms.
@@ -105,10 +105,7 @@ fn changed<'a>(
     change: &HeadroomChange,
 ) -> Result<f64, &'static str> {
     let is_store = |server: &LiveServer| server.queue != ServerQueue::EachConnection;
-    let moves_parts = matches!(
-        change,
-        HeadroomChange::ServerMore | HeadroomChange::ServerLost(_) | HeadroomChange::Replicas(_)
-    );
+    let moves_parts = change.moves_servers() || matches!(change, HeadroomChange::Replicas(_));
     if moves_parts && fitted.system.servers.iter().any(is_store) {
         return Err("one_database");
     }
@@ -185,7 +182,8 @@ fn one_more<'a>(
     let slowest = slowest(fitted).ok_or("no_queue_seen")?;
     let limit = fitted.limits[slowest].ok_or("no_queue_seen")?;
     let keeps = servers as f64 / (servers + 1) as f64;
-    replay.servers.push(replay.servers[slowest].clone());
+    // In which order its connections will be used is not known.
+    replay.servers.push(ReplayServer { lane_order: &[], ..replay.servers[slowest].clone() });
     let route = |server: usize| {
         let mut route = vec![0.0; servers + 1];
         (route[server], route[servers]) = (keeps, 1.0 - keeps);

@@ -213,7 +213,8 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     let idle = units.iter().filter(|one| !one.found_busy(delay) && !long.is_long(one, delay));
     let idle: Vec<Seconds> = idle.filter(|one| one.count == 1.0).map(|one| one.answered - one.sent).collect();
     let jitter = if idle.len() > 50 { (mean(idle.iter().copied()) - delay - service).max(0.0) } else { 0.0 };
-    let (error, seconds) = error_by_seconds(&busy, delay, service);
+    let times = busy.iter().map(|unit| (unit.answered, unit.effective(delay), unit.count));
+    let (error, seconds) = error_by_seconds(times, service);
     let curve = LaneCurve::through(&by_busy_lanes(&busy, delay), service, kept.lanes[number]);
     // What busy connections explain is not explained by depth again.
     let alike: Vec<Unit> = busy
@@ -679,19 +680,21 @@ fn by_busy_lanes(busy: &[Unit], delay: Seconds) -> Vec<BusyLanesPoint> {
     if most < 2 { Vec::new() } else { (1..=most).filter_map(point).collect() }
 }
 
-/// Ratio estimator by blocks of a second: relative standard error, and the number of blocks.
-fn error_by_seconds(busy: &[Unit], delay: Seconds, service: Seconds) -> (f64, usize) {
+/// Ratio estimator by blocks of a second, because times of one second are alike: relative standard
+/// error, and the number of blocks. Each observation has when it ended, how long it took, and how
+/// much it counts; a count of one takes `service` in the mean.
+pub(super) fn error_by_seconds(
+    times: impl Iterator<Item = (Seconds, Seconds, f64)>,
+    service: Seconds,
+) -> (f64, usize) {
     let mut blocks: Vec<(i64, f64, f64)> = Vec::new();
-    let mut by_time: Vec<&Unit> = busy.iter().collect();
-    by_time.sort_by(|a, b| a.answered.total_cmp(&b.answered));
-    for unit in by_time {
-        let second = unit.answered.floor() as i64;
+    let mut by_time: Vec<_> = times.collect();
+    by_time.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (ended, time, count) in by_time {
+        let second = ended.floor() as i64;
         match blocks.last_mut() {
-            Some(block) if block.0 == second => {
-                block.1 += unit.effective(delay);
-                block.2 += unit.count;
-            }
-            _ => blocks.push((second, unit.effective(delay), unit.count)),
+            Some(block) if block.0 == second => (block.1, block.2) = (block.1 + time, block.2 + count),
+            _ => blocks.push((second, time, count)),
         }
     }
     let count: f64 = blocks.iter().map(|block| block.2).sum();

@@ -32,6 +32,8 @@ pub(super) struct ReplayServer<'a> {
     /// What service times are multiplied with.
     pub(super) scale: f64,
     pub(super) lanes: usize,
+    /// The connections as they were used in each loop.
+    pub(super) lane_order: &'a [Vec<u32>],
     /// How service times depend on how many connections are busy.
     pub(super) curve: Option<&'a LaneCurve>,
     /// Begin and length of stalls, as seen.
@@ -56,6 +58,7 @@ impl<'a> ReplayServer<'a> {
                 law: &fit.law,
                 scale: 1.0,
                 lanes,
+                lane_order: &server.lane_order,
                 curve: fit.by_busy_lanes.as_ref(),
                 stalls: if fit.stalls.counts() { &fit.stalls.seen } else { &[] },
                 stalls_with_requests: fit.stalls.with_requests,
@@ -68,6 +71,7 @@ impl<'a> ReplayServer<'a> {
                 law: &[],
                 scale: 1.0,
                 lanes,
+                lane_order: &server.lane_order,
                 curve: None,
                 stalls: &[],
                 stalls_with_requests: 0.0,
@@ -230,28 +234,13 @@ impl TrafficReplay<'_> {
             .find(|server| parts.iter().all(|part| part.server != *server))
     }
 
-    /// In which order the connections of a server were used: clients that share them out evenly
-    /// leave shorter queues than chance would.
-    fn turns(&self, server: usize, random: &mut RandomStream) -> LaneTurns {
-        let lanes = self.servers[server].lanes;
-        let mut turns = LaneTurns { lanes, by_loop: Vec::new(), used: 0 };
-        if lanes == 1 || server >= self.kept.lanes.len() {
-            return turns;
-        }
-        for stretch in &self.kept.stretches {
-            let place = stretch.in_loop as usize;
-            if turns.by_loop.len() <= place {
-                turns.by_loop.resize_with(place + 1, Default::default);
-            }
-            let mut parts: Vec<_> = self.kept.parts_at(stretch, server).collect();
-            parts.sort_by(|a, b| a.sent.total_cmp(&b.sent));
-            turns.by_loop[place].0.extend(parts.iter().map(|part| part.lane));
-        }
-        for (seen, next) in &mut turns.by_loop {
-            turns.used += seen.len();
-            *next = random.below(seen.len().max(1));
-        }
-        turns
+    /// The connections of a server in the order in which they were used, each loop's from anywhere.
+    fn turns(&self, server: usize, random: &mut RandomStream) -> LaneTurns<'_> {
+        let ReplayServer { lanes, lane_order, .. } = self.servers[server];
+        let mut from_anywhere = |seen: &'_ Vec<u32>| random.below(seen.len().max(1));
+        let by_loop: Vec<_> = lane_order.iter().map(|seen| (seen.as_slice(), from_anywhere(seen))).collect();
+        let used = by_loop.iter().map(|(seen, _)| seen.len()).sum();
+        LaneTurns { lanes, by_loop, used }
     }
 
     /// The server that a part goes to; none where its share goes nowhere.
@@ -361,16 +350,16 @@ impl Station<'_> {
 }
 
 /// The order in which connections to a server are used.
-struct LaneTurns {
+struct LaneTurns<'a> {
     /// How many there are.
     lanes: usize,
     /// The connections as they were used in each loop, and the place of the next.
-    by_loop: Vec<(Vec<u32>, usize)>,
+    by_loop: Vec<(&'a [u32], usize)>,
     /// How many uses were seen in all.
     used: usize,
 }
 
-impl LaneTurns {
+impl LaneTurns<'_> {
     /// The next one, of a loop drawn by its share of the traffic; any, where none was seen.
     fn next(&mut self, random: &mut RandomStream) -> usize {
         if self.used == 0 {

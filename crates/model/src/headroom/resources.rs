@@ -1,6 +1,7 @@
 //! At which rate of all traffic each resource is full.
 
 use krarup_record::LoopWindow;
+use krarup_stats::{Regression, USUAL_LEVEL};
 use krarup_units::Seconds;
 
 use super::answer::{LiveSystem, ServerQueue};
@@ -302,11 +303,13 @@ pub(super) fn machine(kept: &Kept) -> Option<MachineFit> {
     let top = || points.iter().filter(|point| point.0 >= 0.9 * high);
     let busy = mean(top().map(|point| point.1));
     let most = busy / mean(top().map(|point| point.0)).max(1e-12);
-    let (x, y) = (mean(points.iter().map(|point| point.0)), mean(points.iter().map(|point| point.1)));
-    let squares: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
-    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / squares.max(1e-12);
-    let rest = points.iter().map(|point| (point.1 - y - slope * (point.0 - x)).powi(2));
-    let error = (rest.sum::<f64>() / (points.len() - 2) as f64 / squares.max(1e-12)).sqrt();
+    let (rates, shares): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
+    let (x, y) = (mean(rates.iter().copied()), mean(shares.iter().copied()));
+    // Without any variation nothing is known of the slope.
+    let line = Regression::line(&rates, &shares, USUAL_LEVEL).ok();
+    let slope = line.as_ref().and_then(|line| line.coefficients.last());
+    let (slope, error) =
+        slope.map_or((0.0, f64::INFINITY), |slope| (slope.estimate.value, slope.standard_error));
     // Of one loop's rate to that of all.
     let share = own / all.max(1.0);
     let full = |slope: f64| {

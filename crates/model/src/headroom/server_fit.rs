@@ -14,6 +14,9 @@ pub(super) struct ServerFit {
     pub(super) share: f64,
     /// Connections to it.
     pub(super) lanes: f64,
+    /// Where there are several, those that were used one after the other, of each loop: clients
+    /// that share them out evenly leave shorter queues than chance would.
+    pub(super) lane_order: Vec<Vec<u32>>,
     /// Mean time from sent to answered.
     pub(super) round_trip: Seconds,
     /// The fit, where enough requests waited.
@@ -35,7 +38,22 @@ pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue)
         ServerQueue::Common => fit = stores::one_by_one(kept, number, lanes as usize),
         ServerQueue::Gathered { .. } => gathered = stores::gathered(kept, number),
     }
-    ServerFit { share, lanes, round_trip, fit, gathered }
+    let lane_order = if lanes < 2.0 { Vec::new() } else { lane_order(kept, number) };
+    ServerFit { share, lanes, lane_order, round_trip, fit, gathered }
+}
+
+fn lane_order(kept: &Kept, number: usize) -> Vec<Vec<u32>> {
+    let mut by_loop: Vec<Vec<u32>> = Vec::new();
+    for stretch in &kept.stretches {
+        let place = stretch.in_loop as usize;
+        if by_loop.len() <= place {
+            by_loop.resize_with(place + 1, Default::default);
+        }
+        let mut parts: Vec<_> = kept.parts_at(stretch, number).collect();
+        parts.sort_by(|a, b| a.sent.total_cmp(&b.sent));
+        by_loop[place].extend(parts.iter().map(|part| part.lane));
+    }
+    by_loop
 }
 
 /// A time that tells whether the server is as quick as it was, with its relative standard error.

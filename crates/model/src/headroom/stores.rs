@@ -10,7 +10,7 @@
 
 use krarup_units::Seconds;
 
-use super::fit::{BusyLanesPoint, LaneCurve, RelativeSlope, ServiceFit, StallFit};
+use super::fit::{BusyLanesPoint, LaneCurve, RelativeSlope, ServiceFit, StallFit, error_by_seconds};
 use super::kept::{Kept, mean, quantile};
 
 /// Trips that tell a mean at the least.
@@ -87,28 +87,9 @@ fn error_of_mean(values: &[f64]) -> f64 {
     (squares / (count - 1.0).max(1.0) / count).sqrt() / middle.max(1e-12)
 }
 
-/// Relative standard error of the mean time, from the means of seconds, and how many seconds there
-/// are: trips of one second are alike.
-fn error_by_seconds(trips: &[Trip], expected: impl Fn(&Trip) -> Seconds) -> (f64, usize) {
-    let mut seconds: Vec<(f64, f64, f64)> = Vec::new();
-    let mut order: Vec<&Trip> = trips.iter().collect();
-    order.sort_by(|a, b| a.answered.total_cmp(&b.answered));
-    for trip in order {
-        let second = trip.answered.floor();
-        match seconds.last_mut() {
-            Some(last) if last.0 == second => {
-                (last.1, last.2) = (last.1 + trip.time(), last.2 + expected(trip));
-            }
-            _ => seconds.push((second, trip.time(), expected(trip))),
-        }
-    }
-    let number = seconds.len() as f64;
-    if seconds.len() <= 2 {
-        return (f64::INFINITY, seconds.len());
-    }
-    let whole: f64 = seconds.iter().map(|one| one.2).sum();
-    let squares: f64 = seconds.iter().map(|one| (one.1 - one.2).powi(2)).sum();
-    ((squares * number / (number - 1.0)).sqrt() / whole.max(1e-12), seconds.len())
+/// [`error_by_seconds`] of trips that are expected to take so long.
+fn error_of(trips: &[Trip], expected: impl Fn(&Trip) -> Seconds) -> (f64, usize) {
+    error_by_seconds(trips.iter().map(|trip| (trip.answered, trip.time(), expected(trip))), 1.0)
 }
 
 /// Fits a server each of whose connections takes the next request when it is free.
@@ -121,7 +102,7 @@ pub(super) fn one_by_one(kept: &Kept, server: usize, lanes: usize) -> Option<Ser
     let curve = LaneCurve::through(&by_under_way(&trips), service, lanes);
     let factor = |trip: &Trip| curve.as_ref().map_or(1.0, |curve| curve.factor(trip.under_way));
     let law = trips.iter().map(|trip| trip.time() / factor(trip)).collect();
-    let (error, seconds) = error_by_seconds(&trips, |trip| service * factor(trip));
+    let (error, seconds) = error_of(&trips, |trip| service * factor(trip));
     Some(ServiceFit {
         delay: 0.0,
         service,
@@ -194,7 +175,7 @@ pub(super) fn gathered(kept: &Kept, server: usize) -> Option<GatheredFit> {
     }
     let (per_trip, per_request) = cost_by_count(&trips);
     let expected = |trip: &Trip| (per_trip + per_request * trip.count).max(1e-12);
-    let (error, seconds) = error_by_seconds(&trips, expected);
+    let (error, seconds) = error_of(&trips, expected);
     let mut counts: Vec<f64> = trips.iter().map(|trip| trip.count).collect();
     let mut under_way: Vec<f64> = trips.iter().map(|trip| trip.under_way as f64).collect();
     Some(GatheredFit {
