@@ -349,9 +349,8 @@ mod tests {
 
     #[test]
     fn clients_are_accepted_by_either_listener_until_it_is_closed() {
-        let folder = std::env::temp_dir().join(format!("krarup-guests-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = krarup_units::Address::of_file(&folder.join("door.sock"));
+        let path = std::env::temp_dir().join(format!("krarup-blocking-{}.sock", std::process::id()));
+        let file = krarup_units::Address::of_file(&path);
         for address in ["127.0.0.1:0".parse().unwrap(), file] {
             let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
             let wakeup = Wakeup::new().unwrap();

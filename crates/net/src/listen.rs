@@ -154,9 +154,8 @@ mod tests {
     }
 
     fn file() -> (Address, std::path::PathBuf) {
-        let folder = std::env::temp_dir().join(format!("krarup-listen-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(format!("{:?}.sock", std::thread::current().id()));
+        let (process, thread) = (std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(format!("krarup-listen-{process}-{thread:?}.sock"));
         (Address::of_file(&path), path)
     }
 

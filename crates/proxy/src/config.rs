@@ -124,6 +124,9 @@ settings! {
         /// resource is full.
         headroom_target: Option<ResponseTarget> = None, Optional(TARGET), example = "\"p99 < 8ms\"",
             flag = Some(Flag::new("headroom-target", "TARGET"));
+        /// Whether /headroom asks the servers with `stats` how much of their memory, connections
+        /// and processors they use, at most once in ten seconds.
+        server_stats: bool = false, Switch;
         /// A file that proxies before the same servers share: while one of them has a redline under
         /// way, no other begins one.
         redline_lock: Option<PathBuf> = None, Optional(FILE), example = "\"/run/krarup/redline\"";
@@ -281,6 +284,11 @@ impl Config {
         if self.dedicated && self.server_connections > 1 {
             let what = "`dedicated` gives every client a connection of its own, and `server_connections` shares several";
             return Err(Mistake::new(what, "set one of the two").into());
+        }
+        if self.server_stats && (self.edge.server_tls.is_some() || self.edge.server_login.is_some()) {
+            let what =
+                "`server_stats` asks over connections without TLS and login, and the servers want them";
+            return Err(Mistake::new(what, "leave out `server_stats`").into());
         }
         if self.engine == Engine::Threads {
             self.check_threads(listeners.len())?;

@@ -182,6 +182,11 @@ pub struct LoopUse {
     pub machine_busy: Nanos,
     /// The same with the time in which they were idle.
     pub machine_time: Nanos,
+    /// Time in which the machine's busiest link carried bytes at its rate; zero where that is not
+    /// known.
+    pub link_busy: Nanos,
+    /// The same with the time in which it carried none; zero where no link's rate is known.
+    pub link_time: Nanos,
 }
 
 /// [`LoopUse`] with the interval it belongs to, and what was done in it.

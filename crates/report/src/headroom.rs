@@ -256,8 +256,13 @@ pub fn of_limit(first: &LimitingResource) -> String {
 }
 
 fn named(kind: ResourceKind, name: &str) -> String {
-    let kind = kind_word(kind);
-    if name.is_empty() { kind.to_owned() } else { format!("{kind} {name}") }
+    match (kind, name) {
+        (ResourceKind::Link | ResourceKind::Processors, "") => format!("{} of this machine", kind_word(kind)),
+        (_, "") => kind_word(kind).to_owned(),
+        (ResourceKind::Server, _) => format!("server {name}"),
+        (ResourceKind::Link, _) => format!("link to {name}"),
+        _ => format!("{} of {name}", kind_word(kind)),
+    }
 }
 
 const fn kind_word(kind: ResourceKind) -> &'static str {
@@ -269,7 +274,7 @@ const fn kind_word(kind: ResourceKind) -> &'static str {
         ResourceKind::Memory => "memory",
         ResourceKind::Files => "open files",
         ResourceKind::Connections => "client connections",
-        ResourceKind::Processors => "processors of this machine",
+        ResourceKind::Processors => "processors",
         ResourceKind::Clients => "clients",
     }
 }

@@ -28,6 +28,7 @@
 //! | `memory` | what buffers hold, and who must wait for room |
 //! | `alarm` | the timer of a loop that waits without a limit |
 //! | `loop_meter` | what the loop's own thread uses |
+//! | `links` | how busy the machine's links are |
 
 mod accepting;
 mod alarm;
@@ -37,6 +38,7 @@ mod clients;
 mod connection;
 mod event_loops;
 mod hold;
+mod links;
 mod logins;
 mod loop_meter;
 mod memory;

@@ -16,6 +16,7 @@ use krarup_units::Mistake;
 
 use crate::live::{LiveQuestion, LiveState};
 use crate::process;
+use crate::server_statistics::AskedServers;
 
 /// How long an answer is given again.
 const FRESH: Duration = Duration::from_secs(10);
@@ -41,6 +42,7 @@ pub(crate) struct LiveHeadroom {
     last: Mutex<Option<Arc<Headroom>>>,
     /// What servers have shown that they can do, by name, and when.
     proven: Mutex<HashMap<String, (ProvenServer, Instant)>>,
+    servers: AskedServers,
 }
 
 #[derive(Clone)]
@@ -120,7 +122,7 @@ impl LiveHeadroom {
     /// Answers about the loops that `live` asks; a browser is given a `page`.
     pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
         let (answers, last, proven) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { live, page, answers, last, proven }
+        Self { live, page, answers, last, proven, servers: AskedServers::default() }
     }
 
     /// The answer to a request for `/headroom`.
@@ -165,10 +167,14 @@ impl LiveHeadroom {
         lock(&self.answers).clear();
     }
 
-    /// The system, with what its servers have shown and what this process may use.
-    fn proven(&self, system: &LiveSystem) -> LiveSystem {
-        let mut system = system.clone();
+    /// The system, with what its servers have shown and say, and what this process may use.
+    fn known(&self, state: &LiveState) -> LiveSystem {
+        let mut system = state.system.clone();
         system.allowances = process::allowances();
+        if state.config.as_ref().is_some_and(|config| config.server_stats) {
+            let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
+            system.allowances.extend(self.servers.allowances(&names));
+        }
         let mut proven = lock(&self.proven);
         proven.retain(|_, (_, at)| at.elapsed() < DAY);
         for server in &mut system.servers {
@@ -187,7 +193,7 @@ impl LiveHeadroom {
             return Ok(Arc::clone(&known.answer));
         }
         let state = self.live.ask().ok_or(NoHeadroom::Stuck)?;
-        let system = self.proven(&state.system);
+        let system = self.known(&state);
         let answer = thread::scope(|scope| {
             let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
                 process::yield_to_others();

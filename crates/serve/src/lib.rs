@@ -15,6 +15,7 @@
 //! | `processors` | how many processors this process may use, and how much memory |
 //! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
 //! | `slice` | how long a pass may spend on one thing |
+//! | `server_statistics` | what servers say of themselves |
 //! | `workers` | how many workers there are, where that is automatic |
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod process;
 mod processors;
 pub mod proxy;
 mod redline;
+mod server_statistics;
 mod slice;
 mod workers;
 

@@ -50,6 +50,11 @@ pub struct ThreadUse {
     pub machine_busy: Nanos,
     /// The same with the time in which they were idle: the time that there was.
     pub machine_time: Nanos,
+    /// Time in which the machine's busiest link carried bytes at its rate, in the direction in
+    /// which it carried more.
+    pub link_busy: Nanos,
+    /// The same with the time in which it carried none; zero where no link's rate is known.
+    pub link_time: Nanos,
 }
 
 /// Requests of clients come in as bytes, and replies leave as bytes.

@@ -217,9 +217,19 @@ impl Service for Broker {
     }
 
     fn loop_used(&mut self, used: ThreadUse, now: Stamp) {
-        let ThreadUse { passes, processor, run_queue, machine_busy, machine_time } = used;
+        let ThreadUse { passes, processor, run_queue, machine_busy, machine_time, link_busy, link_time } =
+            used;
         let clients = self.clients() as u32;
-        let used = LoopUse { passes, processor, run_queue, clients, machine_busy, machine_time };
+        let used = LoopUse {
+            passes,
+            processor,
+            run_queue,
+            clients,
+            machine_busy,
+            machine_time,
+            link_busy,
+            link_time,
+        };
         self.records.loop_used(used, now);
     }
 

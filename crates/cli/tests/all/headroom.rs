@@ -10,9 +10,9 @@ use krarup_units::{Nanos, Stamp};
 use serde_json::Value;
 
 use crate::broker::monitored;
-use crate::support::fresh;
 use crate::support::peer::asked;
 use crate::support::process::{Ended, Program};
+use crate::support::{file, fresh};
 
 fn krarup(words: &[&str]) -> Ended {
     Program::begin(words).ended()
@@ -125,6 +125,28 @@ fn a_running_proxy_is_asked_over_its_admin_address() {
     assert!(metrics.contains("krarup_headroom_silent{reason=\"short_time\"} 1"), "{metrics}");
     assert!(!metrics.contains("\nkrarup_headroom_ratio"), "{metrics}");
     assert!(proxy.stop().success);
+}
+
+#[test]
+fn servers_that_may_be_asked_say_what_they_use() {
+    let server = Program::memcached(&["-c", "100", "-m", "10"]);
+    let config = file("server-stats.toml", "server_stats = true\n");
+    let (_proxy, admin) = proxy(&server, &["--config", &config]);
+    let answer = krarup(&["headroom", &admin.to_string(), "--json"]);
+    let answer: Value = serde_json::from_str(&answer.output).unwrap();
+    let of_server = |resource: &str| {
+        let name = server.address().to_string();
+        let states = answer["resources"].as_array().unwrap();
+        let state = states.iter().find(|state| state["resource"] == resource && state["name"] == *name);
+        state.and_then(|state| state["busy_now"].as_f64())
+    };
+    let (memory, connections) = (of_server("memory").unwrap(), of_server("connections").unwrap());
+    assert!((0.0..0.01).contains(&memory) && (0.01..0.5).contains(&connections), "{answer}");
+    let screen = krarup(&["headroom", &admin.to_string()]);
+    assert!(screen.output.contains(&format!("memory of {}", server.address())), "{}", screen.output);
+    let config = file("server-stats-tls.toml", "server_stats = true\n[edge]\nserver_login = \"/dev/null\"\n");
+    let refused = krarup(&["proxy", "--servers", "127.0.0.1:1", "--config", &config]);
+    assert!(refused.code == Some(2) && refused.errors.contains("leave out `server_stats`"), "{refused:?}");
 }
 
 #[test]

@@ -110,6 +110,8 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
             maybe(draw, &[&format!("{{ certificate = {shown}, key = {key} }}")])
         }
         "socket_mode" => maybe(draw, &["\"600\""]),
+        // True excludes `server_login`.
+        "server_stats" => maybe(draw, &["false"]),
         "reuse_port" => maybe(draw, &["true", "false"]),
         "backlog" => maybe(draw, &["1", "4096"]),
         "keep_alive" => maybe(draw, &["0", "\"1s\""]),

@@ -80,7 +80,8 @@ pub struct LiveSystem {
     /// Where requests go when a server is lost or added; none: it is not known, and the others
     /// share them evenly, or as they do now.
     pub moves: Option<PartMoves>,
-    /// What this program may use at most of what no rate of requests uses up by itself.
+    /// What this program, or a server, may use at most of what no rate of requests uses up by
+    /// itself.
     pub allowances: Vec<Allowance>,
 }
 
@@ -94,10 +95,12 @@ pub struct PartMoves {
 }
 
 /// A limit that is not a rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Allowance {
     /// Of what.
     pub resource: ResourceKind,
+    /// Of which server; none: of this program.
+    pub server: Option<String>,
     /// How much is used.
     pub used: f64,
     /// How much may be.
@@ -319,15 +322,17 @@ pub enum ResourceKind {
     Loop,
     /// The workers that hold requests.
     Workers,
-    /// The link to a server, whose rate is known.
+    /// A link whose rate is known: to a server or, without a name, the busiest of this machine.
     Link,
-    /// Memory of this program: what it holds, of what its control groups allow.
+    /// Memory of this program: what it holds, of what its control groups allow. With a server's
+    /// name, as each of those that follow: the server's, as it says.
     Memory,
     /// Files and sockets of this program: those that are open, of what may be.
     Files,
     /// Connections of clients: those that are there, of what may be.
     Connections,
-    /// The processors of this machine, with everything that runs on it.
+    /// The processors of this machine, with everything that runs on it; of a server, those that it
+    /// uses of those that it has threads for.
     Processors,
     /// The clients: they wait for replies before they ask again, so they cannot ask more often.
     Clients,

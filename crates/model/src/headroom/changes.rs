@@ -38,12 +38,15 @@ fn effect(
         Err(why) => return ChangeEffect { silent: Some(why.into()), ..nothing(words) },
     };
     // What was full first of what did not change still is.
+    let loops = fitted.loops.map_or(f64::INFINITY, |fit| fit.middle);
+    let machine = fitted.machine().map(|(resource, fit)| match (resource, change) {
+        // Its own link carries the values that grow.
+        (ResourceKind::Link, HeadroomChange::Values(times)) => fit.middle / times.max(1.0),
+        _ => fit.middle,
+    });
     let others = match first.resource {
-        ResourceKind::Loop | ResourceKind::Processors => first.full_at,
-        _ => {
-            let loops = fitted.loops.map_or(f64::INFINITY, |fit| fit.middle);
-            fitted.machine.map_or(loops, |fit| loops.min(fit.middle))
-        }
+        ResourceKind::Loop => first.full_at,
+        _ => machine.fold(loops, f64::min),
     };
     let full_at = fitted.with_workers(&replay, full_at).min(others);
     if !full_at.is_finite() {

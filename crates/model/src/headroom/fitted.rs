@@ -7,7 +7,7 @@ use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, Re
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
 use super::replay::{ReplayServer, TrafficReplay};
-use super::resources::{LoopFit, MachineFit, ServerLimit, first_full, loops, machine, servers};
+use super::resources::{LoopFit, MachineFit, ServerLimit, first_full, loops, own_link, processors, servers};
 use super::server_fit::ServerFit;
 use super::traffic::SeenTraffic;
 use crate::simulate::random::RandomStream;
@@ -32,7 +32,8 @@ pub(super) struct Fitted<'a> {
     pub(super) servers: Vec<ServerFit>,
     pub(super) limits: Vec<Option<ServerLimit>>,
     pub(super) loops: Option<LoopFit>,
-    pub(super) machine: Option<MachineFit>,
+    pub(super) processors: Option<MachineFit>,
+    pub(super) own_link: Option<MachineFit>,
     pub(super) own: Seconds,
 }
 
@@ -54,7 +55,8 @@ impl<'a> Fitted<'a> {
         Self {
             limits,
             loops: loops(&kept, system.processors_per_loop),
-            machine: machine(&kept),
+            processors: processors(&kept),
+            own_link: own_link(&kept),
             own: quantile(&mut own, 0.5),
             servers,
             kept,
@@ -118,12 +120,9 @@ impl<'a> Fitted<'a> {
             workers.map(|full_at| First { resource: ResourceKind::Workers, server: None, full_at });
         let by_loop =
             self.loops.map(|fit| First { resource: ResourceKind::Loop, server: None, full_at: fit.middle });
-        let by_machine = self.machine.map(|fit| First {
-            resource: ResourceKind::Processors,
-            server: None,
-            full_at: fit.middle,
-        });
-        let all = [by_server, by_workers, by_loop, by_machine].into_iter().flatten();
+        let by_machine =
+            self.machine().map(|(resource, fit)| First { resource, server: None, full_at: fit.middle });
+        let all = [by_server, by_workers, by_loop].into_iter().flatten().chain(by_machine);
         let first = all.min_by(|a, b| a.full_at.total_cmp(&b.full_at))?;
         // Where the loop is full nearly as early, what seems to be a server's queue is the loop's.
         match self.loops {
@@ -138,16 +137,27 @@ impl<'a> Fitted<'a> {
         }
     }
 
+    /// What the machine around the loops can do, as far as it is known.
+    pub(super) fn machine(&self) -> impl Iterator<Item = (ResourceKind, MachineFit)> + use<> {
+        let each = [(ResourceKind::Processors, self.processors), (ResourceKind::Link, self.own_link)];
+        each.into_iter().filter_map(|(resource, fit)| Some((resource, fit?)))
+    }
+
+    /// The fit of the machine's own resource that is full first, if one of those is.
+    fn of_machine(&self, first: &First) -> Option<MachineFit> {
+        let fit = self.machine().find(|(resource, _)| *resource == first.resource);
+        fit.filter(|_| first.server.is_none()).map(|(_, fit)| fit)
+    }
+
     pub(super) fn name_of(&self, server: usize) -> String {
         self.system.servers[server].name.clone()
     }
 
-    /// The deep system, with the loop, or the machine's processors, in the path where they could
-    /// matter.
+    /// The deep system, with the loop, or what the machine has, in the path where it could matter.
     pub(super) fn replay_for(&self, first: &First) -> TrafficReplay<'_> {
         let mut deep = self.replay(true);
         let loops = self.loops.map(|fit| fit.middle).into_iter();
-        let full = loops.chain(self.machine.map(|fit| fit.middle)).fold(f64::INFINITY, f64::min);
+        let full = loops.chain(self.machine().map(|(_, fit)| fit.middle)).fold(f64::INFINITY, f64::min);
         if full < 2.0 * first.full_at {
             deep.serve_one_by_one(1.0 / full);
         }
@@ -220,13 +230,11 @@ impl<'a> Fitted<'a> {
                     above = below;
                 }
             }
-            ResourceKind::Processors => {
-                if let Some(fit) = self.machine {
-                    (below, above) = ((fit.middle / fit.low).ln(), (fit.high / fit.middle).ln());
-                }
-            }
             ResourceKind::Workers => spread = spread.max(SPREAD_OF_WORKERS),
             _ => {
+                if let Some(fit) = self.of_machine(first) {
+                    (below, above) = ((fit.middle / fit.low).ln(), (fit.high / fit.middle).ln());
+                }
                 if let Some((fit, _)) = self.first_fit(first) {
                     spread = spread.hypot(1.7 * fit.error);
                 }

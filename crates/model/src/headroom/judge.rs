@@ -28,6 +28,8 @@ const CLIENTS_WAIT: f64 = 0.7;
 /// Judges a snapshot. See the [module](super).
 pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
     let mut answer = silent(snapshot, question);
+    // These need no traffic to be known.
+    answer.resources = system.allowances.iter().map(of_allowance).collect();
     let (from, changed) = since_when(snapshot, system);
     let kept = kept(snapshot, system, from, snapshot.at);
     let clients = kept.requests.iter().filter(|one| !one.late).count();
@@ -248,10 +250,13 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
     silent(fitted.kept.mix_changed(), Silence::MixChanged);
 }
 
-fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
-    let now = fitted.traffic.now();
-    let mut states: Vec<ResourceState> = Vec::new();
-    let plain = |resource, full_at: Option<f64>, busy, service| ResourceState {
+const fn plain(
+    resource: ResourceKind,
+    full_at: Option<f64>,
+    busy: Option<f64>,
+    service: Option<f64>,
+) -> ResourceState {
+    ResourceState {
         resource,
         name: String::new(),
         full_at_per_s: full_at,
@@ -262,7 +267,17 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
         waited: None,
         contention: None,
         stalled: None,
-    };
+    }
+}
+
+fn of_allowance(one: &Allowance) -> ResourceState {
+    let name = one.server.clone().unwrap_or_default();
+    ResourceState { name, ..plain(one.resource, None, Some(one.used / one.most), None) }
+}
+
+fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
+    let now = fitted.traffic.now();
+    let mut states: Vec<ResourceState> = Vec::new();
     for (place, (server, limit)) in fitted.servers.iter().zip(&fitted.limits).enumerate() {
         if server.share == 0.0 {
             continue;
@@ -291,17 +306,16 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     if let Some(fit) = fitted.loops {
         states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(fit.busy), Some(fit.per_request * 1e6)));
     }
-    if let Some(fit) = fitted.machine {
-        states.push(plain(ResourceKind::Processors, Some(fit.middle), Some(fit.busy), None));
-    }
+    states.extend(
+        fitted.machine().map(|(resource, fit)| plain(resource, Some(fit.middle), Some(fit.busy), None)),
+    );
     let clients = fitted.system.most_clients.map(|most| Allowance {
         resource: ResourceKind::Connections,
+        server: None,
         used: f64::from(fitted.kept.clients()),
         most: f64::from(most),
     });
-    for one in fitted.system.allowances.iter().chain(&clients) {
-        states.push(plain(one.resource, None, Some(one.used / one.most), None));
-    }
+    states.extend(fitted.system.allowances.iter().chain(&clients).map(of_allowance));
     if let Some(busy) = fitted.kept.clients_busy() {
         // Asking again at once, with the response time of now.
         states.push(plain(ResourceKind::Clients, Some(now / busy), Some(busy), None));

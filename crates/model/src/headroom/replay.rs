@@ -2,9 +2,8 @@
 //! model gives what was measured, and at other rates, to see where a target breaks.
 //!
 //! ```text
-//! arrival ─▶ loop (FIFO) ─▶ worker, if limited ─┬▶ d/2 + jitter ─▶ connection (FIFO, stalls) ─▶ d/2 ─┬▶ reply
-//!                                               ├▶ … one for each server asked …                    ─┤
-//!                                               └▶ queue ─▶ trip of a store's connection            ─┘
+//! arrival ─▶ loop (FIFO) ─▶ worker, if limited ─┬▶ d/2 + jitter ─▶ connection (FIFO, stalls) ─▶
+//! d/2 ─┬▶ reply ├▶ … one for each server asked … ─┤ └▶ queue ─▶ trip of a store's connection ─┘
 //! ```
 //!
 //! Requests are taken in the order of arrival, so the time at which a worker or a connection is

@@ -1,8 +1,8 @@
 //! At which rate of all traffic each resource is full.
 
-use krarup_record::LoopWindow;
+use krarup_record::{LoopUse, LoopWindow};
 use krarup_stats::{Regression, USUAL_LEVEL};
-use krarup_units::Seconds;
+use krarup_units::{Nanos, Seconds};
 
 use super::answer::{LiveSystem, ServerQueue};
 use super::fit::{DEEP, ServiceFit};
@@ -264,34 +264,45 @@ fn cost_of_a_request(windows: &[&LoopWindow]) -> f64 {
     }
 }
 
-/// What the processors of the machine can do, at the rate of all traffic.
+/// What the machine around the loops can do, its processors or its busiest link, at the rate of all
+/// traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MachineFit {
-    /// Rate at which they are full if all that they do comes with requests.
+    /// Rate at which it is full if all that it does comes with requests.
     pub(super) low: f64,
-    /// Rate if what they do grows with requests as it was seen to.
+    /// Rate if what it does grows with requests as it was seen to.
     pub(super) middle: f64,
     /// Rate if it grows as slowly as it may by two standard errors.
     pub(super) high: f64,
-    /// The share of their time in which they worked at the highest load seen.
+    /// The share of its time in which it worked at the highest load seen.
     pub(super) busy: f64,
 }
 
-/// What the processors do grows at least by this share of its mean per request: without any
+/// What the machine does grows at least by this share of its mean per request: without any
 /// variation of the load it is not known what is others' work.
 const LEAST_OF_A_REQUEST: f64 = 0.25;
 
-/// Busy share of the machine = others' + share per request · rate, by the windows of one loop. None
-/// where the system does not say how busy it is.
-pub(super) fn machine(kept: &Kept) -> Option<MachineFit> {
+/// The processors of the machine; none where the system does not say how busy they are.
+pub(super) fn processors(kept: &Kept) -> Option<MachineFit> {
+    machine(kept, |used| (used.machine_busy, used.machine_time))
+}
+
+/// The busiest link of the machine; none where no link's rate is known.
+pub(super) fn own_link(kept: &Kept) -> Option<MachineFit> {
+    machine(kept, |used| (used.link_busy, used.link_time))
+}
+
+/// Busy share = others' + share per request · rate, by the windows of one loop; `of` is in how much
+/// of the time that there was it worked.
+fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit> {
     let all: f64 = kept.windows.iter().map(|one| one.requests as f64).sum();
-    let windows = kept.windows.iter().filter(|one| one.in_loop == 0 && one.used.machine_time.0 > 0);
+    let windows = kept.windows.iter().filter(|one| one.in_loop == 0 && of(&one.used).1.0 > 0);
     let points: Vec<(f64, f64)> = windows
         .clone()
         .map(|one| {
             let seconds = (one.to.0 - one.from.0) as f64 / 1e9;
-            let busy = one.used.machine_busy.0 as f64 / one.used.machine_time.0 as f64;
-            (one.requests as f64 / seconds, busy)
+            let (busy, time) = of(&one.used);
+            (one.requests as f64 / seconds, busy.0 as f64 / time.0 as f64)
         })
         .collect();
     let own: f64 = windows.map(|one| one.requests as f64).sum();
@@ -331,8 +342,7 @@ pub(super) fn run_queue(kept: &Kept) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use krarup_record::LoopUse;
-    use krarup_units::{Nanos, Stamp};
+    use krarup_units::Stamp;
 
     use super::*;
 
@@ -376,16 +386,29 @@ mod tests {
             one.used.machine_time = Nanos::from_secs(2);
             one.used.machine_busy = Nanos(400_000_000 + 200_000 * one.requests);
         }
-        let fit = machine(&kept).unwrap();
+        let fit = processors(&kept).unwrap();
         assert!((fit.middle - 8_000.0).abs() < 1.0, "{fit:?}");
         assert!(fit.low < 7_500.0 && fit.high < 8_001.0 && (fit.busy - 0.385).abs() < 0.01, "{fit:?}");
         for one in &mut kept.windows {
             (one.requests, one.used.machine_busy) = (1_000, Nanos(600_000_000));
         }
-        let alike = machine(&kept).unwrap();
+        let alike = processors(&kept).unwrap();
         assert!(alike.low < 3_400.0 && alike.high > 8_000.0, "{alike:?}");
         kept.windows.iter_mut().for_each(|one| one.used.machine_time = Nanos::ZERO);
-        assert_eq!(machine(&kept), None);
+        assert_eq!(processors(&kept), None);
+    }
+
+    #[test]
+    fn the_machines_link_is_told_from_what_it_carried() {
+        let mut kept = windows(|requests| (requests, requests));
+        assert_eq!(own_link(&kept), None, "its rate is not known");
+        for one in &mut kept.windows {
+            // A tenth is carried for others, a request takes 100 µs.
+            one.used.link_time = Nanos::from_secs(1);
+            one.used.link_busy = Nanos(100_000_000 + 100_000 * one.requests);
+        }
+        let fit = own_link(&kept).unwrap();
+        assert!((fit.middle - 9_000.0).abs() < 1.0, "{fit:?}");
     }
 
     #[test]

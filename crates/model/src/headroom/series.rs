@@ -2,8 +2,8 @@
 //! time.
 //!
 //! ```text
-//! points (X, N, R) ─▶ Little's law ─▶ does the load vary, is there a queue? ─▶ laws R(X) ─▶ verdict
-//!                     N = X·R                                                  the best by blocks left out
+//! points (X, N, R) ─▶ Little's law ─▶ does the load vary, is there a queue? ─▶ laws R(X) ─▶
+//! verdict N = X·R the best by blocks left out
 //! ```
 //!
 //! No request is seen here, only means over some seconds or minutes. So less can be told than by

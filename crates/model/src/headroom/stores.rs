@@ -4,8 +4,8 @@
 //! sent to answered, by what it depends on:
 //!
 //! ```text
-//! one request a trip       D(k)    over the trips k that were under way at its begin, itself included
-//! what waits shares one    D(n) = a + b n    over the requests n that it carried
+//! one request a trip D(k) over the trips k that were under way at its begin, itself included what
+//! waits shares one D(n) = a + b n over the requests n that it carried
 //! ```
 
 use krarup_units::Seconds;

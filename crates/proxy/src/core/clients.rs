@@ -204,9 +204,19 @@ impl Service for Core {
     }
 
     fn loop_used(&mut self, used: ThreadUse, now: Stamp) {
-        let ThreadUse { passes, processor, run_queue, machine_busy, machine_time } = used;
+        let ThreadUse { passes, processor, run_queue, machine_busy, machine_time, link_busy, link_time } =
+            used;
         let clients = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
-        let used = LoopUse { passes, processor, run_queue, clients, machine_busy, machine_time };
+        let used = LoopUse {
+            passes,
+            processor,
+            run_queue,
+            clients,
+            machine_busy,
+            machine_time,
+            link_busy,
+            link_time,
+        };
         self.books.loop_used(used, now);
     }
 

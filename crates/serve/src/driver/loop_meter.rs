@@ -1,7 +1,7 @@
 //! What the loop's own thread uses: passes, processor time, and time in which it was ready to run
-//! and had no processor; and how busy the machine's processors are.
+//! and had no processor; and how busy the machine's processors and links are.
 //!
-//! The kernel is asked once a second: three system calls.
+//! The kernel is asked once a second: four system calls.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,6 +9,8 @@ use std::os::unix::fs::FileExt;
 use krarup_net::cpu;
 use krarup_service::ThreadUse;
 use krarup_units::{Nanos, Stamp};
+
+use super::links::Links;
 
 /// The unit of times in `stat`: what programs are given is a hundredth of a second everywhere.
 const TICK: Nanos = Nanos::from_millis(10);
@@ -34,6 +36,9 @@ struct KernelTimes {
     /// Where it says what the processors did, kept open; none where it does not.
     stat: Option<File>,
     machine: MachineTimes,
+    links: Links,
+    /// When it was.
+    at: Stamp,
 }
 
 /// What all processors of the machine have done since it began.
@@ -64,19 +69,24 @@ impl LoopMeter {
             let run_queue = run_queue(schedstat.as_ref());
             let stat = File::open("/proc/stat").ok();
             let machine = machine(stat.as_ref());
-            self.last = Some(KernelTimes { processor: cpu::thread(), run_queue, schedstat, stat, machine });
+            let (processor, links) = (cpu::thread(), Links::of_machine());
+            self.last = Some(KernelTimes { processor, run_queue, schedstat, stat, machine, links, at: now });
             return None;
         };
         let (processor, run_queue) = (cpu::thread(), run_queue(last.schedstat.as_ref()));
         let machine = machine(last.stat.as_ref());
+        let elapsed = now - last.at;
+        let carried = last.links.busiest(elapsed);
         let used = ThreadUse {
             passes,
             processor: processor.saturating_sub(last.processor),
             run_queue: run_queue.saturating_sub(last.run_queue),
             machine_busy: machine.busy.saturating_sub(last.machine.busy),
             machine_time: machine.all.saturating_sub(last.machine.all),
+            link_busy: carried.unwrap_or(Nanos::ZERO),
+            link_time: carried.map_or(Nanos::ZERO, |_| elapsed),
         };
-        (last.processor, last.run_queue, last.machine) = (processor, run_queue, machine);
+        (last.processor, last.run_queue, last.machine, last.at) = (processor, run_queue, machine, now);
         Some(used)
     }
 }
