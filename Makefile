@@ -42,7 +42,7 @@ test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcache
 	@scripts/need memccat libmemcached-tools
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	@scripts/clients $(or $(CARGO_TARGET_DIR),target)/clients
-	$(CARGO) test --package krarup --test all -- clients:: queues:: --nocapture
+	$(CARGO) test --package krarup --test all -- clients:: queues:: durable::outbox:: --nocapture
 
 test-failover: ## two PostgreSQL, the primary killed under load, the standby promoted: no answered message is lost, in each mode of the broker
 	@command -v initdb >/dev/null || scripts/need /usr/lib/postgresql postgresql

@@ -14,9 +14,12 @@ On a machine with other work the answer is expected to be silent; the table says
 
 import argparse
 import json
+import os
 import pathlib
 import queue
 import random
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +38,8 @@ class Server(threading.Thread):
     Each takes `service(bytes of its value)` seconds; its answer leaves `delay` seconds later, others are served meanwhile. Values have `size` bytes
     (0: every get misses). `stop_every` and `stop`: all threads stand still for `stop` seconds, about every `stop_every`, as a collector of garbage does.
     """
+
+    host = "127.0.0.1"
 
     def __init__(self, service, delay=0.0, threads=1, size=0, stop_every=0.0, stop=0.0):
         super().__init__(daemon=True)
@@ -95,20 +100,83 @@ class Server(threading.Thread):
 
 
 class Memcached:
-    """A memcached in a control group of its own that gives it `quota` seconds of processor time in each `period`."""
+    """A memcached in a control group of its own that gives it `quota` seconds of processor time in each `period`, behind a link of `link` bits a second, or so far away that answers come `delay` seconds later."""
 
-    def __init__(self, quota=None, period=0.1):
+    def __init__(self, quota=None, period=0.1, link=None, delay=None):
         self.port = free_port()
         self.group = Group(quota, period) if quota else None
-        self.process = subprocess.Popen(["memcached", "-p", str(self.port), "-l", "127.0.0.1", "-U", "0", "-t", "1", "-u", "nobody"],
+        self.link = Link(link, delay) if link or delay else None
+        self.host = self.link.host if self.link else "127.0.0.1"
+        inside = self.link.inside if self.link else []
+        self.process = subprocess.Popen([*inside, "memcached", "-p", str(self.port), "-l", self.host, "-U", "0", "-t", "1", "-u", "nobody"],
                                         preexec_fn=self.group.enter if self.group else None)
-        wait_for(self.port)
+        wait_for(self.port, self.host)
 
     def stop(self):
         self.process.terminate()
         self.process.wait()
         if self.group:
             self.group.remove()
+        if self.link:
+            self.link.remove()
+
+
+class Link:
+    """A network of its own for one server, whose answers leave it at `rate` bits a second (a token bucket of 6,000 bytes), or are kept for `delay` seconds (krarup's own delay line)."""
+
+    def __init__(self, rate, delay):
+        number = free_port()
+        self.name, self.host = f"krarup-{number}", f"10.{200 + number % 50}.{number // 256 % 256}.2"
+        self.inside = ["ip", "netns", "exec", self.name]
+        ours, theirs = f"kr{number}a", f"kr{number}b"
+        self.line, self.ours = None, f"{self.name}-ours" if delay else None
+        call("ip", "netns", "add", self.name)
+        if delay:
+            theirs = "eth0"
+            call("ip", "netns", "attach", self.ours, os.getpid())
+            self.line = subprocess.Popen([Link.binary, "agent", "delay", str(round(1e9 * delay)), self.name, self.ours, ours], stderr=subprocess.PIPE)
+            self.line.stderr.readline()
+        else:
+            call("ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", self.name)
+            call(*self.inside, "tc", "qdisc", "add", "dev", theirs, "root", "tbf", "rate", f"{rate}bit", "burst", "6000", "latency", "500ms")
+        call("ip", "address", "add", self.host[:-1] + "1/30", "dev", ours)
+        call("ip", "link", "set", ours, "up")
+        call(*self.inside, "ip", "address", "add", self.host + "/30", "dev", theirs)
+        call(*self.inside, "ip", "link", "set", theirs, "up")
+
+    def remove(self):
+        if self.line:
+            self.line.kill()
+            self.line.wait()
+            call("ip", "netns", "delete", self.ours)
+        call("ip", "netns", "delete", self.name)
+
+
+def call(*command):
+    subprocess.run([str(word) for word in command], check=True)
+
+
+class Postgres:
+    """A PostgreSQL that is `delay` seconds away: what it does itself is little beside that, so that the load and the broker do not take its processors."""
+
+    def __init__(self, delay):
+        self.port, self.link, self.folder = free_port(), Link(None, delay), tempfile.mkdtemp()
+        self.host = self.link.host
+        programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+        shutil.chown(self.folder, "postgres")
+        own = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+        subprocess.run([*own, programs / "initdb", "-D", self.folder + "/data", "-A", "trust"], check=True, stdout=subprocess.DEVNULL)
+        with open(self.folder + "/data/pg_hba.conf", "a") as rules:
+            rules.write(f"host all all {self.host}/30 trust\n")
+        flags = ["-D", self.folder + "/data", "-p", str(self.port), "-c", f"listen_addresses={self.host}", "-c", f"unix_socket_directories={self.folder}"]
+        self.process = subprocess.Popen([*self.link.inside, *own, programs / "postgres", *flags], stderr=subprocess.DEVNULL)
+        wait_for(self.port, self.host)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+        self.link.remove()
+        shutil.rmtree(self.folder)
 
 
 class Group:
@@ -163,11 +231,11 @@ class Scenario:
 
     `load`: flags of every load. `traffic`: flags that replace the rate of the traffic before the target. `change`: called with servers and how much of
     the traffic is over. `quota`: processor seconds in each period of 10 ms that the proxy has. `busy`: programs that only compute beside it. `broker`: flags of a broker that
-    is measured instead of a proxy."""
+    is measured instead of a proxy. `link`: the rate of the servers' links that its configuration tells. `values`: bytes of the values that are stored first."""
 
-    def __init__(self, servers, first, lines="", load=(), traffic=(), change=None, quota=None, busy=0, broker=None):
+    def __init__(self, servers, first, lines="", load=(), traffic=(), change=None, quota=None, busy=0, broker=None, link=None, values=None):
         self.servers, self.first, self.lines, self.load, self.traffic = servers, first, lines, [*load] if broker is not None else [*GETS, *load], traffic
-        self.change, self.quota, self.busy, self.broker = change, quota, busy, broker
+        self.change, self.quota, self.busy, self.broker, self.link, self.values = change, quota, busy, broker, link, values
 
 
 GETS = ["--ratio", "0:1", "--keys", "1000"]
@@ -177,7 +245,7 @@ SCENARIOS = {
     "constant": Scenario(lambda: [Server(constant(1e-3))], "server"),
     "exponential": Scenario(lambda: [Server(exponential(1e-3, 1))], "server"),
     "slow": Scenario(lambda: [Server(constant(1e-3)), Server(constant(2.5e-3)), Server(constant(1e-3))], "server", RING),
-    "workers": Scenario(lambda: [Server(constant(0.2e-3), delay=4e-3)], "workers", "workers = 8"),
+    "workers": Scenario(lambda: [Memcached(delay=4e-3)], "workers", "workers = 8"),
     "threads": Scenario(lambda: [Server(constant(3e-3), threads=4)], "server", "server_connections = 4"),
     "stops": Scenario(lambda: [Server(constant(1e-3), stop_every=2.0, stop=0.2)], "server"),
     "hot key": Scenario(lambda: [Server(constant(1e-3)) for _ in range(3)], "server", RING, load=["--key-law", "hot:1:0.4"]),
@@ -185,9 +253,14 @@ SCENARIOS = {
     "clients": Scenario(lambda: [Server(constant(1e-3))], "clients", traffic=["-c", 4, "--think", "exp:6ms"]),
     "loop": Scenario(lambda: [Memcached()], "loop", quota=1.5e-3),
     "quota": Scenario(lambda: [Memcached(quota=10e-3)], "server"),
+    "link": Scenario(lambda: [Memcached(link=60_000_000)], "link", link=60_000_000, values=4000),
+    "link not told": Scenario(lambda: [Memcached(link=60_000_000)], "link", values=4000),
     "broker memory": Scenario(list, "loop", load=JOBS, broker=[]),
     "broker owned": Scenario(list, "server", load=JOBS, broker=["--postgres-temporary", "--mode", "owned"]),
     "broker batch": Scenario(list, "server", load=JOBS, broker=["--postgres-temporary", "--mode", "batch"]),
+    "far owned": Scenario(lambda: [Postgres(4e-3)], "server", load=JOBS, broker=["--mode", "owned"]),
+    "far batch": Scenario(lambda: [Postgres(4e-3)], "server", load=JOBS, broker=["--mode", "batch"]),
+    "far direct": Scenario(lambda: [Postgres(4e-3)], "server", load=JOBS, broker=["--mode", "direct", "--pool", "4"]),
     "broker direct": Scenario(list, "server", load=JOBS, broker=["--postgres-temporary", "--mode", "direct", "--pool", "4"]),
     "others": Scenario(lambda: [Server(exponential(1e-3, 1))], "silent", busy=4),
 }
@@ -198,10 +271,10 @@ def free_port():
         return one.getsockname()[1]
 
 
-def wait_for(port):
+def wait_for(port, host="127.0.0.1"):
     for _ in range(200):
         try:
-            socket.create_connection(("127.0.0.1", port)).close()
+            socket.create_connection((host, port)).close()
             return
         except OSError:
             time.sleep(0.05)
@@ -209,7 +282,7 @@ def wait_for(port):
 
 
 def load(binary, port, seconds, *flags):
-    out = subprocess.run([binary, "load", "-s", f"127.0.0.1:{port}", "-d", "32", "--seconds", str(seconds), "--json", "-", *map(str, flags)], capture_output=True, text=True)
+    out = subprocess.run([binary, "load", "-s", f"127.0.0.1:{port}", *([] if "-d" in flags else ["-d", "32"]), "--seconds", str(seconds), "--json", "-", *map(str, flags)], capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"krarup load {' '.join(map(str, flags))}: {out.stderr}")
     return json.loads(out.stdout)
@@ -222,12 +295,14 @@ class Program:
         self.port, self.admin = free_port(), free_port()
         self.folder = tempfile.TemporaryDirectory()
         if scenario.broker is None:
-            addresses = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+            link = f', link = "{scenario.link}bit/s"' if scenario.link else ""
+            known = ", ".join(f'{{ address = "{server.host}:{server.port}"{link} }}' for server in servers)
             configuration = pathlib.Path(self.folder.name) / "proxy.toml"
-            configuration.write_text(scenario.lines + "\n")
-            command = ["proxy", "--config", configuration, "--servers", addresses]
+            configuration.write_text(f"servers = [{known}]\n{scenario.lines}\n")
+            command = ["proxy", "--config", configuration]
         else:
             command = ["broker", *scenario.broker]
+            command += [f"--store=postgres://postgres@{server.host}:{server.port}/postgres" for server in servers]
         self.group = Group(scenario.quota, 10e-3) if scenario.quota else None
         self.process = subprocess.Popen([binary, *command, "--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"],
                                         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=self.group.enter if self.group else None)
@@ -259,7 +334,9 @@ def requests(program):
 
 
 def fill(binary, program, scenario):
-    """Messages for those who reserve, so that they need not wait for a put."""
+    """Messages for those who reserve, so that they need not wait for a put; values for those who get."""
+    if scenario.values is not None:
+        load(binary, program.port, 3, "-c", 16, "--keys", 1000, "--ratio", "1:0", "-d", scenario.values)
     if scenario.broker is not None:
         load(binary, program.port, 3, "-c", 64, "--tubes", 10, "--mix", "put=1")
 
@@ -289,7 +366,7 @@ def traffic(program, scenario, servers, full, arguments):
 
 
 def run(name, arguments):
-    scenario = SCENARIOS[name]
+    scenario, Link.binary = SCENARIOS[name], arguments.binary
     # The same servers for both proxies: a ring hangs on their addresses.
     servers = scenario.servers()
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(scenario.busy)]
@@ -307,7 +384,7 @@ def run(name, arguments):
             process.kill()
             process.wait()
         for server in servers:
-            if isinstance(server, Memcached):
+            if not isinstance(server, Server):
                 server.stop()
     row = {"scenario": name, "measured": full, "saturation": answer["saturation_per_s"], "verdict": answer["verdict"], "silent": answer["silent"],
            "bottleneck": answer["bottleneck"], "right": (answer["bottleneck"] or {}).get("resource") == scenario.first, "target": target,

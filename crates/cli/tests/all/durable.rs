@@ -22,6 +22,7 @@ mod counts;
 mod failover;
 mod history;
 mod model;
+mod outbox;
 mod patroni;
 mod refused;
 mod secured;

@@ -21,7 +21,7 @@ const WRONG: &str = "SELECT count(*) FROM ( \
        OR coalesce(there.buried, 0) <> coalesce(counted.buried, 0)";
 
 /// What an answer to `stats…` says under these names.
-fn told<const N: usize>(peer: &mut Peer, said: &str, names: [&str; N]) -> [u64; N] {
+pub(super) fn told<const N: usize>(peer: &mut Peer, said: &str, names: [&str; N]) -> [u64; N] {
     peer.send(said.as_bytes()).unwrap();
     let line = String::from_utf8(peer.line().unwrap()).unwrap();
     let length: usize =

@@ -1,0 +1,92 @@
+//! `examples/outbox` in each language: a shop whose orders and messages are one transaction, and a
+//! worker that does the work of each message once.
+//!
+//! Left out, with a line that says so, is what is not built; `make test-clients` builds it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cluster::Cluster;
+use super::counts::told;
+use super::{broker, said, say};
+use crate::support::process::{python, skipped};
+use crate::support::until;
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/outbox").join(name)
+}
+
+/// Twelve orders of goods for ten; then a message that came twice and one that no worker
+/// understands beside them.
+fn shop_and_worker(language: &str, url: impl Fn(u16) -> String, program: impl Fn() -> Command) {
+    let Some(cluster) = Cluster::start(&format!("shop-{language}")) else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let broker = broker(&cluster.database("shop"), "owned");
+    cluster.sql("shop", &std::fs::read_to_string(example("tables.sql")).unwrap());
+    let run = |what: &str, third: &str| {
+        said(&program().args([what, &url(cluster.over_tcp()), third]).output().unwrap())
+    };
+    assert_eq!(run("shop", "12"), "10 orders taken, 2 refused");
+    let mut peer = broker.connect();
+    say(&mut peer, "use bills\r\n", "USING bills\r\n");
+    for body in ["{\"order\": 1}", "no order"] {
+        peer.send(format!("put 5000 0 60 {}\r\n{body}\r\n", body.len()).as_bytes()).unwrap();
+        assert!(peer.line().unwrap().starts_with(b"INSERTED "));
+    }
+    until("all of them are ready", || {
+        told(&mut peer, "stats-tube bills\r\n", ["current-jobs-ready"]) == [12]
+    });
+    assert_eq!(run("worker", &broker.address().to_string()), "11 messages done");
+    assert_eq!(cluster.sql("shop", "SELECT count(*), sum(order_id) FROM bills"), "10|55");
+    assert_eq!(cluster.sql("shop", "SELECT quantity FROM stock"), "0");
+    peer.send(b"peek-buried\r\n").unwrap();
+    assert!(peer.line().unwrap().starts_with(b"FOUND ") && peer.line().unwrap() == b"no order\r\n");
+    say(&mut peer, "peek-ready\r\n", "NOT_FOUND\r\n");
+    assert!(broker.stop().success);
+}
+
+fn url(port: u16) -> String {
+    format!("postgres://krarup@127.0.0.1:{port}/shop?sslmode=disable")
+}
+
+#[test]
+fn the_outbox_and_its_worker_in_python() {
+    let Some(python) = python("psycopg, greenstalk") else {
+        return skipped("no Python has psycopg and greenstalk; CLIENTS_PYTHON names one");
+    };
+    shop_and_worker("python", url, || {
+        let mut command = Command::new(&python);
+        command.arg(example("python/outbox.py"));
+        command
+    });
+}
+
+/// What `make test-clients` has built of another language.
+fn built(language: &str, needed: &str, url: impl Fn(u16) -> String, program: &str, arguments: &[&str]) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients/outbox");
+    if !folder.join(needed).exists() {
+        return skipped(&format!("the outbox in {language} is not built; `make test-clients` builds it"));
+    }
+    shop_and_worker(language, url, || {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&folder);
+        command
+    });
+}
+
+#[test]
+fn the_outbox_and_its_worker_in_go() {
+    built("go", "go/session", url, "./go/session", &[]);
+}
+
+#[test]
+fn the_outbox_and_its_worker_in_node() {
+    built("node", "node/node_modules/pg", url, "node", &["node/outbox.js"]);
+}
+
+#[test]
+fn the_outbox_and_its_worker_in_java() {
+    let url = |port| format!("jdbc:postgresql://127.0.0.1:{port}/shop?user=krarup&sslmode=disable");
+    built("java", "java/classes/Outbox.class", url, "java", &["-cp", "java/classes:java/lib/*", "Outbox"]);
+}
