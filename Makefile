@@ -28,6 +28,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need nc netcat-openbsd
 	@scripts/need --optional pgbouncer pgbouncer
 	@scripts/need --optional nutcracker nutcracker
+	@scripts/need --optional prometheus prometheus
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients

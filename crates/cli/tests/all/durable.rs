@@ -17,7 +17,7 @@ use crate::support::process::{Program, python, skipped};
 use crate::support::{file, fresh, shown, until};
 use rustix::process::Signal;
 
-mod cluster;
+pub(crate) mod cluster;
 mod counts;
 mod failover;
 mod history;

@@ -1,11 +1,9 @@
 //! What monitoring is told of a running proxy is what happened.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
 
 use crate::support::peer::{Peer, asked};
-use crate::support::process::{Program, skipped};
+use crate::support::process::Program;
 use crate::support::until;
 
 /// The status and the body of an answer over HTTP.
@@ -89,21 +87,4 @@ fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
     until("the proxy is not ready any more", || get(admin, "/ready").0 == 503);
     assert_eq!(get(admin, "/health"), (200, "ok\n".into()));
     assert!(proxy.stop().success);
-}
-
-/// The rules are read by Prometheus' own tool, and add up what they should.
-#[test]
-fn prometheus_accepts_the_rules_and_they_give_the_figures_of_their_test() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let files = ["packaging/recording-rules.yml", "packaging/alerts.yml"];
-    let words: [&[&str]; 2] =
-        [&["check", "rules"], &["test", "rules", "packaging/tests/recording-rules.yml"]];
-    for (words, files) in words.into_iter().zip([&files[..], &[]]) {
-        match Command::new("promtool").current_dir(&root).args(words).args(files).output() {
-            Ok(output) => assert!(output.status.success(), "promtool {words:?}: {output:?}"),
-            Err(error) => {
-                return skipped(&format!("promtool cannot be run ({error}); Debian's package is prometheus"));
-            }
-        }
-    }
 }
