@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check release packages bench bench-headroom docs fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check test-guides release packages bench bench-headroom docs docs-site fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -86,6 +86,12 @@ bench-headroom: ## the estimator of headroom on HEADROOM_SYSTEMS (default 40) si
 
 docs: ## rewrite the pages that are generated from tables in the code
 	UPDATE=1 $(CARGO) test --workspace --quiet -- page reference published help
+
+docs-site: ## the documents as a site with search, in target/docs-site/site/index.html; links that lead nowhere are errors
+	@scripts/docs-site $(or $(CARGO_TARGET_DIR),target)/docs-site
+
+test-guides: ## guides run from top to bottom as their readers type them, in a network of its own (root; some minutes)
+	$(CARGO) test --package krarup --test all -- guides:: --ignored --nocapture
 
 fuzz: ## each parser for FUZZ_SECONDS (default 60) on bytes that look for trouble
 	@scripts/fuzz $(or $(FUZZ_SECONDS),60)

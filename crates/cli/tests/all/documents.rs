@@ -272,3 +272,20 @@ fn every_spec_in_the_documents_can_be_planned() {
     assert!(planned >= 3, "the documents have whole specs: {planned}");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// The site of documents has each page once.
+#[test]
+fn the_summary_has_every_page_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let named = |page: &Path| {
+        let from_docs = page.strip_prefix(root().join("docs")).map(Path::to_path_buf);
+        let from_docs =
+            from_docs.unwrap_or_else(|_| Path::new("..").join(page.strip_prefix(root()).unwrap()));
+        summary.matches(&format!("]({})", from_docs.display())).count()
+    };
+    let journal = fs::read_dir(root().join("docs/journal")).unwrap();
+    let journal = journal.map(|entry| entry.unwrap().path());
+    let wrong: Vec<PathBuf> =
+        documents().into_iter().chain(journal).filter(|page| named(page) != 1).collect();
+    assert!(wrong.is_empty(), "docs/SUMMARY.md names these not once: {wrong:#?}");
+}

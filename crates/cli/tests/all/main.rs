@@ -18,6 +18,7 @@ mod durable;
 mod edge;
 mod experiment;
 mod faults;
+mod guides;
 mod headroom;
 mod hosts;
 mod hot_keys;
