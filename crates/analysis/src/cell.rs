@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Quantity, TimeQuantities};
 use crate::trial::{
-    CellLevels, ClientWindow, HostLink, MiddlewareWindow, Stretch, SystemPart, TrialHistogram,
+    CellLevels, ClientWindow, HostLink, MiddlewareWindow, ResponseCourse, Stretch, SystemPart, TrialHistogram,
 };
 
 /// One combination of levels, all its repetitions together.
@@ -49,6 +49,13 @@ pub struct Cell {
     /// [`crate::distribution::share_of`]; empty where one is not known in full.
     #[serde(default)]
     pub quantiles: Vec<Seconds>,
+    /// The mean of the repetitions' quantiles towards the slowest, at
+    /// [`crate::distribution::tail_share`], as far as all of them go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<Seconds>,
+    /// Keys asked for per second; none where no key was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Quantity>,
     /// The machine, the mean over the repetitions in which it was watched; of several all together.
     #[serde(default)]
     pub machine: Option<Watch>,
@@ -139,7 +146,8 @@ pub struct ProcessLoad {
 }
 
 /// One run in its own figures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)] // what earlier builds have written knew less
 pub struct Repetition {
     /// Which, from 0.
     pub repetition: u32,
@@ -147,10 +155,28 @@ pub struct Repetition {
     pub throughput: f64,
     /// Mean response time at the clients.
     pub response: Seconds,
+    /// Its median.
+    pub p50: Seconds,
+    /// 90th percentile of it.
+    pub p90: Seconds,
     /// 99th percentile of it.
     pub p99: Seconds,
+    /// Requests answered, errors included.
+    pub completed: u64,
     /// Errors.
     pub errors: u64,
+    /// Keys asked for per second; none where no key was read.
+    pub keys: Option<f64>,
+    /// Mean queue time at the middleware, where it could be asked.
+    pub queue: Option<Seconds>,
+    /// Mean server time there.
+    pub server: Option<Seconds>,
+    /// Mean own time there.
+    pub own: Option<Seconds>,
+    /// Processors of the machine kept busy by whatever ran on it; none where it was not watched.
+    pub processors: Option<f64>,
+    /// Whether other programs may have changed its figures.
+    pub disturbed: bool,
 }
 
 /// One run, window by window.
@@ -160,6 +186,10 @@ pub struct RunWindows {
     pub client: Vec<ClientWindow>,
     /// The middleware.
     pub middleware: Vec<MiddlewareWindow>,
+    /// How the response times were distributed in each window: of the cells at a limit, where it is
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_times: Option<ResponseCourse>,
 }
 
 impl ProcessLoad {

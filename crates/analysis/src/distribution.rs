@@ -25,6 +25,23 @@ pub fn share_of(number: usize) -> f64 {
     (number as f64 + 0.5) / QUANTILES as f64
 }
 
+/// How many quantiles of the tail there are for each further nine of a share.
+const STEPS: f64 = 8.0;
+/// So many values lie beyond the last quantile of a tail that is told.
+const BEYOND: f64 = 10.0;
+
+/// Which share of the requests is at most quantile `number` of a tail: 0, then equal steps from
+/// nine of ten to ninety-nine of a hundred and on.
+pub fn tail_share(number: usize) -> f64 {
+    1.0 - 10.0_f64.powf(-(number as f64) / STEPS)
+}
+
+/// How many quantiles of the tail so many values can tell.
+pub fn tail_length(values: u64) -> usize {
+    let steps = STEPS * (values as f64 / BEYOND).log10();
+    if steps >= 0.0 { steps.floor() as usize + 1 } else { 0 }
+}
+
 /// One law beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
@@ -86,6 +103,17 @@ mod tests {
             (0..QUANTILES).map(|number| law.quantile(share_of(number)).unwrap()).collect();
         let results = summarise("t", Environment::default(), &[trial]).unwrap();
         shape(&results.cells[0]).unwrap()
+    }
+
+    #[test]
+    fn a_tail_goes_on_while_ten_values_lie_beyond_it() {
+        assert_eq!([0, 9, 10, 99, 100].map(tail_length), [0, 0, 1, 8, 9]);
+        assert_eq!(tail_share(0), 0.0);
+        assert!((tail_share(8) - 0.9).abs() < 1e-12 && (tail_share(24) - 0.999).abs() < 1e-12);
+        for values in [10, 1_000, 123_456] {
+            let last = tail_share(tail_length(values) - 1);
+            assert!((1.0 - last) * values as f64 >= 10.0 - 1e-6, "{values}: {last}");
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::distribution::QUANTILES;
 use crate::quantity::{Quantity, TimeQuantities};
 use crate::results::{Environment, Results};
 use crate::trial::{
-    CellLevels, HostLink, MiddlewareOperation, MiddlewareSide, RoundTrip, Trial, TrialHistogram, TrialTimes,
+    CellLevels, HostLink, MiddlewareOperation, MiddlewareSide, ResponseCourse, RoundTrip, Trial,
+    TrialHistogram, TrialTimes,
 };
 use crate::warning::{Concern, Warning};
 use crate::{configurations, course, demands, design, distribution, laws, saturation, steadiness};
@@ -99,6 +100,11 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
         results.concerns.push(Concern { levels: None, warning: Warning::OneRepetition });
     }
+    // Windows with their distributions are many numbers: only cells that are drawn keep them.
+    let limits: Vec<CellLevels> = results.verdicts.iter().map(|verdict| verdict.at.clone()).collect();
+    for cell in results.cells.iter_mut().filter(|cell| !limits.contains(&cell.levels)) {
+        cell.run.response_times = None;
+    }
     results.configurations = configurations::configurations(&results.cells);
     let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
     results.shapes = limits.filter_map(distribution::shape).collect();
@@ -127,7 +133,7 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
         "a time of one operation is not a length of time",
     )?;
     check(
-        client.quantiles.iter().all(|value| time(*value)),
+        client.quantiles.iter().chain(&client.tail).all(|value| time(*value)),
         "a quantile of the clients is not a length of time",
     )?;
     check(client.histogram.is_usable(), "the histogram's buckets do not rise, or have no width")?;
@@ -235,23 +241,17 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         servers: servers(trials),
         load,
         links: links(trials),
-        repetitions: trials
-            .iter()
-            .map(|trial| Repetition {
-                repetition: trial.repetition,
-                throughput: throughput(trial),
-                response: trial.client.response.mean,
-                p99: trial.client.response.p99,
-                errors: trial.client.errors,
-            })
-            .collect(),
+        repetitions: trials.iter().map(|trial| repetition(trial)).collect(),
         run: RunWindows {
             client: trials[0].client.windows.clone(),
             middleware: trials[0].middleware.as_ref().map(|m| m.windows.clone()).unwrap_or_default(),
+            response_times: trials[0].client.over_time.clone().filter(ResponseCourse::is_usable),
         },
         histogram,
         factors: trials[0].factors.clone(),
         quantiles: quantiles(trials),
+        tail: tail(trials),
+        keys: keys(&estimates, trials)?,
         machine: machine(trials),
         machines: machines(trials),
         operations: operations(&estimates, trials)?,
@@ -259,6 +259,46 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
     };
     warnings.extend(laws::check_load(&cell, cores));
     Ok((cell, warnings))
+}
+
+/// One run in its own figures.
+fn repetition(trial: &Trial) -> Repetition {
+    let response = &trial.client.response;
+    let inside = |of: fn(&MiddlewareSide) -> TrialTimes| trial.middleware.as_ref().map(|m| of(m).mean);
+    Repetition {
+        repetition: trial.repetition,
+        throughput: throughput(trial),
+        response: response.mean,
+        p50: response.p50,
+        p90: response.p90,
+        p99: response.p99,
+        completed: trial.client.completed,
+        errors: trial.client.errors,
+        keys: key_rate(trial),
+        queue: inside(|side| side.queue),
+        server: inside(|side| side.server),
+        own: inside(|side| side.own),
+        processors: trial.machine.as_ref().map(Watch::busy),
+        disturbed: trial.disturbed.is_some(),
+    }
+}
+
+/// Keys asked for per second; none where no key was read.
+fn key_rate(trial: &Trial) -> Option<f64> {
+    let keys = trial.client.hits + trial.client.misses;
+    (keys > 0).then(|| keys as f64 / trial.length)
+}
+
+fn keys(estimates: &Estimates<'_>, trials: &[&Trial]) -> Result<Option<Quantity>, SweepError> {
+    let rates: Option<Vec<f64>> = trials.iter().map(|trial| key_rate(trial)).collect();
+    rates.map(|rates| estimates.of(quantities::KEY_RATE.name, &rates, &[])).transpose()
+}
+
+/// The mean of the repetitions' tails, as far as all of them go.
+fn tail(trials: &[&Trial]) -> Vec<f64> {
+    let length = trials.iter().map(|trial| trial.client.tail.len()).min().unwrap_or(0);
+    let mean = |place| trials.iter().map(|trial| trial.client.tail[place]).sum::<f64>() / trials.len() as f64;
+    (0..length).map(mean).collect()
 }
 
 fn middleware(

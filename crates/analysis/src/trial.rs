@@ -187,9 +187,49 @@ pub struct ClientSide {
     /// distribution is not known in full.
     #[serde(default)]
     pub quantiles: Vec<Seconds>,
+    /// Quantiles towards the slowest at [`crate::distribution::tail_share`]; empty where the
+    /// distribution is not known in full.
+    #[serde(default)]
+    pub tail: Vec<Seconds>,
+    /// How the response times were distributed in each window; none where that is not known.
+    #[serde(default)]
+    pub over_time: Option<ResponseCourse>,
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<ClientOperation>,
+}
+
+/// Response times window by window: how many fell into each of buckets that grow by equal ratios.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResponseCourse {
+    /// When each window begins, from the start of what was measured.
+    pub starts: Vec<Seconds>,
+    /// How long the windows are; above 0.
+    pub length: Seconds,
+    /// Where the buckets begin, rising, and where the last one ends.
+    pub edges: Vec<Seconds>,
+    /// For each window the count of each bucket.
+    pub counts: Vec<Vec<u64>>,
+    /// The median of each window, where anything was answered in it.
+    pub p50: Vec<Option<Seconds>>,
+    /// The 99th percentile likewise.
+    pub p99: Vec<Option<Seconds>>,
+}
+
+impl ResponseCourse {
+    /// Whether it is what it says: edges that rise from above zero, and as many counts as windows
+    /// and buckets.
+    pub fn is_usable(&self) -> bool {
+        let windows = self.starts.len();
+        let of_windows = [self.counts.len(), self.p50.len(), self.p99.len()];
+        self.length.is_finite()
+            && self.length > 0.0
+            && self.edges.first().is_some_and(|first| *first > 0.0)
+            && self.edges.iter().chain(&self.starts).all(|time| time.is_finite())
+            && self.edges.windows(2).all(|pair| pair[0] < pair[1])
+            && of_windows.iter().all(|count| *count == windows)
+            && self.counts.iter().all(|counts| counts.len() + 1 == self.edges.len())
+    }
 }
 
 /// One operation, as the clients saw it.
@@ -398,6 +438,22 @@ impl TrialTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_course_has_as_many_counts_as_windows_and_buckets() {
+        let course = ResponseCourse {
+            starts: vec![0.0, 1.0],
+            length: 1.0,
+            edges: vec![1e-4, 2e-4, 4e-4],
+            counts: vec![vec![1, 2], vec![0, 0]],
+            p50: vec![Some(2e-4), None],
+            p99: vec![Some(3e-4), None],
+        };
+        assert!(course.is_usable());
+        assert!(!ResponseCourse { edges: vec![2e-4, 1e-4, 4e-4], ..course.clone() }.is_usable());
+        assert!(!ResponseCourse { counts: vec![vec![1], vec![0]], ..course.clone() }.is_usable());
+        assert!(!ResponseCourse { p50: Vec::new(), ..course }.is_usable());
+    }
 
     #[test]
     fn a_merge_of_histograms_neither_loses_nor_makes_counts() {

@@ -311,6 +311,9 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// What to do next where a cell is not known well, in a line.
+const AGAIN: &str = "Measure longer or repeat more often, with nothing else at work on the machine.";
+
 /// What to do where a cell is not known well.
 const INSTEAD: &str = "Measure longer or repeat more often, as `repetitions = { min = 3, max = 10, until = \"cov(throughput) <= 5 %\" }` does, with nothing else at work on the machine.";
 
@@ -413,7 +416,7 @@ impl fmt::Display for Bottleneck {
                     Some(most) => write!(f, "; of the stations {most}.")?,
                     None => write!(f, ".")?,
                 }
-                if split.others + split.host > FOREIGN * f64::from(*cores) {
+                if split.disturbs(*cores) {
                     write!(
                         f,
                         " What the system does with the machine to itself is not known: run it again with nothing else at work."
@@ -492,7 +495,89 @@ impl fmt::Display for MoreWorkers {
     }
 }
 
+impl Verdict {
+    /// Whether the limit was reached, in the words of a table.
+    pub fn word(&self) -> &'static str {
+        match (&self.bottleneck, &self.saturation) {
+            (Bottleneck::NotKnown, _) => "no conclusion",
+            (_, Saturation::Reached { .. }) => "limit reached",
+            (_, Saturation::NotReached { .. }) => "limit not reached",
+            (_, Saturation::Unknown) => "limit not known",
+        }
+    }
+
+    /// What to do next: one sentence, which says so where nothing follows.
+    pub fn next_step(&self) -> String {
+        let clients = self.at.clients;
+        match (&self.bottleneck, &self.saturation) {
+            (Bottleneck::NotKnown, _) => AGAIN.into(),
+            (Bottleneck::Machine { split: Some(split), cores, .. }, _) if split.disturbs(*cores) => {
+                "Run it again with nothing else at work on the machine.".into()
+            }
+            (Bottleneck::Process(ProcessLoad { station: SystemPart::Clients, .. }), _) => {
+                "Give the load generator more threads or a machine of its own: the system can do more than it was asked for.".into()
+            }
+            (Bottleneck::Machine { .. }, Saturation::NotReached { .. }) => {
+                format!("Give the clients a machine of their own, and try more of them than {clients}.")
+            }
+            (_, Saturation::NotReached { .. }) => format!("Try more clients than {clients}."),
+            (bottleneck, Saturation::Unknown) if bottleneck.is_seen() => {
+                "Try other numbers of clients: one cell says nothing about growth.".into()
+            }
+            (bottleneck, _) => bottleneck.next_step(),
+        }
+    }
+}
+
+impl Split {
+    /// Whether others than the experiment took so much of a machine that what the system does
+    /// without them is not known.
+    fn disturbs(&self, cores: u32) -> bool {
+        self.others + self.host > FOREIGN * f64::from(cores)
+    }
+}
+
 impl Bottleneck {
+    /// Whether anything was measured that could tell.
+    fn is_seen(&self) -> bool {
+        !matches!(self, Self::Unseen | Self::NotKnown)
+    }
+
+    /// What to do about it once the limit is reached.
+    fn next_step(&self) -> String {
+        match self {
+            Self::Link(link) => {
+                format!("Nothing follows for the programs: the link of {} is full. A faster link or smaller values would do.", link.name)
+            }
+            Self::Process(process) => match process.station {
+                SystemPart::Clients => "Give the load generator more threads.".into(),
+                SystemPart::Middleware => "Give the middleware more threads, or run one more of it.".into(),
+                SystemPart::Server => "Add a server, or spread the keys more evenly.".into(),
+            },
+            Self::Machine { .. } => {
+                "Give the clients a machine of their own to see the middleware's limit; for this machine, nothing follows.".into()
+            }
+            Self::Workers { .. } => "Set more workers.".into(),
+            Self::Held { more: Some(more), .. } if more.change <= 1.0 - NEAR => {
+                "Nothing follows for the workers: more of them bring nothing. Look at the largest part of the response time.".into()
+            }
+            Self::Held { more: Some(_), .. } => AGAIN.into(),
+            Self::Held { more: None, .. } => "Measure a cell with twice the workers.".into(),
+            Self::MostTime(ResponsePart::Queue, _) => "Measure a cell with more workers.".into(),
+            Self::MostTime(ResponsePart::Server, _) => {
+                "Look at the servers and the links to them: nothing before them is full.".into()
+            }
+            Self::MostTime(ResponsePart::Own, _) => "Look at the middleware: profile it under this load.".into(),
+            Self::MostTime(ResponsePart::Outside, _) => {
+                "Look at the clients' machine and the network: most of the time passes there.".into()
+            }
+            Self::Unseen => {
+                "Nothing follows: measure with a middleware, or on a machine whose processors can be read, to see what is full.".into()
+            }
+            Self::NotKnown => AGAIN.into(),
+        }
+    }
+
     /// In two or three words: for a table, or a large number's label.
     pub fn short(&self) -> String {
         match self {
@@ -516,6 +601,68 @@ impl Bottleneck {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn verdict(bottleneck: Bottleneck, saturation: Saturation) -> Verdict {
+        Verdict {
+            at: CellLevels { workload: "read".into(), clients: 16 },
+            throughput: Quantity::of_repetitions(&[9.0, 10.0, 11.0]).unwrap(),
+            response: 1e-3,
+            p99: 2e-3,
+            saturation,
+            bottleneck,
+            parts: Vec::new(),
+            usable: None,
+            unsure: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_verdict_says_what_to_do_next_or_that_nothing_follows() {
+        let reached = Saturation::Reached { knee: None, tried: 64, longer: 4.0 };
+        let process =
+            |station| Bottleneck::Process(ProcessLoad { station, name: "p".into(), busy: 1.0, cores: 1.0 });
+        let split = |others| Split { own: 1.0, kernel: 0.1, others, host: 0.0 };
+        let machine = |others| Bottleneck::Machine {
+            name: None,
+            busy: 2.0,
+            cores: 2,
+            most: None,
+            split: Some(split(others)),
+        };
+        let more = MoreWorkers { workers: Some(32), change: 0.01, apart: false, measured: true };
+        let held = Bottleneck::Held { workers: 16, busy: 1.0, more: Some(more), most: None };
+        let growing = Saturation::NotReached { growth: 0.4 };
+        for (bottleneck, saturation, word, next) in [
+            (process(SystemPart::Server), reached, "limit reached", "Add a server"),
+            (
+                process(SystemPart::Clients),
+                reached,
+                "limit reached",
+                "Give the load generator more threads or a machine",
+            ),
+            (process(SystemPart::Middleware), growing, "limit not reached", "Try more clients than 16."),
+            (
+                machine(0.0),
+                growing,
+                "limit not reached",
+                "Give the clients a machine of their own, and try more",
+            ),
+            (machine(0.9), growing, "limit not reached", "Run it again with nothing else at work"),
+            (machine(0.0), Saturation::Unknown, "limit not known", "Try other numbers of clients"),
+            (held, reached, "limit reached", "Nothing follows for the workers"),
+            (
+                Bottleneck::Unseen,
+                Saturation::Unknown,
+                "limit not known",
+                "Nothing follows: measure with a middleware",
+            ),
+            (Bottleneck::NotKnown, reached, "no conclusion", "Measure longer or repeat more often"),
+        ] {
+            let verdict = verdict(bottleneck, saturation);
+            assert_eq!(verdict.word(), word);
+            assert!(verdict.next_step().starts_with(next), "{}", verdict.next_step());
+        }
+    }
 
     #[test]
     fn verdicts_of_earlier_builds_are_read() {

@@ -6,12 +6,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use krarup_analysis::anchor::AnchorRun;
-use krarup_analysis::distribution::{QUANTILES, share_of};
+use krarup_analysis::distribution::{QUANTILES, share_of, tail_length, tail_share};
 use krarup_analysis::results::{Environment, ProcessorLimit, Way};
 use krarup_analysis::trial::{
     self, CellLevels, ClientOperation, ClientSide, ClientWindow, HostLink, MiddlewareOperation,
-    MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Stretch, StretchOperation, SystemPart, Trial,
-    TrialHistogram, TrialTimes,
+    MiddlewareSide, MiddlewareWindow, ProcessCpu, ResponseCourse, ServerSide, Stretch, StretchOperation,
+    SystemPart, Trial, TrialHistogram, TrialTimes,
 };
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
@@ -205,6 +205,8 @@ fn trial(
         think,
         client: ClientSide {
             quantiles: quantiles(&loads),
+            tail: tail(&loads),
+            over_time: over_time(&loads),
             operations: client_operations(&loads),
             ..if loads.len() == 1 { client_side(load) } else { all_clients(&loads) }
         },
@@ -286,6 +288,62 @@ fn quantiles(loads: &[LoadResult]) -> Vec<f64> {
         return Vec::new();
     };
     (0..QUANTILES).filter_map(|number| all.quantile(share_of(number))).map(Nanos::as_seconds).collect()
+}
+
+/// Quantiles towards the slowest; none where one of the generators did not write its distribution.
+fn tail(loads: &[LoadResult]) -> Vec<f64> {
+    let Some(all) = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>()) else {
+        return Vec::new();
+    };
+    (0..tail_length(all.count()))
+        .filter_map(|number| all.quantile(tail_share(number)))
+        .map(Nanos::as_seconds)
+        .collect()
+}
+
+/// The bounds of a course of response times: eight for each power of ten, from 1 µs to 100 s.
+fn bounds() -> Vec<u64> {
+    (0..=8 * 8).map(|step| 10.0_f64.powf(3.0 + f64::from(step) / 8.0).round() as u64).collect()
+}
+
+/// The response times second by second; none where a window of a generator has no distribution, or
+/// there are fewer than two.
+fn over_time(loads: &[LoadResult]) -> Option<ResponseCourse> {
+    let whole = |row: &&SeriesRow| {
+        row.measured && row.class.is_empty() && row.operation == "all" && row.length >= 1.0
+    };
+    let of_load = |load: &LoadResult| -> Option<Vec<(f64, f64, MeasuredDistribution)>> {
+        let rows = load.series.iter().filter(whole);
+        rows.map(|row| Some((row.start, row.length, row.response_times.as_ref()?.unpack().ok()?))).collect()
+    };
+    let mut windows = of_load(loads.first()?)?;
+    for load in &loads[1..] {
+        let other = of_load(load)?;
+        windows.truncate(other.len());
+        windows.iter_mut().zip(&other).for_each(|(window, other)| window.2.merge(&other.2));
+    }
+    let length = windows.first()?.1;
+    if windows.len() < 2 || windows.iter().any(|window| (window.1 - length).abs() > 1e-6) {
+        return None;
+    }
+    let bounds = bounds();
+    let counts: Vec<Vec<u64>> = windows
+        .iter()
+        .map(|(.., times)| times.up_to(&bounds).windows(2).map(|pair| pair[1] - pair[0]).collect())
+        .collect();
+    let filled = |bucket: &usize| counts.iter().any(|counts| counts[*bucket] > 0);
+    let first = (0..bounds.len() - 1).find(filled)?;
+    let last = (0..bounds.len() - 1).rev().find(filled)?;
+    let quantile =
+        |share| windows.iter().map(move |(.., times)| times.quantile(share).map(Nanos::as_seconds)).collect();
+    Some(ResponseCourse {
+        starts: windows.iter().map(|(start, ..)| *start).collect(),
+        length,
+        edges: bounds[first..=last + 1].iter().map(|bound| *bound as f64 / 1e9).collect(),
+        counts: counts.iter().map(|counts| counts[first..=last].to_vec()).collect(),
+        p50: quantile(0.5),
+        p99: quantile(0.99),
+    })
 }
 
 fn station(name: &str) -> SystemPart {

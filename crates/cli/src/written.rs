@@ -5,8 +5,8 @@ use std::{fs, io};
 
 use krarup_report::Page;
 
-/// Writes `report.html` and `figures/*.csv` into a directory, which is made where it does not
-/// exist. The answer is the page's path.
+/// Writes `report.html`, the tables for programs beside it and `figures/*.csv` into a directory,
+/// which is made where it does not exist. The answer is the page's path.
 ///
 /// # Errors
 /// What the file system said, with the path it said it about.
@@ -15,6 +15,10 @@ pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
     named(&figures, fs::create_dir_all(&figures))?;
     for (name, text) in &page.csv {
         let path = figures.join(name);
+        named(&path, fs::write(&path, text))?;
+    }
+    for (name, text) in &page.data {
+        let path = directory.join(name);
         named(&path, fs::write(&path, text))?;
     }
     let file = directory.join("report.html");
@@ -34,9 +38,11 @@ mod tests {
     fn a_page_is_written_with_its_files_beside_it() {
         let directory = std::env::temp_dir().join(format!("krarup a page with files {}", std::process::id()));
         let csv = ["response.csv", "throughput.csv"].map(|name| (name.to_owned(), format!("of,{name}\n")));
-        let page = Page { html: "<p>".into(), csv: csv.into() };
+        let data = vec![("cells.csv".to_owned(), "clients\n".to_owned())];
+        let page = Page { html: "<p>".into(), csv: csv.into(), data };
         let path = write(&page, &directory).unwrap();
         assert_eq!(fs::read_to_string(path).unwrap(), page.html);
+        assert_eq!(fs::read_to_string(directory.join("cells.csv")).unwrap(), "clients\n");
         for (name, text) in &page.csv {
             assert_eq!(&fs::read_to_string(directory.join("figures").join(name)).unwrap(), text);
         }

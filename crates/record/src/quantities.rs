@@ -29,6 +29,13 @@ pub const THROUGHPUT: QuantityDefinition = quantity(
     PerSecond,
     "requests completed per second; where it is measured, by the clients' count over the measured span, errors included",
 );
+/// How many keys are asked for.
+pub const KEY_RATE: QuantityDefinition = quantity(
+    "keys read",
+    "",
+    PerSecond,
+    "keys that requests to read asked for, found or not, per second: a multi-get asks for several",
+);
 /// How long a visit is served.
 pub const SERVICE_TIME: QuantityDefinition =
     quantity("service time", "S", Seconds, "time that one visit keeps a station busy, without waiting");
@@ -154,6 +161,7 @@ pub const HEADROOM: QuantityDefinition =
 pub const QUANTITIES: &[QuantityDefinition] = &[
     ARRIVAL_RATE,
     THROUGHPUT,
+    KEY_RATE,
     RESPONSE_TIME,
     PERCENTILE,
     LATENESS,

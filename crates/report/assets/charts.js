@@ -63,6 +63,8 @@ function levelMarks(u, levels) {
 function xRange(panel) {
   const [first, last] = [panel.xs[0] ?? 0, panel.xs[panel.xs.length - 1] ?? 1];
   if (panel.x.names) return [-0.55, panel.xs.length - 0.45];
+  if (panel.heat) return [first, last + panel.heat.length];
+  if (panel.x.tail) return [first, last * 1.05];
   if (panel.bucket) return [first, last + panel.bucket];
   if (panel.x.log) return [first / 1.12, last * 1.12];
   if (panel.mark === "points") return [Math.min(0, first * 1.05), Math.max(0, (panel.diagonal ? Math.max(last, topOf(panel)) : last) * 1.05)];
@@ -101,6 +103,10 @@ function axes(panel) {
       };
       x.filter = (u, splits) => splits;
       x.values = (u, splits) => splits.map((value) => countText(+(value * panel.x.scale.factor).toPrecision(3)));
+    } else if (panel.x.tail) {
+      x.splits = (u, axis, min, max) => [...Array(8).keys()].map((nines) => 10 ** nines).filter((value) => value >= min * 0.99 && value <= max);
+      x.filter = (u, splits) => splits;
+      x.values = (u, splits) => splits.map(tailText);
     } else x.values = (u, splits) => splits.map((value) => markText(panel.x.scale, value, splits[1] - splits[0] || 1));
   }
   const y = {
@@ -112,6 +118,12 @@ function axes(panel) {
     values: (u, splits) => splits.map((value) => markText(panel.shares ? SHARES : panel.y.scale, value, splits[1] - splits[0] || 1)),
     size: panel.stacked ? 58 : (u, values) => Math.ceil(Math.max(...(values ?? ["0"]).map((v) => textWidth(v ?? "", 400)), 12)) + 12,
   };
+  if (panel.heat) {
+    const ratios = [1, 2, 5];
+    y.splits = (u, axis, min, max) => [...Array(27).keys()].map((step) => ratios[step % 3] * 10 ** (Math.floor(step / 3) - 6)).filter((value) => value >= min && value <= max);
+    y.filter = (u, splits) => splits;
+    y.values = (u, splits) => splits.map((value) => countText(+(value * panel.y.scale.factor).toPrecision(3)));
+  }
   return [x, y];
 }
 
@@ -131,7 +143,9 @@ function placeAt(u, panel) {
 
 function heading(panel, at) {
   const x = panel.x;
+  if (x.tail) return `${tailText(panel.xs[at] * 1.0001)} of requests within`;
   if (panel.mark === "points") return null;
+  if (panel.heat) return `${x.title} ${shown(x.unit, panel.xs[at])}`;
   if (x.names) return `${x.names[at]} ${x.title}`;
   if (panel.bucket) return `${x.title} ${shown(x.unit, panel.xs[at])} to ${shown(x.unit, panel.xs[at] + panel.bucket)}`;
   return x.unit === "count" ? `${countText(panel.xs[at])} ${x.title}` : `${x.title} ${shown(x.unit, panel.xs[at])}`;
@@ -158,7 +172,7 @@ function readout(u, panel, tip) {
     const share = panel.mark === "bars" ? ` (${threeDigits(100 * partAt(u, { ...panel, shares: true }, series, at))} %)` : "";
     const text = make(row, "b", "", shown(panel.y.unit, value) + share);
     if (series.low?.[at] != null) {
-      make(text, "small", "", ` ± ${shown(panel.y.unit, (series.high[at] - series.low[at]) / 2)}`);
+      make(text, "small", "", ` ± ${shown(panel.y.unit, halfWidth(value, series.low[at], series.high[at]))}`);
     }
     if (series.n?.[at] != null) counts.add(series.n[at]);
   }
@@ -181,7 +195,7 @@ function readout(u, panel, tip) {
 
 // Room for the names beside the chart, where the chart stays wide enough; else the switches name the series.
 function labelRoom(panel, width) {
-  if (panel.mark === "steps" || panel.mark === "points" || panel.series.length < 2) return 0;
+  if (["steps", "points", "heat"].includes(panel.mark) || panel.series.length < 2) return 0;
   const named = panel.series.filter((series) => series.mark !== "points"); // these are marks of a curve that has its name there
   if (named.length < 1) return 0;
   const widest = Math.max(...named.map((series) => textWidth(series.name, 600)));
@@ -193,24 +207,31 @@ function room(chart, panel, width) {
   return chart.layout === "stack" ? Math.max(...chart.panels.map((each) => labelRoom(each, width))) : labelRoom(panel, width);
 }
 
+function heightOf(chart, panel) {
+  if (chart.layout === "stack" || (panel.mark === "steps" && chart.panels.length > 1)) return 150;
+  if (panel.mark === "points" && !panel.x.names) return Math.min(340, panel.width * 0.7);
+  return panel.width < 300 ? 170 : panel.width < 460 ? 200 : 250;
+}
+
 function build(figure, chart, panel, holder) {
   const top = topOf(panel);
   panel.stacked = chart.layout === "stack";
-  panel.y.scale = scaleOf(panel.y.unit, top);
+  panel.empty = top === 0 && bottomOf(panel) === 0;
+  panel.y.scale = scaleOf(panel.y.unit, top || 1e-3);
   panel.x.scale = scaleOf(panel.x.unit, panel.xs[panel.xs.length - 1] ?? 1);
   const frame = make(holder, "div", "panel");
   const multiple = chart.panels.length > 1;
   const named = multiple && (panel.mark === "bars" || panel.mark === "steps");
   if (named) make(frame, "div", "panel-title", panel.title);
-  const yTitle = make(frame, "div", "y-title", axisTitle(panel.y));
+  const yTitle = make(frame, "div", "y-title", axisTitle(panel.y) + (panel.empty ? ": zero everywhere" : ""));
   const canvas = make(frame, "div", "canvas");
   make(frame, "div", "x-title", axisTitle(panel.x));
-  const draw = { line: drawPoints, points: drawPoints, bars: drawStacks, steps: drawSteps }[panel.mark];
+  const draw = { line: drawPoints, points: drawPoints, bars: drawStacks, steps: drawSteps, heat: drawHeat }[panel.mark];
   let tip = null;
   const zoomable = !panel.x.names;
   const size = () => {
     panel.width = Math.floor(canvas.clientWidth);
-    return { width: panel.width, height: chart.layout === "stack" ? 190 : panel.mark === "points" ? panel.width * 0.75 : panel.width < 420 ? 230 : 300 };
+    return { width: panel.width, height: heightOf(chart, panel) };
   };
   const first = size();
   panel.room = room(chart, panel, first.width);
@@ -222,12 +243,12 @@ function build(figure, chart, panel, holder) {
       drag: { x: zoomable, y: false, setScale: zoomable, dist: 8 },
       y: false,
       x: panel.mark !== "points",
-      points: { show: panel.mark === "line", size: 9 },
+      points: { show: panel.mark === "line" || Boolean(panel.heat), size: 9 },
       sync: chart.layout === "stack" ? { key: figure.id } : undefined,
     },
     scales: {
-      x: { time: false, distr: panel.x.log ? 3 : 1, log: 2, range: (u, min, max) => panel.zoom ?? xRange(panel) },
-      y: { range: (u) => [bottomOf(panel), (highest(u, panel, ...u.series[0].idxs) || -bottomOf(panel) || 1) * 1.06] },
+      x: { time: false, distr: panel.x.log ? 3 : 1, log: panel.x.tail ? 10 : 2, range: (u, min, max) => panel.zoom ?? xRange(panel) },
+      y: panel.heat ? { distr: 3, log: 10, range: () => [panel.heat.edges[0], panel.heat.edges.at(-1)] } : { range: (u) => [bottomOf(panel), (highest(u, panel, ...u.series[0].idxs) || -bottomOf(panel) || 1 / panel.y.scale.factor) * 1.06] },
     },
     axes: axes(panel),
     series: [{}, ...panel.series.map((series) => ({
@@ -288,6 +309,14 @@ function switches(figure, chart, holder) {
   const bar = make(holder, "div", "switches");
   const several = chart.panels.filter((panel) => panel.series.length > 1);
   const names = new Map(several.flatMap((panel) => panel.series.map((series) => [series.name, series.tint])));
+  // A series that is alone is named, too, where the axis does not name it.
+  const alone = chart.panels.filter((panel) => panel.series.length === 1 && !panel.y.title.includes(panel.series[0].name));
+  for (const [name, tint] of new Map(alone.map((panel) => [panel.series[0].name, panel.series[0].tint]))) {
+    if (names.has(name)) continue;
+    const label = make(bar, "span", "only", name);
+    label.prepend(make(label, "i"));
+    label.firstChild.style.background = `var(--${tint})`;
+  }
   for (const [name, tint] of names) {
     const button = toggle(bar, name, true, (show) => {
       for (const { u, panel } of figure.built) {
@@ -313,16 +342,21 @@ function switches(figure, chart, holder) {
   figure.reset.addEventListener("click", () => zoom(figure, null));
 }
 
+// A figure is drawn when it is first seen: one in a folded section has no width.
 function drawFigure(element) {
+  if (element.clientWidth === 0 || charts.some((figure) => figure.element === element)) return;
   const chart = JSON.parse(element.querySelector('script[type="application/json"]').textContent);
   const holder = element.querySelector(".chart");
   const figure = { id: element.id, element, built: [] };
   switches(figure, chart, holder);
   const panels = make(holder, "div", "panels");
-  if (chart.panels.length === 1) panels.classList.add("single", chart.panels[0].mark);
+  const count = chart.panels.length;
+  if (count === 1) panels.classList.add("single", chart.panels[0].mark);
+  else if (chart.layout === "grid" && count > 2 && chart.panels[0].mark !== "steps") panels.classList.add(count === 3 || (count % 3 === 0 && count % 4 !== 0) ? "three" : "four");
   for (const panel of chart.panels) figure.built.push(build(figure, chart, panel, panels));
   for (const { u } of figure.built) u.over.addEventListener("dblclick", () => zoom(figure, null));
   charts.push(figure);
+  sizes.observe(element);
 }
 
 function resize(built) {

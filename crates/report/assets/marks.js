@@ -122,6 +122,68 @@ function drawSteps(u, panel) {
       ctx.stroke();
     }
   });
+  drawMarks(u, panel);
+}
+
+// Values across the buckets: a line with its interval as a band, the name at its head.
+function drawMarks(u, panel) {
+  const ctx = u.ctx;
+  const { left, top, width, height } = u.bbox;
+  (panel.marks ?? []).forEach((mark, place) => {
+    const x = at.x(u, mark.value);
+    if (mark.value == null || x < left || x > left + width) return;
+    clipped(u, () => {
+      ctx.fillStyle = ctx.strokeStyle = colour("ink");
+      if (mark.low != null && mark.high != null) {
+        const [from, to] = [at.x(u, mark.low), at.x(u, mark.high)];
+        ctx.globalAlpha = 0.12;
+        ctx.fillRect(from, top, to - from, height);
+        ctx.globalAlpha = 1;
+      }
+      ctx.lineWidth = 1.25 * DOTS();
+      if (place > 0) ctx.setLineDash([4 * DOTS(), 3 * DOTS()]);
+      ctx.beginPath();
+      ctx.moveTo(x, top);
+      ctx.lineTo(x, top + height);
+      ctx.stroke();
+      ctx.setLineDash([]);
+      ctx.font = `600 ${11 * DOTS()}px ${FONT}`;
+      ctx.textBaseline = "top";
+      const text = `${mark.name} ${shown(panel.x.unit, mark.value)}`;
+      const beside = x + 5 * DOTS() + ctx.measureText(text).width > left + width;
+      ctx.textAlign = beside ? "right" : "left";
+      ctx.fillText(text, x + (beside ? -5 : 5) * DOTS(), top + (2 + 14 * place) * DOTS());
+    });
+  });
+}
+
+// The darker, the more fell into a bucket in a window: by the root, so that few are seen, too.
+function drawHeat(u, panel) {
+  const ctx = u.ctx;
+  const { length, edges, counts } = panel.heat;
+  const most = Math.max(1, ...counts.flat());
+  clipped(u, () => {
+    ctx.fillStyle = colour("s1");
+    panel.xs.forEach((x, place) => {
+      const [from, to] = [at.x(u, x), at.x(u, x + length)];
+      counts[place].forEach((count, bucket) => {
+        if (count === 0) return;
+        const [bottom, upper] = [at.y(u, edges[bucket]), at.y(u, edges[bucket + 1])];
+        ctx.globalAlpha = 0.08 + 0.82 * Math.sqrt(count / most);
+        ctx.fillRect(from, upper, to - from + 0.5, bottom - upper + 0.5);
+      });
+    });
+    ctx.globalAlpha = 1;
+    visible(u, panel).forEach(({ series }) => {
+      ctx.strokeStyle = colour(series.tint);
+      ctx.lineWidth = 2 * DOTS();
+      ctx.beginPath();
+      series.values.forEach((value, place) => {
+        if (value != null) ctx[place > 0 && series.values[place - 1] != null ? "lineTo" : "moveTo"](at.x(u, panel.xs[place] + length / 2), at.y(u, value));
+      });
+      ctx.stroke();
+    });
+  });
 }
 
 // Where both sides are equal.

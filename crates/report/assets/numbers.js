@@ -46,3 +46,14 @@ function markText(scale, value, step) {
   while (decimals < 6 && Math.abs(distance * 10 ** decimals - Math.round(distance * 10 ** decimals)) > 1e-6) decimals += 1;
   return decimals > 0 ? scaled.toFixed(decimals) : grouped(scaled);
 }
+
+// Half of an interval: the upper half where the lower one ends at zero.
+function halfWidth(value, low, high) {
+  return low === 0 && value >= 0 ? high - value : (high - low) / 2;
+}
+
+// A share of requests from 1 / (1 - share), with as many decimals as it has nines.
+function tailText(x) {
+  const decimals = Math.max(0, Math.ceil(Math.log10(x) - 1e-9) - 2);
+  return (100 * (1 - 1 / x)).toFixed(decimals) + " %";
+}

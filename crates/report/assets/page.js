@@ -4,17 +4,87 @@ const failures = [];
 window.addEventListener("error", (event) => failures.push(event.message));
 
 document.documentElement.classList.add("scripted");
-for (const element of document.querySelectorAll("figure.card")) drawFigure(element);
+const sizes = new ResizeObserver(() => {
+  for (const figure of charts) figure.built.forEach(resize);
+});
+const drawFigures = () => document.querySelectorAll("figure.card").forEach(drawFigure);
+drawFigures();
+
+// Sections fold; a link opens the one it leads into.
+const folds = [...document.querySelectorAll("details.section")];
+for (const fold of folds) fold.addEventListener("toggle", drawFigures);
+function openTarget() {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const fold = target && (target.querySelector(":scope > details.section") ?? target.closest("details.section"));
+  if (!fold || fold.open) return;
+  fold.open = true;
+  drawFigures();
+  target.scrollIntoView();
+}
+window.addEventListener("hashchange", openTarget);
+openTarget();
+
+// The contents show where the reader is.
+const entries = [...document.querySelectorAll("nav > ul > li")].map((item) => [item, document.querySelector(item.firstChild.getAttribute("href"))]);
+function follow() {
+  const passed = entries.filter(([, section]) => section.getBoundingClientRect().top < 160);
+  const [here] = passed[passed.length - 1] ?? entries[0] ?? [];
+  for (const [item] of entries) {
+    item.classList.toggle("here", item === here);
+    item.firstChild.classList.toggle("here", item === here);
+  }
+}
+window.addEventListener("scroll", follow, { passive: true });
+follow();
+
+// Tables are sorted by a click on a heading: up, down, as they came.
+function sortKey(row, column) {
+  const cell = row.children[column];
+  const text = cell.firstChild?.textContent.trim() ?? "";
+  if (!cell.classList.contains("number")) return text;
+  if (text === "≈ 0") return 0;
+  const number = Number(text.replaceAll(",", ""));
+  return cell.classList.contains("missing") || Number.isNaN(number) ? null : number;
+}
+function compareKeys(one, other) {
+  if (one === null || other === null) return (one === null) - (other === null); // what was not measured comes last
+  return typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), undefined, { numeric: true });
+}
+function sortBy(table, heading, column) {
+  const order = { none: "ascending", ascending: "descending", descending: "none" }[heading.getAttribute("aria-sort") ?? "none"];
+  table.querySelectorAll("th[aria-sort]").forEach((other) => {
+    other.removeAttribute("aria-sort");
+    other.querySelector(".sort").textContent = "↕";
+  });
+  if (order !== "none") heading.setAttribute("aria-sort", order);
+  heading.querySelector(".sort").textContent = { none: "↕", ascending: "↑", descending: "↓" }[order];
+  const sign = order === "descending" ? -1 : 1;
+  const rows = [...table.rowsAsTheyCame];
+  if (order !== "none") {
+    const keys = new Map(rows.map((row) => [row, sortKey(row, column)]));
+    rows.sort((one, other) => {
+      const [a, b] = [keys.get(one), keys.get(other)];
+      return a === null || b === null ? compareKeys(a, b) : sign * compareKeys(a, b);
+    });
+  }
+  table.classList.toggle("sorted", order !== "none");
+  table.tBodies[0].append(...rows);
+}
+for (const table of document.querySelectorAll("table:not(.verdicts)")) {
+  table.rowsAsTheyCame = [...table.tBodies[0].rows];
+  if (table.rowsAsTheyCame.length < 3) continue;
+  [...table.tHead.rows[0].cells].forEach((heading, column) => {
+    const button = make(heading, "button", "sort", "↕");
+    button.type = "button";
+    button.setAttribute("aria-label", `sort by ${heading.textContent.replace("↕", "").trim()}`);
+    heading.addEventListener("click", (event) => event.target.closest("a") || sortBy(table, heading, column));
+  });
+}
 
 function redraw() {
   colours = new Map();
   for (const figure of charts) for (const { u } of figure.built) u.redraw(false);
 }
-
-const sizes = new ResizeObserver(() => {
-  for (const figure of charts) figure.built.forEach(resize);
-});
-for (const figure of charts) sizes.observe(figure.element);
 
 const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
 const scheme = document.getElementById("scheme");
@@ -33,12 +103,21 @@ nameScheme();
 
 // Paper is light.
 let before;
+let folded = [];
+function openAll() {
+  const closed = folds.filter((fold) => !fold.open);
+  for (const fold of closed) fold.open = true;
+  drawFigures();
+  return closed;
+}
 window.addEventListener("beforeprint", () => {
+  folded = openAll();
   before = document.documentElement.dataset.scheme;
   document.documentElement.dataset.scheme = "light";
   redraw();
 });
 window.addEventListener("afterprint", () => {
+  for (const fold of folded) fold.open = false;
   if (before) document.documentElement.dataset.scheme = before;
   else delete document.documentElement.dataset.scheme;
   redraw();
@@ -56,12 +135,29 @@ function paintedSeries({ u, panel }) {
     return present.has((red << 16) | (green << 8) | blue);
   }).length;
 }
+// Sorts each table by each column, up and down, and looks whether it is.
+function checkSorting() {
+  for (const table of document.querySelectorAll("table:has(.sort)")) {
+    [...table.tHead.rows[0].cells].forEach((heading, column) => {
+      for (const order of ["ascending", "descending", null]) {
+        heading.click();
+        const keys = [...table.tBodies[0].rows].map((row) => sortKey(row, column)).filter((key) => key !== null);
+        const sign = order === "descending" ? -1 : 1;
+        const wrong = order && keys.some((key, place) => place > 0 && sign * compareKeys(keys[place - 1], key) > 0);
+        if (wrong || heading.getAttribute("aria-sort") !== order) failures.push(`not sorted by ${heading.textContent}`);
+      }
+      if ([...table.tBodies[0].rows].some((row, place) => row !== table.rowsAsTheyCame[place])) failures.push("the rows are not as they came");
+    });
+  }
+}
 if (location.hash === "#self-check") {
+  openAll();
+  checkSorting();
   requestAnimationFrame(() => setTimeout(() => {
     for (const figure of charts) {
       for (const built of figure.built) {
         built.frame.dataset.drawn = String(paintedSeries(built));
-        built.frame.dataset.expected = String(built.panel.series.filter((series) => series.values.some((v) => v > 0)).length);
+        built.frame.dataset.expected = String(built.panel.series.filter((series) => series.values.some((v) => v > 0 || (v === 0 && built.panel.empty && built.panel.mark === "points"))).length);
       }
     }
     const wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;

@@ -6,7 +6,7 @@ use krarup_analysis::results::Results;
 use krarup_units::Unit;
 
 use crate::document::EstimateCell;
-use crate::figures::{Axis, FigurePoint, LineSeries, Lines, Mark, Tint};
+use crate::figures::{Axis, AxisScale, FigurePoint, LineSeries, Lines, Mark, Tint};
 
 /// The x axis of a sweep and the cells along it.
 pub(crate) struct Against<'a> {
@@ -93,7 +93,7 @@ fn axis(name: &str, least: f64, most: f64) -> Axis {
 impl Against<'_> {
     /// Whether the axis is one of equal ratios, in a word.
     pub(crate) fn scale(&self) -> &'static str {
-        if self.axis.log { "logarithmic" } else { "linear" }
+        if self.axis.scale == AxisScale::Log { "logarithmic" } else { "linear" }
     }
 
     /// A line for each workload in each panel, of the cells that have something to show.

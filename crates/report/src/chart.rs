@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::document::EstimateCell;
 use crate::figures::{
-    Axis, Figure, HistogramFigure, Lines, Mark, Plot, Scatter, StackedBars, TimeSeries, Tint,
+    Axis, AxisScale, Figure, HeatMap, HistogramFigure, Lines, Mark, Plot, Scatter, StackedBars, TimeLine,
+    TimeSeries, Tint,
 };
 
 /// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show
@@ -20,7 +21,7 @@ pub(crate) struct Chart {
 #[derive(Debug, Serialize)]
 struct Panel {
     title: String,
-    /// `line`, `bars`, `steps` or `points`: what is drawn for each series.
+    /// `line`, `bars`, `steps`, `heat` or `points`: what is drawn for each series.
     mark: &'static str,
     x: Side,
     y: Side,
@@ -30,6 +31,26 @@ struct Panel {
     bucket: Option<f64>,
     #[serde(skip_serializing_if = "is_false")]
     diagonal: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    marks: Vec<MarkedValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heat: Option<Heat>,
+}
+
+/// A value that is marked across the buckets, with its interval.
+#[derive(Debug, Serialize)]
+struct MarkedValue {
+    name: String,
+    value: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Heat {
+    length: f64,
+    edges: Vec<Option<f64>>,
+    counts: Vec<Vec<u64>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,6 +59,9 @@ struct Side {
     unit: Unit,
     #[serde(skip_serializing_if = "is_false")]
     log: bool,
+    /// Shares towards 1, as 1 / (1 − share).
+    #[serde(skip_serializing_if = "is_false")]
+    tail: bool,
     /// Only these levels exist, and the axis marks them.
     #[serde(skip_serializing_if = "is_false")]
     levels: bool,
@@ -76,6 +100,7 @@ impl Chart {
             Plot::Histogram(histogram) => ("grid", histogram_panels(histogram)),
             Plot::TimeSeries(series) => ("stack", time_panels(series)),
             Plot::Scatter(scatter) => ("grid", vec![scatter_panel(scatter)]),
+            Plot::HeatMap(map) => ("grid", vec![heat_panel(map)]),
         };
         Self { layout, panels }
     }
@@ -88,7 +113,14 @@ impl Chart {
 }
 
 fn side(axis: &Axis) -> Side {
-    Side { title: axis.title.clone(), unit: axis.unit, log: axis.log, levels: false, names: None }
+    Side {
+        title: axis.title.clone(),
+        unit: axis.unit,
+        log: axis.scale != AxisScale::Linear,
+        tail: axis.scale == AxisScale::Tail,
+        levels: false,
+        names: None,
+    }
 }
 
 fn tint(tint: Tint) -> String {
@@ -132,6 +164,9 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
         lines.series.iter().flat_map(|series| series.points.iter().map(|point| point.x)).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
+    if xs.len() == 1 && lines.series.len() > 1 {
+        return lines.y.iter().enumerate().map(|one| beside_each_other(lines, one)).collect();
+    }
     let panel = |(index, y): (usize, &Axis)| Panel {
         title: y.title.clone(),
         mark: "line",
@@ -153,11 +188,60 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
                 Series { mark, ..estimates }
             })
             .collect(),
-        xs: xs.clone(),
+        xs: xs.iter().map(|x| place(&lines.x, *x)).collect(),
         bucket: None,
         diagonal: false,
+        marks: Vec::new(),
+        heat: None,
     };
     lines.y.iter().enumerate().map(panel).collect()
+}
+
+/// Where a value stands along an axis.
+fn place(axis: &Axis, x: f64) -> f64 {
+    if axis.scale == AxisScale::Tail { short(1.0 / (1.0 - x)).unwrap_or(f64::MAX) } else { x }
+}
+
+/// Series that have a single level: a line of one point says nothing, so they stand beside each
+/// other.
+fn beside_each_other(lines: &Lines, (index, y): (usize, &Axis)) -> Panel {
+    let names: Vec<String> = lines.series.iter().map(|series| series.name.clone()).collect();
+    let series = lines.series.iter().enumerate().map(|(own, series)| {
+        let value = |place: usize| {
+            let first = series.points.first().filter(|_| place == own);
+            first.and_then(|point| *point.y.get(index)?)
+        };
+        estimates(&series.name, series.tint, &(0..names.len()).map(value).collect::<Vec<_>>())
+    });
+    Panel {
+        title: y.title.clone(),
+        mark: "points",
+        xs: (0..names.len()).map(|index| index as f64).collect(),
+        series: series.collect(),
+        x: Side {
+            title: String::new(),
+            unit: Unit::Text,
+            log: false,
+            tail: false,
+            levels: false,
+            names: Some(names),
+        },
+        y: side(y),
+        bucket: None,
+        diagonal: false,
+        marks: Vec::new(),
+        heat: None,
+    }
+}
+
+fn marked((name, estimate): &(String, EstimateCell)) -> MarkedValue {
+    let end = |pick: fn((f64, f64)) -> f64| estimate.interval.map(pick).and_then(short);
+    MarkedValue {
+        name: name.clone(),
+        value: short(estimate.value),
+        low: end(|(low, _)| low),
+        high: end(|(_, high)| high),
+    }
 }
 
 fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
@@ -168,6 +252,7 @@ fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
             title: bars.category.clone(),
             unit: Unit::Text,
             log: false,
+            tail: false,
             levels: false,
             names: Some(panel.bars.iter().map(|(category, _)| category.clone()).collect()),
         },
@@ -190,6 +275,8 @@ fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
             .collect(),
         bucket: None,
         diagonal: false,
+        marks: Vec::new(),
+        heat: None,
     };
     bars.panels.iter().map(panel).collect()
 }
@@ -218,6 +305,8 @@ fn histogram_panels(histogram: &HistogramFigure) -> Vec<Panel> {
                 .collect(),
             bucket: short(panel.width),
             diagonal: false,
+            marks: panel.marks.iter().map(marked).collect(),
+            heat: None,
         }
     };
     histogram.panels.iter().map(panel).collect()
@@ -230,22 +319,42 @@ fn time_panels(series: &TimeSeries) -> Vec<Panel> {
         x: side(&series.x),
         y: side(&panel.y),
         xs: series.times.clone(),
-        series: panel
-            .lines
-            .iter()
-            .map(|line| Series {
-                name: line.name.clone(),
-                tint: tint(line.tint),
-                values: (0..series.times.len())
-                    .map(|window| line.values.get(window).copied().flatten().and_then(short))
-                    .collect(),
-                ..Series::default()
-            })
-            .collect(),
+        series: panel.lines.iter().map(|line| over_windows(line, series.times.len())).collect(),
         bucket: None,
         diagonal: false,
+        marks: Vec::new(),
+        heat: None,
     };
     series.panels.iter().map(panel).collect()
+}
+
+fn over_windows(line: &TimeLine, windows: usize) -> Series {
+    let value = |window| line.values.get(window).copied().flatten().and_then(short);
+    Series {
+        name: line.name.clone(),
+        tint: tint(line.tint),
+        values: (0..windows).map(value).collect(),
+        ..Series::default()
+    }
+}
+
+fn heat_panel(map: &HeatMap) -> Panel {
+    Panel {
+        title: map.y.title.clone(),
+        mark: "heat",
+        x: side(&map.x),
+        y: side(&map.y),
+        xs: map.times.clone(),
+        series: map.lines.iter().map(|line| over_windows(line, map.times.len())).collect(),
+        bucket: None,
+        diagonal: false,
+        marks: Vec::new(),
+        heat: Some(Heat {
+            length: map.length,
+            edges: map.edges.iter().copied().map(short).collect(),
+            counts: map.counts.clone(),
+        }),
+    }
 }
 
 /// All points of all groups in one list of rising x, each group's values where its points are.
@@ -273,5 +382,7 @@ fn scatter_panel(scatter: &Scatter) -> Panel {
         xs: all.iter().map(|(_, point)| point.1).collect(),
         bucket: None,
         diagonal: scatter.diagonal,
+        marks: Vec::new(),
+        heat: None,
     }
 }

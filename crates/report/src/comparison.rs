@@ -28,9 +28,9 @@ pub fn document(comparison: &Comparison, footer: &str) -> Document {
             .overall
             .iter()
             .zip(comparison.sentences())
-            .map(|(overall, sentence)| Finding {
-                about: overall.measure.name().into(),
-                text: sentence.split_once(": ").map_or(sentence.clone(), |(_, text)| text.to_owned()),
+            .map(|(overall, sentence)| {
+                let text = sentence.split_once(": ").map_or(sentence.clone(), |(_, text)| text.to_owned());
+                Finding::words(overall.measure.name(), text)
             })
             .collect(),
         facts: Vec::new(),

@@ -5,7 +5,8 @@ use crate::document::{Table, TableValue};
 /// The table: one heading row, then one line for each row.
 ///
 /// A column with estimates becomes four: the value, `…_low` and `…_high` (the interval's ends) and
-/// `…_n`. Headings are lower-case with underscores and end in the base unit: `_s`, `_per_s`.
+/// `…_n`. Headings are lower-case with underscores and end in the base unit: `_s`, `_per_s`,
+/// `_ratio`, `_cores`; a count has none.
 /// Nothing measured is an empty field.
 pub fn table(table: &Table) -> String {
     let measured: Vec<bool> = (0..table.columns.len())
@@ -14,7 +15,10 @@ pub fn table(table: &Table) -> String {
     let mut out = String::new();
     let mut headings = Vec::new();
     for (column, measured) in table.columns.iter().zip(&measured) {
-        let name = key(&column.heading) + column.unit.suffix();
+        let mut name = key(&column.heading);
+        if !name.ends_with(column.unit.suffix()) {
+            name += column.unit.suffix();
+        }
         if *measured {
             headings.extend([
                 name.clone(),

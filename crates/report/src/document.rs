@@ -27,12 +27,29 @@ pub struct Document {
 }
 
 /// A thing that was learnt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finding {
     /// What it is about: a workload.
     pub about: String,
-    /// A few sentences.
+    /// The answer in one line; none where the sentences are all there is.
+    pub line: Option<VerdictLine>,
+    /// A few sentences: the answer, or the evidence of its line.
     pub text: String,
+}
+
+/// A verdict in one line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VerdictLine {
+    /// The figure with its interval: `24,100/s ± 1.2 %`.
+    pub figure: String,
+    /// The load at which it was seen, and the response time there.
+    pub load: String,
+    /// The verdict's own words: `limit reached`.
+    pub verdict: String,
+    /// What it rests on: what is full.
+    pub cause: String,
+    /// What to do next, or that nothing follows.
+    pub next: String,
 }
 
 /// A number to remember, large on the page.
@@ -72,6 +89,15 @@ pub enum Block {
     Properties(Vec<(String, String)>),
     /// Text as typed: a command line.
     Code(String),
+    /// A table for programs alone: the page offers it for download, and it stands beside the page.
+    Data(Table),
+}
+
+impl Finding {
+    /// One that is sentences alone.
+    pub fn words(about: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { about: about.into(), line: None, text: text.into() }
+    }
 }
 
 impl Document {

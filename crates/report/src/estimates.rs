@@ -5,9 +5,11 @@ use krarup_analysis::results::Results;
 
 use crate::tables::EstimateCell;
 
-/// One of them.
+/// One of them. All of them are rates, lengths of time and counts, which are not below zero, and so
+/// neither is the end of an interval that the symmetry of Student's t puts there.
 pub(crate) fn measured(quantity: &Quantity) -> EstimateCell {
-    let interval = quantity.interval.map(|interval| (interval.low, interval.high));
+    let low = |low: f64| if quantity.value >= 0.0 { low.max(0.0) } else { low };
+    let interval = quantity.interval.map(|interval| (low(interval.low), interval.high));
     EstimateCell { value: quantity.value, interval, n: quantity.n }
 }
 
@@ -77,5 +79,19 @@ pub(crate) fn half_of(results: &Results) -> String {
         }
         (Some(one), None) | (None, Some(one)) => format!("± is half the 95 % t interval of {one}."),
         (None, None) => "Single runs without windows give no interval.".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_of_what_cannot_be_below_zero_ends_at_zero() {
+        let wide = Quantity::of_repetitions(&[1.0, 9.0, 2.0]).unwrap();
+        assert!(wide.interval.unwrap().low < 0.0);
+        let cell = measured(&wide);
+        assert_eq!(cell.interval.unwrap().0, 0.0);
+        assert!((cell.half().unwrap() - wide.interval.unwrap().half_width()).abs() < 1e-12);
     }
 }

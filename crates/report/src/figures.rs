@@ -37,6 +37,8 @@ pub enum Plot {
     TimeSeries(TimeSeries),
     /// Pairs of values, with the line on which both are equal: measured against predicted.
     Scatter(Scatter),
+    /// How a distribution moved over time.
+    HeatMap(HeatMap),
 }
 
 /// What is measured along one side of a panel.
@@ -46,8 +48,19 @@ pub struct Axis {
     pub title: String,
     /// Its unit.
     pub unit: Unit,
-    /// Whether equal distances are equal ratios. Such an axis has no zero.
-    pub log: bool,
+    /// What equal distances are.
+    pub scale: AxisScale,
+}
+
+/// What equal distances along an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AxisScale {
+    /// Equal differences.
+    Linear,
+    /// Equal ratios. Such an axis has no zero.
+    Log,
+    /// Of shares towards 1: each nine as far from the next, as HdrHistogram draws percentiles.
+    Tail,
 }
 
 /// Which colour a series has: the same thing has the same colour throughout a report.
@@ -161,6 +174,8 @@ pub struct HistogramPanel {
     pub width: f64,
     /// The series.
     pub series: Vec<SeriesCounts>,
+    /// Values to be marked across the buckets: a mean with its bounds.
+    pub marks: Vec<(String, EstimateCell)>,
 }
 
 /// The counts of one series.
@@ -208,6 +223,27 @@ pub struct TimeLine {
     pub values: Vec<Option<f64>>,
 }
 
+/// How many observations fell into each bucket in each window, as darkness, with lines over it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeatMap {
+    /// The time axis.
+    pub x: Axis,
+    /// What is counted into buckets, by equal ratios.
+    pub y: Axis,
+    /// What is counted: `requests`.
+    pub counted: String,
+    /// The windows, by their start.
+    pub times: Vec<f64>,
+    /// How long each is.
+    pub length: f64,
+    /// Where the buckets begin, rising, and where the last one ends.
+    pub edges: Vec<f64>,
+    /// For each window the count of each bucket.
+    pub counts: Vec<Vec<u64>>,
+    /// Lines over it.
+    pub lines: Vec<TimeLine>,
+}
+
 /// Pairs of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scatter {
@@ -235,7 +271,7 @@ pub struct ScatterGroup {
 impl Axis {
     /// An axis on which equal distances are equal differences.
     pub fn linear(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, log: false }
+        Self { title: title.into(), unit, scale: AxisScale::Linear }
     }
 
     /// A linear axis of a quantity, under its name: `response time`; with what is shown of it, if
@@ -248,7 +284,12 @@ impl Axis {
 
     /// An axis on which equal distances are equal ratios.
     pub fn log(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, log: true }
+        Self { title: title.into(), unit, scale: AxisScale::Log }
+    }
+
+    /// An axis of shares on which each further nine is as far away: 0, 90, 99, 99.9 %.
+    pub fn tail(title: impl Into<String>) -> Self {
+        Self { title: title.into(), unit: Unit::Share, scale: AxisScale::Tail }
     }
 
     fn column(&self) -> Column {
@@ -265,8 +306,42 @@ impl Figure {
             Plot::Histogram(histogram) => histogram.data(),
             Plot::TimeSeries(series) => series.data(),
             Plot::Scatter(scatter) => scatter.data(),
+            Plot::HeatMap(map) => map.data(),
         };
         Table { name: self.name.clone(), title: self.title.clone(), caption: String::new(), columns, rows }
+    }
+}
+
+impl Figure {
+    /// Whether it says more than a table does: a single point is no figure.
+    pub fn has_several_points(&self) -> bool {
+        match &self.plot {
+            Plot::Lines(lines) => lines.series.iter().map(|series| series.points.len()).sum::<usize>() > 1,
+            Plot::TimeSeries(series) => series.times.len() > 1,
+            Plot::Scatter(scatter) => {
+                scatter.groups.iter().map(|group| group.points.len()).sum::<usize>() > 1
+            }
+            Plot::StackedBars(_) | Plot::Histogram(_) | Plot::HeatMap(_) => true,
+        }
+    }
+}
+
+impl HeatMap {
+    /// A row for each window and bucket that something fell into.
+    fn data(&self) -> Data {
+        let columns = vec![
+            self.x.column(),
+            Column::new(format!("{} from", self.y.title), self.y.unit),
+            Column::new("to", self.y.unit),
+            Column::new(&self.counted, Unit::Count),
+        ];
+        let rows = self.times.iter().zip(&self.counts).flat_map(|(time, counts)| {
+            let filled = counts.iter().zip(self.edges.windows(2)).filter(|(count, _)| **count > 0);
+            filled.map(|(count, edges)| {
+                [*time, edges[0], edges[1], *count as f64].map(TableValue::from).to_vec()
+            })
+        });
+        (columns, rows.collect())
     }
 }
 
@@ -431,6 +506,7 @@ mod tests {
                     name: "read".into(),
                     first: 0.0002,
                     width: 0.0001,
+                    marks: Vec::new(),
                     series: vec![series("clients", &[7, 2], 1), series("middleware", &[9], 0)],
                 }],
             }),

@@ -79,7 +79,7 @@ pub fn document(headroom: &Headroom, of: &str, footer: &str) -> Document {
     Document {
         title: "Headroom".to_owned(),
         subtitle: format!("{of}: {}", traffic(headroom)),
-        summary: vec![Finding { about: "capacity".to_owned(), text: verdict(headroom) }],
+        summary: vec![Finding::words("capacity", verdict(headroom))],
         facts: facts(headroom),
         quantities: Vec::new(),
         notes: headroom

@@ -11,7 +11,7 @@ use krarup_units::Unit;
 
 use crate::chart::Chart;
 use crate::csv;
-use crate::document::{Block, Column, Document, Note, NoteLevel, Section, Table, TableValue};
+use crate::document::{Block, Column, Document, Finding, Note, NoteLevel, Section, Table, TableValue};
 use crate::figures::{Figure, Plot};
 
 const UPLOT_SCRIPT: &str = include_str!("../assets/vendor/uplot/uPlot.iife.min.js");
@@ -63,16 +63,54 @@ pub fn body(document: &Document) -> String {
     out.push_str(MARK);
     element(&mut out, "h1", &document.title);
     let _ = writeln!(out, "<p class=\"subtitle\">{}</p>", escape(&document.subtitle));
-    out.push_str(
-        "<button type=\"button\" id=\"scheme\" hidden=\"hidden\">Dark</button>\n</header>\n<main>\n",
-    );
+    out.push_str("<button type=\"button\" id=\"scheme\" hidden=\"hidden\">Dark</button>\n</header>\n");
+    out.push_str("<div class=\"columns\">\n");
+    contents(&mut out, document);
+    out.push_str("<main>\n");
     summary(&mut out, document);
+    let few = document.sections.len() <= FEW;
     for (number, part) in document.sections.iter().enumerate() {
-        section(&mut out, number + 1, part);
+        section(&mut out, number + 1, part, few || number < OPEN);
     }
     glossary(&mut out, &document.glossary());
-    let _ = write!(out, "</main>\n<footer>{}</footer>\n</body>\n", escape(&document.footer));
+    let _ = write!(out, "</main>\n</div>\n<footer>{}</footer>\n</body>\n", escape(&document.footer));
     out
+}
+
+/// With no more sections than this, all of them are open.
+const FEW: usize = 3;
+/// So many sections are open where there are more; the others unfold at a click, in print, and
+/// where a link leads into them.
+const OPEN: usize = 2;
+
+/// The sections and what stands in them: beside the page where there is room.
+fn contents(out: &mut String, document: &Document) {
+    if document.sections.len() < 2 {
+        return;
+    }
+    out.push_str("<nav aria-label=\"Contents\">\n<ul>\n");
+    for (number, section) in document.sections.iter().enumerate() {
+        let _ = write!(out, "<li><a href=\"#section-{}\">{}</a>", number + 1, escape(&section.title));
+        let parts: Vec<String> = section.blocks.iter().filter_map(entry).collect();
+        if !parts.is_empty() {
+            let _ = write!(out, "\n<ul>{}</ul>", parts.concat());
+        }
+        out.push_str("</li>\n");
+    }
+    if !document.glossary().is_empty() {
+        out.push_str("<li><a href=\"#definitions\">Definitions</a></li>\n");
+    }
+    out.push_str("</ul>\n</nav>\n");
+}
+
+/// A table or a figure in the contents.
+fn entry(block: &Block) -> Option<String> {
+    let (kind, name, title) = match block {
+        Block::Table(table) => ("table", &table.name, &table.title),
+        Block::Figure(figure) => ("figure", &figure.name, &figure.title),
+        _ => return None,
+    };
+    Some(format!("<li><a href=\"#{kind}-{}\">{}</a></li>", escape(name), escape(title)))
 }
 
 /// Three waiting lines of different length before their servers.
@@ -111,6 +149,8 @@ fn element(out: &mut String, tag: &str, text: &str) {
 
 fn summary(out: &mut String, document: &Document) {
     out.push_str("<section class=\"summary\" aria-label=\"Summary\">\n");
+    notes(out, &document.notes);
+    verdicts(out, &document.summary);
     if !document.facts.is_empty() {
         out.push_str("<ul class=\"facts\">\n");
         for fact in &document.facts {
@@ -124,30 +164,59 @@ fn summary(out: &mut String, document: &Document) {
         }
         out.push_str("</ul>\n");
     }
-    if !document.summary.is_empty() {
-        out.push_str("<div class=\"findings\">\n");
-        for finding in &document.summary {
-            let (about, text) = (escape(&finding.about), prose(&finding.text));
-            let _ = writeln!(out, "<p><strong>{about}</strong> {text}</p>");
-        }
-        out.push_str("</div>\n");
-    }
-    notes(out, &document.notes);
-    if document.sections.len() > 1 {
-        out.push_str("<nav aria-label=\"Contents\">");
-        for (number, section) in document.sections.iter().enumerate() {
-            let _ = write!(out, "<a href=\"#section-{}\">{}</a> ", number + 1, escape(&section.title));
-        }
-        if !document.glossary().is_empty() {
-            out.push_str("<a href=\"#definitions\">Definitions</a> ");
-        }
-        out.push_str("</nav>\n");
+    let (lines, words): (Vec<&Finding>, Vec<&Finding>) =
+        document.summary.iter().partition(|finding| finding.line.is_some());
+    findings(out, &words);
+    if !lines.is_empty() {
+        out.push_str("<details class=\"evidence\"><summary>The evidence, in words</summary>\n");
+        findings(out, &lines);
+        out.push_str("</details>\n");
     }
     out.push_str("</section>\n");
 }
 
-fn section(out: &mut String, number: usize, section: &Section) {
-    let _ = writeln!(out, "<section id=\"section-{number}\">\n<h2>{}</h2>", escape(&section.title));
+/// One line for each verdict.
+fn verdicts(out: &mut String, findings: &[Finding]) {
+    let mut lines = findings.iter().filter_map(|one| Some((&one.about, one.line.as_ref()?))).peekable();
+    if lines.peek().is_none() {
+        return;
+    }
+    out.push_str(
+        "<div class=\"scroll\"><table class=\"verdicts\">\n<thead><tr><th scope=\"col\">workload</th>\
+         <th scope=\"col\">most throughput</th><th scope=\"col\">limit</th><th scope=\"col\">what to do next</th></tr></thead>\n<tbody>\n",
+    );
+    for (about, line) in lines {
+        let (about, figure, load) = (escape(about), prose(&line.figure), prose(&line.load));
+        let (verdict, cause, next) = (escape(&line.verdict), prose(&line.cause), prose(&line.next));
+        let _ = writeln!(
+            out,
+            "<tr><td>{about}</td><td><b class=\"figure\">{figure}</b> <small>{load}</small></td>\
+             <td><strong>{verdict}</strong> <small>{cause}</small></td><td>{next}</td></tr>"
+        );
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// Findings in sentences.
+fn findings(out: &mut String, findings: &[&Finding]) {
+    if findings.is_empty() {
+        return;
+    }
+    out.push_str("<div class=\"findings\">\n");
+    for finding in findings {
+        let (about, text) = (escape(&finding.about), prose(&finding.text));
+        let _ = writeln!(out, "<p><strong>{about}</strong> {text}</p>");
+    }
+    out.push_str("</div>\n");
+}
+
+fn section(out: &mut String, number: usize, section: &Section, open: bool) {
+    let open = if open { " open=\"open\"" } else { "" };
+    let title = escape(&section.title);
+    let _ = writeln!(
+        out,
+        "<section id=\"section-{number}\">\n<details class=\"section\"{open}><summary><h2>{title}</h2></summary>"
+    );
     for block in &section.blocks {
         match block {
             Block::Paragraph(text) => {
@@ -162,12 +231,16 @@ fn section(out: &mut String, number: usize, section: &Section) {
             Block::Figure(figure) => self::figure(out, figure),
             Block::Note(note) => notes(out, std::slice::from_ref(note)),
             Block::Properties(pairs) => properties(out, pairs),
+            Block::Data(table) => {
+                let (title, link) = (prose(&table.title), download(table));
+                let _ = writeln!(out, "<p class=\"data\">{link} {title}. {}</p>", prose(&table.caption));
+            }
             Block::Code(text) => {
                 let _ = writeln!(out, "<pre><code>{}</code></pre>", escape(text));
             }
         }
     }
-    out.push_str("</section>\n");
+    out.push_str("</details>\n</section>\n");
 }
 
 fn notes(out: &mut String, notes: &[Note]) {
@@ -193,7 +266,7 @@ fn glossary(out: &mut String, quantities: &[QuantityDefinition]) {
     if quantities.is_empty() {
         return;
     }
-    out.push_str("<section id=\"definitions\">\n<h2>Definitions</h2>\n<div class=\"card\"><dl class=\"definitions\">\n");
+    out.push_str("<section id=\"definitions\">\n<details class=\"section\"><summary><h2>Definitions</h2></summary>\n<div class=\"card\"><dl class=\"definitions\">\n");
     for quantity in quantities {
         let _ = write!(out, "<div id=\"{}\"><dt>{}", anchor(quantity), escape(&quantity.title()));
         if !quantity.unit.base().is_empty() {
@@ -205,7 +278,7 @@ fn glossary(out: &mut String, quantities: &[QuantityDefinition]) {
         }
         let _ = writeln!(out, "{}</dd></div>", escape(quantity.text));
     }
-    out.push_str("</dl></div>\n</section>\n");
+    out.push_str("</dl></div>\n</details>\n</section>\n");
 }
 
 /// Where the page defines it.

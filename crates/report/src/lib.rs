@@ -31,6 +31,7 @@ mod sweep_model;
 mod sweep_notes;
 mod tables;
 pub mod text;
+mod tidy;
 pub mod top;
 mod workloads;
 

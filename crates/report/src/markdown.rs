@@ -5,15 +5,14 @@ use std::fmt::Write;
 use krarup_record::quantities::QuantityDefinition;
 use krarup_units::Unit;
 
-use crate::document::{Block, Document, Note, NoteLevel, Section, Table};
+use crate::document::{Block, Document, Finding, Note, NoteLevel, Section, Table};
 use crate::figures::Figure;
 
 /// The whole document, links to the CSV files relative to the page's directory.
 pub fn document(document: &Document) -> String {
     let mut out = format!("# {}\n\n{}\n\n", inline(&document.title), inline(&document.subtitle));
-    for finding in &document.summary {
-        let _ = write!(out, "**{}**: {}\n\n", inline(&finding.about), inline(&finding.text));
-    }
+    notes(&mut out, &document.notes);
+    findings(&mut out, &document.summary);
     for fact in &document.facts {
         let (label, value) = (inline(&fact.label), inline(&fact.value));
         let _ = writeln!(out, "- {label}: **{value}** ({})", inline(&fact.detail));
@@ -21,13 +20,32 @@ pub fn document(document: &Document) -> String {
     if !document.facts.is_empty() {
         out.push('\n');
     }
-    notes(&mut out, &document.notes);
     for part in &document.sections {
         section(&mut out, part);
     }
     glossary(&mut out, &document.glossary());
     let _ = writeln!(out, "---\n{}", inline(&document.footer));
     out
+}
+
+/// A line for each verdict, then the sentences.
+fn findings(out: &mut String, findings: &[Finding]) {
+    let lines: Vec<_> = findings.iter().filter_map(|one| Some((&one.about, one.line.as_ref()?))).collect();
+    if !lines.is_empty() {
+        out.push_str(
+            "| workload | most throughput | with | limit | what to do next |\n|---|---|---|---|---|\n",
+        );
+        for (about, line) in lines {
+            let [about, figure, load, verdict, cause, next] =
+                [about, &line.figure, &line.load, &line.verdict, &line.cause, &line.next]
+                    .map(|text| inline(text));
+            let _ = writeln!(out, "| {about} | {figure} | {load} | **{verdict}**: {cause} | {next} |");
+        }
+        out.push('\n');
+    }
+    for finding in findings {
+        let _ = write!(out, "**{}**: {}\n\n", inline(&finding.about), inline(&finding.text));
+    }
 }
 
 fn section(out: &mut String, section: &Section) {
@@ -51,6 +69,15 @@ fn section(out: &mut String, section: &Section) {
                     let _ = writeln!(out, "- {}: {}", inline(name), inline(value));
                 }
                 out.push('\n');
+            }
+            Block::Data(table) => {
+                let _ = write!(
+                    out,
+                    "[{0}.csv]({0}.csv): {1}. {2}\n\n",
+                    table.name,
+                    inline(&table.title),
+                    inline(&table.caption)
+                );
             }
             Block::Code(text) => {
                 for line in text.lines() {

@@ -140,7 +140,7 @@ fn summary(requests: &RequestEstimates) -> Vec<Finding> {
             text::duration(all.response.mean.value),
             text::duration(p99),
         );
-        Some(Finding { about: label(requests, station, "all operations"), text })
+        Some(Finding::words(label(requests, station, "all operations"), text))
     };
     requests.stations.iter().filter_map(of_station).collect()
 }
@@ -416,6 +416,7 @@ fn histogram(requests: &RequestEstimates) -> Option<Figure> {
         Some(HistogramPanel {
             name: label(requests, station, "all operations"),
             first: first as f64 * width,
+            marks: Vec::new(),
             width: together as f64 * width,
             series,
         })

@@ -4,74 +4,66 @@ use krarup_analysis::cell::{Cell, ProcessLoad};
 use krarup_analysis::results::{ProcessorLimit, Results};
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial::{HostLink, StretchOperation};
-use krarup_analysis::verdict::ResponsePart;
+use krarup_analysis::verdict::{Bottleneck, ResponsePart, Verdict};
+use krarup_record::watch::Watch;
 use krarup_record::{quantities, stamps};
 use krarup_units::{Unit, text};
 
-use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, TableValue};
+use crate::document::{Block, Column, Document, Finding, Note, Section, Table, TableValue, VerdictLine};
 use crate::estimates::{half_of, measured};
+use crate::figures::Figure;
 use crate::headroom;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::study_figures;
 use crate::sweep_figures as figures;
 use crate::sweep_model;
 use crate::sweep_notes::{Topic, notes};
-use crate::workloads::{at_limits, fastest, load_of};
+use crate::tidy;
+use crate::workloads::{at_limits, clients, load_of};
 
 /// The whole report. `footer` names the program and its version.
 pub fn document(results: &Results, footer: &str) -> Document {
-    let mut sections = vec![Section {
-        title: "Throughput and response time".into(),
-        blocks: vec![
-            Block::Figure(figures::throughput(results)),
-            Block::Figure(figures::response_at_throughput(results)),
-            Block::Table(table(results)),
-            Block::Figure(figures::percentiles(results)),
-        ],
-    }];
-    sections.extend(section("Before and after each fault", [course(results).map(Block::Table)]));
-    if let Some(first) = sections.first_mut() {
-        first.blocks.extend(percentiles_by_factor(results).into_iter().map(Block::Figure));
-        first.blocks.extend(study_figures::configurations(results).map(Block::Table));
-        first.blocks.extend(study_figures::relative(results).map(Block::Table));
-    }
-    let operations: Vec<Block> = by_operation(results).into_iter().map(Block::Figure).collect();
-    if !operations.is_empty() {
-        sections.push(Section { title: "Each operation apart".into(), blocks: operations });
-    }
+    let mut sections = vec![first_section(results)];
     sections.extend(section(
         "Where the time goes",
         [
-            figures::breakdown(results).map(Block::Figure),
-            inside(results).map(Block::Figure),
-            inside_percentiles(results).map(Block::Figure),
+            figure(figures::breakdown(results)),
+            figure(inside(results)),
             breakdown_table(results).map(Block::Table),
         ],
     ));
+    sections.extend(section("Before and after each fault", [course(results).map(Block::Table)]));
     sections.extend(section(
         "How the response times are distributed",
         [
-            figures::histogram(results).map(Block::Figure),
-            study_figures::law_quantiles(results).map(Block::Figure),
+            figure(figures::histogram(results)),
+            figure(figures::over_time(results)),
+            figure(inside_percentiles(results)),
+            figure(study_figures::law_quantiles(results)),
             study_figures::laws(results).map(Block::Table),
         ],
     ));
+    let operations: Vec<Block> =
+        by_operation(results).into_iter().filter_map(|one| figure(Some(one))).collect();
+    if !operations.is_empty() {
+        sections.push(Section { title: "Each operation apart".into(), blocks: operations });
+    }
     let studies = study_figures::studies(results);
     if !studies.is_empty() {
         sections.push(Section { title: "Which factors matter".into(), blocks: studies });
     }
-    sections.extend(section("One run, second by second", [figures::run(results).map(Block::Figure)]));
+    sections.extend(section("One run, second by second", [figure(figures::run(results))]));
     sections.extend(section(
         "Utilization",
         [
             load_table(results).map(Block::Table),
+            study_figures::machine(results).map(Block::Table),
             study_figures::demands(results).map(Block::Table),
             link_table(results).map(Block::Table),
             server_table(results).map(Block::Table),
-            study_figures::machine(results).map(Block::Table),
         ],
     ));
-    sections.extend(section("Whether it adds up", [figures::interactive_law(results).map(Block::Figure)]));
+    sections.extend(section("Whether it adds up", [figure(figures::interactive_law(results))]));
     sections.extend(sweep_model::predictions(results));
     sections.extend(section("What headroom says", [headroom::of_results(results).map(Block::Table)]));
     sections
@@ -80,18 +72,40 @@ pub fn document(results: &Results, footer: &str) -> Document {
     Document {
         title: results.title.clone(),
         subtitle: subtitle(results),
-        summary: results
-            .verdicts
-            .iter()
-            .map(|verdict| Finding { about: verdict.at.workload.clone(), text: verdict.to_string() })
-            .chain(model_findings(results))
-            .collect(),
-        facts: facts(results),
+        summary: results.verdicts.iter().map(finding).chain(model_findings(results)).collect(),
+        facts: Vec::new(),
         notes: notes(results, Topic::Whole),
         quantities: vec![quantities::KNEE],
         sections,
         footer: footer.to_owned(),
     }
+}
+
+/// What was asked for: throughput, response time, and the cells.
+fn first_section(results: &Results) -> Section {
+    let drawn = [
+        figure(Some(figures::throughput(results))),
+        figure(Some(figures::percentiles(results))),
+        figure(figures::tails(results)),
+        Some(Block::Table(table(results))),
+        Some(Block::Data(tidy::cells(results))),
+        Some(Block::Data(tidy::trials(results))),
+        figure(Some(figures::response_at_throughput(results))),
+    ];
+    let mut blocks: Vec<Block> = drawn.into_iter().flatten().collect();
+    if !matches!(blocks.first(), Some(Block::Figure(first)) if !first.notes.is_empty()) {
+        // Where there is no figure to stand at.
+        blocks.splice(0..0, notes(results, Topic::Throughput).into_iter().map(Block::Note));
+    }
+    blocks.extend(percentiles_by_factor(results).into_iter().map(Block::Figure));
+    blocks.extend(study_figures::configurations(results).map(Block::Table));
+    blocks.extend(study_figures::relative(results).map(Block::Table));
+    Section { title: "Throughput and response time".into(), blocks }
+}
+
+/// A figure where it says more than a table.
+fn figure(figure: Option<Figure>) -> Option<Block> {
+    figure.filter(Figure::has_several_points).map(Block::Figure)
 }
 
 /// A sentence for each model that was asked for: how far it was off where it had not looked.
@@ -119,43 +133,44 @@ fn subtitle(results: &Results) -> String {
         cores => format!("{cores} processors"),
     };
     let runs = format!("{runs} runs of {} cells", results.cells.len());
-    let words = [environment.started.clone(), runs, environment.cpu.clone(), cores];
-    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
-}
-
-fn facts(results: &Results) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    if let Some(best) = fastest(results) {
-        let load = load_of(best);
-        let fact = |label: &str, value: String, detail: String| Fact { label: label.into(), value, detail };
-        facts.push(fact(
-            "throughput reached",
-            format!("{}/s", text::count(best.throughput.value.round())),
-            match best.throughput.half_share() {
-                Some(half) => format!("± {}, {load}", Unit::Share.show(half)),
-                None => format!("{load}, no interval"),
-            },
-        ));
-        facts.push(fact(
-            "response time there",
-            text::duration(best.response),
-            format!("mean; p99 {}", text::duration(best.p99)),
-        ));
-        facts.push(fact("bottleneck there", best.bottleneck.short(), load));
-    }
     let completed: u64 = results.cells.iter().map(|cell| cell.completed).sum();
-    let errors: u64 = results.cells.iter().map(|cell| cell.errors).sum();
-    let detail = match errors {
+    let failed = match results.cells.iter().map(|cell| cell.errors).sum::<u64>() {
         0 => "none failed".into(),
         errors => format!("{} failed", text::count(errors as f64)),
     };
-    facts.push(Fact { label: "requests answered".into(), value: text::count(completed as f64), detail });
-    facts
+    let answered = format!("{} requests answered, {failed}", text::count(completed as f64));
+    let words = [environment.started.clone(), runs, answered, environment.cpu.clone(), cores];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// A verdict as one line, and its evidence in words.
+fn finding(verdict: &Verdict) -> Finding {
+    let throughput = &verdict.throughput;
+    let (half, without) = match throughput.half_share() {
+        Some(half) => (format!(" ± {}", Unit::Share.show(half)), ""),
+        None => (String::new(), "no interval; "),
+    };
+    let line = VerdictLine {
+        figure: format!("{}/s{half}", text::count(throughput.value.round())),
+        load: format!(
+            "{without}{}, {} (p99 {})",
+            clients(verdict.at.clients),
+            text::duration(verdict.response),
+            text::duration(verdict.p99)
+        ),
+        verdict: verdict.word().into(),
+        cause: match verdict.bottleneck {
+            Bottleneck::NotKnown => "intervals are too wide".into(),
+            ref bottleneck => bottleneck.short(),
+        },
+        next: verdict.next_step(),
+    };
+    Finding { about: verdict.at.workload.clone(), line: Some(line), text: verdict.to_string() }
 }
 
 /// The table of all cells, for the page and for a terminal.
 pub fn table(results: &Results) -> Table {
-    let columns = vec![
+    let mut columns = vec![
         Column::new("workload", Unit::Text),
         Column::new("clients", Unit::Count),
         Column::of(quantities::THROUGHPUT),
@@ -167,9 +182,17 @@ pub fn table(results: &Results) -> Table {
         Column::of(stamps::OWN_TIME),
         Column::of(quantities::HIT_RATIO),
     ];
+    let keys = figures::keys_matter(results);
+    if keys {
+        columns.insert(3, Column::of(quantities::KEY_RATE));
+    }
+    if results.cells.iter().any(|cell| cell.machine.is_some()) {
+        columns.push(Column::new("processors busy", Unit::Cores));
+    }
+    let watched = columns.len() > 10 + usize::from(keys);
     let row = |cell: &Cell| {
         let middleware = cell.middleware.as_ref();
-        vec![
+        let mut row = vec![
             TableValue::from(cell.levels.workload.as_str()),
             TableValue::from(f64::from(cell.levels.clients)),
             TableValue::Measured(measured(&cell.throughput)),
@@ -180,10 +203,15 @@ pub fn table(results: &Results) -> Table {
             TableValue::from(middleware.map(|middleware| middleware.server.mean.value)),
             TableValue::from(middleware.map(|middleware| middleware.own.mean.value)),
             TableValue::from(cell.hit_ratio),
-        ]
+        ];
+        if keys {
+            row.insert(3, cell.keys.map(|keys| keys.value).into());
+        }
+        row.extend(watched.then(|| TableValue::from(cell.machine.as_ref().map(Watch::busy))));
+        row
     };
     Table {
-        name: "cells".into(),
+        name: "all-cells".into(),
         title: "All cells".into(),
         caption: format!(
             "Response time percentiles at the clients; queue, server and own time are means at the middleware. {}",

@@ -1,44 +1,149 @@
 //! The figures of a sweep.
 
 use krarup_analysis::cell::Cell;
+use krarup_analysis::distribution::tail_share;
 use krarup_analysis::results::Results;
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial;
-use krarup_analysis::verdict::ResponsePart;
+use krarup_analysis::verdict::{ResponsePart, Verdict};
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 
 use crate::against::against;
+use crate::document::EstimateCell;
 use crate::estimates::{all_repetitions, intervals, measured, points_are};
 use crate::figures::{
-    Axis, Figure, HistogramFigure, HistogramPanel, Plot, Scatter, ScatterGroup, SeriesCounts, StackedBars,
-    StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
+    Axis, Figure, FigurePoint, HeatMap, HistogramFigure, HistogramPanel, LineSeries, Lines, Mark, Plot,
+    Scatter, ScatterGroup, SeriesCounts, StackedBars, StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
 };
 use crate::sweep_notes::{Topic, notes};
-use crate::workloads::{clients, fastest, workloads};
+use crate::workloads::{at_limits, clients, fastest, load_of, workloads};
 
 /// No more buckets than this are drawn side by side; narrower ones are taken together.
 const MOST_BUCKETS: u64 = 80;
 
-/// Throughput and mean response time.
+/// Throughput and mean response time; beside them keys per second where requests ask for several,
+/// and the machine's processors where it was watched.
 pub(crate) fn throughput(results: &Results) -> Figure {
-    let y = vec![Axis::of(quantities::THROUGHPUT, ""), Axis::of(quantities::RESPONSE_TIME, "mean")];
     let against = against(results);
-    let of =
-        |cell: &Cell| Some([cell.throughput, cell.response.mean].map(|one| Some(measured(&one))).to_vec());
+    let (keys, watched) = (keys_matter(results), results.cells.iter().any(|cell| cell.machine.is_some()));
+    let mut y = vec![Axis::of(quantities::THROUGHPUT, "")];
+    let mut shown = vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME];
+    if keys {
+        y.push(Axis::of(quantities::KEY_RATE, ""));
+        shown.push(quantities::KEY_RATE);
+    }
+    y.push(Axis::of(quantities::RESPONSE_TIME, "mean"));
+    if watched {
+        y.push(Axis::linear("processors busy", Unit::Cores));
+    }
+    let of = |cell: &Cell| {
+        let mut values = vec![Some(measured(&cell.throughput))];
+        values.extend(keys.then(|| cell.keys.as_ref().map(measured)));
+        values.push(Some(measured(&cell.response.mean)));
+        let busy = || cell.machine.as_ref().map(krarup_record::watch::Watch::busy);
+        values.extend(watched.then(|| busy().map(|value| EstimateCell { value, interval: None, n: 1 })));
+        Some(values)
+    };
+    let processors = match results.environment.cores {
+        _ if !watched => String::new(),
+        0 => " Processors are those of all machines, kernel and other programs included.".into(),
+        cores => {
+            format!(" Processors are the machine's, {cores} in all, kernel and other programs included.")
+        }
+    };
     Figure {
         name: "throughput-and-response-time".into(),
         title: format!("Throughput and response time against {}", against.name),
         caption: format!(
-            "{} Both axes start from zero; {} on a {} axis.",
+            "{} All axes start from zero; {} on a {} axis.{processors}",
             intervals(results),
             against.name,
             against.scale()
         ),
-        quantities: vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME],
+        quantities: shown,
         notes: notes(results, Topic::Throughput),
         plot: Plot::Lines(against.draw(y, of)),
     }
+}
+
+/// Whether requests ask for several keys, so that requests alone do not say how much was done.
+pub(crate) fn keys_matter(results: &Results) -> bool {
+    results.cells.iter().any(|cell| cell.keys.is_some_and(|keys| keys.value > 1.05 * cell.throughput.value))
+}
+
+/// Response time against the share of requests, each further nine as far away, at each workload's
+/// limit.
+pub(crate) fn tails(results: &Results) -> Option<Figure> {
+    let line = |(index, (verdict, cell)): (usize, (&Verdict, &Cell))| LineSeries {
+        name: load_of(verdict),
+        tint: Tint::Series(index),
+        mark: Mark::Curve,
+        points: cell
+            .tail
+            .iter()
+            .enumerate()
+            .map(|(number, time)| FigurePoint {
+                x: tail_share(number),
+                y: vec![Some(EstimateCell {
+                    value: *time,
+                    interval: None,
+                    n: cell.repetitions.len() as u64,
+                })],
+            })
+            .collect(),
+    };
+    let series: Vec<LineSeries> =
+        at_limits(results).enumerate().map(line).filter(|line| line.points.len() > 1).collect();
+    (!series.is_empty()).then(|| Figure {
+        name: "response-time-percentiles".into(),
+        title: "Response time by percentile".into(),
+        caption: "Each further nine is as far away; a line ends where fewer than ten requests were slower. At the fewest clients that reach 95 % of each \
+                  workload's highest throughput; means of the repetitions."
+            .into(),
+        quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],
+        notes: Vec::new(),
+        plot: Plot::Lines(Lines {
+            x: Axis::tail("share of requests"),
+            y: vec![Axis::of(quantities::RESPONSE_TIME, "")],
+            series,
+        }),
+    })
+}
+
+/// A run with fewer windows than this is short: its curves say as much as a map.
+const LONG: usize = 20;
+
+/// How the response times of the fastest workload were distributed over a long run.
+pub(crate) fn over_time(results: &Results) -> Option<Figure> {
+    let verdict = fastest(results)?;
+    let cell = results.cell(&verdict.at)?;
+    let course = cell.run.response_times.as_ref().filter(|course| course.starts.len() >= LONG)?;
+    let line = |name: &str, tint, values: &[Option<f64>]| TimeLine {
+        name: name.into(),
+        tint,
+        values: values.to_vec(),
+    };
+    Some(Figure {
+        name: "response-times-over-time".into(),
+        title: format!("Response times over one run: {}", load_of(verdict)),
+        caption: format!(
+            "The darker, the more requests of that second took so long. {} windows of the first repetition; the buckets grow by a third each.",
+            course.starts.len()
+        ),
+        quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],
+        notes: Vec::new(),
+        plot: Plot::HeatMap(HeatMap {
+            x: Axis::linear("time in the run", Unit::Seconds),
+            y: Axis::log(quantities::RESPONSE_TIME.name, Unit::Seconds),
+            counted: "requests".into(),
+            times: course.starts.clone(),
+            length: course.length,
+            edges: course.edges.clone(),
+            counts: course.counts.clone(),
+            lines: vec![line("p50", Tint::Series(1), &course.p50), line("p99", Tint::Series(4), &course.p99)],
+        }),
+    })
 }
 
 /// Mean response time against the throughput at which it was seen.
@@ -205,7 +310,7 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
         title: "Response times at the clients and at the middleware".into(),
         caption: "Share of all requests in each bucket, all repetitions together, at the fewest clients that reach 95 % of the \
                   workload's highest throughput. The slowest of a thousand requests lie beyond the right edge; the data has \
-                  their number in its last row."
+                  their number in its last row. Lines across are mean and p99 at the clients, with their intervals as bands."
             .into(),
         quantities: vec![quantities::RESPONSE_TIME, stamps::RESPONSE_TIME],
         notes: notes(results, Topic::Histogram),
@@ -242,6 +347,10 @@ fn histogram_panel(name: String, cell: &Cell) -> Option<HistogramPanel> {
         name,
         first: first as f64 * client.width,
         width: together as f64 * client.width,
+        marks: vec![
+            ("mean".into(), measured(&cell.response.mean)),
+            ("p99".into(), measured(&cell.response.p99)),
+        ],
         series,
     })
 }

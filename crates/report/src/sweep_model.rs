@@ -21,7 +21,7 @@ pub(crate) fn predictions(results: &Results) -> Option<Section> {
 
 /// One sentence for each model: how far it was off where it had not looked.
 pub(crate) fn findings(results: &Results) -> Vec<Finding> {
-    results.predictions.iter().map(|one| Finding { about: title(one), text: sentence(one) }).collect()
+    results.predictions.iter().map(|one| Finding::words(title(one), sentence(one))).collect()
 }
 
 fn title(prediction: &Prediction) -> String {

@@ -84,6 +84,14 @@ pub struct EstimateCell {
     pub n: u64,
 }
 
+impl EstimateCell {
+    /// Half of its interval: the upper half where the lower one ends at zero.
+    pub fn half(&self) -> Option<f64> {
+        let (low, high) = self.interval?;
+        Some(if low == 0.0 && self.value >= 0.0 { high - self.value } else { (high - low) / 2.0 })
+    }
+}
+
 impl TableValue {
     /// The value as text in the scale of its column, and its half width where there is an interval.
     pub fn shown(&self, scale: Scale) -> (String, Option<String>) {
@@ -93,7 +101,7 @@ impl TableValue {
             Self::Missing => ("–".into(), None),
             Self::Measured(measured) => (
                 scale.show(measured.value),
-                measured.interval.map(|(low, high)| scale.show_beside((high - low) / 2.0, measured.value)),
+                measured.half().map(|half| scale.show_beside(half, measured.value)),
             ),
         }
     }
@@ -190,5 +198,17 @@ impl Note {
     /// A note that is good to know.
     pub fn hint(text: impl Into<String>) -> Self {
         Self { level: NoteLevel::Hint, text: text.into(), next_step: String::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_an_interval_that_ends_at_zero_is_its_upper_half() {
+        let half = |low, high| EstimateCell { value: 2.0, interval: Some((low, high)), n: 3 }.half();
+        assert_eq!((half(1.0, 3.0), half(0.0, 5.0)), (Some(1.0), Some(3.0)));
+        assert_eq!(EstimateCell { value: 2.0, interval: None, n: 1 }.half(), None);
     }
 }

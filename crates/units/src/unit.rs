@@ -71,12 +71,15 @@ impl Unit {
         }
     }
 
-    /// What a CSV heading adds to the name, so that a program knows the base unit.
+    /// What a CSV heading adds to the name, so that a program knows the base unit: a count has
+    /// none, its name says what is counted.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Seconds => "_s",
             Self::PerSecond => "_per_s",
-            Self::Text | Self::Count | Self::Share | Self::Cores => "",
+            Self::Share => "_ratio",
+            Self::Cores => "_cores",
+            Self::Text | Self::Count => "",
         }
     }
 }

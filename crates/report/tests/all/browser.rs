@@ -90,10 +90,10 @@ fn the_charts_draw_in_a_browser() {
         return;
     };
     let sweep = sweep::document(&fixture::results(3), "Krarup");
-    // Panels: 2 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over
-    // time, 1 of X and R, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1 of the kinds.
+    // Panels: 4 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over
+    // time, 1 of X and R, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1, 1, 2, 1 of the kinds.
     for (document, name, width, panels) in
-        [(&sweep, "sweep", 1280, 44), (&sweep, "sweep", 500, 44), (&kinds::document(), "kinds", 1280, 8)]
+        [(&sweep, "sweep", 1280, 46), (&sweep, "sweep", 500, 46), (&kinds::document(), "kinds", 1280, 12)]
     {
         let (page, log) = opened(&chromium, document, name, width);
         assert_eq!(

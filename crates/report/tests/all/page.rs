@@ -88,12 +88,16 @@ fn a_download_in_the_page_is_the_file_beside_it() {
     let mut links = 0;
     for link in parsed.descendants().filter(|node| node.attribute("download").is_some()) {
         let data = link.attribute("href").unwrap().strip_prefix("data:text/csv;charset=utf-8,").unwrap();
-        let file =
-            page.csv.iter().find(|(name, _)| Some(name.as_str()) == link.attribute("download")).unwrap();
+        let file = page
+            .csv
+            .iter()
+            .chain(&page.data)
+            .find(|(name, _)| Some(name.as_str()) == link.attribute("download"))
+            .unwrap();
         assert_eq!(percent_decoded(data), file.1);
         links += 1;
     }
-    assert_eq!(links, page.csv.len());
+    assert_eq!((links, page.data.len()), (page.csv.len() + 1, 1));
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -125,7 +129,7 @@ fn the_data_of_a_chart_cannot_end_its_script() {
         }
     }
     assert!(names.contains(&kinds::AWKWARD.to_owned()), "the name is the same after reading");
-    assert_eq!(body.matches("</script>").count(), 5, "one for each figure and no more");
+    assert_eq!(body.matches("</script>").count(), 8, "one for each figure and no more");
 }
 
 #[test]
@@ -226,6 +230,30 @@ proptest! {
     }
 }
 
+#[test]
+fn a_table_for_programs_has_a_column_for_each_factor_and_a_row_for_each_run() {
+    let results = fixture::results(3);
+    let page = Page::of(&sweep::document(&results, "Krarup"));
+    let file = |name: &str| &page.data.iter().find(|(known, _)| known == name).unwrap().1;
+    let (cells, trials) = (file("cells.csv"), file("trials.csv"));
+    assert_eq!(cells.lines().count(), 1 + results.cells.len());
+    assert_eq!(trials.lines().count(), 1 + 3 * results.cells.len());
+    let factors: Vec<&str> = results.cells[0].factors.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(!factors.is_empty());
+    for text in [cells, trials] {
+        let headings: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        assert_eq!(headings[..factors.len()], factors[..]);
+        let mut once = headings.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), headings.len(), "each name once");
+        for heading in ["throughput_per_s", "response_time_p99_s", "requests_answered"] {
+            assert!(headings.contains(&heading), "{heading} in {headings:?}");
+        }
+    }
+    assert!(cells.contains("hit_ratio,") && !cells.contains("hit_ratio_ratio"));
+}
+
 /// The reference page lists what each table and figure shows, its columns, and all definitions.
 #[test]
 fn the_reference_page_is_up_to_date() {
@@ -246,6 +274,7 @@ fn reference() -> String {
     for block in document.sections.iter().flat_map(|section| &section.blocks) {
         let (title, caption, data) = match block {
             Block::Table(table) => (&table.title, &table.caption, columns(table)),
+            Block::Data(table) => (&table.title, &table.caption, columns(table)),
             Block::Figure(figure) if figure.name == "one-run" => {
                 (&"One run, window by window".to_owned(), &figure.caption, columns(&figure.data()))
             }
