@@ -7,7 +7,7 @@ use krarup_analysis::requests::{Cut, RequestEstimates, RowReader};
 use krarup_load::LoadResult;
 use krarup_model::calibrate::Span;
 use krarup_record::file::rows::RowFile;
-use krarup_report::{Page, csv, markdown, requests, text};
+use krarup_report::{Page, csv, markdown, requests};
 use krarup_units::text::parse_duration;
 use krarup_units::{Nanos, Seconds, Stamp};
 
@@ -100,7 +100,7 @@ fn print(found: &RequestEstimates, title: &str) {
         Some(requests::settled(found)),
     ];
     for table in tables.iter().flatten() {
-        println!("{}", text::table(table));
+        println!("{}", crate::output::table(table));
     }
     for warning in &found.warnings {
         println!("warning: {warning} {}", warning.next_step());

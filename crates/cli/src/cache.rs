@@ -7,7 +7,7 @@ use krarup_units::Address;
 use krarup_units::{Bytes, Mistake, Nanos, text};
 
 use crate::failure::Failure;
-use crate::flags::Flags;
+use crate::flags::{Flags, count};
 use crate::limits::{CacheEdge, limits};
 use crate::tls::{self, TlsArgs};
 
@@ -37,7 +37,7 @@ pub(crate) struct CacheArgs {
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1MiB")]
     max_item_size: Bytes,
     /// How many clients may be connected at once
-    #[arg(short, long, value_name = "COUNT", default_value_t = 1_024)]
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1_024, value_parser = count::<u32>)]
     connections: u32,
     /// How long a stop waits for clients to take the answers they are owed
     #[arg(long, alias = "patience", value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]

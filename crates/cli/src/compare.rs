@@ -11,7 +11,7 @@ use krarup_analysis::regression::{
     RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
 };
 use krarup_analysis::results::Results;
-use krarup_report::{Page, comparison, csv, markdown, text};
+use krarup_report::{Page, comparison, csv, markdown};
 use krarup_units::Mistake;
 use serde::Serialize;
 
@@ -154,7 +154,7 @@ fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer])
         print!("{}", markdown::document(&document));
     } else {
         if !found.cells.is_empty() {
-            println!("{}", text::table(&comparison::cells(found)));
+            println!("{}", crate::output::table(&comparison::cells(found)));
         }
         for sentence in found.sentences() {
             println!("{sentence}");
@@ -192,7 +192,7 @@ fn runs(
     } else if args.form.csv {
         print!("{}", csv::table(&table));
     } else {
-        println!("{}", text::table(&table));
+        println!("{}", crate::output::table(&table));
         println!("{}", table.caption);
     }
     limits(args, answers);

@@ -9,8 +9,9 @@ use krarup_lab::shipped;
 use krarup_units::text::parse_duration;
 use krarup_units::{Address, Mistake};
 
-use crate::experiment::{self, SpecSource};
+use crate::experiment::{self, RunManner, SpecSource};
 use crate::failure::Failure;
+use crate::flags::{count, whole};
 
 /// Start servers and a proxy, drive a sweep of clients through it, and report where the time went.
 ///
@@ -30,19 +31,19 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR", default_value = "krarup-demo")]
     out: PathBuf,
     /// Numbers of clients [default: 2,8,32,64,128; quick: 2,16,64]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = whole::<u32>(1, 10_000))]
     clients: Vec<u32>,
     /// Runs of each cell [default: 8; quick: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 100))]
     repetitions: Option<u32>,
     /// How long each run is measured [default: 400ms; quick: 600ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     seconds: Option<f64>,
     /// Worker slots of the proxy
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<u32>(1, u64::MAX))]
     workers: u32,
     /// Decides keys and values
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<u32>)]
     seed: u32,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
             let _ = fs::remove_dir_all(args.out.join(folder));
         }
     }
-    experiment::carry_out(&source, &args.out)
+    experiment::carry_out(&source, &args.out, RunManner::default())
 }
 
 /// The shipped spec with the flags' values in it.

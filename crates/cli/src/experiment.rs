@@ -1,15 +1,16 @@
 //! `krarup plan`, `krarup run` and `krarup report`: an experiment from its spec to its page.
 
+use std::fmt::Write;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::PathBufValueParser;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use krarup_analysis::anchor::{self, AnchorRuns};
 use krarup_analysis::predict::{self, WantedPredictions};
 use krarup_analysis::relative;
@@ -17,11 +18,12 @@ use krarup_analysis::results::{Environment, Results};
 use krarup_analysis::saturation;
 use krarup_analysis::trial::Trial;
 use krarup_analysis::warning::Concern;
-use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignEvent, CampaignProgress};
+use krarup_lab::campaign::{
+    self, CampaignEnd, CampaignError, CampaignEvent, CampaignProgress, CampaignStore, DisturbedTrials,
+};
 use krarup_lab::change::Changes;
-use krarup_lab::identities::Identities;
-use krarup_lab::identity::ManifestIdentity;
-use krarup_lab::plan::{Plan, PlannedCell, least_time, run_name};
+use krarup_lab::identities::{Identities, TrialsThere};
+use krarup_lab::plan::{Plan, PlannedCell, least_time, run_name, trial_time};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, Testbed};
 use krarup_lab::stop::Stop;
@@ -32,15 +34,15 @@ use krarup_lab::testbed::local::Local;
 use krarup_lab::testbed::netns::{self, Namespaces};
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, Starter};
+use krarup_report::Page;
 use krarup_report::document::{Column, Table, TableValue};
-use krarup_report::{Page, text};
 use krarup_settings::{Mistake, Mistakes};
 use krarup_units::text::{count, duration, timestamp};
 use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
 use crate::flags::WithWords;
-use crate::{export, input, recorded_headroom, stations as stations_check, trials, written};
+use crate::{export, input, output, recorded_headroom, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -64,6 +66,20 @@ pub(crate) struct RunArgs {
     /// Where the results go, or are already [default: krarup-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace trials of another plan in the directory without asking
+    #[arg(long)]
+    yes: bool,
+    /// Go on with what a disturbed machine gives, marked, in place of running each such trial twice
+    #[arg(long)]
+    keep_disturbed: bool,
+}
+
+/// How a run goes about what it finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunManner {
+    /// Trials of another plan are replaced without a question.
+    yes: bool,
+    disturbed: DisturbedTrials,
 }
 
 /// Write the report of a directory of results anew: from its trials alone, the same bytes for the
@@ -165,7 +181,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let SpecSource { spec, .. } = SpecSource::read(&args.spec)?;
     let plan = Plan::of(&spec);
     stations_check::words(&spec, &plan)?;
-    print!("{}", text::table(&cells(&spec, &plan)));
+    print!("{}", output::table(&cells(&spec, &plan)));
     for repetition in 0..spec.repetitions.min {
         let order: Vec<String> =
             plan.block(repetition).iter().map(|cell| (cell.number + 1).to_string()).collect();
@@ -238,11 +254,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = args.spec.spec.to_string_lossy();
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
-    carry_out(&source, &out)
+    let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
+    carry_out(&source, &out, RunManner { yes: args.yes, disturbed })
 }
 
 /// Runs what is left of `source` in the directory `out`, and reports.
-pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> {
+pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> Result<(), Failure> {
     let SpecSource { spec, .. } = source;
     let plan = Plan::of(spec);
     stations_check::words(spec, &plan)?;
@@ -261,8 +278,9 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
     };
     let made_here = !out.exists();
     let store = ResultsDirectory::open(out).map_err(unwritable)?;
-    let identities = Identities::take_up(&store, spec, &plan).map_err(unwritable)?;
-    other_trials(spec, &plan, &store, &identities);
+    let identities = Identities::meant_by(&store, spec, &plan);
+    take_over(out, &identities.beside(&store, &plan, spec.repetitions.most()), manner.yes)?;
+    identities.write(&store).map_err(unwritable)?;
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
@@ -304,8 +322,9 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path) -> Result<(), Failure> 
         write_environment(&store, &environment.map_err(|error| ended(&stop, &error))?).map_err(unwritable)?;
     }
     let mut testbed = Local::new(spec, starter);
-    let progress = Telling::begin();
-    let ended = campaign::run(spec, &plan, (&store, &identities), &mut testbed, &stop, &now, &mut |event| {
+    let mut progress = Telling::begin(trial_time(spec));
+    let results = CampaignStore { store: &store, identities: &identities, disturbed: manner.disturbed };
+    let ended = campaign::run(spec, &plan, results, &mut testbed, &stop, &now, &mut |event| {
         progress.tell(event);
     });
     progress.end();
@@ -360,28 +379,39 @@ fn stopped(kept: usize, out: &Path, fresh: bool) -> Failure {
         .hint("the same command goes on from here")
 }
 
-/// Says how many trials of an earlier run are run anew, and what is different about the first of
-/// them.
-fn other_trials(spec: &Spec, plan: &Plan, store: &ResultsDirectory, identities: &Identities) {
-    let mut others = 0;
-    let mut why = None;
-    for cell in &plan.cells {
-        for manifest in (0..spec.repetitions.most()).filter_map(|repetition| store.found(cell, repetition)) {
-            if !identities.holds(cell, &manifest) {
-                others += 1;
-                why = why.or_else(|| match (&manifest.identity, identities.of(cell)) {
-                    (ManifestIdentity::Listed(was), Some(now)) => was.differences(now).into_iter().next(),
-                    _ => Some("an earlier version of krarup made them, and the spec beside them says something else".into()),
-                });
-            }
+/// Says what becomes of the trials of another plan; before any is replaced, the user is asked where
+/// there is one.
+fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> {
+    let TrialsThere { kept, replaced, aside, why } = there;
+    if replaced + aside == 0 {
+        return Ok(());
+    }
+    eprintln!("{} holds trials of another plan:", out.display());
+    let why = why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    for (number, what) in [
+        (kept, "are of this plan, too: kept, and not run again".to_owned()),
+        (replaced, format!("stand in the place of others{why}: replaced when those are run")),
+        (
+            aside,
+            "are of cells or repetitions that are no longer asked for: they stay, and are in no figure"
+                .to_owned(),
+        ),
+    ] {
+        if *number > 0 {
+            eprintln!("  {} {what}", count(*number as f64));
         }
     }
-    if let Some(why) = why {
-        eprintln!(
-            "{} of another spec run anew: {why}",
-            if others == 1 { "1 trial is".into() } else { format!("{others} trials are") }
-        );
+    let asks = *replaced > 0 && !yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !asks {
+        return Ok(());
     }
+    output::eprint(format_args!("Replace {}? [y/N] ", count(*replaced as f64)));
+    let mut answer = String::new();
+    let _ = std::io::stdin().read_line(&mut answer);
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::usage("nothing was changed").hint("give another directory with --out, or --yes"))
 }
 
 /// The hosts of a spec, made or reached.
@@ -552,12 +582,12 @@ fn report_on(
 }
 
 fn print(results: &Results) {
-    println!("{}", text::table(&krarup_report::sweep::table(results)));
+    println!("{}", output::table(&krarup_report::sweep::table(results)));
     if let Some(course) = krarup_report::sweep::course(results) {
-        println!("{}", text::table(&course));
+        println!("{}", output::table(&course));
     }
     for verdict in &results.verdicts {
-        println!("{}: {verdict}\n", verdict.at.workload);
+        println!("{}: {verdict}\n  next: {}\n", verdict.at.workload, verdict.next_step());
     }
     for finding in krarup_report::sweep::model_findings(results) {
         println!("{}: {}\n", finding.about, finding.text);
@@ -582,31 +612,56 @@ fn run_in_words(repetition: u32) -> String {
 struct Telling {
     bar: ProgressBar,
     begun: Instant,
+    /// How long a trial is planned to take.
+    planned: Seconds,
+    /// When all is expected to be done.
+    end: Arc<Mutex<Option<Instant>>>,
+    /// What the last complete trial gave.
+    last: String,
+    /// Whether it was said that others use the machine.
+    disturbed: bool,
 }
 
 impl Telling {
-    fn begin() -> Self {
+    fn begin(planned: Seconds) -> Self {
+        let end = Arc::new(Mutex::new(None::<Instant>));
+        let shown = Arc::clone(&end);
+        let left = move |_: &ProgressState, out: &mut dyn Write| {
+            let end = shown.lock().ok().and_then(|end| *end);
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
+            // A bar that cannot be drawn is no failure of the run.
+            let _ = out.write_str(&left.map(in_words).unwrap_or_default());
+        };
         let bar = ProgressBar::new(0);
         bar.set_style(
-            ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is valid"),
+            ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}{left}")
+                .expect("the template is valid")
+                .with_key("left", left),
         );
-        Self { bar, begun: Instant::now() }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_secs(1));
+        }
+        Self { bar, begun: Instant::now(), planned, end, last: String::new(), disturbed: false }
     }
 
-    fn tell(&self, event: &CampaignEvent<'_>) {
+    fn tell(&mut self, event: &CampaignEvent<'_>) {
         match event {
             CampaignEvent::Begins(due, progress) => {
                 let again =
                     if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
-                let what = format!("{}, {}{again}", due.cell.name(), run_in_words(due.repetition));
+                let what =
+                    format!("{}, {}{again}{}", due.cell.name(), run_in_words(due.repetition), self.last);
                 self.line(*progress, &what);
             }
             CampaignEvent::Skipped(..) => {}
             CampaignEvent::Complete(_, manifest, progress) => {
-                let figures =
-                    format!("{}/s, {}", count(manifest.throughput.round()), duration(manifest.response));
+                let (rate, response) = (count(manifest.throughput.round()), duration(manifest.response));
+                self.last = format!(" (before: {rate}/s, {response})");
+                if manifest.disturbed.is_some() {
+                    self.disturbed(manifest.disturbed.as_deref().unwrap_or_default(), "kept, and marked");
+                }
                 if !self.bar.is_hidden() {
-                    self.line(*progress, &figures);
+                    self.line(*progress, &format!("{rate}/s, {response}"));
                 }
             }
             CampaignEvent::Failed(due, why, again) => {
@@ -615,27 +670,40 @@ impl Telling {
                     eprintln!("{}, {}: {why}{next}", due.cell.name(), run_in_words(due.repetition));
                 });
             }
+            CampaignEvent::Disturbed(_, why) => {
+                self.disturbed(why, "run once more, then kept and marked; --keep-disturbed goes on without");
+            }
         }
     }
 
+    /// What others did is said once; it is the same machine for all trials.
+    fn disturbed(&mut self, why: &str, then: &str) {
+        if !self.disturbed {
+            self.bar.suspend(|| eprintln!("{why}: such trials are {then}"));
+        }
+        self.disturbed = true;
+    }
+
     fn line(&self, progress: CampaignProgress, what: &str) {
-        let CampaignProgress { done, all, run } = progress;
-        let left = self.begun.elapsed().as_secs_f64() / (run.max(1) as f64) * (all - done) as f64;
-        let left = match left {
-            _ if run < 2 => String::new(),
-            _ if left < 90.0 => format!(", {left:.0} s left"),
-            _ => format!(", {} left", wait(left)),
-        };
+        let left = progress.estimate(self.begun.elapsed().as_secs_f64(), self.planned);
+        if let Ok(mut end) = self.end.lock() {
+            *end = Some(Instant::now() + Duration::from_secs_f64(left));
+        }
         if self.bar.is_hidden() {
-            eprintln!("{}/{all} {what}{left}", done + 1);
+            eprintln!("{}/{} {what}{}", progress.done + 1, progress.all, in_words(left));
         } else {
-            self.bar.set_length(all as u64);
-            self.bar.set_position(done as u64);
-            self.bar.set_message(format!("{what}{left}"));
+            self.bar.set_length(progress.all as u64);
+            self.bar.set_position(progress.done as u64);
+            self.bar.set_message(what.to_owned());
         }
     }
 
     fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// `, about 12 s left`.
+fn in_words(left: Seconds) -> String {
+    if left < 90.0 { format!(", about {left:.0} s left") } else { format!(", about {} left", wait(left)) }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use krarup_settings::{Flag, Mistakes, Setting, SettingsTable, said};
+use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, said};
 
 /// Which settings of a table are flags of a subcommand: those that have a flag.
 pub(crate) trait Chosen: Clone + 'static {
@@ -67,6 +67,29 @@ fn arg<C: SettingsTable>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
     if flag.many { arg.value_delimiter(',').num_args(1..).action(ArgAction::Append) } else { arg }
 }
 
+/// A count from `least` to `most`, as it may be written everywhere: `20k`, `1M`.
+pub(crate) fn whole<T: TryFrom<u64> + Clone + Send + Sync + 'static>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, Mistake> + Clone {
+    move |text| {
+        let value = krarup_units::text::parse_count(text)?;
+        let hint = match value {
+            small if small < least => format!("give {least} or more"),
+            _ if most < u64::from(u32::MAX) => format!("give a number from {least} to {most}"),
+            _ => "give a smaller number".to_owned(),
+        };
+        let fitting = Some(value).filter(|value| (least..=most).contains(value));
+        let fitting = fitting.and_then(|value| T::try_from(value).ok());
+        fitting.ok_or_else(|| Mistake::new(format!("`{text}` is out of bounds"), hint))
+    }
+}
+
+/// Any count that fits.
+pub(crate) fn count<T: TryFrom<u64> + Clone + Send + Sync + 'static>(text: &str) -> Result<T, Mistake> {
+    whole(0, u64::MAX)(text)
+}
+
 /// A parser of values some of which a shell completes; others may be understood too.
 #[derive(Clone)]
 pub(crate) struct WithWords<P> {
@@ -126,5 +149,22 @@ impl<S: Chosen> FromArgMatches for Flags<S> {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_may_have_a_prefix_and_keeps_its_bounds() {
+        let read = whole::<u32>(1, 100_000);
+        assert_eq!(["20k", "1_000", "7"].map(|text| read(text).unwrap()), [20_000, 1_000, 7]);
+        for (text, hint) in [("0", "give 1 or more"), ("1M", "give a number from 1 to 100000")] {
+            assert_eq!(read(text).unwrap_err().hint, hint);
+        }
+        assert_eq!(count::<u64>("1M"), Ok(1_000_000));
+        assert_eq!(count::<u32>("5G").unwrap_err().hint, "give a smaller number");
+        assert!(read("many").is_err() && read("1.5").is_err());
     }
 }

@@ -11,12 +11,13 @@ use krarup_model::headroom::{
     Headroom, HeadroomTarget, HeadroomVerdict, NamedChange, ResponseTarget, judge_series,
 };
 use krarup_net::http;
-use krarup_report::{headroom as shown, text};
+use krarup_report::headroom as shown;
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Address, Seconds};
 
 use crate::experiment;
 use crate::failure::Failure;
+use crate::flags::whole;
 use crate::prometheus::{Prometheus, SeriesExpressions};
 use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 
@@ -79,7 +80,7 @@ pub(crate) struct HeadroomArgs {
     #[arg(long, value_name = "CHANGE")]
     what_if: Vec<NamedChange>,
     /// How many workers the rows' proxy had [default: what summary.json beside the rows says]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::MAX))]
     workers: Option<u32>,
     /// Names of the rows' servers [default: what summary.json beside the rows says]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -277,7 +278,7 @@ impl HeadroomArgs {
         if self.json {
             println!("{}", serde_json::to_string_pretty(&trials).expect("answers are plain data"));
         } else {
-            print!("{}", text::table(&shown::trials(&trials)));
+            print!("{}", crate::output::table(&shown::trials(&trials)));
         }
         let says = |trial: &krarup_analysis::headroom::TrialHeadroom| {
             trial.headroom.verdict != HeadroomVerdict::Silent

@@ -16,7 +16,7 @@ use krarup_units::{Nanos, Seconds};
 use files::LoadFiles;
 
 use crate::failure::Failure;
-use crate::flags::Flags;
+use crate::flags::{Flags, whole};
 use crate::{input, output};
 
 mod files;
@@ -74,7 +74,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["requests", "think", "csv", "hlog"])]
     find_max: Option<Seconds>,
     /// How often --find-max is repeated, for an interval
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "find_max", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "find_max", value_parser = whole::<u32>(1, 100))]
     repetitions: u32,
     /// Write the result as JSON; `-` for stdout, instead of the table
     #[arg(long, value_name = "FILE")]

@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use krarup_model::form;
-use krarup_report::{Page, csv, text};
+use krarup_report::{Page, csv};
 
 use self::args::{
     BoundsArgs, CalibrateArgs, ExplainArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs,
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
                 print!("{}", csv::table(&shown));
             } else {
                 println!("{}", shown.title);
-                print!("{}", text::table(&shown));
+                print!("{}", crate::output::table(&shown));
             }
         }
         // CSV has no place for them.

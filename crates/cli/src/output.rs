@@ -3,8 +3,11 @@
 //! macros of this module stand before those of `std`, which panic there.
 
 use std::fmt::Arguments;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
+
+use krarup_report::document::Table;
+use krarup_report::text;
 
 use crate::failure::Failure;
 
@@ -23,6 +26,16 @@ macro_rules! println {
 
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::eprint(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// A table for stdout: on a terminal no wider than it is; else in whole lines, for a program.
+pub(crate) fn table(table: &Table) -> String {
+    match crossterm::terminal::size() {
+        Ok((columns, _)) if columns > 0 && raw_stdout().is_terminal() => {
+            text::fitted(table, usize::from(columns))
+        }
+        _ => text::table(table),
+    }
 }
 
 /// Stdout, to which a closed pipe is like a reader that skips the rest.

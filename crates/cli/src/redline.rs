@@ -8,7 +8,7 @@ use clap::Args;
 use krarup_lab::stop::Stop;
 use krarup_model::headroom::{RedlineEnd, RedlineReport, ResponseTarget};
 use krarup_net::http;
-use krarup_report::{redline as shown, text};
+use krarup_report::redline as shown;
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Address, Seconds};
 
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
         println!("{}", serde_json::to_string_pretty(&report).expect("a report is plain data"));
     } else {
         println!("pool {}, server {}\n", report.pool, report.server);
-        print!("{}\n{}", text::table(&shown::table(&report)), shown::sentences(&report));
+        print!("{}\n{}", crate::output::table(&shown::table(&report)), shown::sentences(&report));
     }
     let failed = matches!(report.ended, Some(RedlineEnd::Errors | RedlineEnd::Stuck));
     let nothing = report.proven.is_none() && !args.dry_run;

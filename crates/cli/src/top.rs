@@ -14,6 +14,7 @@ use krarup_units::text::parse_duration;
 use krarup_units::{Address, Seconds};
 
 use crate::failure::Failure;
+use crate::flags::whole;
 use asking::{Elapsed, TopQuestion};
 
 /// Watch proxies and brokers: rates, queues and times of the last second, servers, tubes, clients,
@@ -48,7 +49,7 @@ pub(crate) struct TopArgs {
     #[arg(long, conflicts_with = "looks")]
     once: bool,
     /// Print so many looks [default: until Ctrl-C]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, u64::MAX))]
     looks: Option<u32>,
     /// Print each look as one line of JSON, with everything that any page shows
     #[arg(long)]

@@ -64,8 +64,49 @@ pub struct CampaignProgress {
     pub done: usize,
     /// Those that are known to be needed.
     pub all: usize,
-    /// Those of them that were run now.
-    pub run: usize,
+    /// Those of them that were completed now, however many attempts that took.
+    pub complete: usize,
+    /// Those that were given up.
+    pub given_up: usize,
+}
+
+impl CampaignProgress {
+    /// How many trials are still to come, as far as is known.
+    pub fn left(&self) -> usize {
+        self.all.saturating_sub(self.done + self.given_up)
+    }
+
+    /// About how long they take: as long as those that were completed since `elapsed` ago, their
+    /// retries included; before the first of them, as long as each `planned` to.
+    pub fn estimate(&self, elapsed: Seconds, planned: Seconds) -> Seconds {
+        let each = match self.complete {
+            0 => planned,
+            complete => elapsed / complete as f64,
+        };
+        each * self.left() as f64
+    }
+}
+
+/// What is done with a trial whose machine others used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DisturbedTrials {
+    /// It is run once more; what it gives then is kept, and marked.
+    #[default]
+    Repeat,
+    /// It is kept at once, and marked.
+    Keep,
+}
+
+/// Where the trials of a campaign are, which of them belong to it, and what is done with those
+/// that others disturbed.
+#[derive(Clone, Copy, Debug)]
+pub struct CampaignStore<'a> {
+    /// The directory.
+    pub store: &'a ResultsDirectory,
+    /// What is done already.
+    pub identities: &'a Identities,
+    /// What is done with a trial whose machine others used.
+    pub disturbed: DisturbedTrials,
 }
 
 /// What happens, for those that watch.
@@ -79,6 +120,8 @@ pub enum CampaignEvent<'a> {
     Complete(DueTrial<'a>, &'a Manifest, CampaignProgress),
     /// A trial failed; whether it is tried again.
     Failed(DueTrial<'a>, &'a str, bool),
+    /// Others used the machine during a trial, and so it is run once more.
+    Disturbed(DueTrial<'a>, &'a str),
 }
 
 /// How a campaign ended.
@@ -103,20 +146,20 @@ pub enum CampaignError {
     Store(#[from] io::Error),
 }
 
-/// Runs what is left of a plan in a directory, of which `identities` says what is done already.
-/// `now` tells the wall clock, in seconds since 1970.
+/// Runs what is left of a plan in a directory. `now` tells the wall clock, in seconds since 1970.
 ///
 /// # Errors
 /// Where it was stopped, or the directory cannot be written. A trial that fails is no error.
 pub fn run(
     spec: &Spec,
     plan: &Plan,
-    (store, identities): (&ResultsDirectory, &Identities),
+    results: CampaignStore<'_>,
     testbed: &mut dyn TrialRunner,
     stop: &Stop,
     now: &dyn Fn() -> Seconds,
     tell: &mut dyn FnMut(&CampaignEvent<'_>),
 ) -> Result<CampaignEnd, CampaignError> {
+    let CampaignStore { store, identities, disturbed } = results;
     let mut ended = CampaignEnd::default();
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
     let anchor =
@@ -124,7 +167,8 @@ pub fn run(
     let block = with_anchors(&plan.cells.iter().collect::<Vec<_>>(), 0, anchor).len();
     // What fails for certain fails in every repetition of its cell.
     let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
-    let mut progress = CampaignProgress { done: 0, all: block * spec.repetitions.min as usize, run: 0 };
+    let mut progress =
+        CampaignProgress { done: 0, all: block * spec.repetitions.min as usize, complete: 0, given_up: 0 };
     for repetition in 0..spec.repetitions.most() {
         let needed: Vec<&PlannedCell> = plan
             .block(repetition)
@@ -149,13 +193,20 @@ pub fn run(
             } else {
                 let found = match hopeless.get(&cell.number) {
                     Some(why) => Err((why.clone(), true)),
-                    None => Trying { spec, store, stop, now }.run(cell, run, testbed, &mut progress, tell)?,
+                    None => Trying { spec, store, stop, now, disturbed }.run(
+                        cell,
+                        run,
+                        testbed,
+                        &mut progress,
+                        tell,
+                    )?,
                 };
                 let give_up = |(why, certain): (String, bool)| {
                     if certain {
                         hopeless.insert(cell.number, why.clone());
                     }
                     ended.given_up.push((cell.name(), run, why));
+                    progress.given_up += 1;
                 };
                 found.map_err(give_up).ok()
             };
@@ -187,6 +238,7 @@ struct Trying<'a> {
     store: &'a ResultsDirectory,
     stop: &'a Stop,
     now: &'a dyn Fn() -> Seconds,
+    disturbed: DisturbedTrials,
 }
 
 impl Trying<'_> {
@@ -217,7 +269,8 @@ impl Trying<'_> {
             }
             // A machine that others use is given a second chance; what it gives then is kept, and
             // marked.
-            let again = attempt == 0 && self.spec.retries > 0;
+            let again = attempt == 0 && self.spec.retries > 0 && self.disturbed == DisturbedTrials::Repeat;
+            let undone = outcome.failed.is_none();
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {
                 identity: ManifestIdentity::Listed(Identity::of(self.spec, cell)),
@@ -232,12 +285,16 @@ impl Trying<'_> {
                 disturbed: outcome.disturbed,
             };
             self.store.end(cell, &manifest)?;
-            progress.run += 1;
             match &manifest.failed {
                 None => {
                     progress.done += 1;
+                    progress.complete += 1;
                     tell(&CampaignEvent::Complete(due, &manifest, *progress));
                     return Ok(Ok(manifest));
+                }
+                Some(why) if undone => {
+                    tell(&CampaignEvent::Disturbed(due, why));
+                    last.clone_from(why);
                 }
                 Some(why) => {
                     tell(&CampaignEvent::Failed(due, why, attempt < self.spec.retries && !certain));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Identity, ManifestIdentity};
-use crate::plan::{Plan, PlannedCell};
+use crate::plan::{Plan, PlannedCell, run_name};
 use crate::spec::Spec;
 use crate::store::{self, Manifest, ResultsDirectory};
 
@@ -31,6 +31,19 @@ struct Meant {
 /// The file in a directory of results.
 const FILE: &str = "identities.json";
 
+/// The trials of a directory, as a plan finds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrialsThere {
+    /// Those that belong to the plan: they are kept, and not run again.
+    pub kept: usize,
+    /// Those in the place of one of its trials, which replaces them when it is run.
+    pub replaced: usize,
+    /// Those of other cells or repetitions: they stay where they are, and are in no figure.
+    pub aside: usize,
+    /// What is different about the first that is replaced.
+    pub why: Option<String>,
+}
+
 impl Identities {
     /// Which trials belong to `spec` from now on; it is written down. This is asked before the
     /// directory's own `spec.toml` is replaced: of trials that earlier builds have left, that file
@@ -39,6 +52,13 @@ impl Identities {
     /// # Errors
     /// From the system, with the path.
     pub fn take_up(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> io::Result<Self> {
+        let identities = Self::meant_by(store, spec, plan);
+        identities.write(store)?;
+        Ok(identities)
+    }
+
+    /// Which trials would belong to `spec`; nothing is written down yet.
+    pub fn meant_by(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> Self {
         let known = Self::written(store);
         let text = std::fs::read_to_string(store.directory().join("spec.toml"));
         let before =
@@ -59,10 +79,46 @@ impl Identities {
             };
             (cell.folder.clone(), Meant { identity: Some(identity), earlier })
         };
-        let identities = Self { cells: plan.cells.iter().map(meant).collect() };
-        let text = serde_json::to_string_pretty(&identities).expect("lists are plain data");
-        store.write(FILE, text.as_bytes())?;
-        Ok(identities)
+        Self { cells: plan.cells.iter().map(meant).collect() }
+    }
+
+    /// Writes them down: from now on they are what the directory is about.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn write(&self, store: &ResultsDirectory) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(self).expect("lists are plain data");
+        store.write(FILE, text.as_bytes())
+    }
+
+    /// What is in a directory already, and what becomes of it under this plan of at most `most`
+    /// repetitions.
+    pub fn beside(&self, store: &ResultsDirectory, plan: &Plan, most: u32) -> TrialsThere {
+        let mut there = TrialsThere::default();
+        let trials = store::folders(&store.trials()).into_iter().flat_map(|cell| store::folders(&cell));
+        for folder in trials {
+            let Ok(manifest) = store::read(&folder) else { continue };
+            let name = folder.parent().and_then(|cell| cell.file_name());
+            let cell = plan.cells.iter().find(|cell| name.is_some_and(|name| name == cell.folder.as_str()));
+            let run = run_name(manifest.repetition).parse::<u32>();
+            let Some(cell) = cell.filter(|_| run.map_or(true, |repetition| repetition < most)) else {
+                there.aside += 1;
+                continue;
+            };
+            if self.holds(cell, &manifest) {
+                there.kept += 1;
+                continue;
+            }
+            there.replaced += 1;
+            there.why = there.why.or_else(|| match (&manifest.identity, self.of(cell)) {
+                (ManifestIdentity::Listed(was), Some(now)) => was.differences(now).into_iter().next(),
+                _ => Some(
+                    "an earlier version of krarup made them, and the spec beside them says something else"
+                        .into(),
+                ),
+            });
+        }
+        there
     }
 
     /// Which trials belong to a directory that is read: what was written down, or, in a directory

@@ -250,14 +250,19 @@ fn folder(levels: &[(String, LevelName)]) -> String {
     if parts.is_empty() { "all".into() } else { parts.join(",") }
 }
 
-/// About how long all trials at least take: their phases, and what starting and ending them costs.
-pub fn least_time(spec: &Spec, plan: &Plan) -> Seconds {
+/// About how long one trial takes: its phases, and what starting and ending it costs.
+pub fn trial_time(spec: &Spec) -> Seconds {
     const AROUND: Seconds = 0.4;
+    spec.phases.total() + AROUND
+}
+
+/// About how long all trials at least take.
+pub fn least_time(spec: &Spec, plan: &Plan) -> Seconds {
     let cells: Vec<&PlannedCell> = plan.cells.iter().collect();
     let anchor =
         plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
     let block = with_anchors(&cells, 0, anchor).len();
-    block as f64 * f64::from(spec.repetitions.min) * (spec.phases.total() + AROUND)
+    block as f64 * f64::from(spec.repetitions.min) * trial_time(spec)
 }
 
 #[cfg(test)]

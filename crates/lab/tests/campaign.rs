@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use krarup_lab::campaign::{
-    self, CampaignEnd, CampaignError, CampaignEvent, DueTrial, TrialOutcome, TrialRunner,
+    self, CampaignEnd, CampaignError, CampaignEvent, CampaignProgress, CampaignStore, DisturbedTrials,
+    DueTrial, TrialOutcome, TrialRunner,
 };
 use krarup_lab::identities::Identities;
 use krarup_lab::identity::{Identity, ManifestIdentity};
@@ -39,6 +40,10 @@ program = "load"
 flags = ["$workload", "$clients"]
 "#
     )
+}
+
+fn campaign_store<'a>(store: &'a ResultsDirectory, identities: &'a Identities) -> CampaignStore<'a> {
+    CampaignStore { store, identities, disturbed: DisturbedTrials::Repeat }
 }
 
 /// A folder of its own, empty.
@@ -102,7 +107,7 @@ fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<CampaignEnd
     let store = ResultsDirectory::open(folder).unwrap();
     let plan = Plan::of(spec);
     let identities = Identities::take_up(&store, spec, &plan).unwrap();
-    campaign::run(spec, &plan, (&store, &identities), testbed, &stop, &|| 0.0, &mut |_| {})
+    campaign::run(spec, &plan, campaign_store(&store, &identities), testbed, &stop, &|| 0.0, &mut |_| {})
 }
 
 /// Every file of the results, by its path.
@@ -342,9 +347,73 @@ fn a_watcher_is_told_what_happens() {
     };
     let plan = Plan::of(&spec);
     let identities = Identities::take_up(&store, &spec, &plan).unwrap();
-    campaign::run(&spec, &plan, (&store, &identities), &mut Made::new(&stop), &stop, &|| 0.0, &mut tell)
-        .unwrap();
+    campaign::run(
+        &spec,
+        &plan,
+        campaign_store(&store, &identities),
+        &mut Made::new(&stop),
+        &stop,
+        &|| 0.0,
+        &mut tell,
+    )
+    .unwrap();
     let order: Vec<usize> = plan.block(0).iter().map(|cell| cell.number).collect();
     assert_eq!(told.iter().map(|one| one.0).collect::<Vec<_>>(), order);
     assert_eq!(told.last().map(|one| (one.1, one.2)), Some((5, 6)));
+}
+
+/// A run that is told to go on with what a disturbed machine gives does not run it twice.
+#[test]
+fn trials_on_a_disturbed_machine_are_kept_at_once_where_that_is_asked_for() {
+    let spec = spec("retries = 1");
+    let plan = Plan::of(&spec);
+    for (disturbed, attempts, repeated) in [(DisturbedTrials::Repeat, 1, 6), (DisturbedTrials::Keep, 0, 0)] {
+        let folder = fresh(&format!("campaign-disturbed-{disturbed:?}"));
+        let store = ResultsDirectory::open(&folder).unwrap();
+        let identities = Identities::take_up(&store, &spec, &plan).unwrap();
+        let stop = Stop::default();
+        let mut testbed = Made { disturbed: |_| true, ..Made::new(&stop) };
+        let mut seen = 0;
+        let mut tell =
+            |event: &CampaignEvent<'_>| seen += usize::from(matches!(event, CampaignEvent::Disturbed(..)));
+        let results = CampaignStore { disturbed, ..campaign_store(&store, &identities) };
+        campaign::run(&spec, &plan, results, &mut testbed, &stop, &|| 0.0, &mut tell).unwrap();
+        assert_eq!(seen, repeated * spec.repetitions.min as usize);
+        for cell in &plan.cells {
+            let (_, manifest) = store.complete(cell, 0, &identities).unwrap();
+            assert_eq!((manifest.attempt, manifest.disturbed.is_some()), (attempts, true));
+        }
+    }
+}
+
+#[test]
+fn the_estimate_of_the_end_counts_retries_and_leaves_out_what_was_given_up() {
+    let progress = |complete, given_up| CampaignProgress { done: 2 + complete, all: 12, complete, given_up };
+    assert_eq!(progress(0, 0).estimate(30.0, 4.0), 40.0, "by the plan, before the first is complete");
+    assert_eq!(progress(4, 0).estimate(60.0, 4.0), 6.0 * 15.0, "15 s each, retries included");
+    assert_eq!(progress(4, 2).estimate(60.0, 4.0), 4.0 * 15.0);
+}
+
+#[test]
+fn a_directory_of_another_plan_is_told_apart_before_anything_is_changed() {
+    let folder = fresh("campaign-beside");
+    let first = spec("seed = 1");
+    run(&first, &folder, &mut Made::new(&Stop::default())).unwrap();
+    let written = files(&folder);
+    let runs = |spec: &Spec| Plan::of(spec).cells.len() * spec.repetitions.min as usize;
+    let store = ResultsDirectory::open(&folder).unwrap();
+    let beside = |spec: &Spec, most| {
+        let plan = Plan::of(spec);
+        Identities::meant_by(&store, spec, &plan).beside(&store, &plan, most)
+    };
+    let same = beside(&first, first.repetitions.most());
+    assert_eq!((same.kept, same.replaced, same.aside, same.why), (runs(&first), 0, 0, None));
+    let other = beside(&spec("seed = 2"), first.repetitions.most());
+    assert_eq!((other.kept, other.replaced, other.aside), (0, runs(&first), 0));
+    assert!(other.why.is_some_and(|why| why.contains("seed")));
+    let fewer = Spec::parse(&text("seed = 1").replace("[1, 2, 4]", "[1, 2]"), "spec.toml").unwrap();
+    let fewer = beside(&fewer, first.repetitions.most());
+    assert_eq!((fewer.kept, fewer.replaced, fewer.aside), (runs(&first) * 2 / 3, 0, runs(&first) / 3));
+    assert_eq!(beside(&first, 0).aside, runs(&first), "repetitions beyond the plan's are in no figure");
+    assert_eq!(files(&folder), written);
 }

@@ -2,7 +2,7 @@
 
 use krarup_units::Unit;
 
-use crate::document::{Table, TableValue};
+use crate::document::{Column, Table, TableValue};
 
 /// The table as lines of text, each ended by a newline; words to the left, numbers to the right.
 ///
@@ -32,6 +32,47 @@ pub fn table(table: &Table) -> String {
     }
     out
 }
+
+/// The same in lines of at most `width` letters, as far as a column alone is no wider: what does not
+/// fit beside the first columns stands below, beside the first columns again.
+pub fn fitted(table: &Table, width: usize) -> String {
+    let widths: Vec<usize> = (0..table.columns.len())
+        .map(|index| column(table, index).iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)
+        .collect();
+    // Two blanks stand between columns, none after the last.
+    let fits = |sum: usize| sum <= width + 2;
+    if fits(widths.iter().sum()) {
+        return self::table(table);
+    }
+    let is_key = |column: &Column| matches!(column.unit, Unit::Text | Unit::Count);
+    let keys = table.columns.iter().take(MOST_KEYS).take_while(|column| is_key(column)).count().max(1);
+    let of_keys: usize = widths[..keys].iter().sum();
+    let mut parts: Vec<(Vec<usize>, usize)> = Vec::new();
+    for (index, wide) in widths.iter().enumerate().skip(keys) {
+        match parts.last_mut().filter(|(_, sum)| fits(sum + wide)) {
+            Some((part, sum)) => {
+                part.push(index);
+                *sum += wide;
+            }
+            None => parts.push(((0..keys).chain([index]).collect(), of_keys + wide)),
+        }
+    }
+    let part = |(part, _): &(Vec<usize>, usize)| {
+        self::table(&Table {
+            columns: part.iter().map(|index| table.columns[*index].clone()).collect(),
+            rows: table
+                .rows
+                .iter()
+                .map(|row| part.iter().map(|index| row[*index].clone()).collect())
+                .collect(),
+            ..Table::default()
+        })
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// So many columns at most say what a row is.
+const MOST_KEYS: usize = 2;
 
 /// Heading, unit, then the cells; within a column the `±` stand under each other.
 fn column(table: &Table, index: usize) -> Vec<String> {
@@ -73,7 +114,25 @@ pub(crate) fn ascii(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, EstimateCell};
+    use crate::document::EstimateCell;
+
+    #[test]
+    fn what_does_not_fit_stands_below_beside_the_first_columns_again() {
+        let columns = ["workload", "throughput", "response time"].map(|name| match name {
+            "workload" => Column::new(name, Unit::Text),
+            name => Column::new(name, Unit::PerSecond),
+        });
+        let table = Table {
+            columns: columns.to_vec(),
+            rows: vec![vec!["read".into(), 9_120.0.into(), 210.0.into()]],
+            ..Table::default()
+        };
+        assert_eq!(super::fitted(&table, 35), super::table(&table));
+        let folded = "workload  throughput\n                  /s\nread           9,120\n\n\
+                      workload  response time\n                     /s\nread                210\n";
+        assert_eq!(super::fitted(&table, 34), folded);
+        assert_eq!(super::fitted(&table, 3), folded, "a column is not cut");
+    }
 
     #[test]
     fn columns_are_aligned_and_groups_apart() {

@@ -13,7 +13,7 @@ use krarup_serve::broker::BrokerHeadroom;
 use krarup_store::postgres::QueueSchema;
 use krarup_units::{Address, Bytes, Nanos, text};
 
-use crate::flags::Flags;
+use crate::flags::{Flags, count, whole};
 use crate::headroom_page;
 use crate::limits::BrokerEdge;
 use crate::tls::TlsArgs;
@@ -66,10 +66,10 @@ pub(crate) struct BrokerArgs {
     /// Divide the queues into so many shards, in the mode `owned`: each has an owner, and all
     /// brokers of this database that are told the same number share them evenly and serve all
     /// clients
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(krarup_broker::shards::MOST)))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole::<u32>(1, u64::from(krarup_broker::shards::MOST)))]
     pub(super) shards: u32,
     /// Database connections in the mode `direct`, each with one request at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = whole::<u32>(1, 1_000))]
     pub(super) pool: u32,
     /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered
     /// with OUT_OF_MEMORY
@@ -81,7 +81,7 @@ pub(crate) struct BrokerArgs {
     pub(super) heads: Bytes,
     /// How many messages of a queue are in memory even beyond --heads, and are read from the
     /// database at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 2_048, value_parser = whole::<u32>(1, 100_000))]
     pub(super) read_ahead: u32,
     /// The largest message
     #[arg(long, short = 'z', value_name = "SIZE", default_value = "65535")]
@@ -97,7 +97,7 @@ pub(crate) struct BrokerArgs {
     #[command(flatten)]
     pub(super) tubes: Flags<TubeSettings>,
     /// How many clients may be connected at once
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count::<u32>)]
     pub(super) connections: u32,
     /// How long the key of a put-unique is remembered
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = text::parse_duration)]

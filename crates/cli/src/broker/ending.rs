@@ -2,7 +2,6 @@
 
 use krarup_record::{MeasuredDistribution, Operation, Quantity};
 use krarup_report::document::{Table, TableValue};
-use krarup_report::text;
 use krarup_serve::broker::engine::BrokerEnd;
 use krarup_units::Unit;
 use krarup_units::text::{count, duration, three_digits};
@@ -22,7 +21,7 @@ pub(super) fn statistics(ended: &BrokerEnd) -> String {
         count(all.errors as f64),
         Bytes(all.bytes_in),
         Bytes(all.bytes_out),
-        text::table(&operations(ended)),
+        crate::output::table(&operations(ended)),
         count(totals.jobs as f64),
         count(totals.ready as f64),
         count(totals.delayed as f64),

@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use krarup_model::solve::SolutionMethod;
 use krarup_units::text::parse_bandwidth;
 
+use crate::flags::{count, whole};
+
 #[derive(Args)]
 pub(super) struct Output {
     /// Print JSON with full precision instead of tables
@@ -56,7 +58,7 @@ pub(super) struct BoundsArgs {
     #[arg(value_name = "FILE")]
     pub(super) network: PathBuf,
     /// Populations to bound [default: some up to the network's own]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count::<u64>)]
     pub(super) population: Vec<u64>,
     #[command(flatten)]
     pub(super) output: Output,
@@ -86,7 +88,7 @@ pub(super) struct CsvArgs {
     #[arg(long, value_enum, default_value = "s")]
     pub(super) unit: UnitArg,
     /// Middlewares, where a column `wt` counts the workers of one
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count::<u64>)]
     pub(super) middlewares: u64,
 }
 
@@ -100,7 +102,7 @@ pub(super) struct CalibrateArgs {
     #[command(flatten)]
     pub(super) csv: CsvArgs,
     /// Cores of a middleware [default: what its records say, or the column `cores` of the CSV]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, u64::MAX))]
     pub(super) cores: Option<u32>,
     /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
     #[arg(long, value_name = "BANDWIDTH", value_parser = parse_bandwidth)]
@@ -118,10 +120,10 @@ pub(super) struct PredictArgs {
     #[arg(value_name = "FILE")]
     pub(super) model: PathBuf,
     /// Numbers of clients
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required_unless_present = "against_null")]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required_unless_present = "against_null", value_parser = count::<usize>)]
     pub(super) population: Vec<usize>,
     /// Numbers of workers, all middlewares together
-    #[arg(long, value_name = "M,…", value_delimiter = ',', required_unless_present = "against_null")]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', required_unless_present = "against_null", value_parser = count::<usize>)]
     pub(super) workers: Vec<usize>,
     /// Set the model beside six that know nothing of middlewares, fitted to the same rows: on these
     /// rows, of which those calibrated on are left out; without any, on each calibration row with

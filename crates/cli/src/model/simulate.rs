@@ -26,6 +26,7 @@ use super::args::Output;
 use super::figures;
 use super::files::{failed, name, read_network};
 use crate::failure::Failure;
+use crate::flags::whole;
 use crate::load::ProgressStyle;
 
 #[derive(Args)]
@@ -44,7 +45,7 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
     level: f64,
     /// Arrivals, ends of thinking and completed services at most
-    #[arg(long, value_name = "EVENTS", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "EVENTS", default_value_t = 50_000_000, value_parser = whole::<u64>(1, u64::MAX))]
     max_events: u64,
     /// Leave out so much simulated time at the start [default: found by the marginal standard error
     /// rule]

@@ -3,7 +3,6 @@
 use krarup_proxy::ProxySummary;
 use krarup_proxy::summary::{OperationSummary, TimePercentiles};
 use krarup_report::document::{Table, TableValue};
-use krarup_report::text;
 use krarup_units::Unit;
 use krarup_units::text::{count, duration};
 
@@ -20,11 +19,11 @@ pub(crate) fn statistics(summary: &ProxySummary) -> String {
         krarup_units::Bytes(all.bytes_in),
         krarup_units::Bytes(all.bytes_out),
     ));
-    out.push_str(&text::table(&operations(summary)));
+    out.push_str(&crate::output::table(&operations(summary)));
     out.push('\n');
-    out.push_str(&text::table(&times(summary)));
+    out.push_str(&crate::output::table(&times(summary)));
     out.push('\n');
-    out.push_str(&text::table(&servers(summary)));
+    out.push_str(&crate::output::table(&servers(summary)));
     let workers =
         summary.workers.map_or("unlimited workers".to_owned(), |workers| format!("{workers} workers"));
     out.push_str(&format!(

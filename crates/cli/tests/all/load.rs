@@ -506,6 +506,15 @@ fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
         assert_eq!(number(&read, "/ALL STATS/Totals/Count"), 100);
         assert_eq!(number(&read, "/ALL STATS/Totals/Time-Serie/0/Count"), 100);
         assert_eq!(read["configuration"]["ratio"], "1:4");
+        let totals = &read["ALL STATS"]["Totals"];
+        assert_eq!(
+            (&totals["Connection Errors"], &totals["Connection Errors/sec"]),
+            (&0.into(), &0.0.into())
+        );
+        let (whole, second) = (&totals["Percentile Latencies"], &totals["Time-Serie"]["0"]);
+        assert_eq!(whole["p99.00"], second["p99.00"], "all of it was in the first second");
+        let packed = whole["Histogram log format"]["Compressed Histogram"].as_str().unwrap();
+        assert!(packed.starts_with("HISTFAAA"), "{packed}");
     }
     // Several runs are the best, the worst and the average, in the form that is read back.
     let several = ["-x", "3", "--print-all-runs"];

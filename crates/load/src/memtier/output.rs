@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use krarup_record::MeasuredDistribution;
+use krarup_record::file::log;
 use krarup_units::Nanos;
 use serde_json::{Value, json};
 
@@ -38,13 +39,16 @@ struct Row {
     kilobytes_received: f64,
     kilobytes_sent: f64,
     response_times: MeasuredDistribution,
+    /// Connections that were lost or did not come about; of all requests together alone.
+    connection_errors: u64,
+    connection_errors_per_second: f64,
     series: Vec<Second>,
 }
 
 /// One second of a row.
-#[derive(Clone, Copy)]
 struct Second {
     number: u64,
+    response_times: MeasuredDistribution,
     count: u64,
     received: u64,
     sent: u64,
@@ -68,8 +72,9 @@ impl Row {
         let is_of_row = |row: &&SeriesRow| row.class.is_empty() && names.contains(&row.operation.as_str());
         for row in result.series.iter().filter(is_of_row) {
             let number = row.start as u64;
-            let empty = Second {
+            let empty = || Second {
                 number,
+                response_times: MeasuredDistribution::new(),
                 count: 0,
                 received: 0,
                 sent: 0,
@@ -77,7 +82,10 @@ impl Row {
                 least: f64::INFINITY,
                 greatest: 0.0,
             };
-            let second = seconds.entry(number).or_insert(empty);
+            let second = seconds.entry(number).or_insert_with(empty);
+            if let Some(times) = row.response_times.as_ref().and_then(|packed| packed.unpack().ok()) {
+                second.response_times.merge(&times);
+            }
             second.count += row.count;
             second.received += row.bytes_received;
             second.sent += row.bytes_sent;
@@ -93,7 +101,20 @@ impl Row {
             kilobytes_received: per(|one| one.bytes_received) / 1_024.0,
             kilobytes_sent: per(|one| one.bytes_sent) / 1_024.0,
             response_times,
+            connection_errors: 0,
+            connection_errors_per_second: 0.0,
             series: seconds.into_values().collect(),
+        }
+    }
+
+    /// All requests together, with the connections that failed.
+    fn of_all(result: &LoadResult) -> Self {
+        let errors = result.account.connections_lost + result.account.connects_failed;
+        let elapsed = result.generator.elapsed;
+        Self {
+            connection_errors: errors,
+            connection_errors_per_second: if elapsed > 0.0 { errors as f64 / elapsed } else { 0.0 },
+            ..Self::of(result, &[&result.overall], &["all"])
         }
     }
 
@@ -105,6 +126,8 @@ impl Row {
         self.kilobytes_received += other.kilobytes_received * share;
         self.kilobytes_sent += other.kilobytes_sent * share;
         self.response_times.merge(&other.response_times);
+        self.connection_errors += other.connection_errors;
+        self.connection_errors_per_second += other.connection_errors_per_second * share;
     }
 
     fn mean_millis(&self) -> f64 {
@@ -145,7 +168,7 @@ impl Block {
             interrupted: result.interrupted,
             sets: of(&["set"]),
             gets: of(&["get", "multiget"]),
-            totals: Row::of(result, &[&result.overall], &["all"]),
+            totals: Row::of_all(result),
         }
     }
 
@@ -318,10 +341,12 @@ fn json_row(memtier: &Memtier, row: &Row) -> Value {
     for percent in &memtier.percentiles {
         percentiles[format!("p{percent:.2}")] = row.percentile_millis(*percent).into();
     }
+    percentiles["Histogram log format"] =
+        json!({ "Compressed Histogram": log::in_micros(&row.response_times) });
     let mut series = json!({});
     for second in &row.series {
-        series[second.number.to_string()] = if second.count == 0 {
-            json!({ "Count": 0 })
+        let mut told = if second.count == 0 {
+            json!({ "Count": 0, "Bytes RX": second.received, "Bytes TX": second.sent })
         } else {
             json!({
                 "Count": second.count, "Bytes RX": second.received, "Bytes TX": second.sent,
@@ -329,12 +354,21 @@ fn json_row(memtier: &Memtier, row: &Row) -> Value {
                 "Min Latency": 1e3 * second.least, "Max Latency": 1e3 * second.greatest,
             })
         };
+        for percent in &memtier.percentiles {
+            let value = second.response_times.quantile(percent / 100.0);
+            if let Some(value) = value {
+                told[format!("p{percent:.2}")] = millis(value).into();
+            }
+        }
+        series[second.number.to_string()] = told;
     }
     json!({
         "Count": row.count,
         "Ops/sec": row.per_second,
         "Hits/sec": row.hits,
         "Misses/sec": row.misses,
+        "Connection Errors/sec": row.connection_errors_per_second,
+        "Connection Errors": row.connection_errors,
         "Latency": row.mean_millis(),
         "Average Latency": row.mean_millis(),
         "Accumulated Latency": millis(exact.sum),

@@ -140,6 +140,18 @@ fn encode(histogram: &Histogram<u64>) -> String {
     STANDARD.encode(&bytes)
 }
 
+/// The same histogram in microseconds, rounded to the nearest, as tools read it whose histograms
+/// are (`HISTFAAA…`).
+pub fn in_micros(distribution: &MeasuredDistribution) -> String {
+    let micros = |nanos: u64| ((nanos + 500) / 1_000).max(1);
+    let mut histogram =
+        Histogram::new_with_bounds(1, micros(LONGEST.0).max(2), DIGITS).expect("the range is one");
+    for step in distribution.histogram().iter_recorded() {
+        histogram.saturating_record_n(micros(step.value_iterated_to()), step.count_at_value());
+    }
+    encode(&histogram)
+}
+
 /// A log that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
@@ -297,6 +309,22 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
+    fn a_histogram_in_microseconds_has_the_same_counts_and_percentiles() {
+        let mut distribution = MeasuredDistribution::new();
+        for value in 1..=1_000_u64 {
+            distribution.record(Nanos(value * 10_000));
+        }
+        distribution.record(Nanos(3));
+        let bytes = STANDARD.decode(in_micros(&distribution)).unwrap();
+        let read: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+        assert_eq!((read.len(), read.min()), (1_001, 1));
+        for share in [0.5, 0.99, 1.0] {
+            let (ours, theirs) = (distribution.quantile(share).unwrap().0 as f64 / 1e3, read.value_at_quantile(share) as f64);
+            assert!((theirs / ours - 1.0).abs() < 2e-3, "{share}: {theirs} and {ours}");
+        }
+    }
+
+    #[test]
         fn what_is_packed_is_unpacked(values in prop::collection::vec(any::<u64>(), 0..20)) {
             let mut distribution = MeasuredDistribution::new();
             values.iter().for_each(|&value| distribution.record(Nanos(value)));
