@@ -74,14 +74,14 @@ pub(crate) fn whole<T: TryFrom<u64> + Clone + Send + Sync + 'static>(
 ) -> impl Fn(&str) -> Result<T, Mistake> + Clone {
     move |text| {
         let value = krarup_units::text::parse_count(text)?;
-        let hint = match value {
-            small if small < least => format!("give {least} or more"),
-            _ if most < u64::from(u32::MAX) => format!("give a number from {least} to {most}"),
-            _ => "give a smaller number".to_owned(),
+        let why = match value {
+            _ if most < u64::from(u32::MAX) => format!("{value} is not from {least} to {most}"),
+            small if small < least => format!("{value} is less than {least}"),
+            _ => format!("{value} is too many"),
         };
         let fitting = Some(value).filter(|value| (least..=most).contains(value));
         let fitting = fitting.and_then(|value| T::try_from(value).ok());
-        fitting.ok_or_else(|| Mistake::new(format!("`{text}` is out of bounds"), hint))
+        fitting.ok_or_else(|| Mistake::plain(why))
     }
 }
 
@@ -160,11 +160,11 @@ mod tests {
     fn a_count_may_have_a_prefix_and_keeps_its_bounds() {
         let read = whole::<u32>(1, 100_000);
         assert_eq!(["20k", "1_000", "7"].map(|text| read(text).unwrap()), [20_000, 1_000, 7]);
-        for (text, hint) in [("0", "give 1 or more"), ("1M", "give a number from 1 to 100000")] {
-            assert_eq!(read(text).unwrap_err().hint, hint);
+        for (text, why) in [("0", "0 is not from 1 to 100000"), ("1M", "1000000 is not from 1 to 100000")] {
+            assert_eq!(read(text).unwrap_err().what, why);
         }
         assert_eq!(count::<u64>("1M"), Ok(1_000_000));
-        assert_eq!(count::<u32>("5G").unwrap_err().hint, "give a smaller number");
+        assert_eq!(count::<u32>("5G").unwrap_err().what, "5000000000 is too many");
         assert!(read("many").is_err() && read("1.5").is_err());
     }
 }

@@ -33,8 +33,8 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-/// The same in lines of at most `width` letters, as far as a column alone is no wider: what does not
-/// fit beside the first columns stands below, beside the first columns again.
+/// The same in lines of at most `width` letters, as far as a column alone is no wider: what does
+/// not fit beside the first columns stands below, beside the first columns again.
 pub fn fitted(table: &Table, width: usize) -> String {
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|index| column(table, index).iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)

@@ -262,8 +262,8 @@ fn a_report_can_be_had_for_latex_as_markdown_and_under_the_names_of_handouts() {
         ["report", out.to_str().unwrap(), "--latex", "--markdown", "--export", export.to_str().unwrap()];
     let ended = Program::begin(&words).ended();
     assert!(ended.success, "{ended:?}");
-    let table = fs::read_to_string(out.join("tables/cells.tex")).unwrap();
-    assert!(table.contains("\\begin{tabular}{lrrrrrrrrr}") && table.contains("\\bottomrule"), "{table}");
+    let table = fs::read_to_string(out.join("tables/all-cells.tex")).unwrap();
+    assert!(table.contains("\\begin{tabular}{lrrrrrrrrrr}") && table.contains("\\bottomrule"), "{table}");
     assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("## Where the time goes"));
     let read = |name: &str| fs::read_to_string(export.join(name)).unwrap();
     assert!(read("workload=read,connections=3/1/client_01.log").contains("ALL STATS"));

@@ -84,7 +84,7 @@ const OF_FLAGS: &[Row] = &[
     ("run asl2018/99", 2, &["asl2018/99: there is no such file", "did you mean asl2018/"]),
     ("demo one", 2, &["`one` is one word too many"]),
     ("demo --clients 0", 2, &["--clients: 0 is not from 1 to 10000"]),
-    ("demo --repetitions two", 2, &["--repetitions: `two` is no number"]),
+    ("demo --repetitions two", 2, &["--repetitions: `two` is no whole number"]),
     ("top nowhere", 2, &["HOST:PORT: `nowhere` is not an address", "127.0.0.1:11211"]),
     ("top 127.0.0.1:1", 1, &["127.0.0.1:1 does not answer: connection refused", "--admin"]),
     ("headroom 127.0.0.1:1", 2, &["cannot be asked: connection refused", "--admin"]),

@@ -305,10 +305,7 @@ mod tests {
 
     const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_000_000_123_456_789) };
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
-
-        #[test]
+    #[test]
     fn a_histogram_in_microseconds_has_the_same_counts_and_percentiles() {
         let mut distribution = MeasuredDistribution::new();
         for value in 1..=1_000_u64 {
@@ -319,12 +316,16 @@ mod tests {
         let read: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
         assert_eq!((read.len(), read.min()), (1_001, 1));
         for share in [0.5, 0.99, 1.0] {
-            let (ours, theirs) = (distribution.quantile(share).unwrap().0 as f64 / 1e3, read.value_at_quantile(share) as f64);
+            let (ours, theirs) =
+                (distribution.quantile(share).unwrap().0 as f64 / 1e3, read.value_at_quantile(share) as f64);
             assert!((theirs / ours - 1.0).abs() < 2e-3, "{share}: {theirs} and {ours}");
         }
     }
 
-    #[test]
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
         fn what_is_packed_is_unpacked(values in prop::collection::vec(any::<u64>(), 0..20)) {
             let mut distribution = MeasuredDistribution::new();
             values.iter().for_each(|&value| distribution.record(Nanos(value)));
