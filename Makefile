@@ -3,8 +3,15 @@
 CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
+# The program of the demos: built here, or, where nothing can be built, the installed one; KRARUP=FILE names another.
+KRARUP ?= $(if $(shell command -v $(CARGO)),,$(shell command -v krarup))
+BUILT := $(or $(CARGO_TARGET_DIR),target)/release/krarup
+PACKAGES := $(or $(CARGO_TARGET_DIR),target)/packages
+MUSL := $(shell uname -m)-unknown-linux-musl
+STATIC := $(or $(CARGO_TARGET_DIR),target)/$(MUSL)/release/krarup
+ARCHIVE = $$(ls -t $(PACKAGES)/krarup-*-$(MUSL).tar.gz | head -1)
 
-.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check test-guides release packages bench bench-headroom docs docs-site fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -12,13 +19,13 @@ help: ## this list
 
 demo: ## the main job: servers, proxy, a sweep of clients, a report (DEMO_FLAGS="--quick" for 20 seconds)
 	@scripts/need --optional memcached memcached
-	$(CARGO) build --release --package krarup
-	$(or $(CARGO_TARGET_DIR),target)/release/krarup demo $(DEMO_FLAGS)
+	$(if $(KRARUP),,$(CARGO) build --release --package krarup)
+	$(or $(KRARUP),$(BUILT)) demo $(DEMO_FLAGS)
 
 demo-broker: ## message queues in a PostgreSQL of their own, until Ctrl-C; installs Debian's postgresql when it may
 	@command -v initdb >/dev/null || scripts/need pg_ctlcluster postgresql
-	$(CARGO) build --release --package krarup
-	$(or $(CARGO_TARGET_DIR),target)/release/krarup broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
+	$(if $(KRARUP),,$(CARGO) build --release --package krarup)
+	$(or $(KRARUP),$(BUILT)) broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
 
 test: ## all tests, also against real memcached and real clients; installs what they need
 	@scripts/need memcached memcached
@@ -68,15 +75,44 @@ release: ## target/release/krarup without its debug information, which stands be
 	cd $(or $(CARGO_TARGET_DIR),target)/release && objcopy --only-keep-debug krarup krarup.debug && \
 	objcopy --strip-debug --add-gnu-debuglink=krarup.debug krarup
 
-packages: release ## target/packages/krarup_VERSION_ARCH.deb
-	@scripts/need objdump binutils
-	scripts/package-deb $(or $(CARGO_TARGET_DIR),target)/release/krarup $(or $(CARGO_TARGET_DIR),target)/packages
+static: ## target/ARCH-unknown-linux-musl/release/krarup, which needs no C library
+	@scripts/need musl-gcc musl-tools
+	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || rustup target add $(MUSL) || \
+	{ echo "error: Rust's standard library for $(MUSL) is not there" >&2; echo "  hint: rustup target add $(MUSL)" >&2; exit 1; }
+	$(CARGO) build --release --locked --package krarup --target $(MUSL)
 
-test-packages: packages ## the package installed, used, upgraded and purged in a bare Debian (root; a minute the first time)
+packages: deb static-archive wheel image ## what follows, in target/packages, with their checksums
+	cd $(PACKAGES) && sha256sum krarup[-_]*.* > SHA256SUMS
+
+deb: release ## krarup_VERSION_ARCH.deb: the program, units, man pages and completions for Debian 12 and later
+	@scripts/need objdump binutils
+	scripts/package-deb $(BUILT) $(PACKAGES)
+
+static-archive: static ## krarup-VERSION-TARGET.tar.gz: the static program with all licences and its bill of materials (CycloneDX); its symbols apart
+	@scripts/need objcopy binutils
+	@scripts/need python3 python3
+	scripts/package-static $(STATIC) $(PACKAGES)
+
+wheel: static-archive ## krarup-VERSION-….whl for PyPI: the static program, and the package `krarup` of python/
+	scripts/package-wheel $(ARCHIVE) $(PACKAGES)
+
+image: static-archive ## krarup-VERSION-image.tar, from scratch: for podman, docker and containerd, built without a registry
+	@scripts/need buildah buildah
+	scripts/package-image $(ARCHIVE) $(PACKAGES)
+
+test-packages: packages ## each of them installed and used where nothing else is: a bare Debian, an empty root, new environments of Python, containers (root; minutes)
 	@scripts/need mmdebstrap mmdebstrap
 	@scripts/need lintian lintian
-	DEB_VERSION=9999 scripts/package-deb $(or $(CARGO_TARGET_DIR),target)/release/krarup $(or $(CARGO_TARGET_DIR),target)/packages/newer
-	scripts/test-packages $$(ls -t $(or $(CARGO_TARGET_DIR),target)/packages/*.deb | head -1) $(or $(CARGO_TARGET_DIR),target)/packages/newer/*.deb $(or $(CARGO_TARGET_DIR),target)/packages
+	@scripts/need podman podman
+	@scripts/need runc runc
+	@scripts/need jq jq
+	@scripts/need strace strace
+	@scripts/need unzip unzip
+	DEB_VERSION=9999 scripts/package-deb $(BUILT) $(PACKAGES)/newer
+	scripts/test-deb $$(ls -t $(PACKAGES)/*.deb | head -1) $(PACKAGES)/newer/*.deb $(PACKAGES)
+	scripts/test-static $(PACKAGES)
+	scripts/test-wheel $$(ls -t $(PACKAGES)/*.whl | head -1) $(PACKAGES)
+	scripts/test-image $$(ls -t $(PACKAGES)/*-image.tar | head -1) $(BUILT)
 
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace

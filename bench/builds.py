@@ -35,6 +35,8 @@ PROXY = [
     "multi-GET 9 x 64 B over 3 servers, 32 connections",
     "SET 64 B replicated to 3 servers, 96 connections",
 ]
+# Each value is in memory of its own: what the allocator takes for it.
+LARGE = [("256 KiB SET, 8 connections", 1, "-c 8 --ratio 1:0 -d 262144")]
 CACHE = [("64 B, 1:10, 32 connections", "-c 32 --ratio 1:10 -d 64"), ("4096 B GET, 96 connections", "-c 96 --ratio 0:1 -d 4096")]
 GENERATOR = [
     ("64 B 1:10, 96 connections", "-c 96 --ratio 1:10 -d 64"),
@@ -116,14 +118,13 @@ class Comparison:
 
 def proxies(table, builds, options):
     """The load and the servers are the same for both: two proxies before one set of servers."""
-    for name, count, flags in WORKLOADS:
-        if name not in PROXY:
-            continue
+    for name, count, flags in [workload for workload in WORKLOADS if workload[0] in PROXY] + LARGE:
         servers = [memcached() for _ in range(count)]
         stations = [krarup_proxy(build, servers) for build in builds]
         try:
             for station in stations:
-                load(builds[0], station.port, flags, ["--populate-only"])
+                if "--ratio 1:0" not in flags:
+                    load(builds[0], station.port, flags, ["--populate-only"])
             table.compare("proxy", name, lambda side: measure(builds[0], stations[side], servers, flags, options.seconds)["proxy_us"])
         finally:
             for station in stations + servers:

@@ -287,7 +287,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> R
     if spec.anchor.is_some() && plan.anchor(spec).is_none() {
         return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
     }
-    let krarup = std::env::current_exe().expect("a running program has a path");
+    let krarup = own_program()?;
     let hosts = hosts(source, &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
     let kind = match kind_here {
         Some(kind) => kind,
@@ -358,9 +358,17 @@ fn write_environment(store: &ResultsDirectory, environment: &Environment) -> std
     store.write(ENVIRONMENT, text.as_bytes())
 }
 
+/// The path of this program, which stations are started from. The kernel tells it in /proc.
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        Failure::run(format!("the path of this program is not known: {error}"))
+            .hint("mount /proc: the kernel tells there what each process runs")
+    })
+}
+
 /// Where namespaces of the network take a user namespace, this process begins again in one.
 fn enter_namespaces() -> Result<(), Failure> {
-    let krarup = std::env::current_exe().expect("a running program has a path");
+    let krarup = own_program()?;
     let again = netns::rootless(&krarup, std::env::args_os().skip(1)).map_err(|error| station(&error))?;
     match again {
         // It is this process that goes there.

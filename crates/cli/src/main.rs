@@ -26,6 +26,7 @@ mod folders;
 mod form;
 mod headroom;
 mod headroom_page;
+mod health;
 mod input;
 mod limits;
 mod load;
@@ -46,6 +47,12 @@ mod written;
 use failure::Failure;
 use stations::StationJob;
 
+/// musl's own allocator asks the kernel for each piece of 128 KiB and more, and gives it back at
+/// once, so that every large value costs its page faults anew.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The middleware that knows its queues.
 #[derive(Parser)]
 #[command(name = "krarup", version, max_term_width = 100, arg_required_else_help = true)]
@@ -63,6 +70,7 @@ enum Job {
     Top(top::TopArgs),
     Headroom(headroom::HeadroomArgs),
     Redline(redline::RedlineArgs),
+    Health(health::HealthArgs),
     Demo(demo::DemoArgs),
     Plan(experiment::PlanArgs),
     Run(experiment::RunArgs),
@@ -124,6 +132,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Memtier(args) => memtier::run(args),
         Job::Model(args) => model::run(args),
         Job::Top(args) => top::run(args),
+        Job::Health(args) => health::run(args),
         Job::Demo(args) => demo::run(args),
         Job::Plan(args) => experiment::plan(args),
         Job::Run(args) => experiment::run(args),

@@ -124,6 +124,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("top", "docs/guide/top.md"),
     ("headroom", "docs/guide/headroom.md, docs/concepts/headroom.md"),
     ("redline", "docs/guide/headroom.md"),
+    ("health", "docs/guide/production.md"),
     ("demo", "docs/guide/first-study.md"),
     ("plan", "docs/guide/experiment.md, docs/reference/spec.md"),
     ("run", "docs/guide/experiment.md, docs/reference/spec.md"),

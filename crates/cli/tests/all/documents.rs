@@ -11,8 +11,10 @@ fn root() -> PathBuf {
 
 /// The hand-written documents.
 fn documents() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> =
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).collect();
+    let mut found: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "python/README.md"]
+        .iter()
+        .map(|name| root().join(name))
+        .collect();
     for folder in ["docs/guide", "docs/concepts", "docs/course", "docs/reference", "docs/reproductions"] {
         let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
         let pages = entries.map(|entry| entry.expect("it can be listed").path());

@@ -1,6 +1,7 @@
 //! What monitoring is told of a running proxy is what happened.
 
 use std::net::SocketAddr;
+use std::process::Command;
 
 use crate::support::peer::{Peer, asked};
 use crate::support::process::Program;
@@ -17,6 +18,13 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
 pub(crate) fn value(metrics: &str, series: &str) -> f64 {
     let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
     found.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+}
+
+/// The exit code of `krarup health`, and what it prints.
+fn health(words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    let output = command.arg("health").args(words).output().unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 #[test]
@@ -83,8 +91,16 @@ fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
 
     assert_eq!(get(admin, "/ready"), (200, "ready\n".into()));
     assert_eq!(get(admin, "/nothing").0, 404);
+    assert_eq!(health(&[&admin.to_string(), "--ready"]), (Some(0), "ready\n".into()));
     server.kill();
     until("the proxy is not ready any more", || get(admin, "/ready").0 == 503);
     assert_eq!(get(admin, "/health"), (200, "ok\n".into()));
+    assert_eq!(health(&[&admin.to_string()]), (Some(0), "ok\n".into()));
+    let (code, why) = health(&[&admin.to_string(), "--ready"]);
+    let (_, expected) = get(admin, "/ready");
+    assert_eq!(code, Some(1));
+    assert!(why.contains(&format!("error: {admin}: {}", expected.trim())), "{why} {expected}");
     assert!(proxy.stop().success);
+    let (code, why) = health(&[&admin.to_string()]);
+    assert!(code == Some(1) && why.contains("hint: give the proxy or the broker an address"), "{why}");
 }

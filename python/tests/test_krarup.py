@@ -1,0 +1,209 @@
+"""The package as it is installed: every function, in every form, on an experiment that is run here in some seconds."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import sysconfig
+from importlib import metadata
+
+import duckdb
+import krarup
+import nbclient
+import nbformat
+import pytest
+from pyarrow import parquet
+
+NOTEBOOKS = sorted((pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+SPEC = """
+title = "workers and clients"
+repetitions = { min = 2 }
+phases = { warm_up = "50ms", measure = "200ms" }
+data = ["--keys", "500", "--data-size", "100"]
+
+[[factor]]
+name = "workers"
+levels = [1, 8]
+
+[[factor]]
+name = "clients"
+levels = [2, 8]
+
+[populate]
+[stations.servers]
+program = "cache"
+count = 2
+[stations.middleware]
+program = "proxy"
+flags = ["--workers", "$workers", "--rows"]
+[stations.clients]
+program = "load"
+flags = ["--ratio", "1:10", "--connections", "$clients"]
+"""
+NETWORK = {
+    "name": "one queue",
+    "station": [{"name": "server"}],
+    "class": [{"name": "jobs", "rate": 0.5, "path": [{"at": "server", "service": "1 s"}]}],
+}
+
+
+@pytest.fixture(scope="session")
+def experiment(tmp_path_factory):
+    return krarup.run(SPEC, out=tmp_path_factory.mktemp("experiment") / "results", show=False)
+
+
+def records(relation):
+    """The rows of a relation in any form, as dictionaries."""
+    if hasattr(relation, "collect"):
+        return relation.collect().to_dicts()
+    if hasattr(relation, "to_dict"):
+        return relation.to_dict("records")
+    table = relation if hasattr(relation, "to_pylist") else relation.to_arrow_table()
+    return table.to_pylist()
+
+
+@pytest.mark.parametrize("table", ["results", "cells", "trials", "rows"])
+def test_each_table_is_the_same_in_every_form(experiment, table):
+    forms = {engine: getattr(krarup, table)(experiment.path, engine) for engine in krarup.tables.ENGINES}
+    assert [type(form).__module__.split(".")[0].lstrip("_") for form in forms.values()] == ["duckdb", "polars", "pyarrow", "pandas"]
+    first, *others = ([sorted(str(row[c]) for c in ("trial", "repetition", "received_ns", "quantity", "workers", "clients") if c in row) for row in records(form)] for form in forms.values())
+    assert len(first) > 0
+    assert all(sorted(other) == sorted(first) for other in others)
+
+
+def test_cells_say_what_the_report_says(experiment):
+    cells = {(c["workers"], c["clients"]): c for c in records(experiment.cells("arrow"))}
+    assert set(cells) == {(1, 2), (1, 8), (8, 2), (8, 8)}
+    drawn = {(int(r["series"].removeprefix("workers ")), r["clients"]): r for r in records(experiment.figure_data("throughput-and-response-time", "arrow"))}
+    for key, cell in cells.items():
+        assert cell["throughput_per_s"] == drawn[key]["throughput_per_s"] > 0
+        assert cell["response_time_mean_s"] == drawn[key]["response_time_mean_s"] > 0
+        assert cell["throughput_per_s_n"] == 2 and cell["throughput_per_s_low"] < cell["throughput_per_s"] < cell["throughput_per_s_high"]
+        assert cell["failed_requests"] == 0
+
+
+def test_results_are_the_cells_in_one_column(experiment):
+    found = {(r["workers"], r["clients"]): r["value"] for r in records(experiment.results("arrow")) if (r["quantity"], r["statistic"]) == ("response_time", "p99")}
+    cells = {(c["workers"], c["clients"]): c["response_time_p99_s"] for c in records(experiment.cells("arrow"))}
+    assert found == cells
+
+
+def test_trials_are_all_there_and_of_this_spec(experiment):
+    trials = [trial for trial in records(experiment.trials("arrow")) if trial["failed"] is None]
+    assert len(trials) == 8 and all(trial["of_this_spec"] for trial in trials)
+    assert all((experiment.path / trial["trial"]).is_dir() and trial["started"].year >= 2024 for trial in trials)
+
+
+def test_rows_are_lazy_typed_and_add_up(experiment):
+    rows = experiment.rows()
+    kept = duckdb.sql("SELECT trial, count(*) AS count FROM rows GROUP BY ALL").fetchall()
+    for trial, count in kept:
+        folder = experiment.path / trial / "middleware/1"
+        # The warm-up has rows too; the summary was begun anew after it.
+        assert count == parquet.read_metadata(folder / "rows.parquet").num_rows > json.loads((folder / "summary.json").read_text())["all"]["count"]
+    wrong = duckdb.sql("SELECT count(*) FROM rows WHERE queue_time_ns + server_time_ns + own_time_ns <> response_time_ns OR own_time_ns < 0").fetchall()
+    assert wrong == [(0,)]
+    types = dict(zip(rows.columns, map(str, rows.types)))
+    assert types["received_ns"] == types["own_time_ns"] == "BIGINT" and types["busy_workers"] == "UINTEGER" and types["worker_was_idle"] == "BOOLEAN"
+    # Times have their unit in the name, in the list of servers too.
+    assert "sent_ns" in types["servers"] and not {"received", "queued", "taken", "replied"} & set(types)
+    assert {r["recorded_at"] for r in rows.limit(5).to_arrow_table().to_pylist()} == {"middleware"}
+
+
+def test_one_file_of_rows_is_a_table_too(experiment):
+    file = next(experiment.path.rglob("rows.parquet"))
+    assert krarup.rows(file).count("*").fetchall()[0][0] == parquet.read_metadata(file).num_rows
+
+
+def test_figures_are_the_reports_own_and_matplotlibs(experiment):
+    page = experiment.figure("throughput-and-response-time")
+    assert page.text.count("<figure") == 1 and "uPlot" in page.text and len(page.text) < len(experiment.report().text)
+    assert page._repr_html_().startswith("<iframe srcdoc=") and "&lt;figure" in page._repr_html_()
+    axes = experiment.plot()
+    assert [panel.get_ylabel() for panel in axes] == ["throughput_per_s", "response_time_mean_s"]
+    assert all(len(panel.get_legend().get_texts()) == 2 for panel in axes)
+    with pytest.raises(krarup.KrarupError, match="throughput-and-response-time"):
+        experiment.figure("nothing")
+
+
+def test_a_model_answers_by_theory_and_by_simulation():
+    model = krarup.model(NETWORK)
+    [station] = model.solve("arrow", table="station").to_pylist()
+    assert station["utilization"] == pytest.approx(0.5)
+    assert model.solve()["points"][0]["classes"][0]["response"] == pytest.approx(2.0)
+    simulated = model.simulate(seed=3, precision=0.05)["classes"][0]["response"]
+    assert simulated["interval"]["low"] < simulated["value"] < simulated["interval"]["high"]
+    assert simulated["value"] == pytest.approx(2.0, rel=0.1)
+    twice = {row["what"]: row for row in model.whatif({"server.speed": 2}, "arrow").to_pylist()}
+    assert twice["utilization"]["after"] == pytest.approx(0.25)
+    assert model.bounds("arrow").to_pylist()[0]["capacity_per_s"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("form", ["records", "arrow", "pandas", "polars", "duckdb"])
+def test_a_model_is_calibrated_on_rows_in_any_form(form):
+    measured = [
+        {"population": n, "workers": w, "throughput": x, "response_ms": r, "wait_ms": q}
+        for n, w, x, r, q in [(3, 4, 5387.0, 0.33, 0.0), (72, 4, 5465.0, 12.77, 12.04), (192, 4, 5606.5, 33.69, 32.98), (3, 64, 5600.2, 0.34, 0.0), (72, 64, 5608.8, 9.19, 0.0), (192, 64, 5483.2, 29.65, 18.03)]
+    ]
+    rows = measured if form == "records" else krarup.tables.of_records(measured, form)
+    model = krarup.calibrate(rows, cores=2)
+    [said] = model.predict([72], workers=[16], engine="arrow").to_pylist()
+    assert said["low_per_s"] < said["throughput_per_s"] < said["high_per_s"]
+    assert said["throughput_per_s"] == pytest.approx(5603, rel=0.1)
+    assert model.explain()
+
+
+def test_an_experiment_is_rows_for_a_model(experiment):
+    assert krarup.calibrate(experiment, cores=2).calibration["rows"]
+
+
+def test_what_cannot_be_done_says_what_to_do(tmp_path):
+    with pytest.raises(krarup.KrarupError) as failed:
+        krarup.call("model", "solve", tmp_path / "none.toml")
+    assert failed.value.code == 2 and "none.toml" in failed.value.what and failed.value.hint
+    for wrong in (lambda: krarup.cells(tmp_path), lambda: krarup.rows(tmp_path), lambda: krarup.model("none"), lambda: krarup.rows(tmp_path, "excel")):
+        with pytest.raises(krarup.KrarupError) as failed:
+            wrong()
+        assert failed.value.hint
+    with pytest.raises(krarup.KrarupError, match="0 and so on|below|one of"):
+        krarup.model(NETWORK).solve("arrow", table="nothing")
+
+
+def test_an_interrupted_experiment_ends_what_it_started(tmp_path):
+    script = "import krarup, sys; krarup.run(sys.argv[1], out=sys.argv[2])"
+    spec = SPEC.replace('measure = "200ms"', 'measure = "30s"')
+    process = subprocess.Popen([sys.executable, "-c", script, spec, str(tmp_path / "results")], stderr=subprocess.PIPE, text=True)
+    while "servers: 2" not in (line := process.stderr.readline()):
+        assert line, "it ended before it began"
+
+    def running():
+        # The experiment, and its proxy, whose records go there.
+        return subprocess.run(["pgrep", "--full", f"^[^ ]* (run|proxy) .*{tmp_path}"], capture_output=True, text=True).stdout.split()
+
+    assert running()
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    assert running() == []
+
+
+def test_the_program_is_the_one_of_the_wheel():
+    assert pathlib.Path(krarup.program()) == pathlib.Path(sysconfig.get_path("scripts")) / "krarup"
+    assert pathlib.Path(krarup.program()).read_bytes()[:4] == b"\x7fELF"
+    assert krarup.call("--version").split()[1] == metadata.version("krarup")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path, tmp_path):
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    shown = [output for cell in code for output in cell.outputs]
+    assert all(cell.execution_count for cell in code)
+    kinds = {kind for output in shown for kind in output.get("data", {})}
+    assert {"image/png", "text/html"} <= kinds, f"a figure and a table: {kinds}"
+    assert not [output for output in shown if output.output_type == "error"]
+
+
+def test_there_are_three_notebooks():
+    assert len(NOTEBOOKS) == 3
