@@ -127,11 +127,11 @@ mod tests {
             rows: vec![vec!["read".into(), 9_120.0.into(), 210.0.into()]],
             ..Table::default()
         };
-        assert_eq!(super::fitted(&table, 35), super::table(&table));
+        assert_eq!(fitted(&table, 35), super::table(&table));
         let folded = "workload  throughput\n                  /s\nread           9,120\n\n\
                       workload  response time\n                     /s\nread                210\n";
-        assert_eq!(super::fitted(&table, 34), folded);
-        assert_eq!(super::fitted(&table, 3), folded, "a column is not cut");
+        assert_eq!(fitted(&table, 34), folded);
+        assert_eq!(fitted(&table, 3), folded, "a column is not cut");
     }
 
     #[test]
