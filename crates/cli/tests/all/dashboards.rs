@@ -81,6 +81,16 @@ fn each_metric_that_is_asked_for_is_one_that_is_told() {
     assert!(count > 100, "{count}");
 }
 
+#[test]
+fn each_alert_says_what_happened_and_what_to_do() {
+    let alerts = of_rules("alerts.yml", "alert: ").len();
+    assert!(alerts > 15, "{alerts}");
+    for key in ["severity: ", "summary: ", "description: "] {
+        let texts = of_rules("alerts.yml", key);
+        assert!(texts.len() == alerts && texts.iter().all(|text| text.len() > 3), "{key} of {texts:#?}");
+    }
+}
+
 /// The rules are read by Prometheus' own tool, and give what their tests say.
 #[test]
 fn prometheus_accepts_the_rules_and_they_give_the_figures_of_their_tests() {
