@@ -5,10 +5,11 @@ SHELL := /bin/bash
 DEMO_FLAGS ?=
 # The program of the demos: built here, or, where nothing can be built, the installed one; KRARUP=FILE names another.
 KRARUP ?= $(if $(shell command -v $(CARGO)),,$(shell command -v krarup))
-BUILT := $(or $(CARGO_TARGET_DIR),target)/release/krarup
-PACKAGES := $(or $(CARGO_TARGET_DIR),target)/packages
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT := $(TARGET)/release/krarup
+PACKAGES := $(TARGET)/packages
 MUSL := $(shell uname -m)-unknown-linux-musl
-STATIC := $(or $(CARGO_TARGET_DIR),target)/$(MUSL)/release/krarup
+STATIC := $(TARGET)/$(MUSL)/release/krarup
 ARCHIVE = $$(ls -t $(PACKAGES)/krarup-*-$(MUSL).tar.gz | head -1)
 
 .PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
@@ -38,9 +39,9 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need --optional prometheus prometheus
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
-	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
+	@scripts/python-clients $(TARGET)/python-clients
 	set -o pipefail; { $(CARGO) test --workspace --quiet --no-fail-fast && \
-	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --quiet; } | scripts/total
+	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --quiet; } | scripts/total
 
 test-fast: ## what one runs while working: unit tests and properties of all crates, without any other program
 	$(CARGO) test --workspace --lib --bins --quiet
@@ -48,8 +49,8 @@ test-fast: ## what one runs while working: unit tests and properties of all crat
 test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
-	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
-	@scripts/clients $(or $(CARGO_TARGET_DIR),target)/clients
+	@scripts/python-clients $(TARGET)/python-clients
+	@scripts/clients $(TARGET)/clients
 	$(CARGO) test --package krarup --test all -- clients:: queues:: durable::outbox:: --nocapture
 
 test-failover: ## two PostgreSQL, the primary killed under load, the standby promoted: no answered message is lost, in each mode of the broker
@@ -67,12 +68,12 @@ check: ## format, lints with warnings as errors, documentation without dead link
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 release: ## target/release/krarup without its debug information, which stands beside it in krarup.debug for perf and debuggers
 	$(CARGO) build --release --package krarup
-	cd $(or $(CARGO_TARGET_DIR),target)/release && objcopy --only-keep-debug krarup krarup.debug && \
+	cd $(TARGET)/release && objcopy --only-keep-debug krarup krarup.debug && \
 	objcopy --strip-debug --add-gnu-debuglink=krarup.debug krarup
 
 static: ## target/ARCH-unknown-linux-musl/release/krarup, which needs no C library
@@ -124,7 +125,7 @@ docs: ## rewrite the pages that are generated from tables in the code
 	UPDATE=1 $(CARGO) test --workspace --quiet -- page reference published help
 
 docs-site: ## the documents as a site with search, in target/docs-site/site/index.html; links that lead nowhere are errors
-	@scripts/docs-site $(or $(CARGO_TARGET_DIR),target)/docs-site
+	@scripts/docs-site $(TARGET)/docs-site
 
 test-guides: ## guides run from top to bottom as their readers type them, in a network of its own (root; some minutes)
 	$(CARGO) test --package krarup --test all -- guides:: --ignored --nocapture

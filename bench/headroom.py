@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import pathlib
-import queue
 import random
 import shutil
 import signal
@@ -35,15 +34,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 class Server(threading.Thread):
     """Serves get and set of any key, `threads` requests at a time over all connections.
 
-    Each takes `service(bytes of its value)` seconds; its answer leaves `delay` seconds later, others are served meanwhile. Values have `size` bytes
+    Each takes `service(bytes of its value)` seconds. Values have `size` bytes
     (0: every get misses). `stop_every` and `stop`: all threads stand still for `stop` seconds, about every `stop_every`, as a collector of garbage does.
     """
 
     host = "127.0.0.1"
 
-    def __init__(self, service, delay=0.0, threads=1, size=0, stop_every=0.0, stop=0.0):
+    def __init__(self, service, threads=1, size=0, stop_every=0.0, stop=0.0):
         super().__init__(daemon=True)
-        self.service, self.delay, self.size = service, delay, size
+        self.service, self.size = service, size
         self.turns = threading.Semaphore(threads)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -55,10 +54,7 @@ class Server(threading.Thread):
         while True:
             connection, _ = self.listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            answers = queue.SimpleQueue()
-            threading.Thread(target=self.serve, args=(connection, answers), daemon=True).start()
-            if self.delay:
-                threading.Thread(target=self.answer_late, args=(connection, answers), daemon=True).start()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def stand_still(self, threads, every, length):
         law = random.Random(1)
@@ -69,13 +65,7 @@ class Server(threading.Thread):
             time.sleep(length)
             self.turns.release(threads)
 
-    def answer_late(self, connection, answers):
-        while True:
-            due, answer = answers.get()
-            time.sleep(max(0.0, due - time.monotonic()))
-            connection.sendall(answer)
-
-    def serve(self, connection, answers):
+    def serve(self, connection):
         lines = connection.makefile("rb")
         while line := lines.readline():
             words = line.split()
@@ -93,10 +83,7 @@ class Server(threading.Thread):
             with self.turns:
                 # A sleep ends about 60 us late.
                 time.sleep(max(0.0, self.service(size) - 60e-6))
-            if self.delay:
-                answers.put((time.monotonic() + self.delay, answer))
-            else:
-                connection.sendall(answer)
+            connection.sendall(answer)
 
 
 class Memcached:

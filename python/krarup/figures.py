@@ -32,6 +32,8 @@ def only_figure(page, name):
     # What is left out is left out of the page, not hidden: a notebook keeps every byte.
     head, rest = page.split("<main>", 1)
     _, tail = rest.split("</main>", 1)
+    # Contents lead to what is left out.
+    head = re.sub(r"<nav .*?</nav>\n", "", head, flags=re.DOTALL)
     head = re.sub(r'<h1>.*?</h1>\n<p class="subtitle">.*?</p>', "", head, flags=re.DOTALL)
     return Page(f"{head}<main>{figures[name]}</main>{tail}", height=620)
 

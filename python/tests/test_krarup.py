@@ -118,7 +118,7 @@ def test_one_file_of_rows_is_a_table_too(experiment):
 
 def test_figures_are_the_reports_own_and_matplotlibs(experiment):
     page = experiment.figure("throughput-and-response-time")
-    assert page.text.count("<figure") == 1 and "uPlot" in page.text and len(page.text) < len(experiment.report().text)
+    assert page.text.count("<figure") == 1 and "<nav" not in page.text and "uPlot" in page.text and len(page.text) < len(experiment.report().text)
     assert page._repr_html_().startswith("<iframe srcdoc=") and "&lt;figure" in page._repr_html_()
     axes = experiment.plot()
     assert [panel.get_ylabel() for panel in axes] == ["throughput_per_s", "response_time_mean_s"]

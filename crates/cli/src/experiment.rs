@@ -665,8 +665,8 @@ impl Telling {
             CampaignEvent::Complete(_, manifest, progress) => {
                 let (rate, response) = (count(manifest.throughput.round()), duration(manifest.response));
                 self.last = format!(" (before: {rate}/s, {response})");
-                if manifest.disturbed.is_some() {
-                    self.disturbed(manifest.disturbed.as_deref().unwrap_or_default(), "kept, and marked");
+                if let Some(why) = &manifest.disturbed {
+                    self.disturbed(why, "kept, and marked");
                 }
                 if !self.bar.is_hidden() {
                     self.line(*progress, &format!("{rate}/s, {response}"));

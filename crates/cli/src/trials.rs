@@ -195,6 +195,7 @@ fn trial(
         requests: server.requests,
         errors: server.errors,
     });
+    let times = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>());
     Ok(Trial {
         levels: CellLevels {
             workload,
@@ -204,8 +205,8 @@ fn trial(
         length,
         think,
         client: ClientSide {
-            quantiles: quantiles(&loads),
-            tail: tail(&loads),
+            quantiles: times.as_ref().map_or_else(Vec::new, quantiles),
+            tail: times.as_ref().map_or_else(Vec::new, tail),
             over_time: over_time(&loads),
             operations: client_operations(&loads),
             ..if loads.len() == 1 { client_side(load) } else { all_clients(&loads) }
@@ -281,24 +282,18 @@ fn each_machine(monitor: &Path) -> Result<Vec<(String, Watch)>, Failure> {
     Ok(found)
 }
 
-/// Quantiles of all response times; none where one of the generators did not write its
-/// distribution.
-fn quantiles(loads: &[LoadResult]) -> Vec<f64> {
-    let Some(all) = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>()) else {
-        return Vec::new();
-    };
-    (0..QUANTILES).filter_map(|number| all.quantile(share_of(number))).map(Nanos::as_seconds).collect()
+/// Quantiles of all response times.
+fn quantiles(all: &MeasuredDistribution) -> Vec<f64> {
+    at(all, (0..QUANTILES).map(share_of))
 }
 
-/// Quantiles towards the slowest; none where one of the generators did not write its distribution.
-fn tail(loads: &[LoadResult]) -> Vec<f64> {
-    let Some(all) = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>()) else {
-        return Vec::new();
-    };
-    (0..tail_length(all.count()))
-        .filter_map(|number| all.quantile(tail_share(number)))
-        .map(Nanos::as_seconds)
-        .collect()
+/// Quantiles towards the slowest.
+fn tail(all: &MeasuredDistribution) -> Vec<f64> {
+    at(all, (0..tail_length(all.count())).map(tail_share))
+}
+
+fn at(all: &MeasuredDistribution, shares: impl Iterator<Item = f64>) -> Vec<f64> {
+    shares.filter_map(|share| all.quantile(share)).map(Nanos::as_seconds).collect()
 }
 
 /// The bounds of a course of response times: eight for each power of ten, from 1 µs to 100 s.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Identity, ManifestIdentity};
-use crate::plan::{Plan, PlannedCell, run_name};
+use crate::plan::{Plan, PlannedCell, is_anchor_run};
 use crate::spec::Spec;
 use crate::store::{self, Manifest, ResultsDirectory};
 
@@ -45,19 +45,9 @@ pub struct TrialsThere {
 }
 
 impl Identities {
-    /// Which trials belong to `spec` from now on; it is written down. This is asked before the
+    /// Which trials belong to `spec`; nothing is written down yet. This is asked before the
     /// directory's own `spec.toml` is replaced: of trials that earlier builds have left, that file
     /// is what says what they were.
-    ///
-    /// # Errors
-    /// From the system, with the path.
-    pub fn take_up(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> io::Result<Self> {
-        let identities = Self::meant_by(store, spec, plan);
-        identities.write(store)?;
-        Ok(identities)
-    }
-
-    /// Which trials would belong to `spec`; nothing is written down yet.
     pub fn meant_by(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> Self {
         let known = Self::written(store);
         let text = std::fs::read_to_string(store.directory().join("spec.toml"));
@@ -100,8 +90,8 @@ impl Identities {
             let Ok(manifest) = store::read(&folder) else { continue };
             let name = folder.parent().and_then(|cell| cell.file_name());
             let cell = plan.cells.iter().find(|cell| name.is_some_and(|name| name == cell.folder.as_str()));
-            let run = run_name(manifest.repetition).parse::<u32>();
-            let Some(cell) = cell.filter(|_| run.map_or(true, |repetition| repetition < most)) else {
+            let run = manifest.repetition;
+            let Some(cell) = cell.filter(|_| run < most || is_anchor_run(run)) else {
                 there.aside += 1;
                 continue;
             };

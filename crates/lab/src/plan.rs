@@ -144,6 +144,11 @@ pub fn anchor_run(block: u32, number: u32) -> u32 {
     ANCHORS + block * IN_BLOCK + number
 }
 
+/// Whether a run is one of the anchor.
+pub fn is_anchor_run(run: u32) -> bool {
+    run >= ANCHORS
+}
+
 /// What a run is called: its repetition from 0, or the block and the number of a run of the anchor,
 /// as folders are named.
 pub fn run_name(repetition: u32) -> String {

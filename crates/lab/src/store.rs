@@ -144,11 +144,6 @@ impl ResultsDirectory {
         named(&path, fs::rename(&beside, &path))
     }
 
-    /// What is in the place of a trial, whether it belongs there or not.
-    pub fn found(&self, cell: &PlannedCell, repetition: u32) -> Option<Manifest> {
-        read(&self.place(cell, repetition)).ok()
-    }
-
     /// An empty folder for a trial that begins.
     ///
     /// # Errors

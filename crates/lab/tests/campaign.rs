@@ -102,11 +102,18 @@ impl TrialRunner for Made<'_> {
     }
 }
 
+/// Which trials belong to a spec, written down.
+fn identities(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> Identities {
+    let identities = Identities::meant_by(store, spec, plan);
+    identities.write(store).unwrap();
+    identities
+}
+
 fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<CampaignEnd, CampaignError> {
     let stop = testbed.stop.clone();
     let store = ResultsDirectory::open(folder).unwrap();
     let plan = Plan::of(spec);
-    let identities = Identities::take_up(&store, spec, &plan).unwrap();
+    let identities = identities(&store, spec, &plan);
     campaign::run(spec, &plan, campaign_store(&store, &identities), testbed, &stop, &|| 0.0, &mut |_| {})
 }
 
@@ -346,7 +353,7 @@ fn a_watcher_is_told_what_happens() {
         other => panic!("{other:?}"),
     };
     let plan = Plan::of(&spec);
-    let identities = Identities::take_up(&store, &spec, &plan).unwrap();
+    let identities = identities(&store, &spec, &plan);
     campaign::run(
         &spec,
         &plan,
@@ -370,7 +377,7 @@ fn trials_on_a_disturbed_machine_are_kept_at_once_where_that_is_asked_for() {
     for (disturbed, attempts, repeated) in [(DisturbedTrials::Repeat, 1, 6), (DisturbedTrials::Keep, 0, 0)] {
         let folder = fresh(&format!("campaign-disturbed-{disturbed:?}"));
         let store = ResultsDirectory::open(&folder).unwrap();
-        let identities = Identities::take_up(&store, &spec, &plan).unwrap();
+        let identities = identities(&store, &spec, &plan);
         let stop = Stop::default();
         let mut testbed = Made { disturbed: |_| true, ..Made::new(&stop) };
         let mut seen = 0;

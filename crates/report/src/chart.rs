@@ -18,7 +18,7 @@ pub(crate) struct Chart {
     panels: Vec<Panel>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Panel {
     title: String,
     /// `line`, `bars`, `steps`, `heat` or `points`: what is drawn for each series.
@@ -92,6 +92,13 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// Words, before it has any.
+impl Default for Side {
+    fn default() -> Self {
+        Self { title: String::new(), unit: Unit::Text, log: false, tail: false, levels: false, names: None }
+    }
+}
+
 impl Chart {
     pub(crate) fn of(figure: &Figure) -> Self {
         let (layout, panels) = match &figure.plot {
@@ -118,8 +125,7 @@ fn side(axis: &Axis) -> Side {
         unit: axis.unit,
         log: axis.scale != AxisScale::Linear,
         tail: axis.scale == AxisScale::Tail,
-        levels: false,
-        names: None,
+        ..Side::default()
     }
 }
 
@@ -189,10 +195,7 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
             })
             .collect(),
         xs: xs.iter().map(|x| place(&lines.x, *x)).collect(),
-        bucket: None,
-        diagonal: false,
-        marks: Vec::new(),
-        heat: None,
+        ..Panel::default()
     };
     lines.y.iter().enumerate().map(panel).collect()
 }
@@ -218,19 +221,9 @@ fn beside_each_other(lines: &Lines, (index, y): (usize, &Axis)) -> Panel {
         mark: "points",
         xs: (0..names.len()).map(|index| index as f64).collect(),
         series: series.collect(),
-        x: Side {
-            title: String::new(),
-            unit: Unit::Text,
-            log: false,
-            tail: false,
-            levels: false,
-            names: Some(names),
-        },
+        x: Side { names: Some(names), ..Side::default() },
         y: side(y),
-        bucket: None,
-        diagonal: false,
-        marks: Vec::new(),
-        heat: None,
+        ..Panel::default()
     }
 }
 
@@ -250,11 +243,8 @@ fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
         mark: "bars",
         x: Side {
             title: bars.category.clone(),
-            unit: Unit::Text,
-            log: false,
-            tail: false,
-            levels: false,
             names: Some(panel.bars.iter().map(|(category, _)| category.clone()).collect()),
+            ..Side::default()
         },
         y: side(&bars.y),
         xs: (0..panel.bars.len()).map(|index| index as f64).collect(),
@@ -273,10 +263,7 @@ fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
                 ..Series::default()
             })
             .collect(),
-        bucket: None,
-        diagonal: false,
-        marks: Vec::new(),
-        heat: None,
+        ..Panel::default()
     };
     bars.panels.iter().map(panel).collect()
 }
@@ -304,9 +291,8 @@ fn histogram_panels(histogram: &HistogramFigure) -> Vec<Panel> {
                 })
                 .collect(),
             bucket: short(panel.width),
-            diagonal: false,
             marks: panel.marks.iter().map(marked).collect(),
-            heat: None,
+            ..Panel::default()
         }
     };
     histogram.panels.iter().map(panel).collect()
@@ -320,10 +306,7 @@ fn time_panels(series: &TimeSeries) -> Vec<Panel> {
         y: side(&panel.y),
         xs: series.times.clone(),
         series: panel.lines.iter().map(|line| over_windows(line, series.times.len())).collect(),
-        bucket: None,
-        diagonal: false,
-        marks: Vec::new(),
-        heat: None,
+        ..Panel::default()
     };
     series.panels.iter().map(panel).collect()
 }
@@ -346,14 +329,12 @@ fn heat_panel(map: &HeatMap) -> Panel {
         y: side(&map.y),
         xs: map.times.clone(),
         series: map.lines.iter().map(|line| over_windows(line, map.times.len())).collect(),
-        bucket: None,
-        diagonal: false,
-        marks: Vec::new(),
         heat: Some(Heat {
             length: map.length,
             edges: map.edges.iter().copied().map(short).collect(),
             counts: map.counts.clone(),
         }),
+        ..Panel::default()
     }
 }
 
@@ -380,9 +361,7 @@ fn scatter_panel(scatter: &Scatter) -> Panel {
         y: side(&scatter.y),
         series: series.collect(),
         xs: all.iter().map(|(_, point)| point.1).collect(),
-        bucket: None,
         diagonal: scatter.diagonal,
-        marks: Vec::new(),
-        heat: None,
+        ..Panel::default()
     }
 }

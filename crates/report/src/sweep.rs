@@ -182,14 +182,13 @@ pub fn table(results: &Results) -> Table {
         Column::of(stamps::OWN_TIME),
         Column::of(quantities::HIT_RATIO),
     ];
-    let keys = figures::keys_matter(results);
+    let (keys, watched) = (figures::keys_matter(results), figures::machine_was_watched(results));
     if keys {
         columns.insert(3, Column::of(quantities::KEY_RATE));
     }
-    if results.cells.iter().any(|cell| cell.machine.is_some()) {
+    if watched {
         columns.push(Column::new("processors busy", Unit::Cores));
     }
-    let watched = columns.len() > 10 + usize::from(keys);
     let row = |cell: &Cell| {
         let middleware = cell.middleware.as_ref();
         let mut row = vec![

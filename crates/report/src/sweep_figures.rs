@@ -26,7 +26,7 @@ const MOST_BUCKETS: u64 = 80;
 /// and the machine's processors where it was watched.
 pub(crate) fn throughput(results: &Results) -> Figure {
     let against = against(results);
-    let (keys, watched) = (keys_matter(results), results.cells.iter().any(|cell| cell.machine.is_some()));
+    let (keys, watched) = (keys_matter(results), machine_was_watched(results));
     let mut y = vec![Axis::of(quantities::THROUGHPUT, "")];
     let mut shown = vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME];
     if keys {
@@ -70,6 +70,11 @@ pub(crate) fn throughput(results: &Results) -> Figure {
 /// Whether requests ask for several keys, so that requests alone do not say how much was done.
 pub(crate) fn keys_matter(results: &Results) -> bool {
     results.cells.iter().any(|cell| cell.keys.is_some_and(|keys| keys.value > 1.05 * cell.throughput.value))
+}
+
+/// Whether the machine was watched, in any cell.
+pub(crate) fn machine_was_watched(results: &Results) -> bool {
+    results.cells.iter().any(|cell| cell.machine.is_some())
 }
 
 /// Response time against the share of requests, each further nine as far away, at each workload's

@@ -16,13 +16,27 @@ fn factors(results: &Results) -> Vec<&str> {
     results.cells.first().map_or(Vec::new(), |cell| cell.factors.iter().map(|(name, _)| &**name).collect())
 }
 
-fn columns(results: &Results) -> Vec<Column> {
+/// What either table begins with: which cell it is, how many repetitions or which, and what was
+/// measured at the clients and the middleware.
+fn columns(results: &Results, repetitions: &str) -> Vec<Column> {
     let mut columns: Vec<Column> =
         factors(results).into_iter().map(|name| Column::new(name, Unit::Text)).collect();
     if columns.is_empty() {
         columns.push(Column::new("workload", Unit::Text));
     }
-    columns.push(Column::of(quantities::POPULATION));
+    columns.extend([
+        Column::of(quantities::POPULATION),
+        Column::new(repetitions, Unit::Count),
+        Column::of(quantities::THROUGHPUT),
+        Column::of(quantities::KEY_RATE),
+        Column::named("response time mean", quantities::RESPONSE_TIME),
+        Column::named("response time p50", quantities::RESPONSE_TIME),
+        Column::named("response time p90", quantities::RESPONSE_TIME),
+        Column::named("response time p99", quantities::RESPONSE_TIME),
+        Column::named("queue time mean", stamps::QUEUE_TIME),
+        Column::named("server time mean", stamps::SERVER_TIME),
+        Column::named("own time mean", stamps::OWN_TIME),
+    ]);
     columns
 }
 
@@ -43,18 +57,8 @@ fn estimate(quantity: Option<&Quantity>) -> TableValue {
 
 /// All cells: what was estimated of each.
 pub(crate) fn cells(results: &Results) -> Table {
-    let mut columns = columns(results);
+    let mut columns = columns(results, "repetitions");
     columns.extend([
-        Column::new("repetitions", Unit::Count),
-        Column::of(quantities::THROUGHPUT),
-        Column::of(quantities::KEY_RATE),
-        Column::named("response time mean", quantities::RESPONSE_TIME),
-        Column::named("response time p50", quantities::RESPONSE_TIME),
-        Column::named("response time p90", quantities::RESPONSE_TIME),
-        Column::named("response time p99", quantities::RESPONSE_TIME),
-        Column::named("queue time mean", stamps::QUEUE_TIME),
-        Column::named("server time mean", stamps::SERVER_TIME),
-        Column::named("own time mean", stamps::OWN_TIME),
         Column::named("outside mean", quantities::OUTSIDE),
         Column::of(quantities::QUEUE_LENGTH),
         Column::of(quantities::WORKERS_HELD),
@@ -106,18 +110,8 @@ pub(crate) fn cells(results: &Results) -> Table {
 
 /// All repetitions of all cells, each in its own figures.
 pub(crate) fn trials(results: &Results) -> Table {
-    let mut columns = columns(results);
+    let mut columns = columns(results, "repetition");
     columns.extend([
-        Column::new("repetition", Unit::Count),
-        Column::of(quantities::THROUGHPUT),
-        Column::of(quantities::KEY_RATE),
-        Column::named("response time mean", quantities::RESPONSE_TIME),
-        Column::named("response time p50", quantities::RESPONSE_TIME),
-        Column::named("response time p90", quantities::RESPONSE_TIME),
-        Column::named("response time p99", quantities::RESPONSE_TIME),
-        Column::named("queue time mean", stamps::QUEUE_TIME),
-        Column::named("server time mean", stamps::SERVER_TIME),
-        Column::named("own time mean", stamps::OWN_TIME),
         Column::new("requests answered", Unit::Count),
         Column::new("errors", Unit::Count),
         Column::new("busy", Unit::Cores),

@@ -43,42 +43,102 @@ fn of_rules(file: &str, key: &str) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-/// The names of metrics in an expression: words with `krarup_` or `process_` in them, or `up`.
+/// The names of series in an expression: of ours, of processes, and of recording rules.
 fn names(expression: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
     // What is in quotes is the value of a label.
     let outside: String = expression.split('"').step_by(2).collect();
     let words = outside.split(|letter| !is_part(letter)).map(str::to_owned);
-    words.filter(|word| word.contains("krarup_") || word.starts_with("process_")).collect()
+    let is_name = |word: &String| {
+        word.contains("krarup_") || word.starts_with("process_") || word.trim_matches(':').contains(':')
+    };
+    words.filter(is_name).collect()
+}
+
+/// The series that proxy and broker tell, by the tables of their references.
+fn told() -> BTreeSet<String> {
+    let pages = [
+        include_str!("../../../../docs/reference/metrics.md"),
+        include_str!("../../../../docs/reference/broker-metrics.md"),
+    ];
+    let of_line = |line: &str| {
+        let (name, kind) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let endings: &[&str] = match kind.split(' ').next()? {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            "summary" => &["", "_sum", "_count"],
+            _ => &[""],
+        };
+        Some(endings.iter().map(|ending| format!("{name}{ending}")).collect::<Vec<_>>())
+    };
+    pages.iter().flat_map(|page| page.lines()).filter_map(of_line).flatten().collect()
+}
+
+/// How many series an expression names; each is one of those that are `known`.
+fn asks_for_known(expression: &str, known: &BTreeSet<String>) -> usize {
+    let names = names(expression);
+    for name in &names {
+        assert!(known.contains(name), "there is no {name}, which `{expression}` asks for");
+    }
+    names.len()
 }
 
 #[test]
 fn each_metric_that_is_asked_for_is_one_that_is_told() {
-    let known: BTreeSet<String> = [
-        include_str!("../../../../docs/reference/metrics.md"),
-        include_str!("../../../../docs/reference/broker-metrics.md"),
-    ]
-    .iter()
-    .flat_map(|page| page.lines())
-    .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
-    .chain(of_rules("recording-rules.yml", "record: "))
-    .collect();
+    let mut known = told();
     assert!(known.len() > 100, "{known:?}");
-    let asked = DASHBOARDS.iter().flat_map(|dashboard| expressions(dashboard)).chain(
-        ["recording-rules.yml", "alerts.yml"].iter().flat_map(|file| {
-            of_rules(file, "expr: ").into_iter().map(|expression| ((*file).to_owned(), expression))
-        }),
-    );
+    known.extend(of_rules("recording-rules.yml", "record: "));
     let mut count = 0;
-    for (place, expression) in asked {
-        for name in names(&expression) {
-            let series = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let told = known.contains(&name) || series.is_some_and(|series| known.contains(series));
-            assert!(told, "{place}: there is no metric {name}");
-            count += 1;
+    for dashboard in DASHBOARDS {
+        let text = fs::read_to_string(packaging(dashboard)).unwrap();
+        let mut queries = Vec::new();
+        for key in ["expr", "query"] {
+            texts(&serde_json::from_str(&text).unwrap(), key, &mut queries);
         }
+        assert!(queries.len() >= 12, "{dashboard} has queries: {}", queries.len());
+        let naming = queries.iter().filter(|query| asks_for_known(query, &known) > 0).count();
+        assert!(naming + 1 >= queries.len(), "each query but that of the data source asks for a metric");
+        count += naming;
+    }
+    for alert in of_rules("alerts.yml", "expr: ") {
+        // That a target is there at all is Prometheus' own to say.
+        assert!(asks_for_known(&alert, &known) > 0 || alert.starts_with("up{"), "{alert}");
+        assert_eq!(alert.matches('(').count(), alert.matches(')').count(), "{alert}");
+        count += 1;
     }
     assert!(count > 100, "{count}");
+}
+
+/// Every text under a key, at any depth.
+fn texts(value: &Value, key: &str, into: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if let (true, Some(text)) = (name == key, value.as_str()) {
+                    into.push(text.to_owned());
+                }
+                texts(value, key, into);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| texts(value, key, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn recording_rules_are_about_metrics_that_there_are_and_each_comes_after_what_it_uses() {
+    let (names, expressions) =
+        (of_rules("recording-rules.yml", "record: "), of_rules("recording-rules.yml", "expr: "));
+    assert!(names.len() >= 10 && names.len() == expressions.len(), "{names:?}");
+    let mut known = told();
+    known.extend(names.iter().cloned());
+    for (number, (name, expression)) in names.iter().zip(&expressions).enumerate() {
+        // level:metric:operation, as Prometheus' own guide has it.
+        assert_eq!(name.split(':').count(), 3, "{name}");
+        assert!(asks_for_known(expression, &known) > 0, "{expression}");
+        assert_eq!(expression.matches('(').count(), expression.matches(')').count(), "{expression}");
+        let later = names[number..].iter().find(|later| expression.contains(*later));
+        assert_eq!(later, None, "{name} uses what is recorded after it");
+    }
 }
 
 #[test]

@@ -78,7 +78,6 @@ fn script(steps: &[Step]) -> String {
          until grep -q 'listening on' service$services.log; do\n\
          kill -0 $pid 2>/dev/null || { cat service$services.log; echo \"this ended: $1\"; exit 1; }; done; }\n",
     );
-    // A line of an ellipsis stands for any lines.
     script.push_str(
         "seen() { echo \"+ $1\"; eval \"$1\" >seen.txt 2>&1; tr -d '\\r' <seen.txt | diff - expected.txt || \
          { echo \"this prints something else: $1\"; exit 1; }; }\n",
