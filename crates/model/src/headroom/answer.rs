@@ -280,7 +280,7 @@ impl Silence {
             Self::NoQueueSeen => "no request waited anywhere: the load is too low to tell",
             Self::ChangedJustNow => "a server's service time changed a moment ago: wait half a minute",
             Self::CheckFailed => {
-                "the model does not reproduce the measured response times: something works otherwise than assumed"
+                "the model does not reproduce what was measured: something works otherwise than assumed"
             }
             Self::MachineContended => {
                 "other programs take the processor from the event loop: measure on a quiet machine"

@@ -19,6 +19,8 @@ use super::traffic::SeenTraffic;
 pub(super) const WIDE: f64 = 1.9;
 /// The same of the rate at which a percentile breaks its target, whose interval starts wider.
 const WIDE_OF_PERCENTILE: f64 = 2.35;
+/// A resource that is told to be full at less than this share of what was served is not.
+const NEARLY_SERVED: f64 = 0.9;
 /// Length of a block by which one goes back in time, in seconds.
 const BLOCK: Seconds = 10.0;
 
@@ -238,7 +240,9 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
         silent(fit.shared < 300, Silence::FewWaited);
     }
     let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
-    silent(answer.check.is_some_and(misses), Silence::CheckFailed);
+    // More was served than what is told to be full first could do.
+    let refuted = first.full_at < NEARLY_SERVED * fitted.kept.served();
+    silent(refuted || answer.check.is_some_and(misses), Silence::CheckFailed);
     let busy = fitted.loops.map_or(0.0, |fit| fit.busy * fitted.system.processors_per_loop);
     silent(run_queue(&fitted.kept) > busy.max(0.05), Silence::MachineContended);
     silent(estimate.mean > PROJECTED * fitted.traffic.highest(), Silence::TooFar);

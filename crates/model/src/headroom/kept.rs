@@ -1,7 +1,7 @@
 //! A snapshot's visits as the estimator reads them: requests with their parts, in seconds from the
 //! first stretch, for a range of stretches.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use krarup_record::live::{SLOT, VisitStretch};
@@ -173,6 +173,24 @@ impl Kept {
     pub(super) fn covered(&self) -> Seconds {
         let loops = self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1);
         self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(loops)
+    }
+
+    /// The highest rate of all loops that was served for seconds on end: of five successive seconds
+    /// the middle one; zero where fewer are known.
+    pub(super) fn served(&self) -> f64 {
+        let Some(origin) = self.windows.iter().map(|one| one.from.0).min() else { return 0.0 };
+        let mut by_loop: BTreeMap<(u64, u16), (f64, f64)> = BTreeMap::new();
+        for one in &self.windows {
+            let second = (one.from.0 - origin) / 1_000_000_000;
+            let sum = by_loop.entry((second, one.in_loop)).or_default();
+            *sum = (sum.0 + one.requests as f64, sum.1 + (one.to.0 - one.from.0) as f64 / 1e9);
+        }
+        let mut by_second: BTreeMap<u64, f64> = BTreeMap::new();
+        for ((second, _), (requests, seconds)) in by_loop {
+            *by_second.entry(second).or_default() += requests / seconds.max(1e-9);
+        }
+        let rates: Vec<f64> = by_second.into_values().collect();
+        rates.windows(5).map(|five| quantile(&mut five.to_vec(), 0.5)).fold(0.0, f64::max)
     }
 
     /// The parts of one stretch that went to one server.

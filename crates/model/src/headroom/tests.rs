@@ -117,6 +117,24 @@ fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
 }
 
 /// Two servers that swap their shares: what was fitted is of another mix.
+/// Others fill the machine's processors, and get out of the way: more is served than the processors
+/// seem to allow.
+#[test]
+fn what_was_served_refutes_a_resource_that_is_told_full_before() {
+    let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
+    let seen =
+        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let mut snapshot = seen.run(5);
+    assert_eq!(judge(&snapshot, &one(), &asked(0.02)).silent, []);
+    for window in &mut snapshot.windows {
+        window.used.machine_time = krarup_units::Nanos::from_secs(1);
+        window.used.machine_busy = krarup_units::Nanos(700_000_000 + 1_000_000 * window.requests.min(300));
+    }
+    let answer = judge(&snapshot, &one(), &asked(0.02));
+    assert_eq!(answer.bottleneck.map(|one| one.resource), Some(ResourceKind::Processors));
+    assert_eq!(answer.silent, [Silence::CheckFailed], "full at {:?}", answer.saturation_per_s);
+}
+
 #[test]
 fn shares_that_change_silence() {
     let judged = |swapped: f64| {

@@ -1,8 +1,9 @@
 //! The traffic that was seen, as something that can be played at another rate: how its rate varies
 //! from second to second and within a second, and what its requests ask for.
 //!
-//! The rate of second s is the trend E_s (a moving mean) times a factor m1 of mean one; the rate of
-//! a slot of 50 ms in it that times m2. Counts N vary more than the rates behind them, because they
+//! The rate of second s is the trend E_s (a moving median, which steps with the rate where a mean
+//! would take each step for a burst) times a factor m1 of mean one; the rate of a slot of 50 ms in
+//! it that times m2. Counts N vary more than the rates behind them, because they
 //! are counts: with Poisson arrivals `Var N = E N + c (E N)²`, so `c = (Var N − E N) / (E N)²` is
 //! the squared coefficient of variation of the factor. Played at another rate, each factor is drawn
 //! from what is known of it after its count was seen (the gamma distribution is conjugate to
@@ -22,8 +23,13 @@ use crate::simulate::random::RandomStream;
 
 /// Slots of 50 ms in a second.
 const SLOTS: usize = 20;
-/// Seconds over which the trend is averaged.
+/// Seconds of which the trend is the median.
 const TREND: usize = 5;
+/// Variance of `x − median` over that of `x` for five normal values: 1 + 0.287 − 2/5, because the
+/// median has 0.287 of the variance (order statistics) and a covariance of 1/5 with each of them.
+const OF_MEDIAN: f64 = 0.887;
+/// A second around which the trend changes by more than this factor tells nothing of bursts in it.
+const STEP: f64 = 1.5;
 /// A factor that varies by less is constant.
 const CONSTANT: f64 = 1e-5;
 /// Requests of one replay at the most.
@@ -66,7 +72,8 @@ impl SeenTraffic {
         let by_slot = kept.arrivals[..seconds * SLOTS].to_vec();
         let by_second: Vec<f64> = by_slot.chunks(SLOTS).map(|slots| slots.iter().sum()).collect();
         let trend = trend(&by_second);
-        let (c1, c2) = (variation_of_seconds(&by_second, &trend), variation_of_slots(&by_second, &by_slot));
+        let (c1, c2) =
+            (variation_of_seconds(&by_second, &trend), variation_of_slots(&trend, &by_second, &by_slot));
         let mut places = vec![Vec::new(); seconds];
         let mut late = Vec::new();
         for (place, request) in kept.requests.iter().enumerate() {
@@ -185,29 +192,33 @@ fn trend(by_second: &[f64]) -> Vec<f64> {
     (0..by_second.len())
         .map(|second| {
             let around = &by_second[second.saturating_sub(half)..(second + half + 1).min(by_second.len())];
-            mean(around.iter().copied()).max(1e-3)
+            quantile(&mut around.to_vec(), 0.5).max(1e-3)
         })
         .collect()
 }
 
 fn variation_of_seconds(by_second: &[f64], trend: &[f64]) -> f64 {
     let pairs = || by_second.iter().zip(trend);
-    // Each second is a part of its own mean: the residual has 1 − 1/k of the variance.
-    let residual: f64 =
-        pairs().map(|(count, mean)| (count - mean).powi(2)).sum::<f64>() / (1.0 - 1.0 / TREND as f64);
-    let (sum, squares) = (trend.iter().sum::<f64>(), trend.iter().map(|mean| mean * mean).sum::<f64>());
+    let residual: f64 = pairs().map(|(count, middle)| (count - middle).powi(2)).sum::<f64>() / OF_MEDIAN;
+    let (sum, squares) = (trend.iter().sum::<f64>(), trend.iter().map(|middle| middle * middle).sum::<f64>());
     ((residual - sum) / squares).max(0.0)
 }
 
-fn variation_of_slots(by_second: &[f64], by_slot: &[f64]) -> f64 {
-    let (mut residual, mut squares) = (0.0, 0.0);
-    for (count, slots) in by_second.iter().zip(by_slot.chunks(SLOTS)) {
+fn variation_of_slots(trend: &[f64], by_second: &[f64], by_slot: &[f64]) -> f64 {
+    let (mut residual, mut counted, mut squares) = (0.0, 0.0, 0.0);
+    for (second, (count, slots)) in by_second.iter().zip(by_slot.chunks(SLOTS)).enumerate() {
+        let before = trend[second.saturating_sub(1)];
+        let after = trend[(second + 1).min(trend.len() - 1)];
+        if (before / after).max(after / before) > STEP {
+            continue;
+        }
         let mean = count / SLOTS as f64;
         residual += slots.iter().map(|slot| (slot - mean).powi(2)).sum::<f64>();
+        counted += count;
         squares += mean * mean * SLOTS as f64;
     }
     let residual = residual / (1.0 - 1.0 / SLOTS as f64);
-    ((residual - by_second.iter().sum::<f64>()) / squares.max(1e-9)).max(0.0)
+    ((residual - counted) / squares.max(1e-9)).max(0.0)
 }
 
 fn gamma(shape: f64, random: &mut RandomStream) -> f64 {
@@ -216,4 +227,33 @@ fn gamma(shape: f64, random: &mut RandomStream) -> f64 {
 
 fn poisson(mean: f64, random: &mut RandomStream) -> u64 {
     Poisson::new(mean).map_or(0, |law| random.draw(&law) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The traffic whose slots of 50 ms have `count` requests each, on average.
+    fn traffic(seconds: usize, count: impl Fn(usize) -> f64) -> SeenTraffic {
+        let mut random = RandomStream::named(1, 0, &["slots"]);
+        let slots = (0..seconds * SLOTS).map(|slot| poisson(count(slot / SLOTS), &mut random) as f64);
+        SeenTraffic::of(&Kept { arrivals: slots.collect(), ..Kept::default() }).unwrap()
+    }
+
+    #[test]
+    fn steps_of_the_rate_are_not_bursts() {
+        let steps = traffic(60, |second| if second < 40 { 20.0 } else { 90.0 });
+        assert!(steps.c1 < 0.001 && steps.c2 < 0.002, "{} {}", steps.c1, steps.c2);
+        let ramps = traffic(60, |second| 20.0 + 8.0 * (second % 10) as f64);
+        assert!(ramps.c1 < 0.02 && ramps.c2 < 0.002, "{} {}", ramps.c1, ramps.c2);
+    }
+
+    #[test]
+    fn bursts_of_a_second_are_told_from_the_noise_of_counting() {
+        let bursts = traffic(600, |second| if second % 4 == 0 { 80.0 } else { 40.0 });
+        // One second in four has twice the trend: (1² · 1/4) / 0.887.
+        assert!((bursts.c1 - 0.28).abs() < 0.02, "{}", bursts.c1);
+        let poisson = traffic(600, |_| 50.0);
+        assert!(poisson.c1 < 2e-4 && poisson.c2 < 1e-3, "{} {}", poisson.c1, poisson.c2);
+    }
 }
