@@ -107,6 +107,9 @@ pub struct HotKey {
     pub bytes: f64,
     /// The server that was asked last for it.
     pub server: Option<String>,
+    /// The server that is asked for it if that one is lost; none: several are, or none.
+    #[serde(default)]
+    pub heir: Option<String>,
     /// Its share of that server's busy time, of all pools.
     pub of_server: Option<f64>,
     /// By how much less that server would be busy, as a share of its busy time, if gets for this
@@ -213,6 +216,10 @@ impl KeyJudge<'_> {
         listed.into_iter().map(key).collect()
     }
 
+    fn name_of(&self, server: Option<u16>) -> Option<String> {
+        server.and_then(|server| self.system.servers.get(usize::from(server)).cloned())
+    }
+
     fn key(&self, key: u64, tally: &KeyTally, share: KeyShare) -> HotKey {
         // What holds a key has an even part of what the key takes.
         let holders = if self.pool.reads_one { 1 } else { self.pool.copies.max(1) };
@@ -231,7 +238,8 @@ impl KeyJudge<'_> {
             reads: ratio(tally.reads, tally.requests),
             time: ratio(tally.time, self.keys.by_time.total()),
             bytes: ratio(tally.bytes, self.keys.by_bytes.total()),
-            server: tally.server.and_then(|server| self.system.servers.get(usize::from(server)).cloned()),
+            server: self.name_of(tally.server),
+            heir: self.name_of(tally.heir).filter(|_| tally.heir != tally.server),
             of_server: of_server(tally.time),
             coalescing_saves: of_server(tally.get_time)
                 .filter(|_| shares)

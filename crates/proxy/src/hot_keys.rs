@@ -43,12 +43,23 @@ impl HotKeyMode {
     }
 }
 
+/// The key that a sampled request stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampledKey<'a> {
+    pub(crate) pool: PoolId,
+    pub(crate) digest: u64,
+    pub(crate) name: &'a [u8],
+    /// The one server that takes it over if its server is lost; none: several do, or none.
+    pub(crate) heir: Option<u16>,
+}
+
 /// A sampled request that has not ended.
 #[derive(Debug)]
 struct Sample {
     one_of: u32,
     pool: PoolId,
     key: u64,
+    heir: Option<u16>,
     /// Empty where names are not kept.
     name: Vec<u8>,
     operation: Operation,
@@ -69,6 +80,7 @@ impl Default for Sample {
             one_of: 1,
             pool: PoolId::default(),
             key: 0,
+            heir: None,
             name: Vec::new(),
             operation: Operation::Other,
             bytes: 0,
@@ -157,22 +169,22 @@ impl KeySampling {
     }
 
     /// A request is sampled that stands for `one_of`, with this key of it.
-    pub(crate) fn begin(&mut self, one_of: u32, pool: PoolId, key: u64, name: &[u8]) -> SampleId {
+    pub(crate) fn begin(&mut self, one_of: u32, key: SampledKey<'_>) -> SampleId {
         let id = self.under_way.take();
         let sample = &mut self.under_way[id];
         sample.servers.clear();
         (sample.one_of, sample.bytes, sample.in_unit, sample.ended) = (one_of, 0, 0, false);
-        self.choose(id, pool, key, name);
+        self.choose(id, key);
         id
     }
 
     /// The request is sampled with this key of it.
-    pub(crate) fn choose(&mut self, id: SampleId, pool: PoolId, key: u64, name: &[u8]) {
+    pub(crate) fn choose(&mut self, id: SampleId, key: SampledKey<'_>) {
         let sample = &mut self.under_way[id];
-        (sample.pool, sample.key) = (pool, key);
+        (sample.pool, sample.key, sample.heir) = (key.pool, key.digest, key.heir);
         sample.name.clear();
         if self.mode == HotKeyMode::Name {
-            sample.name.extend_from_slice(name);
+            sample.name.extend_from_slice(key.name);
         }
     }
 
@@ -245,6 +257,7 @@ impl KeySampling {
                 pool: sample.pool.index(),
                 key: sample.key,
                 name: name.then_some(&sample.name[..]),
+                heir: sample.heir,
                 one_of: sample.one_of,
                 operation: sample.operation,
                 bytes: sample.bytes,

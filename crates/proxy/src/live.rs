@@ -15,14 +15,14 @@ use crate::topology::Reads;
 
 /// What is kept of the keys that take most, and what is known beside it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeyState {
+pub struct KeyState {
     pub(crate) kept: HotKeySnapshot,
     pub(crate) system: KeySystem,
 }
 
 impl KeyState {
     /// That of `core`, or of the sum of several, at `now`.
-    pub(crate) fn of(core: &Core, now: Stamp) -> Self {
+    pub fn of(core: &Core, now: Stamp) -> Self {
         let (mode, kept) = core.hot_keys(now);
         let pools = core.pools().iter().map(|pool| {
             let spec = pool.spec();

@@ -1,10 +1,12 @@
 //! Where the requests of each server go when a server is lost or added, by the placement of the
-//! configured pools: a ring does not share out a lost server's keys evenly, and modulo moves most
-//! keys when there is one server more.
+//! configured pools: a ring does not share out a lost server's keys evenly, modulo moves most keys
+//! when there is one server more, and a hot key goes to one server as a whole.
 
 use krarup_model::headroom::PartMoves;
+use krarup_model::hot_keys::HotKey;
 
 use crate::config::{Config, PoolConfig, ServerConfig};
+use crate::live::KeyState;
 use crate::placement::Placement;
 use crate::topology::{PoolSpec, Reads, WhenDown};
 
@@ -13,11 +15,34 @@ const KEYS: usize = 2_000;
 /// Beyond so many servers in all the table would be large, and shares are nearly even.
 const MOST_SERVERS: usize = 128;
 
+/// A key that takes a share of its server's time, and goes to another as a whole if that is lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HotShare {
+    /// The number of its server.
+    pub server: usize,
+    /// The number of the server that takes it over.
+    pub heir: usize,
+    /// Its share of its server's busy time, from 0 to 1.
+    pub share: f64,
+}
+
+/// The hot keys that each of several loops keeps, with servers numbered by these `names`.
+pub fn hot_shares(loops: &[KeyState], names: &[String]) -> Vec<HotShare> {
+    let number = |name: &Option<String>| names.iter().position(|one| Some(one) == name.as_ref());
+    let of_key = |key: HotKey| {
+        let (server, heir) = (number(&key.server)?, number(&key.heir)?);
+        Some(HotShare { server, heir, share: key.of_server? / loops.len() as f64 })
+    };
+    let pools = loops.iter().flat_map(|keys| keys.hottest().pools);
+    pools.flat_map(|pool| pool.by_time).filter_map(of_key).collect()
+}
+
 /// The moves of the configured pools, whose servers are numbered by these `names`; none where
 /// addresses are found only when they are asked for, or there are too many servers.
 ///
-/// Keys count alike: which of them are asked for how often is not looked at.
-pub fn moves(config: &Config, names: &[String]) -> Option<PartMoves> {
+/// Keys count alike but for the `hot` ones: of these it is looked at who takes them over, not
+/// whether one server more would take them.
+pub fn moves(config: &Config, names: &[String], hot: &[HotShare]) -> Option<PartMoves> {
     let pools = config.all_pools();
     let unknown = |pool: &PoolConfig| pool.servers.iter().any(|one| one.every_address);
     if names.len() > MOST_SERVERS || pools.iter().any(|(_, pool)| unknown(pool)) {
@@ -40,7 +65,14 @@ pub fn moves(config: &Config, names: &[String]) -> Option<PartMoves> {
             _ => found.all_alike(&servers),
         }
     }
-    Some(found.shares())
+    let mut moves = found.shares();
+    for (server, lost) in moves.lost.iter_mut().enumerate() {
+        let of_server = || hot.iter().filter(|key| key.server == server);
+        let all = of_server().map(|key| key.share).sum::<f64>();
+        lost.iter_mut().for_each(|share| *share *= (1.0 - all).max(0.0));
+        of_server().for_each(|key| lost[key.heir] += key.share / all.max(1.0));
+    }
+    Some(moves)
 }
 
 /// The pool for the core, its servers numbered by their places.
@@ -143,7 +175,23 @@ mod tests {
     fn of(lines: &str) -> PartMoves {
         let text = format!("servers = [\"a:1\", \"b:1\", \"c:1\", \"d:1\"]\n{lines}");
         let config = Config::parse(&text, "proxy.toml").unwrap();
-        moves(&config, &["a:1", "b:1", "c:1", "d:1"].map(str::to_owned)).unwrap()
+        moves(&config, &["a:1", "b:1", "c:1", "d:1"].map(str::to_owned), &[]).unwrap()
+    }
+
+    #[test]
+    fn a_hot_key_goes_to_one_server_as_a_whole() {
+        let text = "servers = [\"a:1\", \"b:1\", \"c:1\"]\ndistribution = \"ketama\"\nwhen_down = \"next\"";
+        let config = Config::parse(text, "proxy.toml").unwrap();
+        let names = ["a:1", "b:1", "c:1"].map(str::to_owned);
+        let evenly = moves(&config, &names, &[]).unwrap();
+        let hot = HotShare { server: 0, heir: 2, share: 0.6 };
+        let found = moves(&config, &names, &[hot]).unwrap();
+        assert!((found.lost[0][2] - (0.6 + 0.4 * evenly.lost[0][2])).abs() < 1e-9, "{:?}", found.lost);
+        assert!((sum(&found.lost[0]) - 1.0).abs() < 1e-9);
+        assert_eq!((&found.lost[1..], &found.more), (&evenly.lost[1..], &evenly.more));
+        // Shares of a sample may add up to more than there is.
+        let found = moves(&config, &names, &[hot, HotShare { heir: 1, ..hot }]).unwrap();
+        assert!((sum(&found.lost[0]) - 1.0).abs() < 1e-9, "{:?}", found.lost[0]);
     }
 
     fn sum(shares: &[f64]) -> f64 {

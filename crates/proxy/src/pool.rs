@@ -436,6 +436,19 @@ impl Pool {
         }
     }
 
+    /// The number of the one server that takes over requests for `key` if the one that has them is
+    /// lost; none where several do, or none.
+    pub(crate) fn heir(&mut self, key: &[u8]) -> Option<u16> {
+        let placement = self.spec.placement.as_ref()?;
+        let one_does = match self.spec.copies {
+            1 => self.spec.when_down == WhenDown::Next,
+            _ => self.spec.reads == Reads::Primary,
+        };
+        placement.replicas(key, 2, &mut self.order);
+        let second = self.order.get(1).filter(|_| one_does)?;
+        u16::try_from(self.servers[*second].index()).ok()
+    }
+
     /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold
     /// the key while they are up, else those that stand in. A stand-in has only what was written
     /// since a holder went down.

@@ -144,6 +144,8 @@ pub struct SampledRequest<'a> {
     pub key: u64,
     /// The key itself, where it may be kept.
     pub name: Option<&'a [u8]>,
+    /// The one server that takes the key over if its server is lost; none: several do, or none.
+    pub heir: Option<u16>,
     /// For so many requests it stands.
     pub one_of: u32,
     /// What was asked.
@@ -182,6 +184,8 @@ pub struct KeyTally {
     pub squares: f64,
     /// The server that was asked last.
     pub server: Option<u16>,
+    /// The one server that takes the key over if its server is lost; none: several do, or none.
+    pub heir: Option<u16>,
     /// The key itself, where it may be kept.
     pub name: Option<Arc<[u8]>>,
 }
@@ -204,6 +208,7 @@ impl KeyTally {
         self.bytes += times * sample.bytes;
         self.squares += square;
         self.server = sample.servers.last().map(|&(server, _)| server).or(self.server);
+        self.heir = sample.heir;
         if self.name.is_none() {
             self.name = sample.name.map(Arc::from);
         }
@@ -222,6 +227,7 @@ impl KeyTally {
         self.bytes += other.bytes;
         self.squares += other.squares;
         self.server = self.server.or(other.server);
+        self.heir = self.heir.or(other.heir);
         if self.name.is_none() {
             self.name.clone_from(&other.name);
         }

@@ -11,7 +11,7 @@ use krarup_model::headroom::{
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
-use krarup_proxy::moves::moves;
+use krarup_proxy::moves::{hot_shares, moves};
 use krarup_units::Mistake;
 
 use crate::live::{LiveQuestion, LiveState};
@@ -97,7 +97,8 @@ impl AskedHeadroom {
             changes.iter().map(|change| change.of(&system)).collect::<Result<_, _>>()?;
         if changes.iter().any(HeadroomChange::moves_servers) {
             let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
-            system.moves = state.config.as_ref().and_then(|config| moves(config, &names));
+            let hot = hot_shares(&state.keys, &names);
+            system.moves = state.config.as_ref().and_then(|config| moves(config, &names, &hot));
         }
         let question = HeadroomQuestion { target, changes, seed: self.seed.unwrap_or(SEED) };
         Ok(judge(&state.kept, &system, &question))
@@ -238,7 +239,8 @@ mod tests {
         let target = "p99 < 8ms".parse().ok();
         let system = LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]);
         let kept = LiveSnapshot { loops: 1, ..LiveSnapshot::default() };
-        LiveState { kept, system, target, pools: Vec::new(), redline_lock: None, config: None }
+        let (pools, keys) = (Vec::new(), Vec::new());
+        LiveState { kept, system, target, pools, redline_lock: None, config: None, keys }
     }
 
     fn ask(headroom: &LiveHeadroom, text: &str, page: bool) -> HttpResponse {

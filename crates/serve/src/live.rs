@@ -10,7 +10,7 @@ use std::sync::Arc;
 use krarup_model::headroom::{LiveSystem, ResponseTarget};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::Config;
-use krarup_proxy::live::ReplicatedPool;
+use krarup_proxy::live::{KeyState, ReplicatedPool};
 use krarup_record::LiveSnapshot;
 
 /// What was kept of the traffic, by one loop or several, and of which system it is.
@@ -28,12 +28,14 @@ pub struct LiveState {
     pub redline_lock: Option<PathBuf>,
     /// The configuration whose pools place keys; none: no keys are placed.
     pub config: Option<Box<Config>>,
+    /// The keys that take most, of each loop.
+    pub keys: Vec<KeyState>,
 }
 
 impl LiveState {
-    #[expect(clippy::needless_pass_by_value, reason = "the sum of two is one, and neither is left")]
     fn and(mut self, other: Self) -> Self {
         self.kept.merge(&other.kept);
+        self.keys.extend(other.keys);
         self
     }
 }
@@ -101,6 +103,7 @@ mod tests {
             pools: Vec::new(),
             redline_lock: None,
             config: None,
+            keys: Vec::new(),
         }
     }
 }

@@ -251,6 +251,8 @@ impl LiveRedline {
         if let Some(proven) = report.proven {
             self.headroom.prove(&prepared.server, proven);
         }
+        // Who hears that it has ended may begin the next, in another process too.
+        drop(prepared);
         let mut state = lock(&self.state);
         (state.report, state.running) = (Some(report), false);
         self.changed.notify_all();

@@ -51,7 +51,7 @@ fn words(line: &str) -> BTreeMap<&str, &str> {
 #[test]
 fn a_key_with_half_of_the_load_is_the_first_wherever_it_is_told() {
     let servers = [memcached(), memcached()];
-    let (proxy, admin, address) = proxy(&servers, "hot_keys = \"name\"\nthreads = 2\n");
+    let (proxy, admin, address) = proxy(&servers, "hot_keys = \"name\"\nthreads = 2\nwhen_down = \"next\"\n");
     let mut clients = [Peer::connect(address), Peer::connect(address)];
     let mut loaded = 0;
     // What is told is of the last seconds: on a machine that is slow, the load comes once more.
@@ -74,6 +74,8 @@ fn a_key_with_half_of_the_load_is_the_first_wherever_it_is_told() {
             assert_eq!(pool[list][0]["name"], "hot:00000000", "{json:#}");
             assert_eq!(pool[list][0]["key"], told["key"]);
             assert_eq!(pool[list][0]["server"], told["server"]);
+            let other = servers.iter().map(|one| one.address().to_string()).find(|one| told["server"] != one);
+            assert_eq!(pool[list][0]["heir"].as_str(), other.as_deref(), "{json:#}");
         }
         let share = |end: &str| by_bytes[end].parse::<f64>().unwrap();
         // Four standard errors of 500 samples, one of two of which is of the key.

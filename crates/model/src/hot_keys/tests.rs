@@ -29,6 +29,7 @@ fn get(key: u64, one_of: u32, servers: &[(u16, Nanos)]) -> SampledRequest<'_> {
         pool: 0,
         key,
         name: None,
+        heir: None,
         one_of,
         operation: Operation::Get,
         bytes: 100,

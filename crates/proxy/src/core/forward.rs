@@ -12,6 +12,7 @@ use krarup_units::{Lent, Outbox, Stamp};
 use super::Core;
 use crate::dispatch::{Taken, Waiting};
 use crate::exchange::{Copies, Needs, RetrievalPart, Stage};
+use crate::hot_keys::SampledKey;
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
@@ -142,8 +143,9 @@ impl Core {
     #[cold]
     fn sample(&mut self, number: RequestId, one_of: u32, sent: &[u8]) {
         let exchange = &mut self.requests[number];
-        let sampling = self.books.sampling();
-        exchange.sample = Some(sampling.begin(one_of, exchange.home, exchange.key, sent));
+        let (pool, digest) = (exchange.home, exchange.key);
+        let key = SampledKey { pool, digest, name: sent, heir: self.routing[pool].heir(sent) };
+        exchange.sample = Some(self.books.sampling().begin(one_of, key));
     }
 
     /// A sampled request stands there with one of the keys that are listed, each with the same
@@ -153,7 +155,9 @@ impl Core {
         let exchange = &self.requests[number];
         let (Some(sample), sampling) = (exchange.sample, self.books.sampling()) else { return };
         let key = exchange.rest.keys.get(sampling.place_among(exchange.rest.keys.len()));
-        sampling.choose(sample, key.pool, KeyHash::Xxh3.number(key.sent), key.sent);
+        let heir = self.routing[key.pool].heir(key.sent);
+        let digest = KeyHash::Xxh3.number(key.sent);
+        sampling.choose(sample, SampledKey { pool: key.pool, digest, name: key.sent, heir });
     }
 
     fn admit_hashed(&mut self, number: RequestId, pool: PoolId, hash: Option<u64>, now: Stamp) -> bool {

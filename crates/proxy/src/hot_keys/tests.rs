@@ -14,6 +14,10 @@ fn sampling(mode: HotKeyMode) -> KeySampling {
     sampling
 }
 
+fn key(digest: u64, name: &[u8]) -> SampledKey<'_> {
+    SampledKey { pool: PoolId::new(0), digest, name, heir: Some(3) }
+}
+
 fn reply(replied: u64) -> Visit {
     let mut visit = Visit::at(Stamp(0), Operation::Get);
     (visit.replied, visit.bytes_in, visit.bytes_out) = (Stamp(replied), 7, 93);
@@ -29,7 +33,7 @@ fn answer(server: u16, sent: u64, answered: u64) -> ServerVisit {
 #[test]
 fn answers_of_one_reading_share_its_time() {
     let mut sampling = sampling(HotKeyMode::Digest);
-    let id = sampling.begin(8, PoolId::new(0), 5, b"a");
+    let id = sampling.begin(8, key(5, b"a"));
     sampling.occupied(Nanos(900));
     sampling.occupied(Nanos(0));
     sampling.answered(id, &answer(2, 100, 2_000));
@@ -40,14 +44,14 @@ fn answers_of_one_reading_share_its_time() {
     sampling.ended(id);
     let (time, tally) = kept(&sampling, 5).unwrap();
     assert_eq!((time, tally.get_residence, tally.bytes), (8 * 300, 8 * 1_900, 800));
-    assert_eq!((tally.server, tally.name), (Some(2), None));
+    assert_eq!((tally.server, tally.heir, tally.name), (Some(2), Some(3), None));
 }
 
 /// The reply to a request with `noreply` leaves while its server's answers are being read.
 #[test]
 fn a_request_that_ends_within_the_reading_is_counted_after_it() {
     let mut sampling = sampling(HotKeyMode::Digest);
-    let id = sampling.begin(8, PoolId::new(0), 5, b"a");
+    let id = sampling.begin(8, key(5, b"a"));
     sampling.occupied(Nanos(800));
     sampling.answered(id, &answer(0, 100, 900));
     sampling.replied(id, &reply(900));
@@ -61,7 +65,7 @@ fn a_request_that_ends_within_the_reading_is_counted_after_it() {
 #[test]
 fn all_servers_of_a_request_are_counted_the_late_ones_too() {
     let mut sampling = sampling(HotKeyMode::Digest);
-    let id = sampling.begin(8, PoolId::new(0), 5, b"a");
+    let id = sampling.begin(8, key(5, b"a"));
     for (server, time) in [(0, 100), (1, 250)] {
         sampling.occupied(Nanos(time));
         sampling.answered(id, &answer(server, 50, 400 + time));
@@ -77,8 +81,8 @@ fn all_servers_of_a_request_are_counted_the_late_ones_too() {
 #[test]
 fn a_name_is_kept_where_it_may_be_and_forgotten_with_the_mode() {
     let one = |sampling: &mut KeySampling| {
-        let id = sampling.begin(8, PoolId::new(0), 5, b"secret");
-        sampling.choose(id, PoolId::new(0), 6, b"other");
+        let id = sampling.begin(8, key(5, b"secret"));
+        sampling.choose(id, key(6, b"other"));
         sampling.occupied(Nanos(10));
         sampling.answered(id, &answer(0, 1, 11));
         sampling.end_unit();
@@ -88,7 +92,7 @@ fn a_name_is_kept_where_it_may_be_and_forgotten_with_the_mode() {
     let mut sampling = sampling(HotKeyMode::Name);
     one(&mut sampling);
     assert_eq!(kept(&sampling, 6).unwrap().1.name.as_deref(), Some(&b"other"[..]));
-    let under_way = sampling.begin(8, PoolId::new(0), 7, b"secret");
+    let under_way = sampling.begin(8, key(7, b"secret"));
     sampling.set_mode(HotKeyMode::Digest);
     assert_eq!(kept(&sampling, 6), None);
     sampling.occupied(Nanos(10));

@@ -70,6 +70,7 @@ fn one_key() -> KeyState {
             pool: 0,
             key: 7,
             name: None,
+            heir: None,
             one_of: 8,
             operation: Operation::Get,
             bytes: 100,

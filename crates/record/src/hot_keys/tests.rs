@@ -66,6 +66,7 @@ fn get(key: u64, one_of: u32, servers: &[(u16, Nanos)]) -> SampledRequest<'_> {
         pool: 0,
         key,
         name: Some(b"name"),
+        heir: None,
         one_of,
         operation: Operation::Get,
         bytes: 100,
@@ -101,6 +102,7 @@ fn a_sampled_request_counts_as_often_as_it_stands() {
             bytes: 2_400,
             squares: (16.0 * 1_500.0_f64).powi(2) + (8.0 * 1_500.0_f64).powi(2),
             server: Some(3),
+            heir: None,
             name: Some(Arc::from(&b"name"[..])),
         }
     );

@@ -52,6 +52,7 @@ impl BrokerLive {
             pools: Vec::new(),
             redline_lock: None,
             config: None,
+            keys: Vec::new(),
         });
     }
 }

@@ -40,7 +40,7 @@ use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::{Common, WorkerSetting};
-use krarup_proxy::live;
+use krarup_proxy::live::{self, KeyState};
 use krarup_proxy::metrics::ProxySnapshot;
 use krarup_proxy::topology::Topology;
 
@@ -474,6 +474,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 pools: live::replicated_pools(&self.core),
                 redline_lock: self.config.redline_lock.clone(),
                 config: Some(Box::new(self.config.clone())),
+                keys: vec![KeyState::of(&self.core, now)],
             }
         });
     }
