@@ -57,6 +57,7 @@ test-failover: ## two PostgreSQL, the primary killed under load, the standby pro
 	@command -v initdb >/dev/null || scripts/need /usr/lib/postgresql postgresql
 	@scripts/need --optional patroni patroni
 	@scripts/need --optional etcd etcd-server
+	@scripts/need --optional haproxy haproxy
 	$(CARGO) test --package krarup --test all -- durable::failover:: --nocapture
 
 test-oracles: ## the solvers against GNU Octave's queueing package

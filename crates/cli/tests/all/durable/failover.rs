@@ -133,10 +133,27 @@ fn no_answered_message_is_lost_when_patroni_fails_over() {
     let Some(cluster) = PatroniCluster::start("patroni") else {
         return skipped("Patroni is not installed: apt-get install patroni etcd-server");
     };
+    loses_nothing(&cluster, |mode| cluster.store(mode));
+}
+
+/// The same where the broker knows of one address alone, that of HAProxy.
+#[test]
+fn no_answered_message_is_lost_when_haproxy_leads_to_another_primary() {
+    let Some(cluster) = PatroniCluster::start("haproxy") else {
+        return skipped("Patroni is not installed: apt-get install patroni etcd-server");
+    };
+    let Some((_haproxy, port)) = cluster.haproxy() else {
+        return skipped("HAProxy is not installed: apt-get install haproxy");
+    };
+    loses_nothing(&cluster, |mode| format!("postgres://krarup@{}/{mode}", port.address()));
+}
+
+/// Brokers of every mode, over these databases, while the primary is killed.
+fn loses_nothing(cluster: &PatroniCluster, store: impl Fn(&str) -> String) {
     let mut running = Vec::new();
     for (mode, flags) in modes() {
         cluster.sql(&format!("CREATE DATABASE {mode}"));
-        let store = cluster.store(mode);
+        let store = store(mode);
         let broker = Program::krarup(
             &[&["broker", "--listen", "127.0.0.1:0", "--store", &store], &flags[..]].concat(),
         );

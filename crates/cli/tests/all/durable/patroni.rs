@@ -2,6 +2,7 @@
 //! primary. None but Patroni decides over a fail-over here.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,7 +24,7 @@ struct Member {
     patroni: Option<Program>,
     data: PathBuf,
     server: Port,
-    _rest: Port,
+    rest: Port,
 }
 
 impl PatroniCluster {
@@ -60,6 +61,34 @@ impl PatroniCluster {
     pub(crate) fn store(&self, database: &str) -> String {
         let [first, second] = [0, 1].map(|at| self.members[at].server.address());
         format!("postgres://krarup@{first},{second}/{database}")
+    }
+
+    /// HAProxy before both members, which leads to the one of which Patroni says that it is the
+    /// primary, and where it listens. None where it is not installed.
+    pub(crate) fn haproxy(&self) -> Option<(Program, Port)> {
+        let program =
+            ["/usr/sbin/haproxy", "/usr/bin/haproxy"].into_iter().find(|one| Path::new(one).exists())?;
+        let port = Port::new();
+        let server = |member: &Member| {
+            let (server, rest) = (member.server.address(), member.rest.address().port());
+            format!("    server {} {server} check port {rest}\n", member.name)
+        };
+        let servers: String = self.members.iter().map(server).collect();
+        let settings = format!(
+            "defaults\n    mode tcp\n    timeout connect 2s\n    timeout check 2s\n    timeout client 1h\n    timeout server 1h\n\
+             listen primary\n    bind {}\n    option httpchk OPTIONS /primary\n    http-check expect status 200\n    \
+             default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions\n{servers}",
+            port.address()
+        );
+        let file = self.folder.join("haproxy.cfg");
+        fs::write(&file, settings).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-db").arg("-f").arg(&file);
+        let haproxy = Program::spawn(command);
+        until("HAProxy leads to the primary", || {
+            told(port.address(), "SELECT pg_is_in_recovery()").as_deref() == Some("f")
+        });
+        Some((haproxy, port))
     }
 
     /// Asks the primary.
@@ -103,7 +132,7 @@ impl Drop for PatroniCluster {
 
 impl Member {
     fn new(name: &'static str, folder: &Path) -> Self {
-        Self { name, patroni: None, data: folder.join(name), server: Port::new(), _rest: Port::new() }
+        Self { name, patroni: None, data: folder.join(name), server: Port::new(), rest: Port::new() }
     }
 
     fn begin(&mut self, folder: &Path, etcd: &str) {
@@ -116,7 +145,7 @@ impl Member {
     }
 
     fn settings(&self, folder: &Path, etcd: &str) -> String {
-        let (name, rest, server) = (self.name, self._rest.address(), self.server.address());
+        let (name, rest, server) = (self.name, self.rest.address(), self.server.address());
         let (folder, data) = (folder.display(), self.data.display());
         let programs = programs().expect("PostgreSQL is installed");
         format!(
@@ -134,11 +163,7 @@ impl Member {
 
     /// What the server says; none: it does not answer.
     fn sql(&self, statement: &str) -> Option<String> {
-        let server = self.server.address();
-        let mut command = psql_of(&programs()?, "postgres", statement);
-        command.args(["-h", &server.ip().to_string(), "-p", &server.port().to_string()]);
-        let output = command.env("PGCONNECT_TIMEOUT", "2").output().unwrap();
-        output.status.success().then(|| said(&output))
+        told(self.server.address(), statement)
     }
 
     /// All its processes end at once, as in a crash.
@@ -153,6 +178,14 @@ impl Member {
         self.patroni = None;
         self.kill_server();
     }
+}
+
+/// What a server at this address says; none: it does not answer.
+fn told(address: SocketAddr, statement: &str) -> Option<String> {
+    let mut command = psql_of(&programs()?, "postgres", statement);
+    command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
+    let output = command.env("PGCONNECT_TIMEOUT", "2").output().unwrap();
+    output.status.success().then(|| said(&output))
 }
 
 fn etcd(folder: &Path, [client, peer]: &[Port; 2]) -> Program {
