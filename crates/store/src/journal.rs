@@ -427,9 +427,7 @@ fn have<S>(sender: &EventSender, begin: impl Fn() -> Result<S, StoreError>) -> O
             }
             // Others go on meanwhile; without any, nothing is done, and the keeper says why.
             Err(_) if sender.is_over() => return None,
-            Err(StoreError::Address(_) | StoreError::Pooled | StoreError::Database(_)) => {
-                thread::sleep(RETRY_AFTER);
-            }
+            Err(_) => thread::sleep(RETRY_AFTER),
         }
     }
 }

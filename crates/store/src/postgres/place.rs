@@ -57,6 +57,14 @@ pub enum StoreError {
         "the database is reached through a pooler that gives each transaction another session (pgbouncer with pool_mode = transaction or statement does), and a broker holds locks in its sessions"
     )]
     Pooled,
+    /// A later version of this program has changed the tables.
+    #[error("the tables are those of a later version of krarup (version {found}; this one knows {known})")]
+    Later {
+        /// The version that the tables have.
+        found: i32,
+        /// The last that this program knows.
+        known: i32,
+    },
     /// Another broker has become the owner.
     #[error("another broker has taken the queues over")]
     Deposed,
@@ -76,6 +84,7 @@ impl StoreError {
             Self::Pooled => {
                 "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
             }
+            Self::Later { .. } => "start that version, or restore the backup that was made before it ran",
             Self::Deposed => "start all brokers of this database in the same mode, with the same --shards",
         }
     }
@@ -258,7 +267,8 @@ pub(super) fn is_fatal(error: &Error) -> bool {
     error.as_db_error().is_none_or(fatal)
 }
 
-pub(super) fn migrate(client: &mut BlockingSession) -> Result<(), Error> {
+/// Makes the tables, or gives those of an earlier version what they lack.
+pub(super) fn migrate(client: &mut BlockingSession) -> Result<(), StoreError> {
     let mut transaction = client.transaction()?;
     transaction.execute(MIGRATING, &[])?;
     let there: bool =
@@ -277,9 +287,13 @@ pub(super) fn migrate(client: &mut BlockingSession) -> Result<(), Error> {
     }
     let done: i32 =
         transaction.query_one("SELECT coalesce(max(version), 0) FROM krarup.migration", &[])?.get(0);
+    let known = MIGRATIONS.len() as i32;
+    if done > known {
+        return Err(StoreError::Later { found: done, known });
+    }
     for (version, script) in (1..).zip(MIGRATIONS).skip(done as usize) {
         transaction.batch_execute(script)?;
         transaction.execute("INSERT INTO krarup.migration (version) VALUES ($1)", &[&version])?;
     }
-    transaction.commit()
+    Ok(transaction.commit()?)
 }

@@ -202,6 +202,27 @@ impl Cluster {
         self.at(name)
     }
 
+    /// A backup of a database, as its administrator makes one while it is used.
+    pub(crate) fn backup(&self, name: &str) -> PathBuf {
+        let file = self.folder.join(format!("{name}.dump"));
+        let flags = ["--format=custom", "--file", file.to_str().unwrap(), name];
+        said(&self.client("pg_dump").args(flags).output().unwrap());
+        file
+    }
+
+    /// Puts a backup into an empty database.
+    pub(crate) fn restore(&self, name: &str, backup: &Path) {
+        let flags = ["--exit-on-error", "--dbname", name, backup.to_str().unwrap()];
+        said(&self.client("pg_restore").args(flags).output().unwrap());
+    }
+
+    /// A program that connects to it as the user krarup.
+    fn client(&self, program: &str) -> Command {
+        let mut command = program_of(&self.programs, program);
+        command.arg("-h").arg(&self.folder).args(["-p", &self.port().to_string(), "-U", "krarup"]);
+        command
+    }
+
     /// Where a database is.
     pub(crate) fn at(&self, name: &str) -> String {
         format!("host={} user=krarup dbname={name}", self.folder.display())

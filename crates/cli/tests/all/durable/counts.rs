@@ -5,6 +5,7 @@ use crate::durable::cluster::Cluster;
 use crate::durable::storm::Storm;
 use crate::durable::{MODES, broker, say};
 use crate::support::peer::Peer;
+use crate::support::process::Program;
 use crate::support::until;
 
 /// Tubes whose counts are not those of their messages.
@@ -143,6 +144,21 @@ pub(crate) fn no_request_counts_all_messages(cluster: &Cluster, mode: &str) {
     let rows = read() - before;
     assert!(rows < MANY, "{mode}: {rows} rows were read for twenty answers");
     assert!(broker.stop().success);
+}
+
+/// What a later version changed is not touched by this one.
+pub(crate) fn a_database_of_a_later_version_is_refused(cluster: &Cluster) {
+    let store = cluster.database("later");
+    assert!(broker(&store, "owned").stop().success);
+    let later = "INSERT INTO krarup.migration (version) SELECT 1 + max(version) FROM krarup.migration RETURNING version";
+    let found = cluster.sql("later", later);
+    for mode in MODES {
+        let flags = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode];
+        let ended = Program::begin(&flags).ended();
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.errors.contains(&format!("a later version of krarup (version {found};")), "{ended:?}");
+        assert!(ended.errors.contains("hint: start that version"), "{ended:?}");
+    }
 }
 
 /// As the schema was at first, and after each of its changes, with messages in it.
