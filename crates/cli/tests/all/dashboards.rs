@@ -259,4 +259,6 @@ fn a_prometheus_that_watches_them_under_load_has_an_answer_to_every_expression()
             until(&format!("{panel} shows {expression}"), || found() > 0);
         }
     }
+    // Its PostgreSQL ends with it.
+    assert!(broker.stop().success);
 }
