@@ -70,6 +70,9 @@ pub enum Error {
         /// What to use instead.
         hint: String,
     },
+    /// The caller asked to stop, and what was done by then is no answer.
+    #[error("stopped before its end")]
+    Stopped,
     /// An iteration did not settle.
     #[error("{solver} did not converge: {what}")]
     NotConverged {

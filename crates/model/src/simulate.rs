@@ -18,6 +18,7 @@
 //! | `spread` | how response times are distributed |
 //! | `rows` | one row per visit, in the type of measured ones |
 //! | `course` | warm-up, batches, and when it is enough |
+//! | `parts` | replications that are simulated apart, and what they say together |
 //! | `sample` | estimates with intervals, from batches or replications |
 //! | [`result`] | what a simulation says |
 //!
@@ -40,6 +41,7 @@ use std::ops::ControlFlow;
 use krarup_record::{ServerVisit, Visit};
 
 use self::course::Course;
+pub use self::parts::{SimulationPart, merge_parts, simulate_part};
 use self::result::Simulated;
 pub use self::settings::{Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use crate::Error;
@@ -48,6 +50,7 @@ use crate::network::Network;
 mod calendar;
 mod course;
 mod engine;
+mod parts;
 mod place;
 mod program;
 pub(crate) mod random;

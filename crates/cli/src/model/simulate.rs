@@ -2,23 +2,25 @@
 //! request.
 
 use std::cell::RefCell;
-use std::io::{self, BufWriter, IsTerminal};
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use krarup_lab::stop::Stop as Signals;
 use krarup_model::Network;
 use krarup_model::simulate::result::{Simulated, StopReason};
-use krarup_model::simulate::{self, Runs, SimulationSettings, WarmUpRule};
+use krarup_model::simulate::{self, Runs, SimulationPart, SimulationSettings, WarmUpRule};
 use krarup_record::file::rows::RowFileWriter;
 use krarup_record::file::rows::flat::FlatRows;
 use krarup_record::file::{self, FileProblem, Partial, RunMetadata};
 use krarup_record::{ServerVisit, Visit};
 use krarup_units::Unit;
 use krarup_units::text::{count, duration, parse_duration};
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Mistake, Nanos, Seconds};
 use serde_json::json;
 
 use super::answer::Answer;
@@ -27,13 +29,14 @@ use super::figures;
 use super::files::{failed, name, read_network};
 use crate::failure::Failure;
 use crate::flags::whole;
+use crate::input;
 use crate::load::ProgressStyle;
 
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     /// The network, TOML or JSON
-    #[arg(value_name = "FILE")]
-    network: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "merge")]
+    network: Option<PathBuf>,
     /// All randomness comes from it: the same seed, the same figures
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -55,6 +58,20 @@ pub(super) struct SimulateArgs {
     /// that vary with time need it
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     replicate: Option<Seconds>,
+    /// So many replications, whatever the precision
+    #[arg(long, value_name = "N", requires = "replicate", value_parser = whole::<usize>(2, 10_000))]
+    replications: Option<usize>,
+    /// Only this replication of N, or FIRST-LAST/N, into the file --part: any machine may do any of
+    /// them, in any order
+    #[arg(long, value_name = "I/N", requires = "replicate", requires = "part", conflicts_with_all = ["replications", "visits"])]
+    replication: Option<ReplicationRange>,
+    /// Where --replication writes what it counted, as JSON
+    #[arg(long, value_name = "FILE", requires = "replication")]
+    part: Option<PathBuf>,
+    /// The result of these parts: the same figures, to the last bit, as of one run of all
+    /// replications
+    #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["network", "replication", "replications", "replicate", "visits", "seed"])]
+    merge: Vec<PathBuf>,
     /// Which percentiles of the response times
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99")]
     percentiles: Vec<f64>,
@@ -77,7 +94,11 @@ impl SimulateArgs {
             precision: self.precision,
             max_events: self.max_events,
             warm_up: self.warm_up.map_or(WarmUpRule::Detect, WarmUpRule::Seconds),
-            runs: self.replicate.map_or(Runs::Long, |length| Runs::Replications { length }),
+            runs: match (self.replicate, self.replications.or(self.replication.map(|one| one.of))) {
+                (Some(length), Some(count)) => Runs::Counted { length, count },
+                (Some(length), None) => Runs::Replications { length },
+                _ => Runs::Long,
+            },
             percentiles: self.percentiles.iter().map(|percent| percent / 100.0).collect(),
         }
     }
@@ -85,22 +106,93 @@ impl SimulateArgs {
 
 /// Simulates.
 pub(super) fn simulated(args: &SimulateArgs) -> Result<Answer, Failure> {
-    let network = read_network(&args.network)?;
+    let Some(file) = &args.network else { return merged(&args.merge) };
+    let network = read_network(file)?;
     let settings = args.settings();
     let stop = Signals::on_signals().map_err(|error| Failure::run(format!("signals: {error}")))?;
     let mut tell = observer(args.progress, stop);
+    if let (Some(range), Some(part)) = (args.replication, &args.part) {
+        let made = simulate::simulate_part(&network, &settings, range.first - 1..range.last, &mut tell)
+            .map_err(|error| failed(file, &error))?;
+        return written(name(&network), &made, range, part);
+    }
     let simulated = match &args.visits {
-        None => {
-            simulate::simulate(&network, &settings, &mut tell).map_err(|error| failed(&args.network, &error))
-        }
-        Some(path) => with_visits(args, path, &network, &mut tell),
+        None => simulate::simulate(&network, &settings, &mut tell).map_err(|error| failed(file, &error)),
+        Some(path) => with_visits(args, file, path, &network, &mut tell),
     }?;
     Ok(answer(name(&network), &simulated))
+}
+
+/// Some replications of several, numbered from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ReplicationRange {
+    first: usize,
+    last: usize,
+    of: usize,
+}
+
+impl FromStr for ReplicationRange {
+    type Err = Mistake;
+
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let parsed = || {
+            let (some, of) = text.split_once('/')?;
+            let (first, last) = some.split_once('-').unwrap_or((some, some));
+            Some(Self { first: first.parse().ok()?, last: last.parse().ok()?, of: of.parse().ok()? })
+        };
+        let fits = |one: &Self| 1 <= one.first && one.first <= one.last && one.last <= one.of;
+        parsed().filter(fits).ok_or_else(|| {
+            let hint = "3/100 is the third of a hundred, 26-50/100 the second quarter of them";
+            Mistake::new(format!("`{text}` names no replications"), hint)
+        })
+    }
+}
+
+impl fmt::Display for ReplicationRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last - self.first {
+            0 => write!(f, "{}/{}", self.first, self.of),
+            _ => write!(f, "{}-{}/{}", self.first, self.last, self.of),
+        }
+    }
+}
+
+/// Writes a part.
+fn written(
+    name: &str,
+    part: &SimulationPart,
+    range: ReplicationRange,
+    path: &Path,
+) -> Result<Answer, Failure> {
+    let text = serde_json::to_vec(part).expect("a part is plain data");
+    file::save(path, |out| Ok(out.write_all(&text)?)).map_err(|error| Failure::run(error.to_string()))?;
+    Ok(Answer {
+        title: format!("{name}: replications {range}"),
+        notes: vec![format!("replications {range} are in {}; --merge needs all parts", path.display())],
+        tables: Vec::new(),
+        full: None,
+        figures: Vec::new(),
+        value: json!({ "part": path, "replications": part.numbers().collect::<Vec<_>>() }),
+    })
+}
+
+/// What parts say together.
+fn merged(paths: &[PathBuf]) -> Result<Answer, Failure> {
+    let read = |path: &PathBuf| {
+        let why = "is no part, or not a whole one: --replication … --part FILE writes one";
+        input::json::<SimulationPart>(path).map_err(|failure| failure.or_hint(why))
+    };
+    let parts: Vec<SimulationPart> = paths.iter().map(read).collect::<Result<_, _>>()?;
+    let simulated = simulate::merge_parts(parts)
+        .map_err(|error| Failure::usage(error.to_string()).or_hint(error.hint().unwrap_or_default()))?;
+    let name = if simulated.network.is_empty() { "the network" } else { &simulated.network };
+    Ok(answer(name, &simulated))
 }
 
 /// Simulates, and writes every visit to `path`.
 fn with_visits(
     args: &SimulateArgs,
+    described: &Path,
     path: &Path,
     network: &Network,
     tell: &mut dyn FnMut(&simulate::SimulationProgress) -> ControlFlow<()>,
@@ -131,7 +223,7 @@ fn with_visits(
         }
     });
     if let Some(Err(error)) = &simulated {
-        return Err(failed(&args.network, error));
+        return Err(failed(described, error));
     }
     saved.map_err(|error| Failure::run(error.to_string()))?;
     eprintln!("visits: {} rows in {}", count(rows as f64), path.display());
@@ -143,6 +235,7 @@ fn answer(name: &str, simulated: &Simulated) -> Answer {
         StopReason::Precise => "the intervals are as narrow as was asked for",
         StopReason::Events => "that were all events allowed",
         StopReason::Asked => "stopped on request",
+        StopReason::Counted => "all that were asked for",
     };
     let runs = match simulated.replications {
         1 => "one run".to_owned(),

@@ -134,6 +134,47 @@ fn a_model_says_percentiles_explains_itself_and_stands_beside_null_models() {
     assert!(page.contains("Hold time T(n)") && page.contains("Time outside Z"));
 }
 
+/// However replications are divided, and in whatever order their files are named, the result is that
+/// of one run to the last byte; a part that is missing, there twice or cut off is no smaller sample.
+#[test]
+fn replications_that_are_simulated_apart_are_one_simulation() {
+    let here = directory("model-parts");
+    fs::write(here.join("n.toml"), text(&krarup(&here, &["model", "example"]))).unwrap();
+    let simulate = ["model", "simulate", "n.toml", "--seed", "3", "--replicate", "20s"];
+    let with = |more: &[&str]| krarup(&here, &[&simulate[..], more].concat());
+    let whole = with(&["--replications", "14", "--json"]);
+    assert!(whole.status.success(), "{whole:?}");
+    assert_eq!((&json(&whole)["stop"], &json(&whole)["replications"]), (&"counted".into(), &14.into()));
+    for (range, part) in [("5-12/14", "b"), ("1-4/14", "a"), ("13/14", "c"), ("14/14", "d")] {
+        let made = with(&["--replication", range, "--part", part]);
+        assert!(made.status.success() && text(&made).contains(range), "{made:?}");
+    }
+    let errors = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let merge =
+        |parts: &[&str]| krarup(&here, &[&["model", "simulate", "--json", "--merge"], parts].concat());
+    let merged = merge(&["d", "b", "a", "c"]);
+    assert!(merged.stdout == whole.stdout, "{merged:?}");
+    fs::write(here.join("cut"), &fs::read(here.join("c")).unwrap()[..500]).unwrap();
+    with(&["--percentiles", "50", "--replication", "13/14", "--part", "other"]);
+    for (parts, why) in [
+        (&["a", "b", "d"][..], "lack 1 of 14 replications: 13"),
+        (&["a", "b", "c", "c", "d"], "have replication 13 twice"),
+        (&["a", "b", "cut", "d"], "cut"),
+        (&["a", "b", "other", "d"], "different simulations"),
+    ] {
+        let refused = merge(parts);
+        assert!(refused.status.code() == Some(2) && errors(&refused).contains(why), "{refused:?}");
+        assert!(errors(&refused).contains("hint: "), "{refused:?}");
+    }
+    for range in ["0/14", "3-2/14", "15/14", "x"] {
+        let refused = with(&["--replication", range, "--part", "e"]);
+        assert!(
+            refused.status.code() == Some(2) && errors(&refused).contains("names no replications"),
+            "{refused:?}"
+        );
+    }
+}
+
 #[test]
 fn a_network_is_simulated_until_its_intervals_are_narrow() {
     let here = directory("model-simulate");

@@ -18,12 +18,14 @@ use std::ops::{ControlFlow, Range};
 use krarup_stats::StatsError;
 use krarup_stats::steady::{WarmUp, mser5};
 use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
 
 use super::engine::{Pause, SimulationEngine};
+use super::parts::CountedRun;
 use super::result::{self, Simulated, StopReason};
 use super::rows::{EachVisit, RowGatherer};
 use super::sample::Sample;
-use super::settings::{Runs, SimulationProgress, SimulationSettings, WarmUpRule};
+use super::settings::{MOST_REPLICATIONS, Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use super::tally::{ClassTally, IntervalTally};
 use crate::Error;
 use crate::network::{ClassWorkload, FeatureKind, Network, StationKind};
@@ -49,8 +51,6 @@ const REQUESTS: f64 = 16.0;
 const FEWEST_REPLICATIONS: usize = 10;
 /// Batches of the first replications that are kept as one.
 const COARSE: usize = 4;
-/// More are not made.
-const MOST_REPLICATIONS: usize = 10_000;
 /// Progress is told at least each so many events.
 const TELL: u64 = 1 << 20;
 
@@ -85,8 +85,8 @@ struct Run {
 }
 
 /// What the warm-up of a class is looked for in: one value per window.
-#[derive(Clone, Debug, Default)]
-struct Series {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Series {
     /// Completions, of a closed class. Of an open one the area under way, which begins at nothing:
     /// what is too high at its beginning is no warm-up but a burst, and to cut those off would make
     /// every queue shorter than it is.
@@ -197,6 +197,12 @@ impl First {
         self.cut = Some(cut * COARSE);
         self.runs.drain(..).filter_map(|run| IntervalTally::sum(&run.batches[cut..])).collect()
     }
+
+    /// A warning where the warm-up was not over.
+    fn drift(&self) -> Vec<String> {
+        let warning = "the warm-up was not over after half of a replication: make them longer";
+        self.drifts.then(|| warning.to_owned()).into_iter().collect()
+    }
 }
 
 impl<'a> Course<'a> {
@@ -236,6 +242,10 @@ impl<'a> Course<'a> {
         match self.settings.runs {
             Runs::Long => self.long(each),
             Runs::Replications { length } => self.replications(length, each),
+            Runs::Counted { length, count } => {
+                let runs = self.counted(0..count, length, each)?;
+                self.together(runs, length)
+            }
         }
     }
 
@@ -403,9 +413,104 @@ impl<'a> Course<'a> {
         self.state.precision
     }
 
+    /// The length of a window in a replication.
+    fn width(&self, length: Seconds) -> Seconds {
+        (length - self.fixed_warm_up()) / (BATCHES * WINDOWS) as f64
+    }
+
+    /// The replication of this number; `Some` is why it stopped before its end.
+    fn replication(
+        &mut self,
+        number: u64,
+        length: Seconds,
+        each: Option<EachVisit<'_>>,
+    ) -> Result<(Run, Option<StopReason>), Error> {
+        let origin = self.fixed_warm_up();
+        let rows = each.map(|each| RowGatherer::new(self.network, each));
+        let mut engine = SimulationEngine::new(self.network, self.settings.seed, number, rows)?;
+        let before = self.state;
+        let mut run = self.start(self.width(length), origin);
+        let mut stop = self.run_to(&mut engine, origin, before)?;
+        engine.cut(origin);
+        while stop.is_none() && run.batches.len() < BATCHES {
+            stop = self.batch(&mut run, &mut engine, before)?;
+        }
+        engine.check_balance()?;
+        if stop.is_none() {
+            self.state.replications += 1;
+        }
+        Ok((run, stop))
+    }
+
+    /// These replications, as many as were asked for in all, each by itself.
+    pub(super) fn counted(
+        &mut self,
+        numbers: Range<usize>,
+        length: Seconds,
+        mut each: Option<EachVisit<'_>>,
+    ) -> Result<Vec<CountedRun>, Error> {
+        let mut runs = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let (events, time) = (self.state.events, self.state.time);
+            let (run, stop) =
+                self.replication(number as u64, length, each.as_mut().map(|each| &mut **each as _))?;
+            let asked = stop.is_none() && (self.progress)(&self.state).is_break();
+            match stop {
+                Some(StopReason::Events) => {
+                    let why =
+                        format!("replication {} was not over after {} events", number + 1, self.state.events);
+                    return Err(Error::invalid("max_events", why, "allow more"));
+                }
+                _ if asked || stop.is_some() => return Err(Error::Stopped),
+                _ => {}
+            }
+            runs.push(CountedRun {
+                number,
+                events: self.state.events - events,
+                time: self.state.time - time,
+                batches: run.batches.chunks(COARSE).filter_map(IntervalTally::sum).collect(),
+                series: if number < FEWEST_REPLICATIONS { run.series } else { Vec::new() },
+            });
+        }
+        Ok(runs)
+    }
+
+    /// What all replications say together: `runs` are in the order of their numbers, from the
+    /// first.
+    pub(super) fn together(&mut self, runs: Vec<CountedRun>, length: Seconds) -> Result<Simulated, Error> {
+        let (origin, width) = (self.fixed_warm_up(), self.width(length));
+        self.state = SimulationProgress { replications: runs.len(), events: 0, time: 0.0, ..self.state };
+        let mut timeline: Vec<IntervalTally> = Vec::new();
+        let (mut first, mut rest) = (First::default(), Vec::new());
+        for run in runs {
+            (self.state.events, self.state.time) =
+                (self.state.events + run.events, self.state.time + run.time);
+            if timeline.is_empty() {
+                timeline.clone_from(&run.batches);
+            } else {
+                timeline.iter_mut().zip(&run.batches).for_each(|(into, from)| into.add(from));
+            }
+            if run.number < FEWEST_REPLICATIONS {
+                first.runs.push(Run { batches: run.batches, series: run.series, width, origin });
+            } else {
+                rest.push(run.batches);
+            }
+        }
+        let mut samples = first.finish(self.detects());
+        let cut = first.cut.unwrap_or(0);
+        samples.extend(rest.iter().filter_map(|batches| IntervalTally::sum(&batches[cut / COARSE..])));
+        if samples.is_empty() {
+            return Err(self.too_short());
+        }
+        let sample = Sample::replications(&samples, 0, self.settings.level);
+        let timeline: Vec<&IntervalTally> = timeline.iter().collect();
+        let left_out = LeftOut { origin, warm_up: origin + width * (cut * WINDOWS) as f64, pilot: 0.0 };
+        self.result(&sample, left_out, &timeline, Some(StopReason::Counted), first.drift())
+    }
+
     fn replications(&mut self, length: Seconds, mut each: Option<EachVisit<'_>>) -> Result<Simulated, Error> {
         let origin = self.fixed_warm_up();
-        let width = (length - origin) / (BATCHES * WINDOWS) as f64;
+        let width = self.width(length);
         let mut first = First::default();
         let mut plan = Plan::default();
         let mut checkpoint = FEWEST_REPLICATIONS;
@@ -413,25 +518,13 @@ impl<'a> Course<'a> {
         let (mut samples, mut timeline): (Vec<IntervalTally>, Vec<IntervalTally>) = (Vec::new(), Vec::new());
         let mut stop = None;
         while stop.is_none() {
-            let rows = each.as_mut().map(|each| RowGatherer::new(self.network, &mut **each));
-            let mut engine = SimulationEngine::new(
-                self.network,
-                self.settings.seed,
-                self.state.replications as u64,
-                rows,
-            )?;
-            let before = self.state;
-            let mut run = self.start(width, origin);
-            stop = self.run_to(&mut engine, origin, before)?;
-            engine.cut(origin);
-            while stop.is_none() && run.batches.len() < BATCHES {
-                stop = self.batch(&mut run, &mut engine, before)?;
-            }
-            engine.check_balance()?;
+            let number = self.state.replications as u64;
+            let (run, stopped) =
+                self.replication(number, length, each.as_mut().map(|each| &mut **each as _))?;
+            stop = stopped;
             if stop.is_some() {
                 break; // a replication that was cut short is none
             }
-            self.state.replications += 1;
             if timeline.is_empty() {
                 timeline.clone_from(&run.batches);
             } else {
@@ -475,16 +568,13 @@ impl<'a> Course<'a> {
         if samples.is_empty() {
             return Err(self.too_short());
         }
-        let drifts = first
-            .drifts
-            .then(|| "the warm-up was not over after half of a replication: make them longer".to_owned());
         let warm_up = origin + width * (first.cut.unwrap_or(0) * WINDOWS) as f64;
         // Cut short: all that was seen counts.
         let begin = counts.filter(|_| stop == Some(StopReason::Precise)).map_or(0, |counts| counts.start);
         let sample = Sample::replications(&samples, begin, self.settings.level);
         let timeline: Vec<&IntervalTally> = timeline.iter().collect();
         let left_out = LeftOut { origin, warm_up, pilot: begin as f64 * length };
-        self.result(&sample, left_out, &timeline, stop, drifts.into_iter().collect())
+        self.result(&sample, left_out, &timeline, stop, first.drift())
     }
 
     fn result(
@@ -504,7 +594,7 @@ impl<'a> Course<'a> {
         simulated.warnings.splice(0..0, warnings);
         let reached = self.reached(sample);
         let narrow = reached.is_some_and(|reached| reached <= self.settings.precision);
-        if !narrow && self.settings.precision > 0.0 {
+        if !narrow && self.settings.precision > 0.0 && stop != StopReason::Counted {
             let reached = reached.map_or("an unknown".into(), |p| format!("{:.2} %", p * 100.0));
             simulated.warnings.push(format!(
                 "stopped {} at {reached} relative half width; {:.2} % were asked for",

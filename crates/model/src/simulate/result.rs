@@ -55,6 +55,8 @@ pub enum StopReason {
     Events,
     /// The caller asked to stop.
     Asked,
+    /// All replications that were asked for are done.
+    Counted,
 }
 
 /// One class.

@@ -67,7 +67,18 @@ pub enum Runs {
         /// Simulated seconds of each; > 0.
         length: Seconds,
     },
+    /// So many independent replications, whatever the precision: each can be simulated by itself,
+    /// anywhere, and [`merge_parts`](super::merge_parts) gives what one run of all would.
+    Counted {
+        /// Simulated seconds of each; > 0.
+        length: Seconds,
+        /// How many, from 2 to 10,000.
+        count: usize,
+    },
 }
+
+/// More replications are not made.
+pub(super) const MOST_REPLICATIONS: usize = 10_000;
 
 /// How far a simulation is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +121,13 @@ impl SimulationSettings {
         {
             return wrong("warm-up", format!("is {time} s"), "write a time of 0 or more");
         }
-        if let Runs::Replications { length } = self.runs {
+        if let Runs::Counted { count, .. } = self.runs
+            && !(2..=MOST_REPLICATIONS).contains(&count)
+        {
+            let why = format!("are {count}");
+            return wrong("replications", why, "ask for 2 at least, and no more than 10,000");
+        }
+        if let Runs::Replications { length } | Runs::Counted { length, .. } = self.runs {
             if !(length > 0.0 && length.is_finite()) {
                 return wrong("length of a replication", format!("is {length} s"), "write a time above 0");
             }

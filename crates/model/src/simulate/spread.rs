@@ -5,6 +5,8 @@
 //! middle of a bucket is within 0.05 % of all in it. Only the stretch between the least and the
 //! greatest bucket seen is kept; what is below 2⁻⁶⁰ s counts as zero, what is above 2⁶⁰ s as that.
 
+use serde::{Deserialize, Serialize};
+
 /// Bits of a float that its bucket ignores.
 const IGNORED: u32 = 52 - 10;
 /// 2⁻⁶⁰ and 2⁶⁰.
@@ -12,10 +14,11 @@ const LEAST: f64 = f64::from_bits((1023 - 60) << 52);
 const GREATEST: f64 = f64::from_bits((1023 + 60) << 52);
 
 /// Counts by bucket.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SimulatedHistogram {
     /// The bucket of `counts[0]`.
     first: usize,
+    #[serde(with = "runs")]
     counts: Vec<u64>,
     zeros: u64,
     total: u64,
@@ -99,6 +102,43 @@ impl SimulatedHistogram {
     }
 }
 
+/// Counts as they are written: most buckets of a short run are empty, so a run of empty ones is one
+/// negative number, its length.
+mod runs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Buckets of a histogram at most: the range of values, with room at both ends.
+    const MOST: usize = 1 << 18;
+
+    pub(super) fn serialize<S: Serializer>(counts: &[u64], to: S) -> Result<S::Ok, S::Error> {
+        let mut written: Vec<i64> = Vec::new();
+        for &count in counts {
+            match written.last_mut() {
+                Some(last) if count == 0 && *last < 0 => *last -= 1,
+                _ if count == 0 => written.push(-1),
+                _ => written.push(i64::try_from(count).unwrap_or(i64::MAX)),
+            }
+        }
+        written.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+        let mut counts = Vec::new();
+        for one in Vec::<i64>::deserialize(from)? {
+            let more = if one < 0 { one.unsigned_abs() as usize } else { 1 };
+            if more > MOST || counts.len() + more > MOST {
+                return Err(serde::de::Error::custom("a histogram with too many buckets"));
+            }
+            if one < 0 {
+                counts.resize(counts.len() + more, 0);
+            } else {
+                counts.push(one as u64);
+            }
+        }
+        Ok(counts)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -115,6 +155,8 @@ mod tests {
             for (place, value) in values.iter().enumerate() {
                 if place < cut { whole.record(*value) } else { part.record(*value) }
             }
+            let written = serde_json::to_string(&part).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<SimulatedHistogram>(&written).unwrap(), &part);
             whole.add(&part);
             prop_assert_eq!(whole.total(), values.len() as u64);
             let mut sorted = values;

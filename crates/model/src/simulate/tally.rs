@@ -10,11 +10,13 @@
 //! The three sums are kept apart from each other, so the law checks them
 //! ([`IntervalTally::check`]).
 
+use serde::{Deserialize, Serialize};
+
 use super::spread::SimulatedHistogram;
 use crate::Error;
 
 /// Sums over one stretch of time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IntervalTally {
     /// Length of the stretch, in seconds.
     pub(super) time: f64,
@@ -29,7 +31,7 @@ pub(super) struct IntervalTally {
 }
 
 /// Requests of a class.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ClassTally {
     pub(super) begun: u64,
     pub(super) completed: u64,
@@ -45,7 +47,7 @@ pub(super) struct ClassTally {
 }
 
 /// Visits of a class to a station.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct FlowTally {
     pub(super) entered: u64,
     pub(super) left: u64,
@@ -64,7 +66,7 @@ pub(super) struct FlowTally {
 }
 
 /// A pool.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct PoolTally {
     /// Slots granted.
     pub(super) granted: u64,
@@ -101,6 +103,13 @@ impl IntervalTally {
             pools: vec![PoolTally::default(); pools],
             responses: vec![SimulatedHistogram::default(); classes],
         }
+    }
+
+    /// Whether it is of a network with so many.
+    pub(super) fn fits(&self, classes: usize, stations: usize, pools: usize) -> bool {
+        let found =
+            (self.classes.len(), self.flows.len(), self.busy.len(), self.pools.len(), self.responses.len());
+        found == (classes, classes * stations, stations, pools, classes)
     }
 
     /// Adds another stretch.

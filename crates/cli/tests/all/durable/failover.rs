@@ -149,6 +149,7 @@ fn no_answered_message_is_lost_when_haproxy_leads_to_another_primary() {
 }
 
 /// Brokers of every mode, over these databases, while the primary is killed.
+#[expect(clippy::print_stdout, reason = "make test-failover shows what was counted")]
 fn loses_nothing(cluster: &PatroniCluster, store: impl Fn(&str) -> String) {
     let mut running = Vec::new();
     for (mode, flags) in modes() {
