@@ -367,4 +367,5 @@ function resize(built) {
   if (next.width <= 0 || (next.width === u.width && next.height === u.height)) return;
   panel.room = room(next.width);
   u.setSize(next);
+  u.redraw(false, true); // there may be room for more names along the axis, or for fewer
 }
