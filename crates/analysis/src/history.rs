@@ -75,6 +75,9 @@ pub struct History {
     pub cautions: Vec<(usize, Caution)>,
 }
 
+/// More changes than this are told by their number; a table has each.
+const TOLD: usize = 20;
+
 impl HistoryChange {
     /// Whether something changed, beyond chance.
     pub fn is_real(&self) -> bool {
@@ -123,6 +126,10 @@ impl History {
         }
         if untested > 0 {
             counted.push_str(&format!("; {untested} could not be made: too few runs"));
+        }
+        if real > TOLD {
+            said.clear();
+            counted.push_str("; the table of cells names each");
         }
         said.push(counted + ".");
         for run in self.runs.iter().filter(|run| !run.lacks.is_empty()) {

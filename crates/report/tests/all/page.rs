@@ -57,7 +57,7 @@ fn the_history_of_a_sweep_stands_in_every_form() {
     let results = fixture::with_history(3);
     let document = sweep::document(&results, "Krarup");
     let markdown = markdown::document(&document);
-    for said in ["## History", "from winter to spring, better.", "winter lacks ", "no conclusion"] {
+    for said in ["## History", "better +25.0 % in spring", "winter lacks ", "no conclusion"] {
         assert!(markdown.contains(said), "{said}: {markdown}");
     }
     let real = results.history.as_ref().unwrap().changes.iter().filter(|one| one.is_real() && !one.overall);
