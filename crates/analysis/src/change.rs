@@ -4,7 +4,7 @@ use std::fmt;
 
 use krarup_record::quantities;
 use krarup_stats::compare::Direction;
-use krarup_stats::{Interval, Summary, USUAL_LEVEL};
+use krarup_stats::{Interval, Summary, USUAL_LEVEL, t_two_sided};
 use serde::{Deserialize, Serialize};
 
 use crate::anchor::{AnchorRun, AnchorRuns};
@@ -49,7 +49,7 @@ impl Measure {
         }
     }
 
-    const fn of_cell(self, cell: &Cell) -> Quantity {
+    pub(crate) const fn of_cell(self, cell: &Cell) -> Quantity {
         match self {
             Self::Throughput => cell.throughput,
             Self::Response => cell.response.mean,
@@ -70,6 +70,8 @@ pub enum Conclusion {
     NoConclusion,
     /// Fewer than two runs on a side: there is no interval.
     TooFewRuns,
+    /// By itself it would differ, and so would others by chance, among so many comparisons.
+    ByChance,
     /// The cells differ alike, and nothing says how much two sessions of the same differ.
     SessionsUnknown,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for Conclusion {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::NoConclusion => "no conclusion",
+            Self::ByChance => "no conclusion: chance shows it among so many",
             Self::TooFewRuns => "no conclusion: too few runs",
             Self::SessionsUnknown => "no conclusion: how much two sessions of the same differ is not known",
         })
@@ -184,6 +187,17 @@ pub(crate) fn between(
     other: &Cell,
     sessions: Option<&Sessions>,
 ) -> MeasureChange {
+    tested(measure, base, other, sessions).0
+}
+
+/// The same, and the probability of a difference at least this large if there were none; none where
+/// there is no interval. It is below 5 % where the verdict tells a difference, and nowhere else.
+pub(crate) fn tested(
+    measure: Measure,
+    base: &Cell,
+    other: &Cell,
+    sessions: Option<&Sessions>,
+) -> (MeasureChange, Option<f64>) {
     let values =
         |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
     let (before, after) = (values(base), values(other));
@@ -201,10 +215,17 @@ pub(crate) fn between(
         let ((before, one), (after, two)) = (part(&before)?, part(&after)?);
         let session = session.map(|(variance, degrees)| (variance * scale, degrees));
         let parts: Vec<(f64, f64)> = [one, two].into_iter().chain(session).collect();
-        around(after - before, &parts)
+        let interval = around(after - before, &parts)?;
+        let (error, degrees) = error_of_sum(&parts);
+        Some((interval, t_two_sided((after - before) / error, degrees).ok()?))
     };
-    let difference_interval = interval(|value| value, scale);
-    let logarithmic = interval(f64::ln, 1.0);
+    let plain = interval(|value| value, scale);
+    let of_logarithms = interval(f64::ln, 1.0);
+    let (difference_interval, logarithmic) = (plain.map(|one| one.0), of_logarithms.map(|one| one.0));
+    let opposed = plain.zip(of_logarithms).is_some_and(|(one, other)| direction(one.0) != direction(other.0));
+    // Both forms must say so.
+    let p_value = plain.zip(of_logarithms).map(|(one, other)| one.1.max(other.1));
+    let p_value = p_value.map(|p_value| if opposed { p_value.max(1.0 - USUAL_LEVEL) } else { p_value });
     // A speed-up of 3 % ± 4 % is none, whichever of the two forms says so.
     let directions = (difference_interval.map(direction), logarithmic.map(direction));
     let verdict = match (before.len().min(after.len()), directions) {
@@ -212,7 +233,7 @@ pub(crate) fn between(
         (_, (Some(one), Some(other))) if one == other => verdict(measure, one),
         _ => Conclusion::NoConclusion,
     };
-    MeasureChange {
+    let change = MeasureChange {
         measure,
         base,
         other,
@@ -221,7 +242,8 @@ pub(crate) fn between(
         ratio: ratio.is_finite().then_some(ratio),
         ratio_interval: logarithmic.and_then(|interval| interval.map(f64::exp).ok()),
         verdict,
-    }
+    };
+    (change, p_value)
 }
 
 pub(crate) const fn verdict(measure: Measure, direction: Direction) -> Conclusion {

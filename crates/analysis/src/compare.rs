@@ -14,13 +14,12 @@
 //! for each side. Without anchors nothing says how much it is: then there is no verdict over all
 //! cells, only how large a difference between the two sessions would explain what was found.
 
-use std::fmt;
-
 use krarup_stats::compare::Direction;
 use krarup_stats::{Interval, Summary};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
+use crate::caution::Caution;
 use crate::cell::Cell;
 use crate::change::{Conclusion, Measure, MeasureChange, Sessions, around, between, direction, verdict};
 use crate::results::Results;
@@ -54,82 +53,6 @@ pub struct Overall {
     /// sessions' difference already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained_by: Option<f64>,
-}
-
-/// Why two sets may not be comparable.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Caution {
-    /// The two ran on different machines or programs.
-    Environment {
-        /// In what.
-        of: String,
-        /// There.
-        base: String,
-        /// Here.
-        other: String,
-    },
-    /// Cells that only one side has were left out.
-    LeftOut {
-        /// Cells of the base alone.
-        base: u64,
-        /// Cells of the other alone.
-        other: u64,
-    },
-    /// What the analysis found wrong with a side's own figures.
-    Concerns {
-        /// Warnings of the base.
-        base: u64,
-        /// Warnings of the other.
-        other: u64,
-    },
-    /// Each side was run in one session.
-    Sessions {
-        /// Standard deviation of the anchor's throughput from run to run, as a share of it; none
-        /// where the two have no anchors.
-        spread: Option<f64>,
-    },
-    /// So many comparisons at 95 % show some differences by chance alone.
-    Many {
-        /// How many there are.
-        comparisons: u64,
-    },
-}
-
-impl fmt::Display for Caution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Environment { of, base, other } => {
-                write!(f, "The two differ in more than what was changed: {of} was `{base}` and is `{other}`.")
-            }
-            Self::LeftOut { base, other } => {
-                write!(
-                    f,
-                    "{base} cells of the first and {other} of the second have no counterpart and are left out."
-                )
-            }
-            Self::Concerns { base, other } => write!(
-                f,
-                "The checks found fault with the figures themselves: {base} times in the first, {other} times in the second."
-            ),
-            Self::Sessions { spread: None } => write!(
-                f,
-                "All trials of a side were run in one session, and nothing says how much two sessions of the same differ: verdicts of single cells are about \
-                 these two sessions, and over all cells there is none. Give the spec an anchor, as `anchor = {{ levels = {{ … }}, every = 10 }}`, and run both sides again."
-            ),
-            Self::Sessions { spread: Some(spread) } => write!(
-                f,
-                "All trials of a side were run in one session. The anchor's throughput differs by {} % from run to run (standard deviation), and intervals hold \
-                 that; what lasts for a whole session is in no run of an anchor.",
-                text::three_digits(spread * 100.0)
-            ),
-            Self::Many { comparisons } => write!(
-                f,
-                "Of {comparisons} comparisons at 95 %, about {:.0} would show a difference where there is none.",
-                (*comparisons as f64 * 0.05).max(1.0)
-            ),
-        }
-    }
 }
 
 /// Two sets of results side by side.

@@ -11,6 +11,7 @@
 //!                              ├─ distribution    which law the response times look like
 //!                              └─ design          which factors matter, where it is a 2^k·r design
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
+//!                       ├ history_runs::history, of several in the order of their time
 //!                       └ regression::judge, of runs of other programs too (other_programs)
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
 //! looks at processes ─▶ top::TopState    ─▶ TopFigures  what they do now
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+pub mod caution;
 pub mod cell;
 pub mod change;
 pub mod compare;
@@ -30,6 +32,8 @@ pub mod demands;
 pub mod design;
 pub mod distribution;
 pub mod headroom;
+pub mod history;
+pub mod history_runs;
 pub mod laws;
 pub mod other_programs;
 pub mod predict;
@@ -39,6 +43,7 @@ pub mod relative;
 pub mod requests;
 pub mod results;
 pub mod saturation;
+pub mod so_far;
 pub mod steadiness;
 pub mod sweep;
 pub mod top;

@@ -9,6 +9,7 @@ use crate::demands::MeasuredDemand;
 use crate::design::Study;
 use crate::distribution::ResponseShape;
 use crate::headroom::TrialHeadroom;
+use crate::history::History;
 use crate::predict::Prediction;
 use crate::relative::Relative;
 use crate::trial::{CellLevels, RoundTrip};
@@ -57,6 +58,9 @@ pub struct Results {
     /// What is said about headroom from the rows of each trial; empty where no trial has rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headroom: Vec<TrialHeadroom>,
+    /// Beside older results, where some were named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.

@@ -204,7 +204,8 @@ fn nothing_in_common(base: &str, other: &str) -> Failure {
         .hint("compare results of one spec, or of specs with the same factors and levels; of other programs, the same benchmarks")
 }
 
-fn no_results(path: &Path) -> Failure {
+/// A directory in which there are none.
+pub(crate) fn no_results(path: &Path) -> Failure {
     let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
     Failure::usage(format!("{}: there are no results", path.display())).hint(hint)
 }
@@ -231,7 +232,8 @@ fn measured(path: &Path) -> Result<Measured, Failure> {
     }
 }
 
-fn of_results(file: &Path) -> Result<Results, Failure> {
+/// The results in this file.
+pub(crate) fn of_results(file: &Path) -> Result<Results, Failure> {
     input::json(file).map_err(|why| {
         why.or_hint("results are what `krarup run` wrote; `krarup analyze DIR` writes them anew")
     })

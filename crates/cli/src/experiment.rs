@@ -1,29 +1,20 @@
 //! `krarup plan`, `krarup run` and `krarup report`: an experiment from its spec to its page.
 
-use std::fmt::Write;
 use std::fs;
 use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::PathBufValueParser;
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use krarup_analysis::anchor::{self, AnchorRuns};
-use krarup_analysis::predict::{self, WantedPredictions};
-use krarup_analysis::relative;
-use krarup_analysis::results::{Environment, Results};
-use krarup_analysis::saturation;
+use krarup_analysis::results::Environment;
 use krarup_analysis::trial::Trial;
-use krarup_analysis::warning::Concern;
-use krarup_lab::campaign::{
-    self, CampaignEnd, CampaignError, CampaignEvent, CampaignProgress, CampaignStore, DisturbedTrials,
-};
+use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignStore, DisturbedTrials};
 use krarup_lab::change::Changes;
 use krarup_lab::identities::{Identities, TrialsThere};
-use krarup_lab::plan::{Plan, PlannedCell, least_time, run_name, trial_time};
+use krarup_lab::plan::{Plan, PlannedCell, least_time, trial_time};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, Testbed};
 use krarup_lab::stop::Stop;
@@ -34,15 +25,17 @@ use krarup_lab::testbed::local::Local;
 use krarup_lab::testbed::netns::{self, Namespaces};
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, Starter};
-use krarup_report::Page;
 use krarup_report::document::{Column, Table, TableValue};
 use krarup_settings::{Mistake, Mistakes};
-use krarup_units::text::{count, duration, timestamp};
-use krarup_units::{Seconds, Unit};
+use krarup_units::text::{count, timestamp};
+use krarup_units::{Address, Seconds, Unit};
 
 use crate::failure::Failure;
 use crate::flags::WithWords;
-use crate::{export, input, output, recorded_headroom, stations as stations_check, trials, written};
+use crate::live_report::{LIVE_ADDRESS, LiveReport};
+use crate::reporting::{Also, ENVIRONMENT, RESULTS, RecordedExperiment};
+use crate::telling::{Telling, wait};
+use crate::{input, output, stations as stations_check, trials};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -58,7 +51,8 @@ pub(crate) struct PlanArgs {
 /// command goes on where it was. The report's path is the last line.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  krarup run demo --quick\n  krarup plan sweep.toml && krarup run sweep.toml --out sweep-results"
+    after_help = "Examples:\n  krarup run demo --quick\n  krarup plan sweep.toml && krarup run sweep.toml --out sweep-results\n  \
+    krarup run sweep.toml --serve"
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -72,20 +66,34 @@ pub(crate) struct RunArgs {
     /// Go on with what a disturbed machine gives, marked, in place of running each such trial twice
     #[arg(long)]
     keep_disturbed: bool,
+    /// Serve the report to browsers while trials run, renewed after each [default ADDRESS:
+    /// 127.0.0.1:8080]; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = LIVE_ADDRESS, value_parser = live_address)]
+    serve: Option<Address>,
+}
+
+/// An address, or a hint about the word that may follow.
+fn live_address(text: &str) -> Result<Address, Mistake> {
+    let hint = "write it like 127.0.0.1:8080, and the spec before it: krarup run SPEC --serve";
+    text.parse().map_err(|mistake: Mistake| Mistake { hint: hint.into(), ..mistake })
 }
 
 /// How a run goes about what it finds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunManner {
     /// Trials of another plan are replaced without a question.
     yes: bool,
     disturbed: DisturbedTrials,
+    /// Where the report is served while trials run.
+    serve: Option<Address>,
 }
 
 /// Write the report of a directory of results anew: from its trials alone, the same bytes for the
 /// same trials.
 #[derive(Args)]
-#[command(after_help = "Example:\n  krarup report krarup-demo --markdown")]
+#[command(
+    after_help = "Examples:\n  krarup report krarup-demo --markdown\n  krarup report june --against march april may"
+)]
 pub(crate) struct ReportArgs {
     /// The directory, as `krarup run` made it
     #[arg(value_name = "DIR")]
@@ -100,14 +108,10 @@ pub(crate) struct ReportArgs {
     /// mw_NN.log, processed.log, README
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
-}
-
-/// What else is written beside the page.
-#[derive(Clone, Copy, Default)]
-struct Also<'a> {
-    latex: bool,
-    markdown: bool,
-    export: Option<&'a Path>,
+    /// Also show the history: older directories of results of the same or an overlapping plan,
+    /// beside this one in the order of their time, with the changes that are real
+    #[arg(long, value_name = "OLDER", num_args = 1..)]
+    against: Vec<PathBuf>,
 }
 
 #[derive(Args)]
@@ -220,16 +224,6 @@ fn counted(number: usize, what: &str) -> String {
     format!("{} {what}{plural}", count(number as f64))
 }
 
-/// How long a user has to wait: in minutes, or in hours, where seconds say nothing any more.
-fn wait(seconds: Seconds) -> String {
-    let minutes = (seconds / 60.0).round() as u64;
-    match minutes {
-        0 | 1 => duration(seconds),
-        2..60 => format!("{minutes} min"),
-        _ => format!("{} h {} min", minutes / 60, minutes % 60),
-    }
-}
-
 /// The cells and their levels.
 fn cells(spec: &Spec, plan: &Plan) -> Table {
     let factors = spec.factors.iter().map(|factor| factor.name.get_ref().as_str());
@@ -255,27 +249,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
     let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
-    carry_out(&source, &out, RunManner { yes: args.yes, disturbed })
+    carry_out(&source, &out, &RunManner { yes: args.yes, disturbed, serve: args.serve.clone() })
 }
 
 /// Runs what is left of `source` in the directory `out`, and reports.
-pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> Result<(), Failure> {
+pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> Result<(), Failure> {
     let SpecSource { spec, .. } = source;
     let plan = Plan::of(spec);
     stations_check::words(spec, &plan)?;
     stations_check::programs(spec, &plan)?;
     if spec.testbed == Testbed::Netns {
-        enter_namespaces()?;
+        enter_namespaces(manner.serve.is_some())?;
     }
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
+    let live = manner.serve.as_ref().map(|address| LiveReport::at(address, &spec.title)).transpose()?;
     // Other machines are asked when they are reached.
     let kind_on =
         |hosts: &Hosts| stations::kind(&spec.stations.servers, hosts).map_err(|error| station(&error));
     let kind_here = (spec.testbed != Testbed::Ssh).then(|| kind_on(&Hosts::Here)).transpose()?;
-    let unwritable = |error: std::io::Error| {
-        Failure::run(format!("{} cannot be written: {error}", out.display()))
-            .hint("choose another directory with --out")
-    };
+    let unwritable = unwritable_in(out);
     let made_here = !out.exists();
     let store = ResultsDirectory::open(out).map_err(unwritable)?;
     let identities = Identities::meant_by(&store, spec, &plan);
@@ -302,30 +294,17 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> R
         caps: Caps::of(spec),
         calibrations: Vec::new(),
     };
-    let complete = |repetition| {
-        let there = |cell: &&PlannedCell| store.complete(cell, repetition, &identities).is_some();
-        plan.cells.iter().find(there)
-    };
-    // Nothing of an earlier machine or program is in results that begin now.
-    let begins = !out.join(ENVIRONMENT).is_file()
-        || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none());
-    if !begins {
-        starter.calibrations = trials::calibrations(&input::json(&out.join(ENVIRONMENT))?);
-    }
-    let known = starter.calibrations.len();
-    starter.calibrate(spec).map_err(|error| ended(&stop, &error))?;
-    for found in &starter.calibrations[known..] {
-        eprintln!("{found}");
-    }
-    if begins {
-        let environment = trials::environment(&kind, timestamp(started as u64), &starter, spec);
-        write_environment(&store, &environment.map_err(|error| ended(&stop, &error))?).map_err(unwritable)?;
-    }
+    let records = RecordedExperiment { spec, plan: &plan, store: &store };
+    calibrate(records, &identities, &mut starter, (&kind, started), &stop)?;
     let mut testbed = Local::new(spec, starter);
     let mut progress = Telling::begin(trial_time(spec));
+    let mut live = live.map(|live| live.of(records));
     let results = CampaignStore { store: &store, identities: &identities, disturbed: manner.disturbed };
     let ended = campaign::run(spec, &plan, results, &mut testbed, &stop, &now, &mut |event| {
-        progress.tell(event);
+        let running = progress.tell(event);
+        if let Some(live) = &mut live {
+            live.follow(event, running.as_ref(), now());
+        }
     });
     progress.end();
     let closed = testbed.end();
@@ -340,7 +319,45 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> R
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
     closed.map_err(|error| station(&error))?;
-    report_on(spec, &plan, &store, &ended, Also::default())
+    let report = records.report(&ended, Also::default())?;
+    if let Some(live) = live {
+        live.end(&report.html, &stop);
+    }
+    report.judged()
+}
+
+/// Finds out what the limits of the spec give, and writes down what all of it runs on, where the
+/// results begin now: servers of this kind, at this time.
+fn calibrate(
+    records: RecordedExperiment<'_>,
+    identities: &Identities,
+    starter: &mut Starter,
+    (kind, started): (&str, Seconds),
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let RecordedExperiment { spec, plan, store } = records;
+    let file = store.directory().join(ENVIRONMENT);
+    let complete = |repetition| {
+        let there = |cell: &&PlannedCell| store.complete(cell, repetition, identities).is_some();
+        plan.cells.iter().find(there)
+    };
+    // Nothing of an earlier machine or program is in results that begin now.
+    let begins =
+        !file.is_file() || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none());
+    if !begins {
+        starter.calibrations = trials::calibrations(&input::json(&file)?);
+    }
+    let known = starter.calibrations.len();
+    starter.calibrate(spec).map_err(|error| ended(stop, &error))?;
+    for found in &starter.calibrations[known..] {
+        eprintln!("{found}");
+    }
+    if begins {
+        let environment = trials::environment(kind, timestamp(started as u64), starter, spec);
+        let environment = environment.map_err(|error| ended(stop, &error))?;
+        write_environment(store, &environment).map_err(unwritable_in(store.directory()))?;
+    }
+    Ok(())
 }
 
 /// How many servers there are, as "1 or 2" where cells differ.
@@ -351,6 +368,13 @@ fn server_counts(spec: &Spec) -> String {
     };
     let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
     counts.join(" or ")
+}
+
+fn unwritable_in(out: &Path) -> impl Fn(std::io::Error) -> Failure + Copy {
+    move |error| {
+        Failure::run(format!("{} cannot be written: {error}", out.display()))
+            .hint("choose another directory with --out")
+    }
 }
 
 fn write_environment(store: &ResultsDirectory, environment: &Environment) -> std::io::Result<()> {
@@ -367,7 +391,14 @@ fn own_program() -> Result<PathBuf, Failure> {
 }
 
 /// Where namespaces of the network take a user namespace, this process begins again in one.
-fn enter_namespaces() -> Result<(), Failure> {
+fn enter_namespaces(serves: bool) -> Result<(), Failure> {
+    if serves && !krarup_lab::platform::is_root() {
+        let what =
+            "--serve: without root this experiment runs in a network of its own, which no browser reaches";
+        return Err(Failure::usage(what).hint(
+            "run it as root, or leave out --serve; `krarup report DIR` writes the report of what is complete",
+        ));
+    }
     let krarup = own_program()?;
     let again = netns::rootless(&krarup, std::env::args_os().skip(1)).map_err(|error| station(&error))?;
     match again {
@@ -454,8 +485,6 @@ fn station(error: &StationError) -> Failure {
     Failure::run(error)
 }
 
-const ENVIRONMENT: &str = "environment.json";
-
 /// A directory of results.
 struct Directory {
     source: SpecSource,
@@ -476,7 +505,8 @@ impl Directory {
 /// Writes the results of a directory anew.
 pub(crate) fn analyze(path: &Path) -> Result<(), Failure> {
     let Directory { source, plan, store } = Directory::at(path)?;
-    analyse(&source.spec, &plan, &store, &CampaignEnd::default())?;
+    let records = RecordedExperiment { spec: &source.spec, plan: &plan, store: &store };
+    records.analyse(&CampaignEnd::default(), &[])?;
     let written = path.join(RESULTS);
     println!("{}", written.canonicalize().unwrap_or(written).display());
     Ok(())
@@ -491,227 +521,17 @@ pub(crate) fn complete(path: &Path) -> Result<Vec<(PathBuf, Trial)>, Failure> {
 /// Writes the report of a directory anew.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let Directory { source, plan, store } = Directory::at(&args.directory)?;
-    let also = Also { latex: args.latex, markdown: args.markdown, export: args.export.as_deref() };
-    report_on(&source.spec, &plan, &store, &CampaignEnd::default(), also)
-}
-
-const RESULTS: &str = "results.json";
-
-fn unwritable_in(store: &ResultsDirectory) -> impl Fn(std::io::Error) -> Failure {
-    move |error| Failure::run(format!("{} cannot be written: {error}", store.directory().display()))
-}
-
-/// Analyses what is complete, and writes the results down.
-fn analyse(
-    spec: &Spec,
-    plan: &Plan,
-    store: &ResultsDirectory,
-    ended: &CampaignEnd,
-) -> Result<Results, Failure> {
-    let out = store.directory();
-    let mut with_folders = trials::with_folders(spec, plan, store)?;
-    let anchors = trials::anchors(spec, plan, store)?;
-    let anchor = spec.anchor.as_ref().and_then(|anchor| {
-        let cell = plan.anchor(spec)?;
-        anchor::judge(&cell.name(), anchor.get_ref().within, anchors)
-    });
-    if let Some(anchor) = &anchor {
-        with_folders.retain(|(_, trial)| !anchor.left_out.contains(&trial.repetition));
-    }
-    let headroom = recorded_headroom::reported(&with_folders)?;
-    let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
-    if trials.is_empty() {
-        let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());
-        return Err(Failure::run(format!("no trial is complete: {last}"))
-            .hint(format!("{} keeps what each station said", out.join("failed").display())));
-    }
-    let environment: Environment = input::json(&out.join(ENVIRONMENT))?;
-    let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, &trials)
-        .map_err(|error| Failure::run(error.to_string()))?;
-    let concern = |warning| Concern { levels: None, warning };
-    results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
-    results.anchor = anchor;
-    results.headroom = headroom;
-    if let Some(base) = &spec.base {
-        let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
-        results.relative = relative::relative(&results.cells, &levels.collect());
-    }
-    if let Some(wanted) = &spec.predictions {
-        let wanted = WantedPredictions {
-            workers: wanted.workers.clone(),
-            population: spec.population.clone(),
-            cells: wanted.cells as usize,
-        };
-        results.predictions = predict::predictions(&results.cells, results.environment.cores, &wanted);
-        saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
-    }
-    print(&results);
-    let text = serde_json::to_string_pretty(&results).expect("results are plain data");
-    store.write(RESULTS, text.as_bytes()).map_err(unwritable_in(store))?;
-    Ok(results)
-}
-
-/// Analyses what is complete, and writes the report.
-fn report_on(
-    spec: &Spec,
-    plan: &Plan,
-    store: &ResultsDirectory,
-    ended: &CampaignEnd,
-    also: Also<'_>,
-) -> Result<(), Failure> {
-    let out = store.directory();
-    let unwritable = unwritable_in(store);
-    for (cell, repetition, why) in &ended.given_up {
-        eprintln!("given up: {cell}, {}: {why}", run_in_words(*repetition));
-    }
-    let results = analyse(spec, plan, store, ended)?;
-    let document = krarup_report::sweep::document(&results, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
-    let page = written::write(&Page::of(&document), out).map_err(&unwritable)?;
-    if also.markdown {
-        let text = krarup_report::markdown::document(&document);
-        store.write("report.md", text.as_bytes()).map_err(&unwritable)?;
-    }
-    if also.latex {
-        let tables = out.join("tables");
-        fs::create_dir_all(&tables).map_err(&unwritable)?;
-        for (name, text) in krarup_report::latex::files(&document) {
-            fs::write(tables.join(name), text).map_err(&unwritable)?;
-        }
-    }
-    if let Some(folder) = also.export {
-        export::write(spec, plan, store, &results, folder)?;
-    }
-    println!("{}", page.canonicalize().unwrap_or(page).display());
-    if ended.given_up.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::run(format!("{} trials were given up", ended.given_up.len())))
-    }
-}
-
-fn print(results: &Results) {
-    println!("{}", output::table(&krarup_report::sweep::table(results)));
-    if let Some(course) = krarup_report::sweep::course(results) {
-        println!("{}", output::table(&course));
-    }
-    for verdict in &results.verdicts {
-        println!("{}: {verdict}\n  next: {}\n", verdict.at.workload, verdict.next_step());
-    }
-    for finding in krarup_report::sweep::model_findings(results) {
-        println!("{}: {}\n", finding.about, finding.text);
-    }
-    for note in krarup_report::sweep::all_notes(results) {
-        println!("{note}\n");
-    }
+    let also = Also {
+        latex: args.latex,
+        markdown: args.markdown,
+        export: args.export.as_deref(),
+        against: &args.against,
+    };
+    let records = RecordedExperiment { spec: &source.spec, plan: &plan, store: &store };
+    records.report(&CampaignEnd::default(), also)?.judged()
 }
 
 /// The wall clock, in seconds since 1970.
 fn now() -> Seconds {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
-/// `run 2`, or `anchor-0-1`.
-fn run_in_words(repetition: u32) -> String {
-    let name = run_name(repetition);
-    name.parse::<u32>().map_or(name, |number| format!("run {}", number + 1))
-}
-
-/// Tells how far it is: a bar on a terminal, else lines.
-struct Telling {
-    bar: ProgressBar,
-    begun: Instant,
-    /// How long a trial is planned to take.
-    planned: Seconds,
-    /// When all is expected to be done.
-    end: Arc<Mutex<Option<Instant>>>,
-    /// What the last complete trial gave.
-    last: String,
-    /// Whether it was said that others use the machine.
-    disturbed: bool,
-}
-
-impl Telling {
-    fn begin(planned: Seconds) -> Self {
-        let end = Arc::new(Mutex::new(None::<Instant>));
-        let shown = Arc::clone(&end);
-        let left = move |_: &ProgressState, out: &mut dyn Write| {
-            let end = shown.lock().ok().and_then(|end| *end);
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
-            // A bar that cannot be drawn is no failure of the run.
-            let _ = out.write_str(&left.map(in_words).unwrap_or_default());
-        };
-        let bar = ProgressBar::new(0);
-        bar.set_style(
-            ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}{left}")
-                .expect("the template is valid")
-                .with_key("left", left),
-        );
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(Duration::from_secs(1));
-        }
-        Self { bar, begun: Instant::now(), planned, end, last: String::new(), disturbed: false }
-    }
-
-    fn tell(&mut self, event: &CampaignEvent<'_>) {
-        match event {
-            CampaignEvent::Begins(due, progress) => {
-                let again =
-                    if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
-                let what =
-                    format!("{}, {}{again}{}", due.cell.name(), run_in_words(due.repetition), self.last);
-                self.line(*progress, &what);
-            }
-            CampaignEvent::Skipped(..) => {}
-            CampaignEvent::Complete(_, manifest, progress) => {
-                let (rate, response) = (count(manifest.throughput.round()), duration(manifest.response));
-                self.last = format!(" (before: {rate}/s, {response})");
-                if let Some(why) = &manifest.disturbed {
-                    self.disturbed(why, "kept, and marked");
-                }
-                if !self.bar.is_hidden() {
-                    self.line(*progress, &format!("{rate}/s, {response}"));
-                }
-            }
-            CampaignEvent::Failed(due, why, again) => {
-                let next = if *again { "; trying again" } else { "; given up" };
-                self.bar.suspend(|| {
-                    eprintln!("{}, {}: {why}{next}", due.cell.name(), run_in_words(due.repetition));
-                });
-            }
-            CampaignEvent::Disturbed(_, why) => {
-                self.disturbed(why, "run once more, then kept and marked; --keep-disturbed goes on without");
-            }
-        }
-    }
-
-    /// What others did is said once; it is the same machine for all trials.
-    fn disturbed(&mut self, why: &str, then: &str) {
-        if !self.disturbed {
-            self.bar.suspend(|| eprintln!("{why}: such trials are {then}"));
-        }
-        self.disturbed = true;
-    }
-
-    fn line(&self, progress: CampaignProgress, what: &str) {
-        let left = progress.estimate(self.begun.elapsed().as_secs_f64(), self.planned);
-        if let Ok(mut end) = self.end.lock() {
-            *end = Some(Instant::now() + Duration::from_secs_f64(left));
-        }
-        if self.bar.is_hidden() {
-            eprintln!("{}/{} {what}{}", progress.done + 1, progress.all, in_words(left));
-        } else {
-            self.bar.set_length(progress.all as u64);
-            self.bar.set_position(progress.done as u64);
-            self.bar.set_message(what.to_owned());
-        }
-    }
-
-    fn end(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// `, about 12 s left`.
-fn in_words(left: Seconds) -> String {
-    if left < 90.0 { format!(", about {left:.0} s left") } else { format!(", about {} left", wait(left)) }
 }

@@ -16,7 +16,7 @@ use krarup_analysis::trial::{
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
 use krarup_lab::identities::Identities;
-use krarup_lab::plan::{Plan, anchor_run};
+use krarup_lab::plan::{Plan, PlannedCell, anchor_run};
 use krarup_lab::platform::Platform;
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::{ResultsDirectory, folders};
@@ -49,22 +49,62 @@ pub(crate) fn with_folders(
     plan: &Plan,
     store: &ResultsDirectory,
 ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
+    all_but(&BTreeMap::new(), spec, plan, store)
+}
+
+/// Trials that were read already: while an experiment runs, what is complete does not change.
+#[derive(Default)]
+pub(crate) struct KnownTrials(BTreeMap<PathBuf, Trial>);
+
+impl KnownTrials {
+    /// Every trial of the plan that is complete; only those that are not known are read.
+    pub(crate) fn with_folders(
+        &mut self,
+        spec: &Spec,
+        plan: &Plan,
+        store: &ResultsDirectory,
+    ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
+        let trials = all_but(&self.0, spec, plan, store)?;
+        for (folder, trial) in &trials {
+            if !self.0.contains_key(folder) {
+                self.0.insert(folder.clone(), trial.clone());
+            }
+        }
+        Ok(trials)
+    }
+}
+
+/// Every trial of the plan that is complete, with its folder; those that are known are not read.
+fn all_but(
+    known: &BTreeMap<PathBuf, Trial>,
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+) -> Result<Vec<(PathBuf, Trial)>, Failure> {
     let mut trials = Vec::new();
     let identities = identities(plan, store)?;
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
-            if let Some((folder, manifest)) = store.complete(cell, repetition, &identities) {
-                let clients = cell.count(&spec.stations.clients, 1);
-                let cool_down = spec.phases.cool_down > 0.0;
-                let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
-                let level = |(name, level): &(String, LevelName)| (name.clone(), level.0.clone());
-                trial.factors = cell.levels.iter().map(level).collect();
-                trial.disturbed = manifest.disturbed;
-                trials.push((folder, trial));
+            let Some((folder, manifest)) = store.complete(cell, repetition, &identities) else { continue };
+            if let Some(known) = known.get(&folder) {
+                trials.push((folder, known.clone()));
+                continue;
             }
+            let clients = cell.count(&spec.stations.clients, 1);
+            let cool_down = spec.phases.cool_down > 0.0;
+            let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
+            trial.factors = levels(cell);
+            trial.disturbed = manifest.disturbed;
+            trials.push((folder, trial));
         }
     }
     Ok(trials)
+}
+
+/// The level of each factor, as results have them.
+pub(crate) fn levels(cell: &PlannedCell) -> Vec<(String, String)> {
+    let level = |(name, level): &(String, LevelName)| (name.clone(), level.0.clone());
+    cell.levels.iter().map(level).collect()
 }
 
 /// The runs of the anchor that are complete, by block.

@@ -1,24 +1,28 @@
-//! HTTP/1.1 for the admin address: `GET`, `HEAD`, `POST` and `DELETE` without a body, one answer
-//! for each connection, on a thread of its own.
+//! HTTP/1.1 for the admin address and for a live report: `GET`, `HEAD`, `POST` and `DELETE` without
+//! a body, one answer for each connection, on a thread of its own. One path may be a stream of
+//! [`events`].
 //!
 //! A connection never waits for another one. Everything is bounded: 256 connections at once, a
 //! request line and headers of 8 KiB at most, two seconds to send them. Where all places are taken,
 //! a new connection takes the place of the one that has been silent for longest, so that
 //! connections which send nothing cannot keep monitoring out.
 
+pub mod events;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use futures_util::future::select;
-use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri};
@@ -31,6 +35,8 @@ use tokio::time::{sleep, timeout};
 
 use krarup_units::mistake::system_words;
 use krarup_units::{Address, Mistake};
+
+use self::events::{EventListener, HttpEvents};
 
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
@@ -153,6 +159,26 @@ pub fn serve(
     address: &Address,
     answer: impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static,
 ) -> Result<HttpServer, Mistake> {
+    serve_all(address, answer, None)
+}
+
+/// As [`serve`], and `GET` of the path of these events is answered with them.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with_events(
+    address: &Address,
+    events: &HttpEvents,
+    answer: impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static,
+) -> Result<HttpServer, Mistake> {
+    serve_all(address, answer, Some(events.clone()))
+}
+
+fn serve_all(
+    address: &Address,
+    answer: impl Answers,
+    events: Option<HttpEvents>,
+) -> Result<HttpServer, Mistake> {
     let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
     let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
@@ -164,15 +190,27 @@ pub fn serve(
         .map_err(wrong)?;
     let over = Arc::new(Notify::new());
     let ended = Arc::clone(&over);
-    let serving = move || run(runtime, listener, &ended, &Arc::new(answer));
+    let serving = move || run(runtime, listener, &ended, &ServedSite { answer: Arc::new(answer), events });
     thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
     Ok(HttpServer { address: bound.into(), over })
 }
 
-fn run(runtime: Runtime, listener: TcpListener, over: &Notify, answer: &Arc<impl Answers>) {
+/// What requests are answered from.
+struct ServedSite<A> {
+    answer: Arc<A>,
+    events: Option<HttpEvents>,
+}
+
+impl<A> Clone for ServedSite<A> {
+    fn clone(&self) -> Self {
+        Self { answer: Arc::clone(&self.answer), events: self.events.clone() }
+    }
+}
+
+fn run(runtime: Runtime, listener: TcpListener, over: &Notify, site: &ServedSite<impl Answers>) {
     runtime.block_on(async {
         let mut connections = Connections::default();
-        select(pin!(accept(listener, &mut connections, answer)), pin!(over.notified())).await;
+        select(pin!(accept(listener, &mut connections, site)), pin!(over.notified())).await;
         connections.end().await;
     });
     // An answer that still waits for an event loop is for a client that has gone.
@@ -180,11 +218,11 @@ fn run(runtime: Runtime, listener: TcpListener, over: &Notify, answer: &Arc<impl
 }
 
 /// Accepts connections for ever.
-async fn accept(listener: TcpListener, connections: &mut Connections, answer: &Arc<impl Answers>) {
+async fn accept(listener: TcpListener, connections: &mut Connections, site: &ServedSite<impl Answers>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.add(|works| converse(stream, Arc::clone(answer), works)),
+            Ok((stream, _)) => connections.add(|works| converse(stream, site.clone(), works)),
             // No descriptors: they come back when something else is closed.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
@@ -246,7 +284,7 @@ async fn is_unencoded(stream: &tokio::net::TcpStream) -> Option<bool> {
 }
 
 /// One request and its answer.
-async fn converse(mut stream: tokio::net::TcpStream, answer: Arc<impl Answers>, works: Arc<AtomicBool>) {
+async fn converse(mut stream: tokio::net::TcpStream, site: ServedSite<impl Answers>, works: Arc<AtomicBool>) {
     match is_unencoded(&stream).await {
         Some(false) => {}
         Some(true) => {
@@ -257,9 +295,20 @@ async fn converse(mut stream: tokio::net::TcpStream, answer: Arc<impl Answers>, 
         }
         None => return,
     }
+    let ServedSite { answer, events } = site;
+    // A browser that closes a stream of events is seen by that alone, so half of a connection is
+    // none then.
+    let half_close = events.is_none();
+    let listens = Arc::<AtomicBool>::default();
     let service = service_fn(|request: Request<Incoming>| {
         let (answer, works) = (Arc::clone(&answer), Arc::clone(&works));
+        let stream = events.as_ref().filter(|events| events.is_at(request.uri().path()));
+        let stream = stream.filter(|_| request.method() == "GET").map(HttpEvents::listen);
+        listens.store(stream.is_some(), Ordering::Relaxed);
         async move {
+            if let Some(stream) = stream {
+                return Ok(events_response(stream));
+            }
             works.store(true, Ordering::Relaxed);
             let (head, _) = request.into_parts();
             let made = spawn_blocking(move || {
@@ -271,14 +320,56 @@ async fn converse(mut stream: tokio::net::TcpStream, answer: Arc<impl Answers>, 
             // It panicked, and the log says why.
             let made =
                 made.unwrap_or_else(|_| response(HttpResponse::text(500, "this answer could not be made\n")));
-            Ok::<_, Infallible>(made)
+            Ok::<_, Infallible>(made.map(|body| HttpBody::Whole(Some(body.into()))))
         }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
-    http.keep_alive(false).half_close(true).auto_date_header(false).title_case_headers(true);
+    http.keep_alive(false).half_close(half_close).auto_date_header(false).title_case_headers(true);
     // A client that goes away in the middle is of no concern to another one.
-    let _ = timeout(LONGEST, http.serve_connection(TokioIo::new(stream), service)).await;
+    let mut conversation = pin!(http.serve_connection(TokioIo::new(stream), service));
+    // A stream of events lasts as long as its listener does.
+    while timeout(LONGEST, &mut conversation).await.is_err() && listens.load(Ordering::Relaxed) {}
+}
+
+/// The body of an answer: text, or events as they come.
+enum HttpBody {
+    Whole(Option<Bytes>),
+    Events(EventListener),
+}
+
+impl Body for HttpBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match &mut *self {
+            Self::Whole(body) => Poll::Ready(body.take()),
+            Self::Events(listener) => listener.poll_next(context),
+        };
+        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+fn events_response(listener: EventListener) -> Response<HttpBody> {
+    let mut made = Response::new(HttpBody::Events(listener));
+    made.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    made.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    made
 }
 
 /// The answer to a request.

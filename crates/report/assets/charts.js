@@ -91,7 +91,8 @@ function axes(panel) {
     x.splits = () => panel.xs;
     x.values = () => {
       const widest = Math.max(...panel.x.names.map((name) => textWidth(name, 400)));
-      const step = Math.ceil(((widest + 8) * panel.xs.length) / (panel.width || 400));
+      const wide = Math.max(60, (panel.width || 400) - (panel.room ?? 0) - 80); // without the values beside the axis
+      const step = Math.ceil(((widest + 8) * panel.xs.length) / wide);
       return panel.x.names.map((name, place) => ((panel.xs.length - 1 - place) % step === 0 ? name : null));
     };
   } else {
@@ -146,7 +147,7 @@ function heading(panel, at) {
   if (x.tail) return `${tailText(panel.xs[at] * 1.0001)} of requests within`;
   if (panel.mark === "points") return null;
   if (panel.heat) return `${x.title} ${shown(x.unit, panel.xs[at])}`;
-  if (x.names) return `${x.names[at]} ${x.title}`;
+  if (x.names) return panel.mark === "bars" ? `${x.names[at]} ${x.title}` : x.names[at];
   if (panel.bucket) return `${x.title} ${shown(x.unit, panel.xs[at])} to ${shown(x.unit, panel.xs[at] + panel.bucket)}`;
   return x.unit === "count" ? `${countText(panel.xs[at])} ${x.title}` : `${x.title} ${shown(x.unit, panel.xs[at])}`;
 }
@@ -166,7 +167,8 @@ function readout(u, panel, tip) {
   for (const { series } of panel.mark === "bars" ? rows.reverse() : rows) {
     const row = make(tip, "div", "tip-row");
     make(row, "i").style.background = colour(series.tint);
-    make(row, "span", "", series.labels?.[at] ?? series.name);
+    const said = series.marked?.[at];
+    make(row, "span", "", (series.labels?.[at] ?? series.name) + (said ? `, ${said}` : ""));
     const value = series.values[at];
     sum += value;
     const share = panel.mark === "bars" ? ` (${threeDigits(100 * partAt(u, { ...panel, shares: true }, series, at))} %)` : "";
@@ -365,4 +367,5 @@ function resize(built) {
   if (next.width <= 0 || (next.width === u.width && next.height === u.height)) return;
   panel.room = room(next.width);
   u.setSize(next);
+  u.redraw(false, true); // there may be room for more names along the axis, or for fewer
 }

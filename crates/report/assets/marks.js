@@ -69,7 +69,40 @@ function drawPoints(u, panel) {
         else if (!many && series.mark !== "curve") drawMarker(ctx, MARK_SHAPES[index % 4], left, top, 3.2 * DOTS());
       });
     }
+    drawSaid(u, panel);
   });
+}
+
+// A ring around each point that something is said of, and the words above it, or below where there is no room.
+function drawSaid(u, panel) {
+  const ctx = u.ctx;
+  const written = [];
+  for (const { series } of visible(u, panel)) {
+    (series.marked ?? []).forEach((words, place) => {
+      if (words == null || series.values[place] == null) return;
+      const [left, top] = [at.x(u, panel.xs[place]), at.y(u, series.values[place])];
+      ctx.strokeStyle = colour("ink");
+      ctx.lineWidth = 1.75 * DOTS();
+      ctx.beginPath();
+      ctx.arc(left, top, 7.5 * DOTS(), 0, 2 * Math.PI);
+      ctx.stroke();
+      const upper = Math.min(top - 10 * DOTS(), at.y(u, series.high?.[place] ?? series.values[place]) - 4 * DOTS());
+      ctx.font = `600 ${11 * DOTS()}px ${FONT}`;
+      ctx.textAlign = "center";
+      ctx.textBaseline = "middle";
+      ctx.lineWidth = 3 * DOTS();
+      ctx.strokeStyle = colour("card");
+      const [half, tall] = [ctx.measureText(words).width / 2, 7 * DOTS()];
+      const x = Math.min(Math.max(left, u.bbox.left + half), u.bbox.left + u.bbox.width - half);
+      const free = (y) => y - tall > u.bbox.top && y + tall < u.bbox.top + u.bbox.height && !written.some((one) => Math.abs(one.x - x) < one.half + half && Math.abs(one.y - y) < 2 * tall);
+      const y = [upper - tall, top + 17 * DOTS()].find(free);
+      if (y == null) return; // the ring stays, and the words are at the pointer
+      written.push({ x, y, half });
+      ctx.strokeText(words, x, y);
+      ctx.fillStyle = colour("ink");
+      ctx.fillText(words, x, y);
+    });
+  }
 }
 
 // What a series has at a place: its value, or in a stack of shares its part of the sum of those shown.

@@ -110,14 +110,27 @@ function openAll() {
   drawFigures();
   return closed;
 }
+// Charts as wide as paper has room; a table that is wider becomes smaller.
+function layOut(paper) {
+  document.documentElement.classList.toggle("paper", paper);
+  for (const figure of charts) figure.built.forEach(resize);
+  for (const table of document.querySelectorAll(".scroll > table")) {
+    table.style.zoom = "";
+    const share = table.parentElement.clientWidth / table.parentElement.scrollWidth;
+    if (paper && share < 1) table.style.zoom = String(share * 0.99);
+  }
+}
 window.addEventListener("beforeprint", () => {
+  document.documentElement.classList.add("paper"); // what unfolds is drawn in its size
   folded = openAll();
+  layOut(true);
   before = document.documentElement.dataset.scheme;
   document.documentElement.dataset.scheme = "light";
   redraw();
 });
 window.addEventListener("afterprint", () => {
   for (const fold of folded) fold.open = false;
+  layOut(false);
   if (before) document.documentElement.dataset.scheme = before;
   else delete document.documentElement.dataset.scheme;
   redraw();
@@ -150,19 +163,32 @@ function checkSorting() {
     });
   }
 }
+// Laid out for paper no table may be wider than its frame, and no figure than the page.
+function checkPaper() {
+  for (const frame of document.querySelectorAll(".scroll, .chart")) {
+    if (frame.scrollWidth > frame.clientWidth + 1) failures.push(`wider than paper: ${frame.closest("[id]")?.id}`);
+  }
+}
 if (location.hash === "#self-check") {
   openAll();
   checkSorting();
-  requestAnimationFrame(() => setTimeout(() => {
-    for (const figure of charts) {
-      for (const built of figure.built) {
-        built.frame.dataset.drawn = String(paintedSeries(built));
-        built.frame.dataset.expected = String(built.panel.series.filter((series) => series.values.some((v) => v > 0 || (v === 0 && built.panel.empty && built.panel.mark === "points"))).length);
-      }
+  layOut(true);
+  const painted = (next) => requestAnimationFrame(() => setTimeout(next));
+  painted(() => {
+    checkPaper();
+    layOut(false);
+    painted(checkCharts);
+  });
+}
+function checkCharts() {
+  for (const figure of charts) {
+    for (const built of figure.built) {
+      built.frame.dataset.drawn = String(paintedSeries(built));
+      built.frame.dataset.expected = String(built.panel.series.filter((series) => series.values.some((v) => v > 0 || (v === 0 && built.panel.empty && built.panel.mark === "points"))).length);
     }
-    const wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
-    if (wide) failures.push("the page is wider than the window");
-    document.documentElement.dataset.failures = failures.join("; ");
-    document.documentElement.dataset.checked = "true";
-  }));
+  }
+  const wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
+  if (wide) failures.push("the page is wider than the window");
+  document.documentElement.dataset.failures = failures.join("; ");
+  document.documentElement.dataset.checked = "true";
 }

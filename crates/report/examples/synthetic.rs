@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let repetitions = repetitions.and_then(|number| number.parse().ok()).unwrap_or(3);
-    let results = fixture::results(repetitions);
+    let results = fixture::with_history(repetitions);
     let document = sweep::document(&results, "Krarup 0.1.0, made-up trials");
     print!("{}", text::table(&sweep::table(&results)));
     let page = Page::of(&document);

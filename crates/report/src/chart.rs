@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::document::EstimateCell;
 use crate::figures::{
-    Axis, AxisScale, Figure, HeatMap, HistogramFigure, Lines, Mark, Plot, Scatter, StackedBars, TimeLine,
-    TimeSeries, Tint,
+    Axis, AxisScale, Figure, HeatMap, HistogramFigure, Lines, Mark, Plot, RunTrend, Scatter, StackedBars,
+    TimeLine, TimeSeries, Tint,
 };
 
 /// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show
@@ -86,6 +86,9 @@ struct Series {
     n: Option<Vec<Option<u64>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<Vec<Option<String>>>,
+    /// What is said at a place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marked: Option<Vec<Option<String>>>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -103,6 +106,7 @@ impl Chart {
     pub(crate) fn of(figure: &Figure) -> Self {
         let (layout, panels) = match &figure.plot {
             Plot::Lines(lines) => ("grid", line_panels(lines)),
+            Plot::Trend(trend) => ("grid", trend_panels(trend)),
             Plot::StackedBars(bars) => ("grid", bar_panels(bars)),
             Plot::Histogram(histogram) => ("grid", histogram_panels(histogram)),
             Plot::TimeSeries(series) => ("stack", time_panels(series)),
@@ -162,6 +166,7 @@ fn estimates(name: &str, colour: Tint, estimates: &[Option<EstimateCell>]) -> Se
         high: end(|(_, high)| high),
         n: Some(estimates.iter().map(|e| e.map(|e| e.n)).collect()),
         labels: None,
+        marked: None,
     }
 }
 
@@ -198,6 +203,37 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
         ..Panel::default()
     };
     lines.y.iter().enumerate().map(panel).collect()
+}
+
+/// A panel for each y axis, with the names of the runs along it.
+fn trend_panels(trend: &RunTrend) -> Vec<Panel> {
+    let runs = 0..trend.runs.len();
+    let panel = |(index, y): (usize, &Axis)| Panel {
+        title: y.title.clone(),
+        mark: "line",
+        x: Side { names: Some(trend.runs.clone()), ..side(&Axis::linear("run, by its time", Unit::Text)) },
+        y: side(y),
+        xs: runs.clone().map(|run| run as f64).collect(),
+        series: trend
+            .series
+            .iter()
+            .enumerate()
+            .map(|(place, series)| {
+                let at = |run: usize| {
+                    let point = series.points.iter().find(|point| point.x as usize == run)?;
+                    *point.y.get(index)?
+                };
+                let marked: Vec<Option<String>> =
+                    runs.clone().map(|run| trend.word(place, index, run).map(str::to_owned)).collect();
+                Series {
+                    marked: marked.iter().any(Option::is_some).then_some(marked),
+                    ..estimates(&series.name, series.tint, &runs.clone().map(at).collect::<Vec<_>>())
+                }
+            })
+            .collect(),
+        ..Panel::default()
+    };
+    trend.y.iter().enumerate().map(panel).collect()
 }
 
 /// Where a value stands along an axis.

@@ -29,6 +29,8 @@ pub struct Figure {
 pub enum Plot {
     /// Estimates with intervals against a factor: throughput against clients.
     Lines(Lines),
+    /// The same in run after run, with the changes that are real.
+    Trend(RunTrend),
     /// Parts of a whole for each level of a factor: where the time went.
     StackedBars(StackedBars),
     /// How many observations fell into each bucket.
@@ -123,6 +125,33 @@ pub struct FigurePoint {
     pub x: f64,
     /// One estimate for each y axis, where there is one.
     pub y: Vec<Option<EstimateCell>>,
+}
+
+/// Estimates in run after run, by their time. All panels share the runs and the series; there is
+/// one panel for each y axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunTrend {
+    /// What the runs are called, the earliest first.
+    pub runs: Vec<String>,
+    /// One panel for each; they start from zero.
+    pub y: Vec<Axis>,
+    /// The lines, each with the place of a run as x.
+    pub series: Vec<LineSeries>,
+    /// What is said at a point.
+    pub marked: Vec<TrendMark>,
+}
+
+/// A point of a trend that something is said of: a change that is real.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrendMark {
+    /// Of which series, by its place.
+    pub series: usize,
+    /// In which panel, by its place.
+    pub panel: usize,
+    /// In which run, by its place.
+    pub run: usize,
+    /// What: `worse`.
+    pub word: String,
 }
 
 /// Parts of a whole, stacked. All panels have the same parts.
@@ -302,6 +331,7 @@ impl Figure {
     pub fn data(&self) -> Table {
         let (columns, rows) = match &self.plot {
             Plot::Lines(lines) => lines.data(),
+            Plot::Trend(trend) => trend.data(),
             Plot::StackedBars(bars) => bars.data(),
             Plot::Histogram(histogram) => histogram.data(),
             Plot::TimeSeries(series) => series.data(),
@@ -317,6 +347,7 @@ impl Figure {
     pub fn has_several_points(&self) -> bool {
         match &self.plot {
             Plot::Lines(lines) => lines.series.iter().map(|series| series.points.len()).sum::<usize>() > 1,
+            Plot::Trend(trend) => trend.runs.len() > 1,
             Plot::TimeSeries(series) => series.times.len() > 1,
             Plot::Scatter(scatter) => {
                 scatter.groups.iter().map(|group| group.points.len()).sum::<usize>() > 1
@@ -359,6 +390,36 @@ impl Lines {
             })
         });
         (columns, rows.collect())
+    }
+}
+
+impl RunTrend {
+    /// A row for each point; a column for each panel, and one for what is said of it.
+    fn data(&self) -> Data {
+        let mut columns = vec![Column::new("series", Unit::Text), Column::new("run", Unit::Text)];
+        columns.extend(
+            self.y
+                .iter()
+                .flat_map(|axis| [axis.column(), Column::new(format!("{}, change", axis.title), Unit::Text)]),
+        );
+        let row = |(place, series): (usize, &LineSeries), point: &FigurePoint| {
+            let run = point.x as usize;
+            let mut row = vec![TableValue::from(series.name.as_str()), self.runs[run].as_str().into()];
+            for (panel, measured) in point.y.iter().enumerate() {
+                row.push(TableValue::from(*measured));
+                row.push(self.word(place, panel, run).unwrap_or_default().into());
+            }
+            row
+        };
+        let rows = self.series.iter().enumerate();
+        let rows = rows.flat_map(|one| one.1.points.iter().map(move |point| row(one, point)));
+        (columns, rows.collect())
+    }
+
+    /// What is said at a point; none where nothing is.
+    pub(crate) fn word(&self, series: usize, panel: usize, run: usize) -> Option<&str> {
+        let mark = |mark: &&TrendMark| (mark.series, mark.panel, mark.run) == (series, panel, run);
+        self.marked.iter().find(mark).map(|mark| mark.word.as_str())
     }
 }
 

@@ -95,6 +95,7 @@ mod tests {
             time: mean,
             bytes: 0.01,
             server: Some("127.0.0.1:11212".to_owned()),
+            heir: None,
             of_server: Some(0.21),
             coalescing_saves: Some(0.004),
             copy_saves: None,

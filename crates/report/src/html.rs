@@ -327,7 +327,7 @@ fn captioned_table(out: &mut String, table: &Table) {
 }
 
 /// The table itself, in a frame that scrolls sideways on a narrow screen.
-fn table(out: &mut String, table: &Table) {
+pub(crate) fn table(out: &mut String, table: &Table) {
     out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
     let scales: Vec<_> = (0..table.columns.len()).map(|index| table.scale(index)).collect();
     for (column, scale) in table.columns.iter().zip(&scales) {

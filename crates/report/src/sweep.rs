@@ -13,6 +13,7 @@ use crate::document::{Block, Column, Document, Finding, Note, Section, Table, Ta
 use crate::estimates::{half_of, measured};
 use crate::figures::Figure;
 use crate::headroom;
+use crate::history;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::study_figures;
 use crate::sweep_figures as figures;
@@ -24,6 +25,7 @@ use crate::workloads::{at_limits, clients, load_of};
 /// The whole report. `footer` names the program and its version.
 pub fn document(results: &Results, footer: &str) -> Document {
     let mut sections = vec![first_section(results)];
+    sections.extend(results.history.as_ref().map(history::section));
     sections.extend(section(
         "Where the time goes",
         [

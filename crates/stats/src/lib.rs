@@ -6,7 +6,7 @@
 //! | how far does it reach when values are skew | [`skew`] |
 //! | where does the steady state begin, does it drift | [`steady`] |
 //! | where is the 99th percentile | [`quantile`] |
-//! | is B better than A | [`compare`] |
+//! | is B better than A | [`compare`]; of many such tests [`multiple`] |
 //! | which share fails | [`interval`] |
 //! | any other statistic | [`bootstrap`] |
 //! | which factor matters | [`factorial`], [`effects`], [`transform`], [`fractional`]; more levels [`anova`], [`full_factorial`] |
@@ -46,6 +46,7 @@ pub mod interval;
 pub mod kolmogorov;
 pub mod law;
 mod least_squares;
+pub mod multiple;
 pub mod nonlinear;
 pub mod qq;
 pub mod quantile;
@@ -64,3 +65,4 @@ pub use interval::{Estimate, Interval, USUAL_LEVEL};
 pub use quantile::Ordered;
 pub use regression::{Intercept, Predictor, Regression};
 pub use summary::Summary;
+pub use tails::t_two_sided;

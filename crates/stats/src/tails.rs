@@ -46,7 +46,10 @@ pub(crate) fn t_two_sided_quantile(level: f64, degrees: f64) -> Result<f64, Stat
 }
 
 /// Probability that |T| is at least |t|. An infinite t has probability 0.
-pub(crate) fn t_two_sided(t: f64, degrees: f64) -> Result<f64, StatsError> {
+///
+/// # Errors
+/// If the degrees of freedom are not above 0, or there is no number.
+pub fn t_two_sided(t: f64, degrees: f64) -> Result<f64, StatsError> {
     if t.is_infinite() {
         return Ok(0.0);
     }

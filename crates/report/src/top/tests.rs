@@ -132,6 +132,7 @@ fn hot_keys() -> HotKeys {
         time: 0.07,
         bytes: 0.01,
         server: Some("10.0.0.4:11211".to_owned()),
+        heir: None,
         of_server: Some(0.21),
         coalescing_saves: Some(0.004),
         copy_saves: None,

@@ -89,11 +89,12 @@ fn the_charts_draw_in_a_browser() {
         println!("skipped: no Chromium in PATH (install it, or set KRARUP_CHROMIUM)");
         return;
     };
-    let sweep = sweep::document(&fixture::results(3), "Krarup");
+    let sweep = sweep::document(&fixture::with_history(3), "Krarup");
     // Panels: 4 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over
-    // time, 1 of X and R, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1, 1, 2, 1 of the kinds.
+    // time, 1 of X and R, 1 of a law, 2 of a model, 12 of the history; and 2, 2, 1, 2, 1, 1, 2, 1,
+    // 1 of the kinds.
     for (document, name, width, panels) in
-        [(&sweep, "sweep", 1280, 46), (&sweep, "sweep", 500, 46), (&kinds::document(), "kinds", 1280, 12)]
+        [(&sweep, "sweep", 1280, 58), (&sweep, "sweep", 500, 58), (&kinds::document(), "kinds", 1280, 13)]
     {
         let (page, log) = opened(&chromium, document, name, width);
         assert_eq!(

@@ -53,6 +53,30 @@ fn the_report_of_a_sweep_reads_as_before() {
 }
 
 #[test]
+fn the_history_of_a_sweep_stands_in_every_form() {
+    let results = fixture::with_history(3);
+    let document = sweep::document(&results, "Krarup");
+    let markdown = markdown::document(&document);
+    for said in ["## History", "better +25.0 % in spring", "winter lacks ", "no conclusion"] {
+        assert!(markdown.contains(said), "{said}: {markdown}");
+    }
+    let real = results.history.as_ref().unwrap().changes.iter().filter(|one| one.is_real() && !one.overall);
+    assert!(real.clone().all(|one| one.to == 1), "nothing changed from spring to now");
+    let page = Page::of(&document);
+    let csv = |name: &str| &page.csv.iter().find(|(known, _)| known == name).unwrap().1;
+    let marked = csv("history-1-read-only.csv").matches(",better").count();
+    let of_workload = real.filter(|one| one.levels.workload == "read-only").count();
+    assert!(marked > 0 && marked == of_workload, "{marked} and {of_workload}");
+    assert!(
+        csv("history-comparisons.csv").contains(",better\n") && csv("history-runs.csv").contains("winter")
+    );
+    assert!(
+        text::table(&krarup_report::history::changes(results.history.as_ref().unwrap())).contains("lacks it")
+    );
+    assert!(latex::files(&document).iter().any(|(name, _)| name == "history.tex"));
+}
+
+#[test]
 fn the_same_results_give_the_same_bytes() {
     let page = || Page::of(&sweep::document(&fixture::results(3), "Krarup"));
     assert_eq!(page(), page());
@@ -60,7 +84,8 @@ fn the_same_results_give_the_same_bytes() {
 
 #[test]
 fn the_page_is_well_formed_and_its_links_lead_somewhere() {
-    for document in [kinds::document(), sweep::document(&fixture::results(3), "Krarup")] {
+    let documents = [fixture::results(3), fixture::with_history(3)].map(|it| sweep::document(&it, "Krarup"));
+    for document in documents.into_iter().chain([kinds::document()]) {
         let body = html::body(&document);
         let parsed = roxmltree::Document::parse(&body).unwrap();
         let mut ids = HashSet::new();
@@ -129,7 +154,7 @@ fn the_data_of_a_chart_cannot_end_its_script() {
         }
     }
     assert!(names.contains(&kinds::AWKWARD.to_owned()), "the name is the same after reading");
-    assert_eq!(body.matches("</script>").count(), 8, "one for each figure and no more");
+    assert_eq!(body.matches("</script>").count(), 9, "one for each figure and no more");
 }
 
 #[test]
@@ -265,7 +290,7 @@ fn the_reference_page_is_up_to_date() {
 }
 
 fn reference() -> String {
-    let document = sweep::document(&fixture::results(3), "Krarup");
+    let document = sweep::document(&fixture::with_history(3), "Krarup");
     let mut out = String::from("\n## Tables and figures of a sweep\n\n");
     let columns = |table: &Table| {
         let line = csv::table(table).lines().next().unwrap_or_default().replace(',', "`, `");

@@ -1,0 +1,197 @@
+//! From the trials of a directory to its results, and from these to the report's files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use krarup_analysis::anchor::{self, AnchorRuns};
+use krarup_analysis::predict::{self, WantedPredictions};
+use krarup_analysis::relative;
+use krarup_analysis::results::{Environment, Results};
+use krarup_analysis::saturation;
+use krarup_analysis::trial::Trial;
+use krarup_analysis::warning::Concern;
+use krarup_lab::campaign::CampaignEnd;
+use krarup_lab::plan::Plan;
+use krarup_lab::spec::Spec;
+use krarup_lab::store::ResultsDirectory;
+use krarup_report::Page;
+use krarup_report::document::Document;
+
+use crate::failure::Failure;
+use crate::telling::run_in_words;
+use crate::trials::KnownTrials;
+use crate::{export, history, input, output, recorded_headroom, trials, written};
+
+pub(crate) const ENVIRONMENT: &str = "environment.json";
+pub(crate) const RESULTS: &str = "results.json";
+
+/// Trials with their folders, and what the anchor says of them.
+type PooledTrials = (Vec<(PathBuf, Trial)>, Option<AnchorRuns>);
+
+/// A directory of results with what it belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordedExperiment<'a> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) plan: &'a Plan,
+    pub(crate) store: &'a ResultsDirectory,
+}
+
+/// What else is written beside the page, and what else stands in it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Also<'a> {
+    pub(crate) latex: bool,
+    pub(crate) markdown: bool,
+    pub(crate) export: Option<&'a Path>,
+    /// Older directories of results, for the history.
+    pub(crate) against: &'a [PathBuf],
+}
+
+/// A report that was written.
+pub(crate) struct WrittenReport {
+    /// Its page, as it stands in the file.
+    pub(crate) html: String,
+    given_up: usize,
+}
+
+impl WrittenReport {
+    /// # Errors
+    /// Where trials were given up.
+    pub(crate) fn judged(&self) -> Result<(), Failure> {
+        match self.given_up {
+            0 => Ok(()),
+            trials => Err(Failure::run(format!("{trials} trials were given up"))),
+        }
+    }
+}
+
+impl RecordedExperiment<'_> {
+    fn unwritable(&self) -> impl Fn(std::io::Error) -> Failure {
+        let out = self.store.directory().display();
+        move |error| Failure::run(format!("{out} cannot be written: {error}"))
+    }
+
+    /// Results of what is complete, without what its rows say of headroom; none where nothing is.
+    pub(crate) fn so_far(&self, known: &mut KnownTrials) -> Result<Option<Results>, Failure> {
+        let (with_folders, anchor) = self.pooled(known)?;
+        let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
+        if trials.is_empty() { Ok(None) } else { self.results(&trials, anchor).map(Some) }
+    }
+
+    /// The trials that count, and what the anchor says.
+    fn pooled(&self, known: &mut KnownTrials) -> Result<PooledTrials, Failure> {
+        let Self { spec, plan, store } = *self;
+        let mut with_folders = known.with_folders(spec, plan, store)?;
+        let anchors = trials::anchors(spec, plan, store)?;
+        let anchor = spec.anchor.as_ref().and_then(|anchor| {
+            let cell = plan.anchor(spec)?;
+            anchor::judge(&cell.name(), anchor.get_ref().within, anchors)
+        });
+        if let Some(anchor) = &anchor {
+            with_folders.retain(|(_, trial)| !anchor.left_out.contains(&trial.repetition));
+        }
+        Ok((with_folders, anchor))
+    }
+
+    /// What these trials amount to.
+    fn results(&self, trials: &[Trial], anchor: Option<AnchorRuns>) -> Result<Results, Failure> {
+        let spec = self.spec;
+        let environment: Environment = input::json(&self.store.directory().join(ENVIRONMENT))?;
+        let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, trials)
+            .map_err(|error| Failure::run(error.to_string()))?;
+        let concern = |warning| Concern { levels: None, warning };
+        results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
+        results.anchor = anchor;
+        if let Some(base) = &spec.base {
+            let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
+            results.relative = relative::relative(&results.cells, &levels.collect());
+        }
+        if let Some(wanted) = &spec.predictions {
+            let wanted = WantedPredictions {
+                workers: wanted.workers.clone(),
+                population: spec.population.clone(),
+                cells: wanted.cells as usize,
+            };
+            results.predictions = predict::predictions(&results.cells, results.environment.cores, &wanted);
+            saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
+        }
+        Ok(results)
+    }
+
+    /// Analyses what is complete, beside older results, and writes the results down.
+    pub(crate) fn analyse(&self, ended: &CampaignEnd, against: &[PathBuf]) -> Result<Results, Failure> {
+        let out = self.store.directory();
+        let (with_folders, anchor) = self.pooled(&mut KnownTrials::default())?;
+        let headroom = recorded_headroom::reported(&with_folders)?;
+        let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
+        if trials.is_empty() {
+            let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());
+            return Err(Failure::run(format!("no trial is complete: {last}"))
+                .hint(format!("{} keeps what each station said", out.join("failed").display())));
+        }
+        let mut results = self.results(&trials, anchor)?;
+        results.headroom = headroom;
+        results.history = history::beside(&results, out, against)?;
+        print(&results);
+        let text = serde_json::to_string_pretty(&results).expect("results are plain data");
+        self.store.write(RESULTS, text.as_bytes()).map_err(self.unwritable())?;
+        Ok(results)
+    }
+
+    /// Analyses what is complete, and writes the report.
+    pub(crate) fn report(&self, ended: &CampaignEnd, also: Also<'_>) -> Result<WrittenReport, Failure> {
+        let Self { spec, plan, store } = *self;
+        let out = store.directory();
+        let unwritable = self.unwritable();
+        for (cell, repetition, why) in &ended.given_up {
+            eprintln!("given up: {cell}, {}: {why}", run_in_words(*repetition));
+        }
+        let results = self.analyse(ended, also.against)?;
+        let document = document(&results);
+        let page = Page::of(&document);
+        let file = written::write(&page, out).map_err(&unwritable)?;
+        if also.markdown {
+            let text = krarup_report::markdown::document(&document);
+            store.write("report.md", text.as_bytes()).map_err(&unwritable)?;
+        }
+        if also.latex {
+            let tables = out.join("tables");
+            fs::create_dir_all(&tables).map_err(&unwritable)?;
+            for (name, text) in krarup_report::latex::files(&document) {
+                fs::write(tables.join(name), text).map_err(&unwritable)?;
+            }
+        }
+        if let Some(folder) = also.export {
+            export::write(spec, plan, store, &results, folder)?;
+        }
+        println!("{}", file.canonicalize().unwrap_or(file).display());
+        Ok(WrittenReport { html: page.html, given_up: ended.given_up.len() })
+    }
+}
+
+/// The report of these results.
+pub(crate) fn document(results: &Results) -> Document {
+    krarup_report::sweep::document(results, &format!("krarup {}", env!("CARGO_PKG_VERSION")))
+}
+
+fn print(results: &Results) {
+    println!("{}", output::table(&krarup_report::sweep::table(results)));
+    if let Some(course) = krarup_report::sweep::course(results) {
+        println!("{}", output::table(&course));
+    }
+    if let Some(history) = &results.history {
+        println!("{}", output::table(&krarup_report::history::changes(history)));
+        for sentence in history.sentences() {
+            println!("{sentence}");
+        }
+        println!();
+    }
+    for verdict in &results.verdicts {
+        println!("{}: {verdict}\n  next: {}\n", verdict.at.workload, verdict.next_step());
+    }
+    for finding in krarup_report::sweep::model_findings(results) {
+        println!("{}: {}\n", finding.about, finding.text);
+    }
+    for note in krarup_report::sweep::all_notes(results) {
+        println!("{note}\n");
+    }
+}

@@ -1,0 +1,246 @@
+//! Server-sent events: the newest state is sent to every browser that listens, and again whenever
+//! it changes.
+//!
+//! A listener that connects is sent the state at once; one that is slow is sent the newest and not
+//! what lay between. So each event must say the whole state, and a listener that lost its
+//! connection needs nothing but to connect again. While nothing changes a comment is sent from time
+//! to time, so that a listener that has vanished is found out.
+
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{Stream, unfold};
+use hyper::body::Bytes;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How often something is sent while nothing changes.
+const COMMENT: Duration = Duration::from_secs(15);
+/// After how long a browser connects again, in milliseconds.
+const RETRY: u32 = 1_000;
+
+/// A state that browsers listen to, on one path. Its copies are the same one.
+#[derive(Clone, Debug)]
+pub struct HttpEvents(Arc<EventState>);
+
+#[derive(Debug)]
+struct EventState {
+    path: &'static str,
+    newest: watch::Sender<String>,
+    listeners: Mutex<ListenerCount>,
+    changed: Condvar,
+}
+
+/// How many listen.
+#[derive(Debug, Default)]
+struct ListenerCount {
+    now: usize,
+    /// When the last one left.
+    left: Option<Instant>,
+    /// That it is not waited for any more.
+    released: bool,
+}
+
+impl HttpEvents {
+    /// Events at `path`, which say `state` until they say something else. A state is one line.
+    pub fn at(path: &'static str, state: impl Into<String>) -> Self {
+        Self(Arc::new(EventState {
+            path,
+            newest: watch::Sender::new(state.into()),
+            listeners: Mutex::default(),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// Tells all listeners another state.
+    pub fn tell(&self, state: impl Into<String>) {
+        self.0.newest.send_replace(state.into());
+    }
+
+    /// How many listen now.
+    pub fn listeners(&self) -> usize {
+        self.0.count().now
+    }
+
+    /// Waits until no browser has listened for `absence`, or [`Self::release`] is called. A page
+    /// that is loaded again leaves, and is back within a moment.
+    pub fn until_left(&self, absence: Duration) {
+        let mut count = self.0.count();
+        while !count.released {
+            let gone = count.left.map_or(absence, |left| left.elapsed());
+            if count.now == 0 && gone >= absence {
+                return;
+            }
+            let changed = &self.0.changed;
+            count = if count.now > 0 {
+                changed.wait(count).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = changed.wait_timeout(count, absence.saturating_sub(gone));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+
+    /// Ends every [`Self::until_left`], now and later.
+    pub fn release(&self) {
+        self.0.count().released = true;
+        self.0.changed.notify_all();
+    }
+
+    pub(super) fn is_at(&self, path: &str) -> bool {
+        self.0.path == path
+    }
+
+    pub(super) fn listen(&self) -> EventListener {
+        self.0.count().now += 1;
+        let mut newest = self.0.newest.subscribe();
+        newest.mark_changed();
+        let counted = CountedListener(Arc::clone(&self.0));
+        let begin = ListenerPlace { newest, first: true, _counted: counted };
+        EventListener(Box::pin(unfold(begin, next)))
+    }
+}
+
+impl EventState {
+    fn count(&self) -> MutexGuard<'_, ListenerCount> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Is counted until it is dropped, with the connection.
+struct CountedListener(Arc<EventState>);
+
+impl Drop for CountedListener {
+    fn drop(&mut self) {
+        let mut count = self.0.count();
+        count.now -= 1;
+        count.left = Some(Instant::now());
+        drop(count);
+        self.0.changed.notify_all();
+    }
+}
+
+/// The bytes that one listener is sent.
+pub(super) struct EventListener(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+
+impl EventListener {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+/// Where a listener is.
+struct ListenerPlace {
+    newest: watch::Receiver<String>,
+    first: bool,
+    _counted: CountedListener,
+}
+
+/// What is sent next: the state when it has changed, or a comment.
+async fn next(mut at: ListenerPlace) -> Option<(Bytes, ListenerPlace)> {
+    let changed = {
+        let (changed, quiet) = (std::pin::pin!(at.newest.changed()), std::pin::pin!(sleep(COMMENT)));
+        match select(changed, quiet).await {
+            Either::Left((Err(_), _)) => return None,
+            Either::Left((Ok(()), _)) => true,
+            Either::Right(_) => false,
+        }
+    };
+    let text = if changed {
+        let state = at.newest.borrow_and_update();
+        let retry = if at.first { format!("retry: {RETRY}\n") } else { String::new() };
+        format!("{retry}data: {}\n\n", *state)
+    } else {
+        ":\n\n".to_owned()
+    };
+    at.first = false;
+    Some((text.into(), at))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+
+    use super::super::{HttpResponse, HttpServer, get, serve_with_events};
+    use super::*;
+
+    fn begin(events: &HttpEvents) -> HttpServer {
+        let address = "127.0.0.1:0".parse().unwrap();
+        serve_with_events(&address, events, |_, path, _| HttpResponse::text(200, path)).unwrap()
+    }
+
+    fn listen(server: &HttpServer, method: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap();
+        stream.write_all(format!("{method} /events HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        BufReader::new(stream)
+    }
+
+    /// The data of the next event.
+    fn data(stream: &mut BufReader<TcpStream>) -> String {
+        let mut line = String::new();
+        while stream.read_line(&mut line).unwrap() > 0 {
+            if let Some(data) = line.strip_prefix("data: ") {
+                return data.trim_end().to_owned();
+            }
+            line.clear();
+        }
+        panic!("the stream has ended");
+    }
+
+    #[test]
+    fn a_listener_is_sent_the_state_and_every_change_and_other_paths_are_answered() {
+        let events = HttpEvents::at("/events", "one");
+        let server = begin(&events);
+        let mut first = listen(&server, "GET");
+        assert_eq!(data(&mut first), "one");
+        events.tell("two");
+        assert_eq!(data(&mut first), "two");
+        let mut second = listen(&server, "GET");
+        assert_eq!((data(&mut second).as_str(), events.listeners()), ("two", 2));
+        assert_eq!(get(&server.address, "/other").as_deref(), Ok("/other"));
+        // What is no GET goes the usual way.
+        let mut posted = String::new();
+        listen(&server, "POST").read_to_string(&mut posted).unwrap();
+        assert!(posted.ends_with("\r\n\r\n/events"), "{posted}");
+    }
+
+    #[test]
+    fn a_listener_that_leaves_is_counted_no_more_and_the_waiting_ends() {
+        let events = HttpEvents::at("/events", "one");
+        let server = begin(&events);
+        let mut stream = listen(&server, "GET");
+        data(&mut stream);
+        assert_eq!(events.listeners(), 1);
+        drop(stream);
+        events.until_left(Duration::from_millis(1));
+        assert_eq!(events.listeners(), 0);
+    }
+
+    #[test]
+    fn where_no_listener_was_nothing_is_waited_for_and_a_release_ends_every_waiting() {
+        HttpEvents::at("/events", "one").until_left(Duration::MAX);
+        let events = HttpEvents::at("/events", "one");
+        let server = begin(&events);
+        let mut stream = listen(&server, "GET");
+        data(&mut stream);
+        events.release();
+        events.until_left(Duration::MAX);
+        assert_eq!(events.listeners(), 1);
+    }
+
+    #[test]
+    fn a_server_that_is_dropped_ends_its_streams() {
+        let events = HttpEvents::at("/events", "one");
+        let server = begin(&events);
+        let mut stream = listen(&server, "GET");
+        data(&mut stream);
+        drop(server);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        events.until_left(Duration::from_millis(1));
+    }
+}
