@@ -10,6 +10,7 @@
 //!                              ├─ demands         what a request demands of each resource
 //!                              ├─ distribution    which law the response times look like
 //!                              └─ design          which factors matter, where it is a 2^k·r design
+//! guesses, Results  ─▶ sheet::sheet ─▶ GradedSheet
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
 //!                       └ regression::judge, of runs of other programs too (other_programs)
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
@@ -29,6 +30,7 @@ pub mod course;
 pub mod demands;
 pub mod design;
 pub mod distribution;
+pub mod graded;
 pub mod headroom;
 pub mod laws;
 pub mod other_programs;
@@ -39,6 +41,7 @@ pub mod relative;
 pub mod requests;
 pub mod results;
 pub mod saturation;
+pub mod sheet;
 pub mod steadiness;
 pub mod sweep;
 pub mod top;

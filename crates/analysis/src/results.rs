@@ -8,6 +8,7 @@ use crate::configurations::Configuration;
 use crate::demands::MeasuredDemand;
 use crate::design::Study;
 use crate::distribution::ResponseShape;
+use crate::graded::GradedSheet;
 use crate::headroom::TrialHeadroom;
 use crate::predict::Prediction;
 use crate::relative::Relative;
@@ -57,6 +58,9 @@ pub struct Results {
     /// What is said about headroom from the rows of each trial; empty where no trial has rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headroom: Vec<TrialHeadroom>,
+    /// What was guessed before, beside model and measurement; none where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<GradedSheet>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.

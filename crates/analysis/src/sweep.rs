@@ -76,6 +76,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         demands: Vec::new(),
         round_trips: round_trips(trials),
         headroom: Vec::new(),
+        sheet: None,
     };
     for workload in workloads {
         let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
             let _ = fs::remove_dir_all(args.out.join(folder));
         }
     }
-    experiment::carry_out(&source, &args.out, RunManner::default())
+    experiment::carry_out(&source, &args.out, &RunManner::default())
 }
 
 /// The shipped spec with the flags' values in it.

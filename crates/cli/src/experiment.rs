@@ -42,6 +42,7 @@ use krarup_units::{Seconds, Unit};
 
 use crate::failure::Failure;
 use crate::flags::WithWords;
+use crate::sheet::{self, GuessSource};
 use crate::{export, input, output, recorded_headroom, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
@@ -50,6 +51,9 @@ use crate::{export, input, output, recorded_headroom, stations as stations_check
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     spec: SpecArgs,
+    /// Print the questions of its sheet, as a file of guesses to fill in for `krarup run --answers`
+    #[arg(long)]
+    sheet: bool,
 }
 
 /// Carry out an experiment: every trial of a spec, then analysis and report.
@@ -72,14 +76,17 @@ pub(crate) struct RunArgs {
     /// Go on with what a disturbed machine gives, marked, in place of running each such trial twice
     #[arg(long)]
     keep_disturbed: bool,
+    #[command(flatten)]
+    guesses: GuessSource,
 }
 
 /// How a run goes about what it finds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunManner {
     /// Trials of another plan are replaced without a question.
     yes: bool,
     disturbed: DisturbedTrials,
+    guesses: GuessSource,
 }
 
 /// Write the report of a directory of results anew: from its trials alone, the same bytes for the
@@ -179,6 +186,9 @@ pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {
 /// Shows a plan.
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let SpecSource { spec, .. } = SpecSource::read(&args.spec)?;
+    if args.sheet {
+        return sheet::print_template(&spec, &args.spec.spec.display().to_string());
+    }
     let plan = Plan::of(&spec);
     stations_check::words(&spec, &plan)?;
     print!("{}", output::table(&cells(&spec, &plan)));
@@ -255,18 +265,28 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
     let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
-    carry_out(&source, &out, RunManner { yes: args.yes, disturbed })
+    carry_out(&source, &out, &RunManner { yes: args.yes, disturbed, guesses: args.guesses.clone() })
 }
 
-/// Runs what is left of `source` in the directory `out`, and reports.
-pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> Result<(), Failure> {
-    let SpecSource { spec, .. } = source;
+/// The plan of a spec that can be carried out here.
+fn checked_plan(spec: &Spec) -> Result<Plan, Failure> {
     let plan = Plan::of(spec);
     stations_check::words(spec, &plan)?;
     stations_check::programs(spec, &plan)?;
+    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
+        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
+    }
+    Ok(plan)
+}
+
+/// Runs what is left of `source` in the directory `out`, and reports.
+pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> Result<(), Failure> {
+    let SpecSource { spec, .. } = source;
+    let plan = checked_plan(spec)?;
     if spec.testbed == Testbed::Netns {
         enter_namespaces()?;
     }
+    let guesses = sheet::gather(&manner.guesses, spec, out)?;
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     // Other machines are asked when they are reached.
     let kind_on =
@@ -284,9 +304,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> R
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
-    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
-        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
-    }
+    let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
     let krarup = own_program()?;
     let hosts = hosts(source, &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
     let kind = match kind_here {
@@ -323,7 +341,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> R
     }
     let mut testbed = Local::new(spec, starter);
     let mut progress = Telling::begin(trial_time(spec));
-    let results = CampaignStore { store: &store, identities: &identities, disturbed: manner.disturbed };
+    let disturbed = manner.disturbed;
+    let results = CampaignStore { store: &store, identities: &identities, disturbed, seal: seal.as_deref() };
     let ended = campaign::run(spec, &plan, results, &mut testbed, &stop, &now, &mut |event| {
         progress.tell(event);
     });
@@ -335,7 +354,9 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: RunManner) -> R
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
             let kept = trials::read(spec, &plan, &store)?.len();
-            return Err(stopped(kept, out, made_here && store.failures().is_empty()));
+            // Guesses that are sealed stay.
+            let fresh = made_here && seal.is_none() && store.failures().is_empty();
+            return Err(stopped(kept, out, fresh));
         }
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
@@ -545,6 +566,7 @@ fn analyse(
         results.predictions = predict::predictions(&results.cells, results.environment.cores, &wanted);
         saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
     }
+    results.sheet = sheet::graded(&results, spec, plan, store)?;
     print(&results);
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");
     store.write(RESULTS, text.as_bytes()).map_err(unwritable_in(store))?;
@@ -591,6 +613,12 @@ fn report_on(
 
 fn print(results: &Results) {
     println!("{}", output::table(&krarup_report::sweep::table(results)));
+    if let Some(sheet) = &results.sheet {
+        println!("{}", output::table(&krarup_report::sheet::table(sheet)));
+        sheet.steps.iter().for_each(|step| println!("{}", krarup_report::sheet::origin(step)));
+        krarup_report::sheet::notes(sheet).iter().for_each(|note| println!("{note}"));
+        println!();
+    }
     if let Some(course) = krarup_report::sweep::course(results) {
         println!("{}", output::table(&course));
     }

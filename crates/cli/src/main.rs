@@ -38,6 +38,7 @@ mod proxy;
 mod recorded_headroom;
 mod redline;
 mod rows;
+mod sheet;
 mod stations;
 mod tls;
 mod top;

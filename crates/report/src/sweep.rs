@@ -14,6 +14,7 @@ use crate::estimates::{half_of, measured};
 use crate::figures::Figure;
 use crate::headroom;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
+use crate::sheet;
 use crate::study_figures;
 use crate::sweep_figures as figures;
 use crate::sweep_model;
@@ -23,7 +24,8 @@ use crate::workloads::{at_limits, clients, load_of};
 
 /// The whole report. `footer` names the program and its version.
 pub fn document(results: &Results, footer: &str) -> Document {
-    let mut sections = vec![first_section(results)];
+    let mut sections: Vec<Section> = sheet::section(results).into_iter().collect();
+    sections.push(first_section(results));
     sections.extend(section(
         "Where the time goes",
         [
