@@ -32,6 +32,8 @@ use tokio::time::{sleep, timeout};
 use krarup_units::mistake::system_words;
 use krarup_units::{Address, Mistake};
 
+use crate::listen::refused;
+
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
 /// The longest answer that is read, in bytes.
@@ -153,7 +155,7 @@ pub fn serve(
     address: &Address,
     answer: impl Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync + 'static,
 ) -> Result<HttpServer, Mistake> {
-    let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
+    let wrong = |error: io::Error| refused(address, &error);
     let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     listener.set_nonblocking(true).map_err(wrong)?;
