@@ -128,7 +128,14 @@ docs: ## rewrite the pages that are generated from tables in the code
 docs-site: ## the documents as a site with search, in target/docs-site/site/index.html; links that lead nowhere are errors
 	@scripts/docs-site $(TARGET)/docs-site
 
-test-guides: ## guides run from top to bottom as their readers type them, in a network of its own (root; some minutes)
+test-guides: ## guides run from top to bottom as their readers type them, each in a network of its own (root; some minutes)
+	@scripts/need memcached memcached
+	@scripts/need nc netcat-openbsd
+	@scripts/need jq jq
+	@scripts/need python3 python3
+	@scripts/need --optional /usr/lib/postgresql postgresql
+	@scripts/need --optional prometheus prometheus
+	@scripts/need --optional nutcracker nutcracker
 	$(CARGO) test --package krarup --test all -- guides:: --ignored --nocapture
 
 fuzz: ## each parser for FUZZ_SECONDS (default 60) on bytes that look for trouble

@@ -10,6 +10,7 @@
 //!                              ├─ demands         what a request demands of each resource
 //!                              ├─ distribution    which law the response times look like
 //!                              └─ design          which factors matter, where it is a 2^k·r design
+//! guesses, Results  ─▶ sheet::sheet ─▶ GradedSheet
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
 //!                       ├ history_runs::history, of several in the order of their time
 //!                       └ regression::judge, of runs of other programs too (other_programs)
@@ -31,6 +32,7 @@ pub mod course;
 pub mod demands;
 pub mod design;
 pub mod distribution;
+pub mod graded;
 pub mod headroom;
 pub mod history;
 pub mod history_runs;
@@ -43,6 +45,7 @@ pub mod relative;
 pub mod requests;
 pub mod results;
 pub mod saturation;
+pub mod sheet;
 pub mod so_far;
 pub mod steadiness;
 pub mod sweep;

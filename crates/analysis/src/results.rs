@@ -8,6 +8,7 @@ use crate::configurations::Configuration;
 use crate::demands::MeasuredDemand;
 use crate::design::Study;
 use crate::distribution::ResponseShape;
+use crate::graded::GradedSheet;
 use crate::headroom::TrialHeadroom;
 use crate::history::History;
 use crate::predict::Prediction;
@@ -61,6 +62,9 @@ pub struct Results {
     /// Beside older results, where some were named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
+    /// What was guessed before, beside model and measurement; none where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<GradedSheet>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.

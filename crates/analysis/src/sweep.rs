@@ -77,6 +77,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         round_trips: round_trips(trials),
         headroom: Vec::new(),
         history: None,
+        sheet: None,
     };
     for workload in workloads {
         let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);

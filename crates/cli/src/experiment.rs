@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::flags::WithWords;
 use crate::live_report::{LIVE_ADDRESS, LiveReport};
 use crate::reporting::{Also, ENVIRONMENT, RESULTS, RecordedExperiment};
+use crate::sheet::{self, GuessSource};
 use crate::telling::{Telling, wait};
 use crate::{input, output, stations as stations_check, trials};
 
@@ -43,6 +44,9 @@ use crate::{input, output, stations as stations_check, trials};
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     spec: SpecArgs,
+    /// Print the questions of its sheet, as a file of guesses to fill in for `krarup run --answers`
+    #[arg(long)]
+    sheet: bool,
 }
 
 /// Carry out an experiment: every trial of a spec, then analysis and report.
@@ -70,6 +74,8 @@ pub(crate) struct RunArgs {
     /// 127.0.0.1:8080]; port 0 is any free one
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = LIVE_ADDRESS, value_parser = live_address)]
     serve: Option<Address>,
+    #[command(flatten)]
+    guesses: GuessSource,
 }
 
 /// An address, or a hint about the word that may follow.
@@ -86,6 +92,7 @@ pub(crate) struct RunManner {
     disturbed: DisturbedTrials,
     /// Where the report is served while trials run.
     serve: Option<Address>,
+    guesses: GuessSource,
 }
 
 /// Write the report of a directory of results anew: from its trials alone, the same bytes for the
@@ -183,6 +190,9 @@ pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {
 /// Shows a plan.
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let SpecSource { spec, .. } = SpecSource::read(&args.spec)?;
+    if args.sheet {
+        return sheet::print_template(&spec, &args.spec.spec.display().to_string());
+    }
     let plan = Plan::of(&spec);
     stations_check::words(&spec, &plan)?;
     print!("{}", output::table(&cells(&spec, &plan)));
@@ -249,18 +259,32 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
     let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
-    carry_out(&source, &out, &RunManner { yes: args.yes, disturbed, serve: args.serve.clone() })
+    carry_out(
+        &source,
+        &out,
+        &RunManner { yes: args.yes, disturbed, serve: args.serve.clone(), guesses: args.guesses.clone() },
+    )
+}
+
+/// The plan of a spec that can be carried out here.
+fn checked_plan(spec: &Spec) -> Result<Plan, Failure> {
+    let plan = Plan::of(spec);
+    stations_check::words(spec, &plan)?;
+    stations_check::programs(spec, &plan)?;
+    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
+        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
+    }
+    Ok(plan)
 }
 
 /// Runs what is left of `source` in the directory `out`, and reports.
 pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> Result<(), Failure> {
     let SpecSource { spec, .. } = source;
-    let plan = Plan::of(spec);
-    stations_check::words(spec, &plan)?;
-    stations_check::programs(spec, &plan)?;
+    let plan = checked_plan(spec)?;
     if spec.testbed == Testbed::Netns {
         enter_namespaces(manner.serve.is_some())?;
     }
+    let guesses = sheet::gather(&manner.guesses, spec, out)?;
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     let live = manner.serve.as_ref().map(|address| LiveReport::at(address, &spec.title)).transpose()?;
     // Other machines are asked when they are reached.
@@ -276,9 +300,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
-    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
-        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
-    }
+    let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
     let krarup = own_program()?;
     let hosts = hosts(source, &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
     let kind = match kind_here {
@@ -299,7 +321,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let mut testbed = Local::new(spec, starter);
     let mut progress = Telling::begin(trial_time(spec));
     let mut live = live.map(|live| live.of(records));
-    let results = CampaignStore { store: &store, identities: &identities, disturbed: manner.disturbed };
+    let disturbed = manner.disturbed;
+    let results = CampaignStore { store: &store, identities: &identities, disturbed, seal: seal.as_deref() };
     let ended = campaign::run(spec, &plan, results, &mut testbed, &stop, &now, &mut |event| {
         let running = progress.tell(event);
         if let Some(live) = &mut live {
@@ -314,7 +337,9 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
             let kept = trials::read(spec, &plan, &store)?.len();
-            return Err(stopped(kept, out, made_here && store.failures().is_empty()));
+            // Guesses that are sealed stay.
+            let fresh = made_here && seal.is_none() && store.failures().is_empty();
+            return Err(stopped(kept, out, fresh));
         }
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };

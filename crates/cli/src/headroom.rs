@@ -17,7 +17,7 @@ use krarup_units::{Address, Seconds};
 
 use crate::experiment;
 use crate::failure::Failure;
-use crate::flags::whole;
+use crate::flags::{count, whole};
 use crate::prometheus::{Prometheus, SeriesExpressions};
 use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 
@@ -98,7 +98,7 @@ pub(crate) struct HeadroomArgs {
     #[arg(long)]
     json: bool,
     /// Decides all random numbers: the same rows and seed give the same bytes
-    #[arg(long, value_name = "N", default_value_t = SEED)]
+    #[arg(long, value_name = "N", default_value_t = SEED, value_parser = count::<u64>)]
     seed: u64,
 }
 

@@ -41,6 +41,7 @@ mod recorded_headroom;
 mod redline;
 mod reporting;
 mod rows;
+mod sheet;
 mod stations;
 mod telling;
 mod tls;

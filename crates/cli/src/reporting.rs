@@ -20,7 +20,7 @@ use krarup_report::document::Document;
 use crate::failure::Failure;
 use crate::telling::run_in_words;
 use crate::trials::KnownTrials;
-use crate::{export, history, input, output, recorded_headroom, trials, written};
+use crate::{export, history, input, output, recorded_headroom, sheet, trials, written};
 
 pub(crate) const ENVIRONMENT: &str = "environment.json";
 pub(crate) const RESULTS: &str = "results.json";
@@ -131,6 +131,7 @@ impl RecordedExperiment<'_> {
         let mut results = self.results(&trials, anchor)?;
         results.headroom = headroom;
         results.history = history::beside(&results, out, against)?;
+        results.sheet = sheet::graded(&results, self.spec, self.plan, self.store)?;
         print(&results);
         let text = serde_json::to_string_pretty(&results).expect("results are plain data");
         self.store.write(RESULTS, text.as_bytes()).map_err(self.unwritable())?;
@@ -175,6 +176,12 @@ pub(crate) fn document(results: &Results) -> Document {
 
 fn print(results: &Results) {
     println!("{}", output::table(&krarup_report::sweep::table(results)));
+    if let Some(sheet) = &results.sheet {
+        println!("{}", output::table(&krarup_report::sheet::table(sheet)));
+        sheet.steps.iter().for_each(|step| println!("{}", krarup_report::sheet::origin(step)));
+        krarup_report::sheet::notes(sheet).iter().for_each(|note| println!("{note}"));
+        println!();
+    }
     if let Some(course) = krarup_report::sweep::course(results) {
         println!("{}", output::table(&course));
     }

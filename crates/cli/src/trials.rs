@@ -107,6 +107,20 @@ pub(crate) fn levels(cell: &PlannedCell) -> Vec<(String, String)> {
     cell.levels.iter().map(level).collect()
 }
 
+/// The digest of the guesses that each complete trial was measured under.
+pub(crate) fn seals(
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+) -> Result<Vec<Option<String>>, Failure> {
+    let identities = &identities(plan, store)?;
+    let of_cell = |cell| {
+        let runs = 0..spec.repetitions.most();
+        runs.filter_map(move |repetition| Some(store.complete(cell, repetition, identities)?.1.sheet))
+    };
+    Ok(plan.cells.iter().flat_map(of_cell).collect())
+}
+
 /// The runs of the anchor that are complete, by block.
 pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<AnchorRun>, Failure> {
     let Some(cell) = plan.anchor(spec) else { return Ok(Vec::new()) };

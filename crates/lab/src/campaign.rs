@@ -107,6 +107,8 @@ pub struct CampaignStore<'a> {
     pub identities: &'a Identities,
     /// What is done with a trial whose machine others used.
     pub disturbed: DisturbedTrials,
+    /// The digest of the guesses that are sealed there; each trial keeps it.
+    pub seal: Option<&'a str>,
 }
 
 /// What happens, for those that watch.
@@ -159,7 +161,7 @@ pub fn run(
     now: &dyn Fn() -> Seconds,
     tell: &mut dyn FnMut(&CampaignEvent<'_>),
 ) -> Result<CampaignEnd, CampaignError> {
-    let CampaignStore { store, identities, disturbed } = results;
+    let CampaignStore { store, identities, disturbed, seal } = results;
     let mut ended = CampaignEnd::default();
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
     let anchor =
@@ -193,7 +195,7 @@ pub fn run(
             } else {
                 let found = match hopeless.get(&cell.number) {
                     Some(why) => Err((why.clone(), true)),
-                    None => Trying { spec, store, stop, now, disturbed }.run(
+                    None => Trying { spec, store, stop, now, disturbed, seal }.run(
                         cell,
                         run,
                         testbed,
@@ -239,6 +241,7 @@ struct Trying<'a> {
     stop: &'a Stop,
     now: &'a dyn Fn() -> Seconds,
     disturbed: DisturbedTrials,
+    seal: Option<&'a str>,
 }
 
 impl Trying<'_> {
@@ -283,6 +286,7 @@ impl Trying<'_> {
                 response: outcome.response,
                 failed,
                 disturbed: outcome.disturbed,
+                sheet: self.seal.map(str::to_owned),
             };
             self.store.end(cell, &manifest)?;
             match &manifest.failed {

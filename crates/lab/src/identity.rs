@@ -62,11 +62,12 @@ impl Identity {
             data,
             populate,
             stations: Stations { servers, middleware, clients },
-            // An anchor's runs are trials like others; base and predictions are read from what was
-            // measured.
+            // An anchor's runs are trials like others; base, predictions and sheet are read from
+            // what was measured.
             anchor: _,
             base: _,
             predictions: _,
+            sheet: _,
             ssh,
             // Its changes are in the spec already.
             quick: _,

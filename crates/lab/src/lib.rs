@@ -6,6 +6,7 @@
 //! | [`change`] | the same, with something changed |
 //! | [`shipped`] | those that come with the program |
 //! | [`gate`] | what a trial must keep to count |
+//! | [`guesses`] | what a reader guessed before, sealed |
 //! | [`fault`] | what is done to stations while a trial is measured |
 //! | [`plan`] | which trials that means, and in which order |
 //! | [`campaign`] | all of them, one after the other, taken up where they were left |
@@ -29,6 +30,7 @@ pub mod change;
 pub mod delay;
 pub mod fault;
 pub mod gate;
+pub mod guesses;
 pub mod identities;
 pub mod identity;
 pub mod ledger;

@@ -13,6 +13,7 @@
 //! | [`station`] | what runs, and how |
 //! | [`machine`] | other machines, and how they are reached |
 //! | [`fault`] | what is done to stations |
+//! | [`sheet`] | what a reader guesses before |
 //! | [`check`] | what no key alone says |
 
 pub mod check;
@@ -20,6 +21,7 @@ pub mod experiment;
 pub mod factor;
 pub mod fault;
 pub mod machine;
+pub mod sheet;
 pub mod station;
 
 pub use experiment::{Anchor, Phases, Populate, Predictions, Repetitions, Spec};
@@ -27,4 +29,5 @@ pub(crate) use factor::names_in;
 pub use factor::{Factor, Level, LevelName};
 pub use fault::{Action, Fault, FaultTarget};
 pub use machine::{Machine, Ssh};
+pub use sheet::SheetRow;
 pub use station::{Program, StationCount, StationSpec, Stations, Testbed};

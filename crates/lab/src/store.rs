@@ -53,6 +53,9 @@ pub struct Manifest {
     /// looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
+    /// The digest of the guesses that were sealed when it began; none where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<String>,
 }
 
 /// A directory of results.

@@ -43,7 +43,7 @@ flags = ["$workload", "$clients"]
 }
 
 fn campaign_store<'a>(store: &'a ResultsDirectory, identities: &'a Identities) -> CampaignStore<'a> {
-    CampaignStore { store, identities, disturbed: DisturbedTrials::Repeat }
+    CampaignStore { store, identities, disturbed: DisturbedTrials::Repeat, seal: None }
 }
 
 /// A folder of its own, empty.

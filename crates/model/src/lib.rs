@@ -28,6 +28,7 @@
 //! | [`hot_keys`] | from running traffic: which keys take most, and what sharing their answers would save |
 //! | [`limits`] | what bounds a network, and how near measurements come |
 //! | [`whatif`] | the same network with one thing changed, before and after; what matters most |
+//! | [`sheet`] | what a law says to a question of a course sheet, before anything is measured |
 //! | [`table`] | results as rows, for people and for programs |
 //!
 //! Times are seconds, rates are per second, sizes are bytes, unless a name says otherwise.
@@ -50,6 +51,7 @@ pub mod limits;
 pub mod multi;
 pub mod network;
 pub mod open;
+pub mod sheet;
 pub mod simulate;
 pub mod single;
 pub mod solve;

@@ -37,6 +37,7 @@ use krarup_units::mistake::system_words;
 use krarup_units::{Address, Mistake};
 
 use self::events::{EventListener, HttpEvents};
+use crate::listen::refused;
 
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
@@ -179,7 +180,7 @@ fn serve_all(
     answer: impl Answers,
     events: Option<HttpEvents>,
 ) -> Result<HttpServer, Mistake> {
-    let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
+    let wrong = |error: io::Error| refused(address, &error);
     let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     listener.set_nonblocking(true).map_err(wrong)?;

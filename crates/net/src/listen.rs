@@ -112,13 +112,18 @@ fn listen_at_port(address: &Address, options: Options) -> Result<TcpListener, Mi
         }
     }
     let error = last.expect("a resolved name has an address");
+    Err(refused(address, &error))
+}
+
+/// Why an address cannot be listened on, and what to do about it.
+pub(crate) fn refused(address: &Address, error: &io::Error) -> Mistake {
     let (why, hint) = match error.kind() {
         io::ErrorKind::AddrInUse => ("another process listens there", "stop it or choose another port"),
         io::ErrorKind::PermissionDenied => ("ports below 1024 need privileges", "choose a higher one"),
         io::ErrorKind::AddrNotAvailable => ("this machine has no such address", "127.0.0.1 always exists"),
-        _ => return Err(Mistake::plain(format!("cannot listen on {address}: {error}"))),
+        _ => return Mistake::plain(format!("cannot listen on {address}: {error}")),
     };
-    Err(Mistake::new(format!("cannot listen on {address}: {why}"), hint))
+    Mistake::new(format!("cannot listen on {address}: {why}"), hint)
 }
 
 fn bind(domain: Domain, address: &SockAddr, options: Options) -> io::Result<Socket> {

@@ -26,6 +26,7 @@ pub mod markdown;
 mod page;
 pub mod redline;
 pub mod requests;
+pub mod sheet;
 mod study_figures;
 pub mod sweep;
 mod sweep_figures;

@@ -15,6 +15,7 @@ use crate::figures::Figure;
 use crate::headroom;
 use crate::history;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
+use crate::sheet;
 use crate::study_figures;
 use crate::sweep_figures as figures;
 use crate::sweep_model;
@@ -24,7 +25,8 @@ use crate::workloads::{at_limits, clients, load_of};
 
 /// The whole report. `footer` names the program and its version.
 pub fn document(results: &Results, footer: &str) -> Document {
-    let mut sections = vec![first_section(results)];
+    let mut sections: Vec<Section> = sheet::section(results).into_iter().collect();
+    sections.push(first_section(results));
     sections.extend(results.history.as_ref().map(history::section));
     sections.extend(section(
         "Where the time goes",

@@ -13,6 +13,7 @@ use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
 use krarup_proxy::moves::{hot_shares, moves};
 use krarup_units::Mistake;
+use krarup_units::text::parse_count;
 
 use crate::live::{LiveQuestion, LiveState};
 use crate::process;
@@ -72,7 +73,7 @@ impl AskedHeadroom {
                 "what-if" => asked.changes.get_or_insert_default().push(value.parse()?),
                 "seed" => {
                     let wrong = |_| Mistake::new(format!("`{value}` is no seed"), "give a whole number");
-                    asked.seed = Some(value.parse().map_err(wrong)?);
+                    asked.seed = Some(parse_count(&value).map_err(wrong)?);
                 }
                 _ => {
                     let hint = "there are target, what-if and seed";

@@ -38,7 +38,7 @@ pub(super) struct SimulateArgs {
     #[arg(value_name = "FILE", required_unless_present = "merge")]
     network: Option<PathBuf>,
     /// All randomness comes from it: the same seed, the same figures
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = crate::flags::count::<u64>)]
     seed: u64,
     /// Enough is when the intervals of X and R of every class reach this half width, relative to
     /// the value; a pilot, which counts in no figure, tells how long that takes. 0 is never

@@ -1,12 +1,13 @@
 //! Guides are run from top to bottom as their readers type them: files that they have one write,
 //! commands in a shell, what a conversation prints.
 //!
-//! In a network of its own, so that the ports of a guide are free. Times are shortened, and a block
-//! behind `<!-- not run: why -->` is left out. `make test-guides` runs them; they take minutes.
+//! Each has a network of its own, so that its ports are free, an `/etc` of its own to write to, and
+//! its processes end with it. Times are shortened, and a block behind `<!-- not run: why -->` is
+//! left out. `make test-guides` runs them; they take minutes.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::fresh;
@@ -20,9 +21,13 @@ enum Step {
     Type(Vec<String>),
     /// Types a command, and sees this.
     See(String, Vec<String>),
+    /// Asks a database.
+    Ask(String),
+    /// Ends what was started last.
+    End,
 }
 
-/// The steps of a guide: files are introduced by "Write `NAME`:".
+/// The steps of a guide: files are introduced by "Write `NAME`:", and "End … with Ctrl-C" is done.
 fn steps(guide: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut lines = guide.lines();
@@ -31,10 +36,19 @@ fn steps(guide: &str) -> Vec<Step> {
         if let Some((_, name)) = line.split_once("Write `") {
             file = name.split_once('`').map(|(name, _)| name.to_owned());
         }
-        left_out |= line.starts_with("<!-- not run:");
-        let Some(kind) = line.strip_prefix("```") else { continue };
-        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-        let file = if kind == "toml" { file.take() } else { None };
+        left_out |= line.trim_start().starts_with("<!-- not run:");
+        if line.starts_with("End ") && line.contains(" with Ctrl-C") {
+            steps.push(Step::End);
+        }
+        // A block may stand within the points of a list.
+        let indented = line.len() - line.trim_start().len();
+        let Some(kind) = line.trim_start().strip_prefix("```") else { continue };
+        let block: Vec<&str> = lines
+            .by_ref()
+            .take_while(|line| line.trim_start() != "```")
+            .map(|line| line.get(indented..).unwrap_or_default())
+            .collect();
+        let file = if ["toml", "json", "yaml", "ini"].contains(&kind) { file.take() } else { None };
         if std::mem::take(&mut left_out) {
             continue;
         }
@@ -44,17 +58,24 @@ fn steps(guide: &str) -> Vec<Step> {
                 let joined = block.join("\n").replace("\\\n", " ");
                 steps.push(Step::Type(joined.lines().map(str::to_owned).collect()));
             }
-            ("console", None) => {
-                for part in block.join("\n").split("$ ").skip(1) {
-                    let mut lines = part.lines().map(str::to_owned);
-                    let command = lines.next().expect("a command follows the prompt");
-                    steps.push(Step::See(command, lines.collect()));
-                }
-            }
+            ("sql", None) => steps.push(Step::Ask(block.join("\n"))),
+            ("console", None) => steps.extend(conversation(&block)),
             _ => {}
         }
     }
     steps
+}
+
+/// The commands of a conversation, behind the prompt of a user or of root, with what they print.
+fn conversation(block: &[&str]) -> Vec<Step> {
+    let mut steps: Vec<(String, Vec<String>)> = Vec::new();
+    for line in block.join("\n").replace("\\\n", " ").lines() {
+        match line.strip_prefix("$ ").or_else(|| line.strip_prefix("# ")) {
+            Some(command) => steps.push((command.to_owned(), Vec::new())),
+            None => steps.last_mut().expect("a command stands before what it prints").1.push(line.to_owned()),
+        }
+    }
+    steps.into_iter().map(|(command, seen)| Step::See(command, seen)).collect()
 }
 
 /// Whether a command goes on running until it is ended.
@@ -66,23 +87,12 @@ fn is_service(command: &str) -> bool {
         && !command.trim_end().ends_with('&')
 }
 
-/// What a shell does step by step; it ends at the first command that fails.
-fn script(steps: &[Step]) -> String {
-    let mut script = String::from("trap 'kill $(jobs -p)' EXIT\nip link set lo up\nservices=0\n");
-    // That there is no conclusion, or that a target is broken, is an answer, too.
-    script.push_str(
-        "typed() { echo \"+ $1\"; eval \"$1\" || case \"$1,$?\" in 'krarup headroom'*,[13]) ;; *) echo \"this failed: $1\"; exit 1;; esac; }\n",
-    );
-    script.push_str(
-        "service() { echo \"+ $1 &\"; services=$((services + 1)); eval \"$1 >service$services.log 2>&1 &\"; pid=$!\n\
-         until grep -q 'listening on' service$services.log; do\n\
-         kill -0 $pid 2>/dev/null || { cat service$services.log; echo \"this ended: $1\"; exit 1; }; done; }\n",
-    );
-    script.push_str(
-        "seen() { echo \"+ $1\"; eval \"$1\" >seen.txt 2>&1; tr -d '\\r' <seen.txt | diff - expected.txt || \
-         { echo \"this prints something else: $1\"; exit 1; }; }\n",
-    );
+/// What a shell does step by step, after what a guide takes for granted; it ends at the first
+/// command that fails.
+fn script(before: &str, steps: &[Step]) -> String {
+    let mut script = String::from(include_str!("../guides.sh"));
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    writeln!(script, "{before}").unwrap();
     for step in steps {
         match step {
             Step::Write(name, text) => {
@@ -95,9 +105,14 @@ fn script(steps: &[Step]) -> String {
                 }
             }
             Step::See(command, expected) => {
-                let text = expected.join("\n");
-                writeln!(script, "cat >expected.txt <<'END OF FILE'\n{text}\nEND OF FILE").unwrap();
+                let text: String = expected.iter().map(|line| format!("{line}\n")).collect();
+                writeln!(script, "cat >expected.txt <<'END OF FILE'\n{text}END OF FILE").unwrap();
                 writeln!(script, "seen {}", quoted(command)).unwrap();
+            }
+            Step::End => script.push_str("kill $pid; wait $pid\n"),
+            Step::Ask(text) => {
+                writeln!(script, "cat >asked.sql <<'END OF FILE'\n{text}\nEND OF FILE").unwrap();
+                writeln!(script, "typed 'sql asked.sql'").unwrap();
             }
         }
     }
@@ -106,61 +121,113 @@ fn script(steps: &[Step]) -> String {
 }
 
 /// Runs a guide with some words replaced, each of which must stand in it.
-fn is_read(name: &str, shortened: &[(&str, &str)]) {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut guide = fs::read_to_string(here.join("../../docs/guide").join(name)).unwrap();
+fn is_read(name: &str, before: &str, shortened: &[(&str, &str)]) {
+    let mut guide = fs::read_to_string(folder_of_guides().join(name)).unwrap();
     for (long, short) in shortened {
         assert!(guide.contains(long), "{name} has no `{long}`");
         guide = guide.replace(long, short);
     }
     let folder = fresh(&format!("guide-{name}"));
     fs::create_dir_all(&folder).unwrap();
-    let steps = steps(&guide);
-    assert!(steps.len() >= 2, "{name} has {} steps", steps.len());
+    let mut steps = steps(&guide);
+    if !before.contains("sql()") {
+        steps.retain(|step| !matches!(step, Step::Ask(_)));
+    }
     let programs = Path::new(env!("CARGO_BIN_EXE_krarup")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let run = Command::new("unshare")
-        .args(["-n", "bash", "-c", &script(&steps)])
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
+        .arg(script(before, &steps))
         .current_dir(&folder)
         .env("PATH", path)
+        .env("REPOSITORY", folder_of_guides().join("../.."))
         .output();
     let Ok(run) = run else { return skipped("unshare is not there: apt-get install util-linux") };
     let said = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
     if said.contains("unshare failed") {
-        return skipped("a network of one's own takes root");
+        return skipped("namespaces of one's own take root");
+    }
+    if let Some((_, what)) = said.split_once("not installed: ") {
+        return skipped(what.lines().next().unwrap_or_default());
     }
     assert!(said.contains("read to the end") && run.status.success(), "{name}:\n{said}");
 }
 
-#[test]
-#[ignore = "takes a minute: make test-guides"]
-fn the_tutorial() {
-    is_read("tutorial.md", &[("--seconds 40", "--seconds 4"), ("--seconds 5", "--seconds 1")]);
+fn folder_of_guides() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")
 }
 
-#[test]
-#[ignore = "takes minutes: make test-guides"]
-fn the_first_study() {
-    is_read(
-        "first-study.md",
-        &[("warm_up = \"1s\", measure = \"5s\"", "warm_up = \"50ms\", measure = \"200ms\"")],
-    );
+/// A test for each guide: its file, what it takes for granted, and what is shortened.
+macro_rules! guides {
+    ($($test:ident: $file:literal, $before:expr, [$($shortened:expr),* $(,)?];)*) => {
+        $(
+            #[test]
+            #[ignore = "takes a minute: make test-guides"]
+            fn $test() {
+                is_read($file, $before, &[$($shortened),*]);
+            }
+        )*
+
+        /// The guides that are run.
+        const RUN: &[&str] = &[$($file),*];
+    };
 }
 
-#[test]
-#[ignore = "takes a minute: make test-guides"]
-fn the_load_generator() {
-    is_read(
-        "load.md",
-        &[
-            ("--seconds 30 --warm-up 5s --cool-down 5s", "--seconds 3 --warm-up 1s --cool-down 1s"),
-            ("--test-time=80", "--test-time=2"),
-        ],
-    );
+/// What a guide takes for granted.
+macro_rules! before {
+    ($name:literal) => {
+        include_str!(concat!("../guides/", $name, ".sh"))
+    };
 }
 
+guides! {
+    the_tutorial: "tutorial.md", "",
+        [("--seconds 40", "--seconds 4"), ("--seconds 5", "--seconds 1")];
+    the_first_study: "first-study.md", "",
+        [("warm_up = \"1s\", measure = \"5s\"", "warm_up = \"50ms\", measure = \"200ms\"")];
+    the_load_generator: "load.md", "", [
+        ("--seconds 30 --warm-up 5s --cool-down 5s", "--seconds 3 --warm-up 1s --cool-down 1s"),
+        ("--test-time=80", "--test-time=2"),
+    ];
+    the_broker: "broker.md", "", [];
+    the_operation_of_the_broker: "broker-operations.md",
+        concat!(before!("postgresql"), before!("broker-operations")),
+        [("--store postgres://…", "--store postgres://krarup@127.0.0.1/queues")];
+    the_broker_in_production: "broker-production.md",
+        concat!(before!("postgresql"), before!("database"), before!("broker-production")),
+        [("--seconds 300", "--seconds 4")];
+    the_embedded_store: "cache.md", "", [];
+    experiments: "experiment.md", before!("experiment"), [];
+    from_beanstalkd: "from-beanstalkd.md", concat!(before!("postgresql"), before!("database")), [];
+    from_mcrouter: "from-mcrouter.md", before!("from-mcrouter"), [];
+    from_twemproxy: "from-twemproxy.md", before!("from-twemproxy"), [];
+    headroom: "headroom.md", before!("headroom"),
+        [("--seconds 60", "--seconds 8"), ("--over 1d", "--over 1m --step 4s")];
+    hot_keys: "hot-keys.md", before!("proxy"), [];
+    the_installation: "install.md", concat!(before!("proxy"), before!("install")),
+        [("```sh\nkrarup demo\n```", "```sh\nkrarup demo --quick\n```")];
+    machines: "machines.md", "", [];
+    postgresql: "postgresql.md", concat!(before!("postgresql"), before!("postgresql-hosts")), [];
+    production: "production.md", before!("production"), [];
+    the_proxy: "proxy.md", before!("proxy"), [];
+    top: "top.md", concat!(before!("proxy"), before!("top")), [("--looks 60", "--looks 2")];
+    a_proxy_of_ones_own: "your-own-proxy.md", before!("your-own-proxy"),
+        [("phases = { warm_up = \"1s\", measure = \"5s\" }", "phases = { warm_up = \"50ms\", measure = \"200ms\" }")];
+}
+
+/// A guide in which something is typed is run here.
 #[test]
-#[ignore = "takes a minute: make test-guides"]
-fn the_broker() {
-    is_read("broker.md", &[]);
+fn every_guide_with_commands_is_run() {
+    let mut typed: Vec<String> = Vec::new();
+    for entry in fs::read_dir(folder_of_guides()).unwrap() {
+        let path = entry.unwrap().path();
+        let guide = fs::read_to_string(&path).unwrap();
+        if guide.lines().any(|line| ["```sh", "```console"].contains(&line.trim())) {
+            typed.push(path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    typed.sort();
+    let mut run: Vec<&str> = RUN.to_vec();
+    run.sort_unstable();
+    assert_eq!(typed, run, "each guide with a block of `sh` or `console` is a line of `guides!`");
 }

@@ -44,6 +44,7 @@ mod reference;
 mod reload;
 mod rules;
 mod scripts;
+mod sheets;
 mod ssh;
 mod support;
 mod threads;

@@ -181,7 +181,7 @@ fn a_network_is_simulated_until_its_intervals_are_narrow() {
     let example = text(&krarup(&here, &["model", "example"]));
     fs::write(here.join("n.toml"), example).expect("written");
     let simulate =
-        ["model", "simulate", "n.toml", "--seed", "3", "--precision", "0.01", "--max-events", "2000000"];
+        ["model", "simulate", "n.toml", "--seed", "3k", "--precision", "0.01", "--max-events", "2000000"];
     let with = |more: &[&str]| krarup(&here, &[&simulate[..], more].concat());
     let said = with(&["--json", "--html", "page"]);
     let simulated = json(&said);
@@ -193,6 +193,7 @@ fn a_network_is_simulated_until_its_intervals_are_narrow() {
     assert!(low.as_f64() < Some(capacity * 1.01) && high.as_f64() > Some(capacity * 0.99), "{x}");
     assert_eq!(simulated["classes"][0]["percentiles"].as_array().map(Vec::len), Some(4));
     assert!(simulated["warm_up"].as_f64().is_some_and(|time| time > 0.0));
+    assert!(text(&said).contains("seed 3000"), "{}", text(&said));
     assert!(text(&said).contains("were left out as warm-up") && text(&said).contains("a pilot of"));
     let page = fs::read_to_string(here.join("page/report.html")).expect("a page");
     assert!(page.contains("The run over time"));

@@ -12,6 +12,7 @@ pub(crate) mod experiment;
 pub(crate) mod malformed;
 pub(crate) mod peer;
 pub(crate) mod process;
+pub(crate) mod terminal;
 
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, PoisonError};

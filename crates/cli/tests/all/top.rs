@@ -1,106 +1,15 @@
 //! `krarup top`: on a terminal of its own, and as what scripts read.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
-use std::time::Instant;
+use std::fs;
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::peer::asked;
-use crate::support::process::{Ended, Port, Program};
-use crate::support::{TOO_LONG, until};
-
-/// `krarup top` on a terminal, and what that shows.
-struct OnTerminal {
-    child: Child,
-    /// The end of the terminal at which a person sits.
-    person: File,
-    /// The end at which programs are, kept open.
-    programs: File,
-    written: Receiver<Vec<u8>>,
-    shows: vt100::Parser,
-    before: Termios,
-}
-
-impl OnTerminal {
-    fn begin(columns: u16, words: &[&str]) -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&person).unwrap();
-        unlockpt(&person).unwrap();
-        let name = ptsname(&person, Vec::new()).unwrap();
-        let programs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&programs, size).unwrap();
-        let before = tcgetattr(&programs).unwrap();
-        let end = || Stdio::from(programs.try_clone().unwrap());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
-        command.arg("top").args(words).env("TERM", "xterm").env_remove("NO_COLOR");
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        let person = File::from(person);
-        let mut reader = person.try_clone().unwrap();
-        let (send, written) = mpsc::channel();
-        thread::spawn(move || {
-            let mut bytes = [0; 4_096];
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                if send.send(bytes[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, person, programs, written, shows: vt100::Parser::new(24, columns, 0), before }
-    }
-
-    /// Waits until all of these texts are shown.
-    fn shows(&mut self, texts: &[&str]) {
-        let begun = Instant::now();
-        loop {
-            let shown = self.shows.screen().contents();
-            if texts.iter().all(|text| shown.contains(text)) {
-                return;
-            }
-            let left = TOO_LONG.saturating_sub(begun.elapsed());
-            let bytes = self.written.recv_timeout(left);
-            let bytes = bytes.unwrap_or_else(|_| panic!("{texts:?} are not all shown:\n{shown}"));
-            self.shows.process(&bytes);
-        }
-    }
-
-    fn types(&mut self, keys: &[u8]) {
-        self.person.write_all(keys).unwrap();
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits until it has ended; the terminal is as it was.
-    fn ended_well(mut self) {
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}");
-        let after = tcgetattr(&self.programs).unwrap();
-        assert_eq!(
-            (after.local_modes, after.input_modes, after.output_modes),
-            (self.before.local_modes, self.before.input_modes, self.before.output_modes)
-        );
-        // A mark of our own is behind all that it wrote.
-        self.programs.write_all(b"the end").unwrap();
-        self.shows(&["the end"]);
-        assert!(!self.shows.screen().alternate_screen() && !self.shows.screen().hide_cursor());
-    }
-}
-
-impl Drop for OnTerminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::support::process::{Ended, Port, Program, skipped};
+use crate::support::terminal::OnTerminal;
+use crate::support::{fresh, until};
 
 /// A proxy before this server, whose admin address is `admin`.
 fn proxy(server: &Program, admin: &Port) -> Program {
@@ -121,7 +30,7 @@ fn a_proxy_is_watched_until_q_also_while_it_begins_anew() {
     let (server, admin) = (server(), Port::new());
     let watched = proxy(&server, &admin);
     let (name, address) = (server.address().to_string(), admin.address().to_string());
-    let mut terminal = OnTerminal::begin(80, &[&address, "--every", "50ms"]);
+    let mut terminal = OnTerminal::begin(80, &["top", &address, "--every", "50ms"]);
     terminal.shows(&["krarup proxy at", "1 servers", "losses", &name, "headroom   no conclusion", "q quit"]);
     let mut client = watched.connect();
     client.send(b"get a\r\n").unwrap();
@@ -151,7 +60,7 @@ fn ctrl_c_and_signals_leave_the_terminal_as_it_was() {
     let _proxy = proxy(&server, &admin);
     let address = admin.address().to_string();
     for signal in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::HUP)] {
-        let mut terminal = OnTerminal::begin(60, &[&address]);
+        let mut terminal = OnTerminal::begin(60, &["top", &address]);
         terminal.shows(&["krarup proxy at", "q quit"]);
         match signal {
             Some(signal) => terminal.signal(signal),
@@ -184,6 +93,40 @@ fn several_instances_are_one_system_with_a_row_for_each() {
     let partly = top(&[&names[0], &nothing, "--once", "--every", "50ms", "--page", "instances"]);
     assert!(partly.success && partly.output.contains("1 of 2 instances answer"), "{partly:?}");
     assert!(partly.output.is_ascii(), "{partly:?}");
+}
+
+/// The name stands in a hosts file that only the watching program sees, in a mount namespace of its
+/// own.
+#[test]
+fn a_name_that_has_several_addresses_is_several_instances() {
+    let (server, admin) = (server(), Port::new());
+    let port = admin.address().port();
+    let addresses = ["127.0.0.1", "127.0.0.2"].map(|host| format!("{host}:{port}"));
+    let _proxies = addresses.each_ref().map(|at| {
+        let server = server.address().to_string();
+        Program::krarup(&["proxy", "--listen", "127.0.0.1:0", "--admin", at, "--servers", &server])
+    });
+    let folder = fresh("top-hosts");
+    fs::create_dir_all(&folder).unwrap();
+    let hosts = folder.join("hosts");
+    fs::write(&hosts, "127.0.0.1 localhost proxies.test\n127.0.0.2 proxies.test\n").unwrap();
+    let unshared = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(&hosts).args(words);
+        command
+    };
+    if !unshared(&["true"]).output().is_ok_and(|tried| tried.status.success()) {
+        return skipped("no mount namespaces here (they need Linux and user namespaces)");
+    }
+    let name = format!("proxies.test:{port}");
+    let asked = ["top", &name, "--once", "--every", "50ms", "--page", "instances"];
+    let printed = Program::spawn(unshared(&[&[env!("CARGO_BIN_EXE_krarup")], &asked[..]].concat())).ended();
+    assert!(printed.success && printed.output.contains("2 of 2 instances answer"), "{printed:?}");
+    for address in &addresses {
+        let row = printed.output.lines().find(|line| line.starts_with(address.as_str()));
+        assert!(row.is_some_and(|row| row.contains("proxy")), "{printed:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use krarup_model::sheet::SheetMeasure;
 use krarup_settings::table::offset;
 use krarup_settings::{Mistake, Mistakes, read_checked};
 use krarup_units::text::duration;
@@ -11,6 +12,7 @@ use toml::de::DeTable;
 use super::experiment::{Anchor, Repetitions, Spec};
 use super::factor::{Factor, Level, LevelName, names_in};
 use super::fault::{Action, Fault, FaultTarget};
+use super::sheet::SheetRow;
 use super::station::{MOST, Program, StationCount, StationSpec, Testbed};
 use crate::fault;
 use crate::plan::Plan;
@@ -54,6 +56,7 @@ impl Check<'_> {
         spec.stations().for_each(|(name, station)| see(self.station(name, station)));
         see(self.ssh());
         see(self.clients());
+        see(self.sheet());
         spec.faults.iter().for_each(|fault| see(self.fault(fault)));
         if found.is_empty() {
             found.extend(self.courses().err());
@@ -182,6 +185,34 @@ impl Check<'_> {
                 wrong(at(anchor), what, "name a level of each factor that has several")
             }
         }
+    }
+
+    fn sheet(&self) -> Result<(), Mistake> {
+        self.spec.checked_questions()?;
+        for row in &self.spec.sheet {
+            let (at, SheetRow { id, at: levels, beside, measured, .. }) = (at(row), row.get_ref());
+            let what = format!("sheet `{id}`");
+            self.levels(&what, at, levels)?;
+            self.levels(&what, at, beside)?;
+            let open = |factor: &&Factor| {
+                let name = factor.name.get_ref();
+                factor.levels.len() > 1 && *name != self.spec.population && !levels.contains_key(name)
+            };
+            if let Some(factor) = self.spec.factors.iter().find(open).filter(|_| measured.is_some()) {
+                let what = format!("{what}: the level of `{}` is missing", factor.name.get_ref());
+                return wrong(
+                    at,
+                    what,
+                    "name a level of each factor that has several, but of the population",
+                );
+            }
+            let limit = *measured == Some(SheetMeasure::ClientsAtLimit);
+            if limit && levels.contains_key(&self.spec.population) {
+                let what = format!("{what}: the clients of one cell are no limit");
+                return wrong(at, what, "leave the level of the population out");
+            }
+        }
+        Ok(())
     }
 
     fn station(&self, name: &str, station: &StationSpec) -> Result<(), Mistake> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use krarup_model::sheet::SheetQuestion;
 use krarup_settings::kind::{
     Count, DAY, Duration, FreeTable, FromText, Inline, Kind, List, Located, Number, Optional, TEXT, Word,
     table,
@@ -14,6 +15,7 @@ use toml::Spanned;
 use super::factor::{Factor, LEVEL, LevelName, LevelNameForm, WORDS};
 use super::fault::Fault;
 use super::machine::Ssh;
+use super::sheet::SheetRow;
 use super::station::{StationCount, StationSpec, Stations, Testbed};
 use crate::gate::{Gate, StopRule};
 
@@ -72,6 +74,9 @@ settings! {
         /// chosen by their place in the plan: low load, the smallest and the largest number of
         /// workers with the most clients, and between.
         predictions: Option<Predictions> = None, Optional(Inline), example = "{ workers = \"workers\" }";
+        /// What a reader guesses before anything is measured, with `--sheet`: one `[[sheet]]` for
+        /// each question. The report shows guess, model and measurement side by side.
+        sheet: Vec<Spanned<SheetRow>> = Vec::new(), List(Located(Inline)), example = "[[sheet]]";
         /// How other machines are reached, in `ssh`. What an inventory, a host or the user's own
         /// configuration of ssh says goes before this.
         ssh: Option<Ssh> = None, Optional(Inline), example = "{ inventory = \"hosts.ini\" }";
@@ -182,6 +187,21 @@ settings! {
 }
 
 impl Spec {
+    /// The questions of its sheet; empty where it has none.
+    pub fn questions(&self) -> Vec<SheetQuestion> {
+        self.checked_questions().unwrap_or_default()
+    }
+
+    /// The same, or the first mistake with its place.
+    pub(super) fn checked_questions(&self) -> Result<Vec<SheetQuestion>, Mistake> {
+        let mut questions = Vec::new();
+        for row in &self.sheet {
+            let question = row.get_ref().question(&questions);
+            questions.push(question.map_err(|mistake| mistake.at(row.span().start))?);
+        }
+        Ok(questions)
+    }
+
     /// The factor of this name.
     pub fn factor(&self, name: &str) -> Option<&Factor> {
         self.factors.iter().find(|factor| factor.name.get_ref() == name)

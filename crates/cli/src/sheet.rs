@@ -1,0 +1,176 @@
+//! `--sheet`: a reader's guesses, asked for and sealed before anything is measured.
+
+use std::io::{BufRead, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use krarup_analysis::graded::GradedSheet;
+use krarup_analysis::results::Results;
+use krarup_analysis::sheet::{WantedSheet, sheet};
+use krarup_lab::guesses::{self, SealedGuesses};
+use krarup_lab::plan::Plan;
+use krarup_lab::spec::Spec;
+use krarup_lab::store::ResultsDirectory;
+use krarup_model::sheet::{SheetGuess, SheetQuestion};
+
+use crate::failure::Failure;
+use crate::{input, output, trials};
+
+/// Where guesses come from.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct GuessSource {
+    /// Ask for guesses before anything is measured, and show them beside model and measurement
+    #[arg(long)]
+    sheet: bool,
+    /// The guesses as a file (`-`: stdin), in place of asking; `krarup plan SPEC --sheet` prints
+    /// one to fill in
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+}
+
+/// What becomes of guesses.
+pub(crate) enum Guesses {
+    /// None are asked for.
+    NotAsked,
+    /// They are sealed already, under this digest.
+    Sealed(String),
+    /// They are to be sealed.
+    New(Vec<SheetGuess>),
+}
+
+/// The questions of a spec.
+///
+/// # Errors
+/// Where it has none.
+pub(crate) fn questions(spec: &Spec) -> Result<Vec<SheetQuestion>, Failure> {
+    let questions = spec.questions();
+    if questions.is_empty() {
+        let hint =
+            "docs/course lists those that have one; [[sheet]] in docs/reference/spec.md gives one to a spec";
+        return Err(Failure::usage("the spec has no sheet").hint(hint));
+    }
+    Ok(questions)
+}
+
+/// A file of answers to be filled in, on stdout.
+pub(crate) fn print_template(spec: &Spec, name: &str) -> Result<(), Failure> {
+    print!("{}", guesses::template(&questions(spec)?, name));
+    Ok(())
+}
+
+/// The guesses for a directory, read or asked for; nothing is written yet.
+///
+/// # Errors
+/// Where there is no sheet, no terminal to ask at, or answers that are none; where others are
+/// sealed there already.
+pub(crate) fn gather(source: &GuessSource, spec: &Spec, out: &Path) -> Result<Guesses, Failure> {
+    let there = read(&ResultsDirectory::at(out))?;
+    if !source.sheet && source.answers.is_none() {
+        return Ok(there.map_or(Guesses::NotAsked, |(_, digest)| Guesses::Sealed(digest)));
+    }
+    let questions = questions(spec)?;
+    let given = source.answers.as_ref().map(|path| from_file(path, &questions)).transpose()?;
+    let Some((sealed, digest)) = there else {
+        let given = given.map_or_else(|| ask(&questions), Ok)?;
+        return Ok(Guesses::New(given));
+    };
+    let values = |guesses: &[SheetGuess]| -> Vec<(String, Option<f64>)> {
+        guesses.iter().map(|guess| (guess.id.clone(), guess.value)).collect()
+    };
+    if given.is_some_and(|given| values(&given) != values(&sealed.guesses)) {
+        let what = format!("{} has other guesses, sealed at {}", out.display(), sealed.sealed);
+        return Err(Failure::usage(what).hint("give another directory with --out"));
+    }
+    eprintln!("guesses were sealed at {}: they stay", sealed.sealed);
+    Ok(Guesses::Sealed(digest))
+}
+
+/// Seals guesses, and tells the digest of those that are sealed.
+pub(crate) fn seal(
+    guesses: Guesses,
+    store: &ResultsDirectory,
+    now: String,
+) -> std::io::Result<Option<String>> {
+    match guesses {
+        Guesses::NotAsked => Ok(None),
+        Guesses::Sealed(digest) => Ok(Some(digest)),
+        Guesses::New(guesses) => {
+            eprintln!("guesses are sealed: {}", store.directory().join(guesses::FILE).display());
+            SealedGuesses { sealed: now, guesses }.seal(store).map(Some)
+        }
+    }
+}
+
+/// The sheet of a directory, graded; none where nothing was guessed.
+pub(crate) fn graded(
+    results: &Results,
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+) -> Result<Option<GradedSheet>, Failure> {
+    let sealed = read(store)?;
+    let (trials, questions) = (trials::seals(spec, plan, store)?, spec.questions());
+    let (sealed, digest) = sealed.map_or((None, None), |(sealed, digest)| (Some(sealed), Some(digest)));
+    Ok(sheet(
+        results,
+        &WantedSheet {
+            questions: &questions,
+            guesses: sealed.as_ref().map_or(&[], |sealed| &sealed.guesses),
+            sealed: sealed.as_ref().map_or("", |sealed| &sealed.sealed),
+            digest: digest.as_deref(),
+            trials: &trials,
+            population: &spec.population,
+        },
+    ))
+}
+
+fn read(store: &ResultsDirectory) -> Result<Option<(SealedGuesses, String)>, Failure> {
+    SealedGuesses::read(store).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("put the sealed file back, or take it away: the report then says that it is gone")
+    })
+}
+
+fn from_file(path: &Path, questions: &[SheetQuestion]) -> Result<Vec<SheetGuess>, Failure> {
+    let (text, name) = if path == Path::new("-") {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
+        (text, "stdin".to_owned())
+    } else {
+        (input::text(path)?, path.display().to_string())
+    };
+    guesses::answers(&text, &name, questions).map_err(|mistakes| {
+        Failure::from(mistakes).or_hint("what is no plain number stands in quotes: reads = \"2.9k\"")
+    })
+}
+
+/// Asks a reader at the terminal, question by question.
+fn ask(questions: &[SheetQuestion]) -> Result<Vec<SheetGuess>, Failure> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        let hint = "give --answers FILE; `krarup plan SPEC --sheet` prints a file to fill in";
+        return Err(Failure::usage("guesses cannot be asked for: stdin is no terminal").hint(hint));
+    }
+    eprintln!("Before anything is measured: what do you expect? `?` is no guess.");
+    let mut lines = stdin.lock().lines();
+    let mut guesses = Vec::new();
+    for (place, question) in questions.iter().enumerate() {
+        let SheetQuestion { id, ask, .. } = question;
+        eprintln!("\n{}/{} {ask}", place + 1, questions.len());
+        loop {
+            output::eprint(format_args!("({}) ", guesses::form(question.unit())));
+            let Some(Ok(written)) = lines.next() else {
+                return Err(Failure::usage("the answers end before the questions; nothing was measured"));
+            };
+            match guesses::read_guess(&written, question.unit()) {
+                Ok(value) => {
+                    guesses.push(SheetGuess { id: id.clone(), ask: ask.clone(), written, value });
+                    break;
+                }
+                Err(mistake) => eprintln!("{mistake}"),
+            }
+        }
+    }
+    Ok(guesses)
+}

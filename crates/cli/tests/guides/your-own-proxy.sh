@@ -1,0 +1,1 @@
+command -v nutcracker >/dev/null || failed 'not installed: nutcracker'

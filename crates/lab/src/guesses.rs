@@ -1,0 +1,219 @@
+//! Guesses of a sheet: read from a file of answers, and sealed in a directory of results before
+//! anything is measured there.
+//!
+//! Sealed means: they are a file whose digest each trial keeps. Who changes the file afterwards
+//! has trials that say so.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+
+use krarup_model::sheet::{SheetGuess, SheetQuestion};
+use krarup_settings::kind::scalar;
+use krarup_settings::{Mistake, Mistakes, document};
+use krarup_units::Unit;
+use krarup_units::text::{parse_duration, parse_rate};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::store::ResultsDirectory;
+
+/// The file in a directory of results.
+pub const FILE: &str = "sheet.json";
+
+/// What stands for no guess.
+const NO_GUESS: &str = "?";
+
+/// Guesses that are sealed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SealedGuesses {
+    /// When they were, as date and time.
+    pub sealed: String,
+    /// One for each question.
+    pub guesses: Vec<SheetGuess>,
+}
+
+impl SealedGuesses {
+    /// Those of a directory, with the digest of their file; none where there are none.
+    ///
+    /// # Errors
+    /// From the system, with the path; where the file is none of ours any more.
+    pub fn read(store: &ResultsDirectory) -> io::Result<Option<(Self, String)>> {
+        let path = store.directory().join(FILE);
+        let named = |error: &dyn std::fmt::Display, kind| {
+            io::Error::new(kind, format!("{}: {error}", path.display()))
+        };
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(named(&error, error.kind())),
+        };
+        let guesses = serde_json::from_slice(&bytes).map_err(|error| {
+            named(&format_args!("these are no sealed guesses any more: {error}"), ErrorKind::InvalidData)
+        })?;
+        Ok(Some((guesses, digest(&bytes))))
+    }
+
+    /// Seals them, and tells the digest.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn seal(&self, store: &ResultsDirectory) -> io::Result<String> {
+        let text = serde_json::to_string_pretty(self).expect("guesses are plain data");
+        store.write(FILE, text.as_bytes())?;
+        Ok(digest(text.as_bytes()))
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How an answer in this unit is written, for people.
+pub fn form(unit: Unit) -> &'static str {
+    match unit {
+        Unit::PerSecond => "a rate per second, as 1200 or 1.2k",
+        Unit::Seconds => "a time, as 15ms",
+        Unit::Share => "a change, as -2 %",
+        _ => "a number",
+    }
+}
+
+/// Reads what was guessed; `?` is no guess.
+///
+/// # Errors
+/// Where it is no number in this unit.
+pub fn read_guess(text: &str, unit: Unit) -> Result<Option<f64>, Mistake> {
+    let text = text.trim();
+    if text == NO_GUESS {
+        return Ok(None);
+    }
+    let wrong = || {
+        let hint = format!("write {}, or \"{NO_GUESS}\" for no guess", form(unit));
+        Mistake::new(format!("`{text}` is no answer here"), hint)
+    };
+    let plain = text.replace(',', "").replace('−', "-");
+    let value = match unit {
+        Unit::Share => {
+            let number = plain.strip_suffix('%').ok_or_else(wrong)?;
+            number.trim().trim_start_matches('+').parse::<f64>().map(|percent| percent / 100.0).ok()
+        }
+        Unit::Seconds => parse_duration(&plain).ok(),
+        _ => parse_rate(plain.strip_suffix("/s").unwrap_or(&plain).trim()).ok(),
+    };
+    let fits = |value: &f64| value.is_finite() && (*value >= 0.0 || unit == Unit::Share);
+    value.filter(fits).map(Some).ok_or_else(wrong)
+}
+
+/// A file of answers, to be filled in.
+pub fn template(questions: &[SheetQuestion], name: &str) -> String {
+    let mut text = format!("# Guesses for {name}. \"{NO_GUESS}\" is no guess.\n");
+    for question in questions {
+        text += &format!("\n# {}\n# ({})\n{} = \"\"\n", question.ask, form(question.unit()), question.id);
+    }
+    text
+}
+
+/// Reads a file of answers.
+///
+/// # Errors
+/// Every mistake with its line; a question that is not answered, and a file in which none is.
+pub fn answers(text: &str, name: &str, questions: &[SheetQuestion]) -> Result<Vec<SheetGuess>, Mistakes> {
+    document(text, name, |table, mistakes| {
+        let ids = || questions.iter().map(|question| question.id.as_str());
+        for (key, _) in table {
+            let word = key.get_ref().as_ref();
+            if !ids().any(|id| id == word) {
+                let what = format!("there is no question `{word}`");
+                mistakes.push(Mistake::unknown(what, word, ids()).at(key.span().start));
+            }
+        }
+        let mut guesses = Vec::new();
+        for question in questions {
+            let SheetQuestion { id, ask, .. } = question;
+            let Some(item) = table.get(id.as_str()) else {
+                let hint = format!("asked is: {ask}");
+                mistakes.push(Mistake::new(format!("`{id}` is not answered"), hint));
+                continue;
+            };
+            let read = scalar(id, item).and_then(|written| {
+                let value = read_guess(&written, question.unit());
+                let value = value.map_err(|mistake| mistake.within(&format!("`{id}`")))?;
+                Ok(SheetGuess { id: id.clone(), ask: ask.clone(), written, value })
+            });
+            match read {
+                Ok(guess) => guesses.push(guess),
+                Err(mistake) => mistakes.push(mistake.at(item.span().start)),
+            }
+        }
+        if mistakes.is_empty() && guesses.iter().all(|guess| guess.value.is_none()) {
+            mistakes.push(Mistake::new("there is no guess in it", "write one at least"));
+        }
+        guesses
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shipped;
+    use crate::spec::Spec;
+
+    #[test]
+    fn guesses_are_read_in_the_unit_of_their_question() {
+        for (text, unit, value) in [
+            ("2900", Unit::PerSecond, Some(2_900.0)),
+            ("2,900/s", Unit::PerSecond, Some(2_900.0)),
+            ("2.9k", Unit::PerSecond, Some(2_900.0)),
+            ("63ms", Unit::Seconds, Some(0.063)),
+            ("0.5", Unit::Seconds, Some(0.5)),
+            ("+10 %", Unit::Share, Some(0.1)),
+            ("−9%", Unit::Share, Some(-0.09)),
+            (" 184 ", Unit::Count, Some(184.0)),
+            ("?", Unit::Count, None),
+        ] {
+            let read = read_guess(text, unit).unwrap();
+            assert!(
+                match (read, value) {
+                    (Some(read), Some(value)) => (read - value).abs() < 1e-12 * value.abs(),
+                    (read, value) => read == value,
+                },
+                "{text}: {read:?}"
+            );
+        }
+        for (text, unit) in [
+            ("many", Unit::PerSecond),
+            ("-1", Unit::Count),
+            ("10", Unit::Share),
+            ("", Unit::Seconds),
+            ("inf", Unit::PerSecond),
+            ("NaN", Unit::Count),
+        ] {
+            assert!(read_guess(text, unit).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unfilled_template_is_refused_and_a_filled_one_is_read() {
+        let spec = Spec::parse(shipped::spec("asl2018/2.1").unwrap(), "spec.toml").unwrap();
+        let questions = spec.questions();
+        let template = template(&questions, "asl2018/2.1");
+        let refused = answers(&template, "a.toml", &questions).unwrap_err().to_string();
+        assert!(
+            refused.contains("`reads`: `` is no answer here") && refused.contains("a.toml, line 5"),
+            "{refused}"
+        );
+        let filled = template.replace("= \"\"", "= 12");
+        let read = answers(&filled, "a.toml", &questions).unwrap();
+        assert_eq!(read.len(), questions.len());
+        assert!(read.iter().all(|guess| guess.value == Some(12.0)));
+        let none = answers(&template.replace("= \"\"", "= \"?\""), "a.toml", &questions).unwrap_err();
+        assert!(none.to_string().contains("no guess in it"), "{none}");
+        let unknown = answers("raeds = 1", "a.toml", &questions).unwrap_err().to_string();
+        assert!(
+            unknown.contains("no question `raeds`") && unknown.contains("`reads` is not answered"),
+            "{unknown}"
+        );
+    }
+}
