@@ -134,8 +134,8 @@ fn a_model_says_percentiles_explains_itself_and_stands_beside_null_models() {
     assert!(page.contains("Hold time T(n)") && page.contains("Time outside Z"));
 }
 
-/// However replications are divided, and in whatever order their files are named, the result is that
-/// of one run to the last byte; a part that is missing, there twice or cut off is no smaller sample.
+/// However replications are divided, and in whatever order their files are named, the result is
+/// that of one run to the last byte; a part that is missing, there twice or cut off is refused.
 #[test]
 fn replications_that_are_simulated_apart_are_one_simulation() {
     let here = directory("model-parts");

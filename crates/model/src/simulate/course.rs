@@ -21,7 +21,6 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Pause, SimulationEngine};
-use super::parts::CountedRun;
 use super::result::{self, Simulated, StopReason};
 use super::rows::{EachVisit, RowGatherer};
 use super::sample::Sample;
@@ -92,6 +91,20 @@ pub(super) struct Series {
     /// every queue shorter than it is.
     closed: bool,
     values: Vec<f64>,
+}
+
+/// One replication.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CountedRun {
+    /// From zero.
+    pub(super) number: usize,
+    pub(super) events: u64,
+    /// Simulated seconds.
+    pub(super) time: Seconds,
+    pub(super) batches: Vec<IntervalTally>,
+    /// In what the warm-up is looked for; empty beyond the first replications.
+    pub(super) series: Vec<Series>,
 }
 
 /// Windows to leave out as warm-up; `None` when it is not over.

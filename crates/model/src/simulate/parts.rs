@@ -6,18 +6,17 @@
 //! …                        ─▶ SimulationPart ─┘
 //! ```
 //!
-//! Each replication has random streams of its own, by its number; what it counted is added up in the
-//! order of the numbers. So the result has the same bits, however the replications were divided.
+//! Each replication has random streams of its own, by its number; what it counted is added up in
+//! the order of the numbers. So the result has the same bits, however they were divided.
 
 use std::ops::{ControlFlow, Range};
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use super::course::{Course, Series};
+use super::course::{CountedRun, Course};
 use super::result::Simulated;
 use super::settings::{Runs, SimulationProgress, SimulationSettings};
-use super::tally::IntervalTally;
 use crate::Error;
 use crate::network::Network;
 
@@ -32,20 +31,6 @@ pub struct SimulationPart {
     network: Network,
     settings: SimulationSettings,
     runs: Vec<CountedRun>,
-}
-
-/// One replication.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CountedRun {
-    /// From zero.
-    pub(super) number: usize,
-    pub(super) events: u64,
-    /// Simulated seconds.
-    pub(super) time: Seconds,
-    pub(super) batches: Vec<IntervalTally>,
-    /// In what the warm-up is looked for; empty beyond the first replications.
-    pub(super) series: Vec<Series>,
 }
 
 impl SimulationPart {
@@ -83,10 +68,11 @@ pub fn simulate_part(
     Ok(SimulationPart { version: VERSION, network: network.clone(), settings: settings.clone(), runs })
 }
 
-/// What all replications say together: the same as one run of all of them.
+/// What all replications say together: the same as one run of them all.
 ///
 /// # Errors
-/// A part of another network, or with other settings; a replication that is missing, or there twice.
+/// A part of another network, or with other settings; a replication that is missing, or is there
+/// twice.
 pub fn merge_parts(parts: Vec<SimulationPart>) -> Result<Simulated, Error> {
     let wrong = |why: String, hint: &str| Err(Error::invalid("parts", why, hint));
     let Some(first) = parts.first() else {
