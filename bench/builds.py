@@ -2,7 +2,7 @@
 """Processor time per request of two builds of krarup, measured side by side in one run: what a change costs, or gains.
 
     cargo build --release -p krarup -p krarup-serve --example drive
-    bench/builds.py BEFORE AFTER [--rounds 8] [--seconds 2] [--parts proxy,cache,broker,generator,simulator] [--json FILE]
+    bench/builds.py BEFORE AFTER [--rounds 8] [--seconds 2] [--parts proxy,cache,broker,generator,simulator] [--workloads WORDS] [--json FILE]
 
 BEFORE and AFTER are two binaries made with the same profile. They take turns, and who begins changes from round to round. Each figure is the
 processor time of the process under test (/proc/PID/task/*/schedstat; of the generator and the simulator the kernel's account at their end), divided by what
@@ -118,7 +118,8 @@ class Comparison:
 
 def proxies(table, builds, options):
     """The load and the servers are the same for both: two proxies before one set of servers."""
-    for name, count, flags in [workload for workload in WORKLOADS if workload[0] in PROXY] + LARGE:
+    chosen = [workload for workload in WORKLOADS if workload[0] in PROXY] + LARGE
+    for name, count, flags in [workload for workload in chosen if options.workloads in workload[0]]:
         servers = [memcached() for _ in range(count)]
         stations = [krarup_proxy(build, servers) for build in builds]
         try:
@@ -229,6 +230,7 @@ def main():
     arguments.add_argument("--seconds", type=float, default=2.0)
     arguments.add_argument("--events", type=int, default=5_000_000, help="of each simulation")
     arguments.add_argument("--parts", default=",".join(PARTS))
+    arguments.add_argument("--workloads", default="", metavar="WORDS", help="of the proxy, those whose name has these words")
     arguments.add_argument("--drive", default=str(ROOT / "target/release/examples/drive"), help="the broker's clients")
     arguments.add_argument("--json", metavar="FILE", help="write every figure here")
     options = arguments.parse_args()
