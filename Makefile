@@ -12,7 +12,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/release/krarup
 ARCHIVE = $$(ls -t $(PACKAGES)/krarup-*-$(MUSL).tar.gz | head -1)
 
-.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages test-engines check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -115,6 +115,12 @@ test-packages: packages ## each of them installed and used where nothing else is
 	scripts/test-static $(PACKAGES)
 	scripts/test-wheel $$(ls -t $(PACKAGES)/*.whl | head -1) $(PACKAGES)
 	scripts/test-image $$(ls -t $(PACKAGES)/*-image.tar | head -1) $(BUILT)
+
+test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run (root; a minute)
+	@scripts/need sbatch slurm-wlm
+	@scripts/need munged munge
+	$(CARGO) build --package krarup
+	scripts/test-engines $(TARGET)/debug/krarup $(TARGET)/engines
 
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace
