@@ -39,7 +39,8 @@ fn workers(cell: &Cell) -> u32 {
     cell.middleware.as_ref().and_then(|middleware| middleware.workers).unwrap_or(u32::MAX)
 }
 
-/// One configuration for each mix that has a cell that is known well, in the order of the cells.
+/// One configuration for each mix that has a cell that is known well, in the order of the cells;
+/// none where a cell that is not known well carries more for certain.
 pub fn configurations(all: &[Cell]) -> Vec<Configuration> {
     let mut mixes: Vec<String> = Vec::new();
     for cell in all {
@@ -53,6 +54,10 @@ pub fn configurations(all: &[Cell]) -> Vec<Configuration> {
         let cells = || all.iter().filter(of_mix);
         let by_rate = |one: &&Cell, other: &&Cell| one.throughput.value.total_cmp(&other.throughput.value);
         let best = cells().max_by(by_rate)?;
+        let of_all = all.iter().filter(|cell| mix(&cell.levels.workload) == mix_name);
+        if saturation::is_outdone(best.throughput.value, of_all) {
+            return None;
+        }
         let near = |cell: &&Cell| cell.throughput.value >= (1.0 - NEAR) * best.throughput.value;
         let least = cells().filter(near).min_by_key(|cell| (workers(cell), cell.levels.clients))?;
         let share = least.throughput.value / best.throughput.value;

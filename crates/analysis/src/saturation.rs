@@ -63,11 +63,13 @@ pub fn parts(cell: &Cell) -> Option<[(ResponsePart, Quantity); 4]> {
 ///
 /// `think` is the think time Z of the clients, `cores` the processors all processes share (0:
 /// unknown). Nothing is concluded from a cell that is not known well; of full workers
-/// [`judge_workers`] says whether they are the limit.
+/// [`judge_workers`] says whether they are the limit. Nothing is concluded at all where a cell that
+/// is not known well carries more for certain than those that are.
 pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     let known: Vec<&Cell> = cells.iter().copied().filter(|cell| is_known(cell)).collect();
     let unsure = cells.iter().filter(|cell| !is_known(cell)).map(|cell| unsure(cell)).collect();
-    let Some(last) = known.last() else {
+    let highest = known.iter().map(|cell| cell.throughput.value).fold(0.0, f64::max);
+    let Some(last) = known.last().filter(|_| !is_outdone(highest, cells.iter().copied())) else {
         let by_rate = |one: &&&Cell, other: &&&Cell| one.throughput.value.total_cmp(&other.throughput.value);
         return cells.iter().max_by(by_rate).map(|at| Verdict {
             saturation: Saturation::Unknown,
@@ -78,7 +80,6 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
             ..of_cell(at)
         });
     };
-    let highest = known.iter().map(|cell| cell.throughput.value).fold(0.0, f64::max);
     let at = known.iter().find(|cell| cell.throughput.value >= NEAR * highest)?;
     let fewest = cells.first().filter(|cell| is_known(cell));
     let saturation = if at.levels != last.levels {
@@ -120,6 +121,13 @@ fn of_cell(at: &Cell) -> Verdict {
 /// Whether a cell is known well enough to conclude something from it.
 pub(crate) fn is_known(cell: &Cell) -> bool {
     cell.throughput.is_certain() && cell.response.mean.is_certain()
+}
+
+/// Whether a cell that is not known well carries more than `highest`, all of its interval: then
+/// that is not the most throughput.
+pub(crate) fn is_outdone<'a>(highest: f64, mut cells: impl Iterator<Item = &'a Cell>) -> bool {
+    let low = |cell: &Cell| cell.throughput.interval.map(|interval| interval.low);
+    cells.any(|cell| !is_known(cell) && low(cell).is_some_and(|low| low > highest))
 }
 
 fn unsure(cell: &Cell) -> Unsure {
@@ -469,9 +477,9 @@ mod tests {
     #[test]
     fn nothing_is_concluded_from_cells_that_are_not_known_well() {
         let cell = |clients, rate| steady_trial("read-only", clients, rate);
-        // The last cell seems to have twice the rate.
+        // The last cell seems to have a higher rate.
         let results =
-            judged(&[cell(1, 5_000.0), cell(8, 19_500.0), cell(16, 20_000.0), wild(cell(32, 40_000.0))]);
+            judged(&[cell(1, 5_000.0), cell(8, 19_500.0), cell(16, 20_000.0), wild(cell(32, 24_000.0))]);
         let verdict = &results.verdicts[0];
         assert_eq!((verdict.at.clients, verdict.unsure[0].clients), (8, 32));
         assert!(matches!(verdict.saturation, Saturation::Reached { tried: 16, .. }), "{verdict:?}");
@@ -497,6 +505,15 @@ mod tests {
             "{said}"
         );
         assert!(results.configurations.is_empty());
+        // The last cell is not known well, but carries more for certain.
+        let results = judged(&[cell(1, 5_000.0), cell(2, 5_100.0), wild(cell(32, 40_000.0))]);
+        let verdict = &results.verdicts[0];
+        assert_eq!((&verdict.bottleneck, verdict.at.clients), (&Bottleneck::NotKnown, 32));
+        assert!(results.configurations.is_empty(), "{:?}", results.configurations);
+        assert_eq!(
+            verdict.next_step(),
+            "Measure longer or repeat more often, with nothing else at work on the machine."
+        );
         // A run too short for windows has no interval at all, and the verdict says so.
         let mut short = cell(4, 5_000.0);
         short.client.windows.truncate(1);

@@ -169,7 +169,7 @@ pub enum Bottleneck {
     MostTime(ResponsePart, f64),
     /// Nothing was measured that could tell.
     Unseen,
-    /// No cell is known well enough.
+    /// No cell is known well enough, or one that is not carries more than those that are.
     NotKnown,
 }
 
@@ -448,7 +448,7 @@ impl fmt::Display for Bottleneck {
                     )?,
                     None => write!(
                         f,
-                        "and whether that is the limit is not known: no cell with more of them was measured with as many clients. Measure one with twice the workers."
+                        "and whether that is the limit is not known: no cell with more of them and as many clients is known well. Measure one with twice the workers, or repeat the one there is."
                     )?,
                 }
                 match most {
@@ -473,7 +473,7 @@ impl fmt::Display for Bottleneck {
             Self::NotKnown => {
                 write!(
                     f,
-                    "No cell is known well enough to say where the limit is and what it is: all intervals are wider than a fifth of their values."
+                    "Where the limit is and what it is cannot be said: of the cells that carry the most, intervals are wider than a fifth of their values."
                 )
             }
         }
@@ -521,6 +521,7 @@ impl Verdict {
                 format!("Give the clients a machine of their own, and try more of them than {clients}.")
             }
             (_, Saturation::NotReached { .. }) => format!("Try more clients than {clients}."),
+            (_, Saturation::Unknown) if !self.unsure.is_empty() => AGAIN.into(),
             (bottleneck, Saturation::Unknown) if bottleneck.is_seen() => {
                 "Try other numbers of clients: one cell says nothing about growth.".into()
             }

@@ -147,6 +147,13 @@ pub enum Warning {
         /// Requests that went, per second.
         completions: f64,
     },
+    /// A trial that was measured cannot be read any more: it is in no figure.
+    Unread {
+        /// Its file, within the directory.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Servers that should be alike got different numbers of requests.
     UnevenServers {
         /// The server with the largest share, and the share.
@@ -299,6 +306,9 @@ impl fmt::Display for Warning {
                 least.0,
                 percent(least.1)
             ),
+            Self::Unread { file, why } => {
+                write!(f, "A trial is in no figure, because {file} cannot be read: {why}.")
+            }
             Self::DifferentBuckets => {
                 write!(
                     f,
@@ -391,6 +401,9 @@ impl Warning {
                 "The place filled up or emptied while it was measured: it was not in a steady state. Measure longer, or with less load."
             }
             Self::UnevenServers { .. } => "Check the routing, and whether a server was down.",
+            Self::Unread { .. } => {
+                "Restore the file, or run the experiment again: that trial alone is measured anew."
+            }
             Self::DifferentBuckets => "Use one bucket width for all repetitions.",
             Self::OneRepetition => "Repeat each cell three times or more.",
             Self::NotPooled { .. } => {

@@ -71,17 +71,19 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     keep_disturbed: bool,
     /// Serve the report to browsers while trials run, renewed after each [default ADDRESS:
-    /// 127.0.0.1:8080]; port 0 is any free one
+    /// 127.0.0.1:8080]; a port alone is one of 127.0.0.1, port 0 any free one
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = LIVE_ADDRESS, value_parser = live_address)]
     serve: Option<Address>,
     #[command(flatten)]
     guesses: GuessSource,
 }
 
-/// An address, or a hint about the word that may follow.
+/// An address, or a port alone, or a hint about the word that may follow.
 fn live_address(text: &str) -> Result<Address, Mistake> {
     let hint = "write it like 127.0.0.1:8080, and the spec before it: krarup run SPEC --serve";
-    text.parse().map_err(|mistake: Mistake| Mistake { hint: hint.into(), ..mistake })
+    let own = format!("127.0.0.1:{text}");
+    let address = if text.parse::<u16>().is_ok() { own.as_str() } else { text };
+    address.parse().map_err(|mistake: Mistake| Mistake { hint: hint.into(), ..mistake })
 }
 
 /// How a run goes about what it finds.

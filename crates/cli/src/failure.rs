@@ -112,6 +112,21 @@ impl Failure {
     }
 }
 
+/// Flags that other load generators have, and what they are here.
+const HABITS: [(&str, &str, &str); 11] = [
+    ("krarup load", "--test-time", "--seconds"),
+    ("krarup load", "--duration", "--seconds"),
+    ("krarup load", "--time", "--seconds"),
+    ("krarup load", "--clients", "--connections, of all threads together"),
+    ("krarup load", "--key-maximum", "--keys, counted from --key-minimum"),
+    ("krarup load", "--key-pattern", "--key-law"),
+    ("krarup load", "--server", "--servers HOST:PORT"),
+    ("krarup load", "--host", "--servers HOST:PORT"),
+    ("krarup load", "--port", "--servers HOST:PORT"),
+    ("krarup load", "--qps", "--rate"),
+    ("krarup load", "--rate-limiting", "--rate, of all connections together"),
+];
+
 /// What clap found wrong with the command line, as a mistake of ours.
 fn on_the_line(error: &clap::Error) -> Mistake {
     let all = |kind| match error.get(kind) {
@@ -136,7 +151,11 @@ fn on_the_line(error: &clap::Error) -> Mistake {
             Mistake::new(format!("`{argument}` is below zero"), "a number of 0 or more is asked for")
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
-            Mistake::new(format!("there is no flag {argument}"), meant(ContextKind::SuggestedArg))
+            let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+            let known = HABITS.iter().find(|(verb, other, _)| usage.contains(verb) && argument == *other);
+            let hint = known
+                .map_or_else(|| meant(ContextKind::SuggestedArg), |(_, _, ours)| format!("it is {ours}"));
+            Mistake::new(format!("there is no flag {argument}"), hint)
         }
         ErrorKind::UnknownArgument => Mistake::plain(format!("`{argument}` is one word too many")),
         ErrorKind::InvalidSubcommand => {

@@ -9,7 +9,7 @@ use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
 use krarup_analysis::saturation;
 use krarup_analysis::trial::Trial;
-use krarup_analysis::warning::Concern;
+use krarup_analysis::warning::{Concern, Warning};
 use krarup_lab::campaign::CampaignEnd;
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
@@ -100,6 +100,12 @@ impl RecordedExperiment<'_> {
             .map_err(|error| Failure::run(error.to_string()))?;
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
+        let unread = self.store.unread(&self.plan.cells, spec.repetitions.most()).into_iter();
+        results.concerns.extend(unread.map(|(file, why)| {
+            // What a reader of JSON calls it says nothing to who looks for the file.
+            let why = if why.get_ref().is_some() { "it is damaged".to_owned() } else { why.to_string() };
+            concern(Warning::Unread { file: file.display().to_string(), why })
+        }));
         results.anchor = anchor;
         if let Some(base) = &spec.base {
             let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));

@@ -91,7 +91,9 @@ pub fn read_guess(text: &str, unit: Unit) -> Result<Option<f64>, Mistake> {
     }
     let wrong = || {
         let hint = format!("write {}, or \"{NO_GUESS}\" for no guess", form(unit));
-        Mistake::new(format!("`{text}` is no answer here"), hint)
+        let what =
+            if text.is_empty() { "nothing is written".into() } else { format!("`{text}` is no answer here") };
+        Mistake::new(what, hint)
     };
     let plain = text.replace(',', "").replace('−', "-");
     let value = match unit {

@@ -192,6 +192,24 @@ impl ResultsDirectory {
         free.into_iter().find(|path| !path.exists()).expect("some number is free")
     }
 
+    /// Trials of these cells that are there, and whose manifests cannot be read: the file, within
+    /// this directory, and why.
+    pub fn unread(&self, cells: &[PlannedCell], repetitions: u32) -> Vec<(PathBuf, io::Error)> {
+        let places = cells.iter().flat_map(|cell| (0..repetitions).map(|run| self.place(cell, run)));
+        let unread = |folder: PathBuf| {
+            let file = folder.join("trial.json");
+            let text = fs::read_to_string(&file);
+            let error = match text {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+                Err(error) => error,
+                Ok(text) => io::Error::other(serde_json::from_str::<Manifest>(&text).err()?),
+            };
+            let within = file.strip_prefix(&self.directory).unwrap_or(&file);
+            Some((within.to_owned(), error))
+        };
+        places.filter_map(unread).collect()
+    }
+
     /// Trials that failed, with their manifests, by name.
     pub fn failures(&self) -> Vec<(PathBuf, Manifest)> {
         let mut found = Vec::new();

@@ -34,6 +34,7 @@ fn topic(warning: &Warning) -> Topic {
         | Warning::MachineFull { .. }
         | Warning::Disturbed { .. }
         | Warning::RowsLost { .. }
+        | Warning::Unread { .. }
         | Warning::Disordered { .. }
         | Warning::OneRepetition
         | Warning::NotPooled { .. }

@@ -72,6 +72,16 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
         (results, page)
     );
     assert!(!out.join("unfinished").exists() && !out.join("processes").exists());
+    // A trial that cannot be read any more is told, and measured again.
+    let broken = out.join(trials(&out).keys().next().unwrap()).join("trial.json");
+    fs::write(&broken, "x").unwrap();
+    let reported = Program::begin(&["report", out.to_str().unwrap()]).ended();
+    let (_, within) = broken.to_str().unwrap().split_once("/trials/").unwrap();
+    let told = format!("A trial is in no figure, because trials/{within} cannot be read: it is damaged.");
+    assert!(reported.success && reported.output.contains(&told), "{told}: {reported:?}");
+    let again = run(&spec, &out);
+    assert_eq!(again.errors.matches("/8 workload ").count(), 1, "{again:?}");
+    assert!(!again.output.contains(&told), "{again:?}");
 }
 
 /// Only the next run can clean up after a kill -9.

@@ -42,6 +42,8 @@ const OF_FLAGS: &[Row] = &[
     ("prxy", 2, &["there is no command `prxy`", "did you mean proxy?"]),
     ("model solv", 2, &["there is no command `solv`", "did you mean solve?"]),
     ("proxy", 2, &["there is no server to ask", "--servers"]),
+    ("load --duration 5", 2, &["there is no flag --duration", "it is --seconds"]),
+    ("load --clients 5", 2, &["there is no flag --clients", "it is --connections"]),
     ("proxy --servrs 127.0.0.1:1", 2, &["there is no flag --servrs", "did you mean --servers?"]),
     ("proxy --servers nowhere", 2, &["--servers: `nowhere` is not an address", "127.0.0.1:11211"]),
     ("proxy --servers 127.0.0.1:99999", 2, &["--servers: `127.0.0.1:99999` is not an address"]),
