@@ -203,7 +203,7 @@ mod tests {
         let template = template(&questions, "asl2018/2.1");
         let refused = answers(&template, "a.toml", &questions).unwrap_err().to_string();
         assert!(
-            refused.contains("`reads`: `` is no answer here") && refused.contains("a.toml, line 5"),
+            refused.contains("`reads`: nothing is written") && refused.contains("a.toml, line 5"),
             "{refused}"
         );
         let filled = template.replace("= \"\"", "= 12");
