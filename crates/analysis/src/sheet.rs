@@ -113,6 +113,10 @@ fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) ->
         };
     }
     let times = value / truth.value;
+    // Levels that lie far apart hold nearly every answer: that one is among them says nothing.
+    if inside && truth.interval.is_some_and(|(low, high)| high > ORDER * low) {
+        return Grade::NotDecidable;
+    }
     if inside || (times - 1.0).abs() <= question.within || value == truth.value {
         Grade::Right
     } else if times > 1.0 / ORDER && times < ORDER {
@@ -345,14 +349,18 @@ mod tests {
 
     #[test]
     fn the_clients_at_the_limit_lie_between_two_that_were_tried() {
-        let results = results(&[(1, 5_000.0), (8, 20_000.0), (16, 20_100.0)]);
+        let known = results(&[(1, 5_000.0), (3, 15_000.0), (8, 20_000.0), (16, 20_100.0)]);
         let mut asked = question(Some(SheetMeasure::ClientsAtLimit), None);
         asked.law = SheetLaw::Knee { throughput: 20_000.0, response: None };
-        let step = one(&results, asked, 5.0);
+        let step = one(&known, asked.clone(), 5.0);
         assert_eq!(step.grade, Grade::Right);
         // R(1) = 1/5000 s.
         assert!((step.model.unwrap().value - 4.0).abs() < 0.01);
-        assert!(matches!(step.measured, SheetAnswer::Measured { interval: Some((1.0, 8.0)), .. }));
+        assert!(matches!(step.measured, SheetAnswer::Measured { interval: Some((3.0, 8.0)), .. }));
+        // Between one and eight lies nearly everything.
+        let coarse = results(&[(1, 5_000.0), (8, 20_000.0), (16, 20_100.0)]);
+        assert_eq!(one(&coarse, asked.clone(), 5.0).grade, Grade::NotDecidable);
+        assert!(matches!(one(&coarse, asked, 80.0).grade, Grade::Off { .. }));
     }
 
     #[test]
