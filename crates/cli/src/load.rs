@@ -303,7 +303,7 @@ fn observer(progress: ProgressStyle) -> impl FnMut(&LoadProgress<'_>) {
         let Some(all) = event.rows.first() else { return };
         match progress {
             ProgressStyle::Human => {
-                eprintln!("{}", table::progress(event.phase, event.of, all, output::stderr_width()))
+                eprintln!("{}", table::progress(event.phase, event.of, all, output::stderr_width()));
             }
             ProgressStyle::Json => {
                 let line = serde_json::json!({ "phase": event.phase, "of": event.of, "second": all });
