@@ -14,7 +14,7 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::form::OutputForm;
-use crate::{experiment, input, written};
+use crate::{experiment, input, output, written};
 
 /// Analyse what was recorded: every request of a run from its rows, or a directory of results from
 /// its trials.
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
 }
 
 fn print(found: &RequestEstimates, title: &str) {
-    println!("{title}: {}\n", requests::span(found));
+    println!("{}\n", output::prose(format_args!("{title}: {}", requests::span(found))));
     let tables = [
         Some(requests::operations(found)),
         Some(requests::parts(found)),
@@ -100,10 +100,10 @@ fn print(found: &RequestEstimates, title: &str) {
         Some(requests::settled(found)),
     ];
     for table in tables.iter().flatten() {
-        println!("{}", crate::output::table(table));
+        println!("{}", output::table(table));
     }
     for warning in &found.warnings {
-        println!("warning: {warning} {}", warning.next_step());
+        println!("{}", output::prose(format_args!("warning: {warning} {}", warning.next_step())));
     }
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::form::OutputForm;
-use crate::{input, written};
+use crate::{input, output, written};
 
 /// Compare two measurements, cell by cell and over all cells, with intervals: directories of
 /// results, or what other programs wrote.
@@ -136,9 +136,9 @@ fn json(found: impl Serialize, limits: &[RegressionAnswer]) {
 fn limits(args: &CompareArgs, answers: &[RegressionAnswer]) {
     for answer in answers {
         if args.form.csv || args.form.json {
-            eprintln!("{}", answer.sentence());
+            eprintln!("{}", output::talk(answer.sentence()));
         } else {
-            println!("{}", answer.sentence());
+            println!("{}", output::prose(answer.sentence()));
         }
     }
 }
@@ -154,13 +154,13 @@ fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer])
         print!("{}", markdown::document(&document));
     } else {
         if !found.cells.is_empty() {
-            println!("{}", crate::output::table(&comparison::cells(found)));
+            println!("{}", output::table(&comparison::cells(found)));
         }
         for sentence in found.sentences() {
-            println!("{sentence}");
+            println!("{}", output::prose(sentence));
         }
         for note in &document.notes {
-            println!("{note}");
+            println!("{}", output::prose(note));
         }
     }
     if let Some(directory) = &args.form.html {
@@ -192,8 +192,8 @@ fn runs(
     } else if args.form.csv {
         print!("{}", csv::table(&table));
     } else {
-        println!("{}", crate::output::table(&table));
-        println!("{}", table.caption);
+        println!("{}", output::table(&table));
+        println!("{}", output::prose(table.caption));
     }
     limits(args, answers);
     Ok(())

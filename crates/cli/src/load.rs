@@ -256,7 +256,7 @@ fn find_max(
                 carried,
                 warnings: result.warnings,
             };
-            eprintln!("{}", table::trial(&trial));
+            eprintln!("{}", output::talk(table::trial(&trial)));
             trials.push(trial);
         }
         if let Some(rate) = search.found() {
@@ -302,7 +302,9 @@ fn observer(progress: ProgressStyle) -> impl FnMut(&LoadProgress<'_>) {
     move |event| {
         let Some(all) = event.rows.first() else { return };
         match progress {
-            ProgressStyle::Human => eprintln!("{}", table::progress(event.phase, event.of, all)),
+            ProgressStyle::Human => {
+                eprintln!("{}", table::progress(event.phase, event.of, all, output::stderr_width()));
+            }
             ProgressStyle::Json => {
                 let line = serde_json::json!({ "phase": event.phase, "of": event.of, "second": all });
                 eprintln!("{line}");
@@ -315,7 +317,7 @@ fn observer(progress: ProgressStyle) -> impl FnMut(&LoadProgress<'_>) {
 fn report(args: &LoadArgs, result: &LoadResult) -> Result<(), Failure> {
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     if !to_stdout {
-        write(Path::new("-"), |out| out.write_all(table::table(result).as_bytes()))?;
+        write(Path::new("-"), |out| out.write_all(table::table(result, output::width()).as_bytes()))?;
     }
     write_json(args, result)
 }

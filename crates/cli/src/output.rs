@@ -2,12 +2,13 @@
 //! what it would have read is dropped, and the command goes on to its own end and exit code. The
 //! macros of this module stand before those of `std`, which panic there.
 
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use krarup_report::document::Table;
 use krarup_report::text;
+use krarup_units::lines;
 
 use crate::failure::Failure;
 
@@ -30,12 +31,40 @@ macro_rules! eprintln {
 
 /// A table for stdout: on a terminal no wider than it is; else in whole lines, for a program.
 pub(crate) fn table(table: &Table) -> String {
-    match crossterm::terminal::size() {
-        Ok((columns, _)) if columns > 0 && raw_stdout().is_terminal() => {
-            text::fitted(table, usize::from(columns))
-        }
-        _ => text::table(table),
+    width().map_or_else(|| text::table(table), |width| text::fitted(table, width))
+}
+
+/// Sentences for stdout: on a terminal wrapped at words to its width; else as they are.
+pub(crate) fn prose(text: impl Display) -> String {
+    wrapped(text, width())
+}
+
+/// The same for stderr.
+pub(crate) fn talk(text: impl Display) -> String {
+    wrapped(text, stderr_width())
+}
+
+fn wrapped(text: impl Display, width: Option<usize>) -> String {
+    let text = text.to_string();
+    match width {
+        Some(width) => lines::prose(&text, width),
+        None => text,
     }
+}
+
+/// How many letters a line of stdout has; none where it is no terminal.
+pub(crate) fn width() -> Option<usize> {
+    columns(&raw_stdout())
+}
+
+/// The same of stderr.
+pub(crate) fn stderr_width() -> Option<usize> {
+    columns(&io::stderr())
+}
+
+fn columns(stream: &impl IsTerminal) -> Option<usize> {
+    let columns = stream.is_terminal().then(|| crossterm::terminal::size().ok()).flatten()?.0;
+    (columns > 0).then_some(usize::from(columns))
 }
 
 /// Stdout, to which a closed pipe is like a reader that skips the rest.
@@ -115,6 +144,13 @@ mod tests {
         let mut out = Output(Refusing(ErrorKind::BrokenPipe));
         assert!(out.write_all(b"a line\n").is_ok());
         assert!(out.flush().is_ok());
+    }
+
+    #[test]
+    fn sentences_are_wrapped_where_there_is_a_width() {
+        let said = "read: the limit is reached\n  next: measure again\n";
+        assert_eq!(wrapped(said, Some(14)), "read: the\nlimit is\nreached\n  next:\n  measure\n  again\n");
+        assert_eq!(wrapped(said, None), said, "to a pipe nothing is");
     }
 
     #[test]

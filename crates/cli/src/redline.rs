@@ -91,7 +91,11 @@ pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
         println!("{}", serde_json::to_string_pretty(&report).expect("a report is plain data"));
     } else {
         println!("pool {}, server {}\n", report.pool, report.server);
-        print!("{}\n{}", crate::output::table(&shown::table(&report)), shown::sentences(&report));
+        print!(
+            "{}\n{}",
+            crate::output::table(&shown::table(&report)),
+            crate::output::prose(shown::sentences(&report))
+        );
     }
     let failed = matches!(report.ended, Some(RedlineEnd::Errors | RedlineEnd::Stuck));
     let nothing = report.proven.is_none() && !args.dry_run;

@@ -184,8 +184,8 @@ fn print(results: &Results) {
     println!("{}", output::table(&krarup_report::sweep::table(results)));
     if let Some(sheet) = &results.sheet {
         println!("{}", output::table(&krarup_report::sheet::table(sheet)));
-        sheet.steps.iter().for_each(|step| println!("{}", krarup_report::sheet::origin(step)));
-        krarup_report::sheet::notes(sheet).iter().for_each(|note| println!("{note}"));
+        sheet.steps.iter().for_each(|step| println!("{}", output::prose(krarup_report::sheet::origin(step))));
+        krarup_report::sheet::notes(sheet).iter().for_each(|note| println!("{}", output::prose(note)));
         println!();
     }
     if let Some(course) = krarup_report::sweep::course(results) {
@@ -194,17 +194,18 @@ fn print(results: &Results) {
     if let Some(history) = &results.history {
         println!("{}", output::table(&krarup_report::history::changes(history)));
         for sentence in history.sentences() {
-            println!("{sentence}");
+            println!("{}", output::prose(sentence));
         }
         println!();
     }
     for verdict in &results.verdicts {
-        println!("{}: {verdict}\n  next: {}\n", verdict.at.workload, verdict.next_step());
+        let next = verdict.next_step();
+        println!("{}\n", output::prose(format_args!("{}: {verdict}\n  next: {next}", verdict.at.workload)));
     }
     for finding in krarup_report::sweep::model_findings(results) {
-        println!("{}: {}\n", finding.about, finding.text);
+        println!("{}\n", output::prose(format_args!("{}: {}", finding.about, finding.text)));
     }
     for note in krarup_report::sweep::all_notes(results) {
-        println!("{note}\n");
+        println!("{}\n", output::prose(note));
     }
 }

@@ -157,7 +157,8 @@ fn ask(questions: &[SheetQuestion]) -> Result<Vec<SheetGuess>, Failure> {
     let mut guesses = Vec::new();
     for (place, question) in questions.iter().enumerate() {
         let SheetQuestion { id, ask, .. } = question;
-        eprintln!("\n{}/{} {ask}", place + 1, questions.len());
+        let asked = format_args!("\n{}/{} {ask}", place + 1, questions.len());
+        eprintln!("{}", output::talk(asked));
         loop {
             output::eprint(format_args!("({}) ", guesses::form(question.unit())));
             let Some(Ok(written)) = lines.next() else {
@@ -168,7 +169,7 @@ fn ask(questions: &[SheetQuestion]) -> Result<Vec<SheetGuess>, Failure> {
                     guesses.push(SheetGuess { id: id.clone(), ask: ask.clone(), written, value });
                     break;
                 }
-                Err(mistake) => eprintln!("{mistake}"),
+                Err(mistake) => eprintln!("{}", output::talk(mistake)),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use krarup_units::text::{count, duration, three_digits};
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Nanos, Seconds, lines};
 
 use crate::config::Extent;
 use crate::result::{LoadResult, OperationResult, SeriesRow};
@@ -13,18 +13,25 @@ use crate::schedule::Arrivals;
 use crate::search::{FoundMax, SearchTrial};
 use crate::trace::Speed;
 
-/// The whole result as text.
-pub fn table(result: &LoadResult) -> String {
-    let mut out = String::new();
-    operations(&mut out, result);
-    whole_run(&mut out, result);
-    generator(&mut out, result);
-    out
+/// The whole result as text; where a width is given, in lines of at most so many letters: what
+/// of the table does not fit stands below, beside the operations again.
+pub fn table(result: &LoadResult, width: Option<usize>) -> String {
+    let mut words = String::new();
+    whole_run(&mut words, result);
+    generator(&mut words, result);
+    operations(result, width) + &prose(words, width)
+}
+
+fn prose(text: String, width: Option<usize>) -> String {
+    match width {
+        Some(width) => lines::prose(&text, width),
+        None => text,
+    }
 }
 
 /// What was asked, and a line for each operation: of all clients, and of each class that has a
 /// name.
-fn operations(out: &mut String, result: &LoadResult) {
+fn operations(result: &LoadResult, width: Option<usize>) -> String {
     let config = &result.config;
     let classes: Vec<String> = config
         .parts()
@@ -40,40 +47,65 @@ fn operations(out: &mut String, result: &LoadResult) {
     let arrivals =
         if config.classes.is_empty() { classes.concat() } else { format!("{} classes", classes.len()) };
     let stopped = if result.interrupted { ", stopped early" } else { "" };
-    line(
-        out,
-        format_args!(
-            "{} connections, {} {}, {arrivals}, measured for {}{stopped}\n",
-            count(f64::from(config.connections)),
-            config.threads,
-            if config.threads == 1 { "thread" } else { "threads" },
-            duration(result.seconds)
-        ),
+    let asked = format!(
+        "{} connections, {} {}, {arrivals}, measured for {}{stopped}\n\n",
+        count(f64::from(config.connections)),
+        config.threads,
+        if config.threads == 1 { "thread" } else { "threads" },
+        duration(result.seconds)
     );
-    line(
-        out,
-        format_args!(
-            "{:<9} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}",
-            "operation",
-            "requests",
-            "per second",
-            "mean",
-            "p50",
-            "p90",
-            "p99",
-            "p99.9",
-            "max",
-            "hit ratio",
-            "errors"
-        ),
-    );
-    rows(out, &result.operations, &result.overall);
+    let mut out = prose(asked, width);
+    let head: OperationRow = COLUMNS.map(|(heading, _)| heading.to_owned());
+    let mut of_all = vec![head];
+    of_all.extend(rows(&result.operations, &result.overall));
+    out.push_str(&folded(&of_all, width));
     out.push('\n');
     for (class, about) in result.classes.iter().zip(&classes) {
-        line(out, format_args!("{about}"));
-        rows(out, &class.operations, &class.overall);
+        out.push_str(&prose(format!("{about}\n"), width));
+        out.push_str(&folded(&rows(&class.operations, &class.overall), width));
         out.push('\n');
     }
+    out
+}
+
+/// The columns of the table with their widths; the first is the key.
+const COLUMNS: [(&str, usize); 11] = [
+    ("operation", 9),
+    ("requests", 11),
+    ("per second", 12),
+    ("mean", 9),
+    ("p50", 9),
+    ("p90", 9),
+    ("p99", 9),
+    ("p99.9", 9),
+    ("max", 9),
+    ("hit ratio", 10),
+    ("errors", 8),
+];
+
+/// A line of the table.
+type OperationRow = [String; COLUMNS.len()];
+
+/// The rows as text, the columns that do not fit below the others.
+fn folded(rows: &[OperationRow], width: Option<usize>) -> String {
+    let widths: Vec<usize> = COLUMNS
+        .iter()
+        .enumerate()
+        .map(|(column, (_, least))| {
+            let longest = rows.iter().map(|row| row[column].chars().count()).max();
+            longest.unwrap_or(0).max(*least)
+        })
+        .collect();
+    let parts = lines::side_by_side(&widths, 1, 1, width.unwrap_or(usize::MAX / 2));
+    let line = |row: &OperationRow, part: &[usize]| {
+        let cells = part.iter().map(|&column| match (&row[column], COLUMNS[column].1) {
+            (name, width) if column == 0 => format!("{name:<width$}"),
+            (number, width) => format!("{number:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join(" ") + "\n"
+    };
+    let part = |part: &Vec<usize>| rows.iter().map(|row| line(row, part)).collect::<String>();
+    parts.iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
 /// What came of all requests, in the measured part of the run and outside of it.
@@ -173,16 +205,16 @@ fn arrivals(arrivals: &Arrivals) -> String {
 }
 
 /// Every operation, and all together where there are several.
-fn rows(out: &mut String, operations: &BTreeMap<String, OperationResult>, overall: &OperationResult) {
-    for (name, operation) in operations {
-        row(out, name, operation);
-    }
+fn rows(operations: &BTreeMap<String, OperationResult>, overall: &OperationResult) -> Vec<OperationRow> {
+    let mut rows: Vec<OperationRow> =
+        operations.iter().map(|(name, operation)| row(name, operation)).collect();
     if operations.len() != 1 {
-        row(out, "all", overall);
+        rows.push(row("all", overall));
     }
+    rows
 }
 
-fn row(out: &mut String, name: &str, operation: &OperationResult) {
+fn row(name: &str, operation: &OperationResult) -> OperationRow {
     let times = &operation.response_time;
     let asked = operation.hits + operation.misses;
     let hits = if asked == 0 {
@@ -190,25 +222,24 @@ fn row(out: &mut String, name: &str, operation: &OperationResult) {
     } else {
         format!("{} %", three_digits(100.0 * operation.hits as f64 / asked as f64))
     };
-    line(
-        out,
-        format_args!(
-            "{name:<9} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {hits:>10} {:>8}",
-            count(operation.count as f64),
-            count(operation.throughput.0.round()),
-            time(times.mean),
-            time(times.p50),
-            time(times.p90),
-            time(times.p99),
-            time(times.p999),
-            time(times.max),
-            count(operation.failed() as f64)
-        ),
-    );
+    [
+        name.to_owned(),
+        count(operation.count as f64),
+        count(operation.throughput.0.round()),
+        time(times.mean),
+        time(times.p50),
+        time(times.p90),
+        time(times.p99),
+        time(times.p999),
+        time(times.max),
+        hits,
+        count(operation.failed() as f64),
+    ]
 }
 
-/// One line of progress: how far, how fast, how long requests take.
-pub fn progress(phase: Phase, of: Extent, all: &SeriesRow) -> String {
+/// One line of progress: how far, how fast, how long requests take. Where a width is given, as
+/// much of it as fits: the last parts are left out, but errors only where there are none.
+pub fn progress(phase: Phase, of: Extent, all: &SeriesRow, width: Option<usize>) -> String {
     let at = all.start + all.length;
     let doing = match (phase, all.measured) {
         (Phase::Populate, _) => "populating",
@@ -221,15 +252,33 @@ pub fn progress(phase: Phase, of: Extent, all: &SeriesRow) -> String {
         Extent::Requests(requests) => format!("s, {} requests in all", count(requests as f64)),
         Extent::Trace => "s of a trace".to_owned(),
     };
-    format!(
-        "{at:6.1} {until}  {:>10}/s  p50 {:>8}  p99 {:>8}  max {:>8}  late {:>8}  errors {}  {doing}",
-        count(all.throughput.0.round()),
-        time(all.p50),
-        time(all.p99),
-        time(all.max),
-        time(all.lateness),
-        all.errors
-    )
+    let parts = [
+        format!("{at:6.1} {until}"),
+        format!("{:>10}/s", count(all.throughput.0.round())),
+        format!("p50 {:>8}", time(all.p50)),
+        format!("p99 {:>8}", time(all.p99)),
+        format!("max {:>8}", time(all.max)),
+        format!("late {:>8}", time(all.lateness)),
+        format!("errors {}", all.errors),
+        doing.to_owned(),
+    ];
+    fitting(parts.to_vec(), (all.errors > 0).then_some(ERRORS), width)
+}
+
+/// Which part of a line of progress tells of errors.
+const ERRORS: usize = 6;
+
+/// As many of the parts, side by side, as fit into a width: the last are left out, never the first
+/// nor the one that is `kept`.
+fn fitting(mut parts: Vec<String>, kept: Option<usize>, width: Option<usize>) -> String {
+    let width = width.unwrap_or(usize::MAX);
+    for out in (1..parts.len()).rev().filter(|part| Some(*part) != kept) {
+        if parts.join("  ").chars().count() <= width {
+            break;
+        }
+        parts.remove(out);
+    }
+    parts.join("  ")
 }
 
 /// One line for a trial of a search.
@@ -263,4 +312,48 @@ fn time(seconds: Seconds) -> String {
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     writeln!(out, "{text}").expect("a string takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> [OperationRow; 2] {
+        let numbers = ["get", "1,200,000", "120,000", "105 µs", "98.0 µs", "140 µs", "310 µs", "1.20 ms"];
+        let rest = ["14.2 ms", "99.8 %", "0"];
+        let mut cells = numbers.iter().chain(&rest).map(|cell| (*cell).to_owned());
+        [COLUMNS.map(|(heading, _)| heading.to_owned()), COLUMNS.map(|_| cells.next().unwrap())]
+    }
+
+    #[test]
+    fn the_table_is_whole_where_no_width_is_given_and_where_it_fits() {
+        let whole = folded(&rows(), None);
+        assert_eq!(whole.lines().count(), 2, "{whole}");
+        assert!(whole.lines().all(|line| line.chars().count() == 114), "{whole}");
+        assert_eq!(folded(&rows(), Some(114)), whole);
+    }
+
+    #[test]
+    fn what_does_not_fit_into_eighty_columns_stands_below_beside_the_operations() {
+        let expected = "\
+operation    requests   per second      mean       p50       p90       p99
+get         1,200,000      120,000    105 µs   98.0 µs    140 µs    310 µs
+
+operation     p99.9       max  hit ratio   errors
+get         1.20 ms   14.2 ms     99.8 %        0
+";
+        assert_eq!(folded(&rows(), Some(80)), expected);
+    }
+
+    #[test]
+    fn a_line_of_progress_leaves_out_its_last_parts() {
+        let parts = || ["1.0 of 5 s", "9/s", "p50 1 ms", "errors 2", "measuring"].map(str::to_owned).to_vec();
+        let whole = "1.0 of 5 s  9/s  p50 1 ms  errors 2  measuring";
+        assert_eq!(fitting(parts(), None, None), whole);
+        assert_eq!(fitting(parts(), None, Some(46)), whole);
+        assert_eq!(fitting(parts(), None, Some(45)), "1.0 of 5 s  9/s  p50 1 ms  errors 2");
+        assert_eq!(fitting(parts(), None, Some(20)), "1.0 of 5 s  9/s");
+        assert_eq!(fitting(parts(), Some(3), Some(25)), "1.0 of 5 s  9/s  errors 2", "errors are told");
+        assert_eq!(fitting(parts(), None, Some(3)), "1.0 of 5 s");
+    }
 }

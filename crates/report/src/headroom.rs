@@ -12,8 +12,8 @@ use krarup_model::headroom::{
     CapacityEstimate, ChangeEffect, Headroom, HeadroomVerdict, LimitingResource, ResourceKind, ResourceState,
     STATED,
 };
-use krarup_units::Unit;
 use krarup_units::text::{count, duration, three_digits};
+use krarup_units::{Unit, lines};
 
 use crate::document::{Block, Document, Fact, Finding, Note, Section, Table, TableValue};
 use crate::text;
@@ -400,22 +400,8 @@ fn digits(ratio: f64) -> String {
 /// Text behind a keyword, its further lines under its first.
 fn wrapped(keyword: &str, text: &str) -> String {
     let indent = if keyword.is_empty() { 0 } else { INDENT };
-    let mut out = format!("{keyword:<indent$}");
-    let mut column = indent;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if column > indent && column + 1 + length > WIDTH {
-            out.push_str(&format!("\n{:indent$}", ""));
-            column = indent;
-        } else if column > indent {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out.push('\n');
-    out
+    let (first, further) = (format!("{keyword:<indent$}"), " ".repeat(indent));
+    lines::wrapped(text, (&first, &further), WIDTH) + "\n"
 }
 
 #[cfg(test)]

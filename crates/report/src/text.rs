@@ -1,6 +1,6 @@
 //! Tables for a terminal: aligned columns, headings with their units, no colour.
 
-use krarup_units::Unit;
+use krarup_units::{Unit, lines};
 
 use crate::document::{Column, Table, TableValue};
 
@@ -37,27 +37,10 @@ pub fn table(table: &Table) -> String {
 /// not fit beside the first columns stands below, beside the first columns again.
 pub fn fitted(table: &Table, width: usize) -> String {
     let widths: Vec<usize> = (0..table.columns.len())
-        .map(|index| column(table, index).iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)
+        .map(|index| column(table, index).iter().map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
-    // Two blanks stand between columns, none after the last.
-    let fits = |sum: usize| sum <= width + 2;
-    if fits(widths.iter().sum()) {
-        return self::table(table);
-    }
-    let is_key = |column: &Column| matches!(column.unit, Unit::Text | Unit::Count);
-    let keys = table.columns.iter().take(MOST_KEYS).take_while(|column| is_key(column)).count().max(1);
-    let of_keys: usize = widths[..keys].iter().sum();
-    let mut parts: Vec<(Vec<usize>, usize)> = Vec::new();
-    for (index, wide) in widths.iter().enumerate().skip(keys) {
-        match parts.last_mut().filter(|(_, sum)| fits(sum + wide)) {
-            Some((part, sum)) => {
-                part.push(index);
-                *sum += wide;
-            }
-            None => parts.push(((0..keys).chain([index]).collect(), of_keys + wide)),
-        }
-    }
-    let part = |(part, _): &(Vec<usize>, usize)| {
+    let parts = lines::side_by_side(&widths, keys(table), GAP, width);
+    let part = |part: &Vec<usize>| {
         self::table(&Table {
             columns: part.iter().map(|index| table.columns[*index].clone()).collect(),
             rows: table
@@ -71,8 +54,24 @@ pub fn fitted(table: &Table, width: usize) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
-/// So many columns at most say what a row is.
-const MOST_KEYS: usize = 2;
+/// So many blanks stand between columns.
+const GAP: usize = 2;
+
+/// So many columns say what a row is where they are words and counts; more, up to the second
+/// number, where these do not tell the rows apart.
+const KEYS: (usize, usize) = (2, 3);
+
+/// How many of the first columns say what a row is.
+fn keys(table: &Table) -> usize {
+    let is_key = |column: &&Column| matches!(column.unit, Unit::Text | Unit::Count);
+    let possible = table.columns.iter().take_while(is_key).count();
+    let tell_apart = |keys: usize| {
+        let mut before = table.rows.iter().enumerate();
+        before.all(|(place, row)| table.rows[..place].iter().all(|other| other[..keys] != row[..keys]))
+    };
+    let (usual, most) = (possible.min(KEYS.0), possible.min(KEYS.1));
+    (usual..=most).find(|keys| tell_apart(*keys)).unwrap_or(usual).max(1)
+}
 
 /// Heading, unit, then the cells; within a column the `±` stand under each other.
 fn column(table: &Table, index: usize) -> Vec<String> {
@@ -132,6 +131,36 @@ mod tests {
                       workload  response time\n                     /s\nread                210\n";
         assert_eq!(fitted(&table, 34), folded);
         assert_eq!(fitted(&table, 3), folded, "a column is not cut");
+    }
+
+    #[test]
+    fn a_third_column_is_a_key_where_two_do_not_tell_the_rows_apart() {
+        let columns = [
+            ("workload", Unit::Text),
+            ("clients", Unit::Count),
+            ("measure", Unit::Text),
+            ("base", Unit::Text),
+            ("verdict", Unit::Text),
+        ];
+        let row = |clients: f64, measure: &str, verdict: &str| {
+            vec!["read".into(), clients.into(), measure.into(), "24,100/s".into(), verdict.into()]
+        };
+        let two = vec![row(1.0, "throughput", "better"), row(1.0, "p99", "worse")];
+        let folded = "\
+workload  clients  measure     base
+
+read            1  throughput  24,100/s
+read            1  p99         24,100/s
+
+workload  clients  measure     verdict
+
+read            1  throughput  better
+read            1  p99         worse
+";
+        assert_eq!(fitted(&Table::untitled("changes", &columns, two), 40), folded);
+        let apart = vec![row(1.0, "p99", "better"), row(2.0, "p99", "worse")];
+        let folded = fitted(&Table::untitled("changes", &columns, apart), 36);
+        assert!(folded.contains("workload  clients  verdict\n"), "{folded}");
     }
 
     #[test]

@@ -13,12 +13,14 @@
 //! | [`Mistake`], [`Mistakes`] | what is wrong, where, and what would do | |
 //! | [`Inbox`], [`Outbox`], [`Lent`] | bytes received and not parsed yet; bytes to be written; bytes that several places share | |
 //!
-//! [`text`] reads and writes them as people do: `1.50 ms`, `100us`, `64KiB`.
+//! [`text`] reads and writes them as people do: `1.50 ms`, `100us`, `64KiB`;
+//! [`lines`] fits text and tables into a width.
 
 #![forbid(unsafe_code)]
 
 mod address;
 pub mod buffer;
+pub mod lines;
 pub mod mistake;
 mod parsed;
 mod rate;

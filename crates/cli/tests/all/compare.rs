@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::support::fresh;
 use crate::support::process::{Ended, Program};
+use crate::support::terminal::OnTerminal;
 
 /// hyperfine's JSON with these times, in a file.
 fn times(name: &str, times: &[f64]) -> String {
@@ -91,4 +92,14 @@ fn a_limit_that_makes_no_sense_is_told() {
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.errors.contains(says), "{ended:?}");
     }
+}
+
+#[test]
+fn sentences_are_wrapped_between_words_on_a_terminal_and_nowhere_else() {
+    let base = times("compare-wrapped", &[1.00, 1.01, 0.99]);
+    let whole = "Geometric means over the runs of each side, how many in brackets. The change has";
+    let mut terminal = OnTerminal::begin(60, &["compare", &base, &base]);
+    terminal.shows(&["Geometric means over the runs of each side, how many in\nbrackets. The change has"]);
+    terminal.ended_well();
+    assert!(compared(&[&base, &base]).output.contains(whole));
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use krarup_units::lines;
+
 /// The settings that name another pool.
 pub(super) const OTHER_POOLS: [&str; 3] = ["gutter", "warm_from", "shadow"];
 
@@ -124,17 +126,8 @@ impl ImportedServer {
 
 /// A comment of several lines, none over 100 characters where words allow it.
 pub(super) fn wrapped(out: &mut String, note: &str) {
-    let mut line = String::from("# -");
-    for word in note.split_whitespace() {
-        if line.len() + 1 + word.len() > 100 {
-            out.push_str(&line);
-            out.push('\n');
-            line = String::from("#  ");
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    out.push_str(&line);
+    let words = note.split_whitespace().collect::<Vec<_>>().join(" ");
+    out.push_str(&lines::wrapped(&words, ("# - ", "#   "), 100));
     out.push('\n');
 }
 

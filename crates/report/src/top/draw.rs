@@ -3,7 +3,7 @@
 use krarup_analysis::top::{ServiceKind, TopFigures, TopPoint, TopQueue, TopState, TopStore};
 use krarup_model::headroom::{Headroom, HeadroomVerdict};
 use krarup_units::text::{count, three_digits};
-use krarup_units::{Seconds, Unit};
+use krarup_units::{Seconds, Unit, lines};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -532,18 +532,7 @@ fn draw_notes(area: Rect, buffer: &mut Buffer, notes: &[(String, String)], under
 
 /// The text in lines of at most so many letters; a longer word is cut.
 fn wrapped_lines(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + length <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(cut(word, width)),
-        }
-    }
-    lines
+    lines::wrapped(text, ("", ""), width).split('\n').map(|line| cut(line, width)).collect()
 }
 
 // ---- keys -------------------------------------------------------------------------------------
