@@ -11,6 +11,7 @@ use krarup_analysis::regression::{
     RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
 };
 use krarup_analysis::results::Results;
+use krarup_lab::store::ResultsDirectory;
 use krarup_report::{Page, comparison, csv, markdown};
 use krarup_units::Mistake;
 use serde::Serialize;
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
             }
             let answers =
                 other_programs::judge_runs(&args.fail_if, (base, other), args.power).map_err(of_flag)?;
-            runs(args, &found, &answers, (&base_name, &other_name))?;
+            runs(args, base, &found, &answers, (&base_name, &other_name))?;
             answers
         }
         _ => {
@@ -175,9 +176,10 @@ fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer])
     Ok(())
 }
 
-/// Tells what the runs of another program say.
+/// Tells what the runs of another program say; `of` knows in what its measures are.
 fn runs(
     args: &CompareArgs,
+    of: &ProgramRuns,
     found: &[RunChange],
     answers: &[RegressionAnswer],
     (base, other): (&str, &str),
@@ -186,12 +188,13 @@ fn runs(
         return Err(Failure::usage("runs of other programs are shown as text, JSON or CSV")
             .hint("leave out --markdown and --html"));
     }
-    let table = comparison::runs(found, base, other);
+    let unit = |measure: &str| of.unit(measure);
     if args.form.json {
         json(RunChanges { changes: found }, answers);
     } else if args.form.csv {
-        print!("{}", csv::table(&table));
+        print!("{}", csv::table(&comparison::run_numbers(found, unit)));
     } else {
+        let table = comparison::runs(found, base, other, unit);
         println!("{}", crate::output::table(&table));
         println!("{}", table.caption);
     }
@@ -204,8 +207,11 @@ fn nothing_in_common(base: &str, other: &str) -> Failure {
         .hint("compare results of one spec, or of specs with the same factors and levels; of other programs, the same benchmarks")
 }
 
-/// A directory in which there are none.
+/// A path without results: nothing is there, or a directory in which there are none.
 pub(crate) fn no_results(path: &Path) -> Failure {
+    if let Err(error) = fs::metadata(path) {
+        return input::unread(path, &error).or_hint("a directory of results is what `krarup run` makes");
+    }
     let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
     Failure::usage(format!("{}: there are no results", path.display())).hint(hint)
 }
@@ -216,11 +222,13 @@ fn measured(path: &Path) -> Result<Measured, Failure> {
     if results.is_file() {
         return of_results(&results).map(|found| Measured::Results(Box::new(found)));
     }
+    // An experiment whose trials are there, and whose results nobody computed yet.
+    let only_trials = ResultsDirectory::at(path).trials().is_dir();
+    if only_trials || fs::metadata(path).is_err() {
+        return Err(no_results(path));
+    }
     if path.is_dir() {
         return folder(path).map(Measured::Runs);
-    }
-    if fs::metadata(path).is_err() {
-        return Err(no_results(path));
     }
     // A file that is named results.json is one, whatever is wrong with it.
     if path.file_name().is_some_and(|name| name == "results.json") {
