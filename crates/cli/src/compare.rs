@@ -135,6 +135,17 @@ fn json(found: impl Serialize, limits: &[RegressionAnswer]) {
 
 /// Prints the answers about the limits, where other programs do not read stdout.
 fn limits(args: &CompareArgs, answers: &[RegressionAnswer]) {
+    let cells = answers.iter().map(|answer| answer.cells).max().unwrap_or(0);
+    let what = match cells {
+        0 => None,
+        1 => Some("A limit is about the ratio of the geometric means of the runs of each side.".to_owned()),
+        _ => Some(format!(
+            "A limit is about the geometric mean of the ratios of all {cells} cells; the table is of each cell."
+        )),
+    };
+    if let Some(what) = what.filter(|_| !args.form.csv && !args.form.json) {
+        println!("\n{what}");
+    }
     for answer in answers {
         if args.form.csv || args.form.json {
             eprintln!("{}", answer.sentence());

@@ -31,6 +31,7 @@ fn a_gate_says_by_its_exit_code_whether_something_is_worse() {
         let ended = compared(&[&[base.as_str(), other.as_str()][..], &limit].concat());
         assert_eq!(ended.code, Some(code), "{ended:?}");
         assert!(ended.output.contains(says), "{says}: {ended:?}");
+        assert!(ended.output.contains("about the ratio of the geometric means"), "{ended:?}");
         assert_eq!(compared(&[&base, other]).code, Some(0), "without a limit it is a report");
     }
     // More than one limit: the worst answer decides.

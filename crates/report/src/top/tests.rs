@@ -480,9 +480,9 @@ fn the_smallest_sizes_one_by_one() {
 #[test]
 fn without_a_hot_key_the_page_says_whether_requests_were_sampled() {
     let shown = |keys: HotKeys| {
-        let mut state = state(&["127.0.0.1:9100"]);
-        state.set_hot_keys("127.0.0.1:9100", keys);
-        let mut view = TopView { page: TopPage::HotKeys, ..TopView::default() };
+        let mut state = state(&["p:9151"]);
+        state.set_hot_keys("p:9151", keys);
+        let mut view = TopView::of(TopPage::HotKeys, false);
         lines(&state, &mut view, 160, 30)
     };
     let mut sampled = hot_keys();
