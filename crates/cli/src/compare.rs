@@ -233,7 +233,7 @@ fn measured(path: &Path) -> Result<Measured, Failure> {
     if results.is_file() {
         return of_results(&results).map(|found| Measured::Results(Box::new(found)));
     }
-    // An experiment whose trials are there, and whose results nobody computed yet.
+    // The directory of an experiment with trials and without results.
     let only_trials = ResultsDirectory::at(path).trials().is_dir();
     if only_trials || fs::metadata(path).is_err() {
         return Err(no_results(path));
