@@ -49,7 +49,10 @@ impl fmt::Display for Caution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Environment { of, base, other } => {
-                write!(f, "The two differ in more than what was changed: {of} was `{base}` and is `{other}`.")
+                write!(
+                    f,
+                    "The two differ in more than what was changed: {of} was \"{base}\" and is \"{other}\"."
+                )
             }
             Self::LeftOut { base, other } => {
                 write!(
@@ -64,7 +67,7 @@ impl fmt::Display for Caution {
             Self::Sessions { spread: None } => write!(
                 f,
                 "All trials of a side were run in one session, and nothing says how much two sessions of the same differ: verdicts of single cells are about \
-                 these two sessions, and over all cells there is none. Give the spec an anchor, as `anchor = {{ levels = {{ … }}, every = 10 }}`, and run both sides again."
+                 these two sessions, and over all cells there is none. Give the spec an anchor, as anchor = {{ levels = {{ … }}, every = 10 }}, and run both sides again."
             ),
             Self::Sessions { spread: Some(spread) } => write!(
                 f,

@@ -85,7 +85,20 @@ impl HistoryChange {
     }
 }
 
+impl CellHistory {
+    /// The one run that has it; none where more have it.
+    fn only_run(&self) -> Option<usize> {
+        let mut there = (0..self.values.len()).filter(|run| self.values[*run].is_some());
+        there.next().filter(|_| there.next().is_none())
+    }
+}
+
 impl History {
+    /// The cells that two runs or more have: of others there is nothing to compare.
+    pub fn compared(&self) -> impl Iterator<Item = &CellHistory> {
+        self.cells.iter().filter(|cell| cell.only_run().is_none())
+    }
+
     /// What is compared, counted.
     fn tested(&self) -> usize {
         self.changes.iter().filter(|change| change.p_value.is_some()).count()
@@ -132,9 +145,20 @@ impl History {
             counted.push_str("; the table of cells names each");
         }
         said.push(counted + ".");
-        for run in self.runs.iter().filter(|run| !run.lacks.is_empty()) {
-            let cells: Vec<String> = run.lacks.iter().map(in_words).collect();
-            said.push(format!("{} lacks {}.", run.name, cells.join("; ")));
+        for run in &self.runs {
+            let lacks = self.compared().filter(|cell| run.lacks.contains(&cell.levels));
+            let cells: Vec<String> = lacks.map(|cell| in_words(&cell.levels)).collect();
+            if !cells.is_empty() {
+                said.push(format!("{} lacks {}.", run.name, cells.join("; ")));
+            }
+        }
+        let alone = self
+            .cells
+            .iter()
+            .filter_map(|cell| Some(format!("{} ({})", in_words(&cell.levels), name(cell.only_run()?))));
+        let alone: Vec<String> = alone.collect();
+        if !alone.is_empty() {
+            said.push(format!("Only in one run: {}.", alone.join("; ")));
         }
         said
     }

@@ -221,6 +221,27 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_that_one_run_has_is_named_once_and_is_in_no_table_of_changes() {
+        let (base, other) = (results(1, &[1, 4], &STEADY), results(2, &[1, 8], &STEADY));
+        let found = history(vec![("a".into(), &base), ("b".into(), &other)]);
+        assert_eq!(found.compared().map(|cell| cell.levels.clients).collect::<Vec<_>>(), [1]);
+        let said = found.sentences();
+        let last = said.last().unwrap();
+        assert!(last.starts_with("Only in one run: ") && last.contains("read, 8 clients (b)"), "{said:?}");
+        assert!(last.contains("read, 4 clients (a)"), "{said:?}");
+        assert!(said.iter().all(|one| !one.contains("lacks")), "{said:?}");
+    }
+
+    #[test]
+    fn a_caution_is_plain_text() {
+        let spreads = [None, Some(0.02)].map(|spread| Caution::Sessions { spread });
+        let machine = Caution::Environment { of: "cores".into(), base: "2".into(), other: "4".into() };
+        for caution in spreads.into_iter().chain([machine]) {
+            assert!(!caution.to_string().contains('`'), "{caution}");
+        }
+    }
+
+    #[test]
     fn one_run_of_a_cell_gives_no_conclusion() {
         let (base, other) = (results(1, &[1], &STEADY), results(2, &[1], &[2_000.0]));
         let found = history(vec![("a".into(), &base), ("b".into(), &other)]);

@@ -78,7 +78,7 @@ pub fn check_load(cell: &Cell, cores: u32) -> Vec<Warning> {
         })
         .collect();
     if let Some(Bottleneck::Machine { busy, cores, .. }) = saturation::full_machine(cell, cores) {
-        warnings.push(Warning::MachineFull { busy, cores });
+        warnings.push(Warning::MachineFull { middleware: cell.middleware.is_some(), busy, cores });
     }
     warnings
 }
@@ -220,6 +220,9 @@ mod tests {
         };
         let all = || vec![process(SystemPart::Clients, 0.9), process(SystemPart::Middleware, 0.99)];
         assert_eq!(said(all(), None, 2).len(), 2);
+        let full = |middleware| Warning::MachineFull { middleware, busy: 2.0, cores: 2 }.to_string();
+        assert!(full(false).contains("busy: clients and servers take them"), "{}", full(false));
+        assert!(full(true).contains("clients, middleware and servers take them"), "{}", full(true));
         assert_eq!(said(all()[1..].to_vec(), None, 2), Vec::<String>::new());
         assert_eq!(said(all()[1..].to_vec(), None, 0), Vec::<String>::new());
         // What the kernel and other programs take is gone as well.

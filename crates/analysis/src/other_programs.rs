@@ -6,11 +6,17 @@
 use std::collections::BTreeMap;
 
 use krarup_stats::Interval;
-use krarup_units::Mistake;
+use krarup_units::{Mistake, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::regression::{RegressionAnswer, RegressionLevels, RegressionLimit, RunPair, judge, no_measure};
+
+/// What each of these programs measures in events per second; everything else is a time.
+const RATE: &str = "throughput";
+
+/// What a table is called, whose measures are any.
+const ANY_TABLE: &str = "a table";
 
 /// Values of each measure, by its name: one of each run.
 pub type MeasureValues = BTreeMap<String, Vec<f64>>;
@@ -28,6 +34,17 @@ pub struct ProgramRuns {
 impl ProgramRuns {
     fn of(program: &str) -> Self {
         Self { program: program.to_owned(), cells: BTreeMap::new() }
+    }
+
+    /// The unit of a measure. A column of a table has the one that its name ends with, as in the
+    /// CSV that Krarup writes.
+    pub fn unit(&self, measure: &str) -> Unit {
+        let rate = measure == RATE && self.program != ANY_TABLE;
+        match measure {
+            _ if rate || measure.ends_with(Unit::PerSecond.suffix()) => Unit::PerSecond,
+            _ if self.program != ANY_TABLE || measure.ends_with(Unit::Seconds.suffix()) => Unit::Seconds,
+            _ => Unit::Count,
+        }
     }
 
     fn add(&mut self, cell: &str, measure: &str, value: Option<f64>) {
@@ -179,7 +196,7 @@ fn of_table(text: &str) -> Option<ProgramRuns> {
     }
     let is_measure: Vec<bool> =
         (0..head.len()).map(|column| rows.iter().all(|row| row[column].parse::<f64>().is_ok())).collect();
-    let mut runs = ProgramRuns::of("a table");
+    let mut runs = ProgramRuns::of(ANY_TABLE);
     for row in &rows {
         let words = row.iter().zip(&is_measure).filter(|(_, is_measure)| !**is_measure);
         let cell = words.map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" ");
@@ -233,11 +250,13 @@ fn pair((_, base, other): &(&str, &MeasureValues, &MeasureValues), measure: &str
     (above_zero(base) && above_zero(other)).then(|| RunPair { base: base.clone(), other: other.clone() })
 }
 
-/// Every measure of every cell that both sides have.
+/// Every measure of every cell that both sides have; of each cell the throughput first.
 pub fn changes(base: &ProgramRuns, other: &ProgramRuns) -> Vec<RunChange> {
     let mut changes = Vec::new();
     for sides in common(base, other) {
-        for measure in sides.1.keys() {
+        let (rates, others): (Vec<&String>, Vec<&String>) =
+            sides.1.keys().partition(|measure| *measure == RATE);
+        for measure in rates.into_iter().chain(others) {
             let Some(pair) = pair(&sides, measure) else { continue };
             let limit = RegressionLimit { measure: measure.clone(), above: true, share: 0.0 };
             let levels = RegressionLevels::shared(1, 0.8);
@@ -336,6 +355,23 @@ mod tests {
             values(ours),
             [row("", "p99", &[0.3]), row("", "response", &[0.1]), row("", "throughput", &[9.0])]
         );
+    }
+
+    #[test]
+    fn the_throughput_stands_first_and_each_measure_has_its_unit() {
+        let k6 =
+            r#"{"metrics": {"http_reqs": {"rate": 50.0}, "http_req_duration": {"avg": 4.0, "p(99)": 8.0}}}"#;
+        let runs = read(k6).unwrap();
+        let found = changes(&runs, &runs);
+        let shown: Vec<(&str, Unit)> =
+            found.iter().map(|change| (change.measure.as_str(), runs.unit(&change.measure))).collect();
+        assert_eq!(
+            shown,
+            [("throughput", Unit::PerSecond), ("p99", Unit::Seconds), ("response", Unit::Seconds)]
+        );
+        let table = read("name,throughput,wait_s,done_per_s\nx,1,2,3\n").unwrap();
+        let units = ["throughput", "wait_s", "done_per_s"].map(|measure| table.unit(measure));
+        assert_eq!(units, [Unit::Count, Unit::Seconds, Unit::PerSecond]);
     }
 
     #[test]

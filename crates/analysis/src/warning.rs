@@ -69,9 +69,12 @@ pub enum Warning {
         /// Its utilization.
         utilization: f64,
     },
-    /// All processors of the machine were busy: client, middleware and servers take them from each
-    /// other.
+    /// All processors of the machine were busy: clients, servers, and the middleware where there is
+    /// one, take them from each other.
     MachineFull {
+        /// Whether there is a middleware.
+        #[serde(default)]
+        middleware: bool,
         /// Processors kept busy, by whatever was seen.
         busy: f64,
         /// Processors of the machine.
@@ -238,10 +241,11 @@ impl fmt::Display for Warning {
             Self::GeneratorBusy { name, utilization } => {
                 write!(f, "The load generator ({name}) was busy {} % of the time.", percent(*utilization))
             }
-            Self::MachineFull { busy, cores } => write!(
+            Self::MachineFull { middleware, busy, cores } => write!(
                 f,
-                "{} of the machine's {cores} processors were busy: clients, middleware and servers take them from each other.",
-                text::three_digits(busy.min(f64::from(*cores)))
+                "{} of the machine's {cores} processors were busy: {} take them from each other.",
+                text::three_digits(busy.min(f64::from(*cores))),
+                if *middleware { "clients, middleware and servers" } else { "clients and servers" }
             ),
             Self::Unsteady { variation } => write!(
                 f,
@@ -372,7 +376,7 @@ impl Warning {
                 "Add client threads or machines before you believe the limit to be the system's."
             }
             Self::MachineFull { .. } => {
-                "Read the limit as the machine's; give the clients their own machine to see the middleware's."
+                "Read the limit as the machine's; give the clients a machine of their own to see the limit of what they ask."
             }
             Self::Unsteady { .. } => "Measure longer, cut more warm-up, and see the run over time.",
             Self::WorkersBeyond { .. } => {

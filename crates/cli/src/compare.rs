@@ -11,6 +11,7 @@ use krarup_analysis::regression::{
     RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
 };
 use krarup_analysis::results::Results;
+use krarup_lab::store::ResultsDirectory;
 use krarup_report::{Page, comparison, csv, markdown};
 use krarup_units::Mistake;
 use serde::Serialize;
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
             }
             let answers =
                 other_programs::judge_runs(&args.fail_if, (base, other), args.power).map_err(of_flag)?;
-            runs(args, &found, &answers, (&base_name, &other_name))?;
+            runs(args, base, &found, &answers, (&base_name, &other_name))?;
             answers
         }
         _ => {
@@ -134,6 +135,17 @@ fn json(found: impl Serialize, limits: &[RegressionAnswer]) {
 
 /// Prints the answers about the limits, where other programs do not read stdout.
 fn limits(args: &CompareArgs, answers: &[RegressionAnswer]) {
+    let cells = answers.iter().map(|answer| answer.cells).max().unwrap_or(0);
+    let what = match cells {
+        0 => None,
+        1 => Some("A limit is about the ratio of the geometric means of the runs of each side.".to_owned()),
+        _ => Some(format!(
+            "A limit is about the geometric mean of the ratios of all {cells} cells; the table is of each cell."
+        )),
+    };
+    if let Some(what) = what.filter(|_| !args.form.csv && !args.form.json) {
+        println!("\n{}", output::prose(what));
+    }
     for answer in answers {
         if args.form.csv || args.form.json {
             eprintln!("{}", output::talk(answer.sentence()));
@@ -175,9 +187,10 @@ fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer])
     Ok(())
 }
 
-/// Tells what the runs of another program say.
+/// Tells what the runs of another program say; `of` knows in what its measures are.
 fn runs(
     args: &CompareArgs,
+    of: &ProgramRuns,
     found: &[RunChange],
     answers: &[RegressionAnswer],
     (base, other): (&str, &str),
@@ -186,12 +199,13 @@ fn runs(
         return Err(Failure::usage("runs of other programs are shown as text, JSON or CSV")
             .hint("leave out --markdown and --html"));
     }
-    let table = comparison::runs(found, base, other);
+    let unit = |measure: &str| of.unit(measure);
     if args.form.json {
         json(RunChanges { changes: found }, answers);
     } else if args.form.csv {
-        print!("{}", csv::table(&table));
+        print!("{}", csv::table(&comparison::run_numbers(found, unit)));
     } else {
+        let table = comparison::runs(found, base, other, unit);
         println!("{}", output::table(&table));
         println!("{}", output::prose(table.caption));
     }
@@ -204,8 +218,11 @@ fn nothing_in_common(base: &str, other: &str) -> Failure {
         .hint("compare results of one spec, or of specs with the same factors and levels; of other programs, the same benchmarks")
 }
 
-/// A directory in which there are none.
+/// A path without results: nothing is there, or a directory in which there are none.
 pub(crate) fn no_results(path: &Path) -> Failure {
+    if let Err(error) = fs::metadata(path) {
+        return input::unread(path, &error).or_hint("a directory of results is what `krarup run` makes");
+    }
     let hint = format!("`krarup report {}` makes them from the trials of an experiment", path.display());
     Failure::usage(format!("{}: there are no results", path.display())).hint(hint)
 }
@@ -216,11 +233,13 @@ fn measured(path: &Path) -> Result<Measured, Failure> {
     if results.is_file() {
         return of_results(&results).map(|found| Measured::Results(Box::new(found)));
     }
+    // The directory of an experiment with trials and without results.
+    let only_trials = ResultsDirectory::at(path).trials().is_dir();
+    if only_trials || fs::metadata(path).is_err() {
+        return Err(no_results(path));
+    }
     if path.is_dir() {
         return folder(path).map(Measured::Runs);
-    }
-    if fs::metadata(path).is_err() {
-        return Err(no_results(path));
     }
     // A file that is named results.json is one, whatever is wrong with it.
     if path.file_name().is_some_and(|name| name == "results.json") {

@@ -441,7 +441,9 @@ fn stopped(kept: usize, out: &Path, fresh: bool) -> Failure {
         let _ = fs::remove_dir_all(out);
         return Failure::stopped("stopped on request; everything started was ended");
     }
-    Failure::stopped(format!("stopped on request; everything started was ended, {kept} trials are kept"))
+    let is = if kept == 1 { "is" } else { "are" };
+    let kept = counted(kept, "trial");
+    Failure::stopped(format!("stopped on request; everything started was ended, {kept} {is} kept"))
         .hint("the same command goes on from here")
 }
 

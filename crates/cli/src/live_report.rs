@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use krarup_analysis::results::Results;
 use krarup_analysis::so_far::{self, AwaitedCell};
+use krarup_analysis::warning::Warning;
 use krarup_lab::campaign::CampaignEvent;
 use krarup_lab::stop::Stop;
 use krarup_net::http::events::HttpEvents;
@@ -145,7 +146,13 @@ impl FollowedReport<'_> {
     /// Makes the page again from what is complete.
     fn renew(&mut self) {
         match self.records.so_far(&mut self.known) {
-            Ok(Some(results)) => self.show(html::page(&document(&results)), Some(&results)),
+            Ok(Some(mut results)) => {
+                // More runs of each cell are to come: one of each is no fault of the spec.
+                if self.records.spec.repetitions.most() > 1 {
+                    results.concerns.retain(|concern| concern.warning != Warning::OneRepetition);
+                }
+                self.show(html::page(&document(&results)), Some(&results));
+            }
             Ok(None) => {
                 let same = locked(&self.live.served).html.clone();
                 self.show(same, None);

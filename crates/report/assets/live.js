@@ -91,13 +91,14 @@
   document.addEventListener("visibilitychange", renew);
 
   let ends = null;
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  // As all times of the page: in UTC.
+  const clock = (seconds) => `${new Date(seconds * 1000).toISOString().slice(11, 19)} UTC`;
   const [state, line, left] = ["strong", "span", "em"].map((tag) => bar.querySelector(`p ${tag}`));
   function countDown() {
     if (ends == null) return;
     const seconds = Math.max(0, Math.round(ends - Date.now() / 1000));
     const long = seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
-    left.textContent = `about ${long} left, until ${clock.format(ends * 1000)}`;
+    left.textContent = `about ${long} left, until ${clock(ends)}`;
   }
   setInterval(countDown, 1000);
 

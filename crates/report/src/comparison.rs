@@ -5,7 +5,7 @@ use krarup_analysis::compare::Comparison;
 use krarup_analysis::other_programs::RunChange;
 use krarup_analysis::quantity::Quantity;
 use krarup_record::quantities;
-use krarup_units::{Unit, text};
+use krarup_units::Unit;
 
 use crate::document::{Block, Column, Document, EstimateCell, Finding, Note, Section, Table, TableValue};
 use crate::estimates::measured;
@@ -142,45 +142,84 @@ pub fn cells(comparison: &Comparison) -> Table {
     }
 }
 
-/// What other programs measured on both sides: a row for each cell and measure.
-pub fn runs(changes: &[RunChange], base: &str, other: &str) -> Table {
+/// What other programs measured on both sides: a row for each cell and measure. `unit` tells in
+/// what a measure is.
+pub fn runs(changes: &[RunChange], base: &str, other: &str, unit: impl Fn(&str) -> Unit) -> Table {
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
-    let side = |value: f64, runs: u64| format!("{} ({runs})", number(value));
+    // Of a program that knows one cell it has no name.
+    let named = changes.iter().any(|change| !change.cell.is_empty());
     let row = |change: &RunChange| {
+        let unit = unit(&change.measure);
+        let side = |value: f64, runs: u64| format!("{} ({runs})", in_unit(unit, value));
         let interval = change.interval.map_or_else(
             || "–".to_owned(),
             |interval| format!("{} to {}", percent(interval.low), percent(interval.high)),
         );
-        vec![
-            TableValue::from(change.cell.as_str()),
+        let mut row = vec![
             TableValue::from(change.measure.as_str()),
             TableValue::Text(side(change.base, change.base_runs)),
             TableValue::Text(side(change.other, change.other_runs)),
             TableValue::Text(percent(change.ratio)),
             TableValue::Text(interval),
-        ]
+        ];
+        if named {
+            row.insert(0, TableValue::from(change.cell.as_str()));
+        }
+        row
     };
+    let mut columns = vec![
+        Column::new("measure", Unit::Text),
+        Column::new(base, Unit::Text),
+        Column::new(other, Unit::Text),
+        Column::new("change", Unit::Text),
+        Column::new("at 95 %", Unit::Text),
+    ];
+    if named {
+        columns.insert(0, Column::new("cell", Unit::Text));
+    }
     Table {
         name: "runs".into(),
         title: "All cells".into(),
         caption: "Geometric means over the runs of each side, how many in brackets. The change has Welch's interval of the runs' \
                   logarithms at 95 %."
             .into(),
-        columns: vec![
-            Column::new("cell", Unit::Text),
-            Column::new("measure", Unit::Text),
-            Column::new(base, Unit::Text),
-            Column::new(other, Unit::Text),
-            Column::new("change", Unit::Text),
-            Column::new("at 95 %", Unit::Text),
-        ],
+        columns,
         rows: changes.iter().map(row).collect(),
     }
 }
 
-/// Three digits of a number of unknown unit, however small.
-fn number(value: f64) -> String {
-    if value >= 0.01 { text::count(value) } else { format!("{value:.2e}") }
+/// The same for programs: every number by itself, in its base unit.
+pub fn run_numbers(changes: &[RunChange], unit: impl Fn(&str) -> Unit) -> Table {
+    let row = |change: &RunChange| {
+        vec![
+            TableValue::from(change.cell.as_str()),
+            TableValue::from(change.measure.as_str()),
+            TableValue::from(unit(&change.measure).base()),
+            TableValue::from(change.base),
+            TableValue::from(change.base_runs as f64),
+            TableValue::from(change.other),
+            TableValue::from(change.other_runs as f64),
+            TableValue::from(change.ratio),
+            TableValue::from(change.interval.map(|interval| interval.low)),
+            TableValue::from(change.interval.map(|interval| interval.high)),
+        ]
+    };
+    let numbers = ["base", "base runs", "other", "other runs", "ratio", "ratio from", "ratio to"]
+        .map(|heading| Column::new(heading, Unit::Count));
+    let mut columns = ["cell", "measure", "unit"].map(|heading| Column::new(heading, Unit::Text)).to_vec();
+    columns.extend(numbers);
+    Table {
+        name: "runs".into(),
+        title: "All cells".into(),
+        columns,
+        rows: changes.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+/// A number beside its unit; one of unknown unit with three digits, however small.
+fn in_unit(unit: Unit, value: f64) -> String {
+    if unit == Unit::Count && value < 0.01 { format!("{value:.2e}") } else { unit.show(value) }
 }
 
 /// The same for programs: every number by itself, in its base unit.

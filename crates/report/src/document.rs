@@ -81,6 +81,8 @@ pub enum Block {
     List(Vec<String>),
     /// A table.
     Table(Table),
+    /// A table with values in words, as `24,100/s ± 1.2 %`, and the same in numbers: its CSV.
+    InWords(Table, Table),
     /// A figure with its caption, its notes and its data.
     Figure(Figure),
     /// A note that concerns this place.
@@ -113,7 +115,9 @@ impl Document {
 fn shown(block: &Block) -> Vec<QuantityDefinition> {
     match block {
         Block::Figure(figure) => figure.quantities.clone(),
-        Block::Table(table) => table.columns.iter().filter_map(|column| column.quantity).collect(),
+        Block::Table(table) | Block::InWords(table, _) => {
+            table.columns.iter().filter_map(|column| column.quantity).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! Results beside older ones: the section "History" of a report.
 
 use krarup_analysis::change::Measure;
-use krarup_analysis::history::{CellHistory, History, HistoryChange};
+use krarup_analysis::history::{CellHistory, History, HistoryChange, HistoryRun};
 use krarup_analysis::quantity::Quantity;
 use krarup_record::quantities;
 use krarup_units::Unit;
@@ -17,14 +17,14 @@ pub(crate) fn section(history: &History) -> Section {
     blocks.extend(history.cautions_in_words().into_iter().map(|words| Block::Note(Note::warning(words, ""))));
     blocks.push(Block::Table(runs(history)));
     blocks.extend(workloads(history).into_iter().map(|workload| Block::Figure(figure(history, workload))));
-    blocks.push(Block::Table(changes(history)));
+    blocks.push(Block::InWords(changes(history), numbers(history)));
     blocks.push(Block::Table(comparisons(history)));
     Section { title: "History".into(), blocks }
 }
 
 fn workloads(history: &History) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    for cell in &history.cells {
+    for cell in history.compared() {
         if !found.contains(&cell.levels.workload.as_str()) {
             found.push(&cell.levels.workload);
         }
@@ -65,7 +65,7 @@ fn runs(history: &History) -> Table {
 /// A workload in run after run: a panel for each measure, a line for each number of clients.
 fn figure(history: &History, workload: &str) -> Figure {
     let cells: Vec<&CellHistory> =
-        history.cells.iter().filter(|cell| cell.levels.workload == workload).collect();
+        history.compared().filter(|cell| cell.levels.workload == workload).collect();
     let point = |(run, values): (usize, &Option<[Quantity; 3]>)| {
         let values = values.as_ref()?;
         Some(FigurePoint { x: run as f64, y: values.iter().map(|one| Some(measured(one))).collect() })
@@ -152,7 +152,7 @@ pub fn changes(history: &History) -> Table {
         row.push(TableValue::Text(if said.is_empty() { "no conclusion".into() } else { said.join("; ") }));
         row
     };
-    let rows = history.cells.iter().flat_map(|cell| {
+    let rows = history.compared().flat_map(|cell| {
         Measure::ALL.into_iter().enumerate().map(move |(place, measure)| row(cell, place, measure))
     });
     let mut columns = vec![
@@ -171,6 +171,36 @@ pub fn changes(history: &History) -> Table {
         columns,
         rows: rows.collect(),
     }
+}
+
+/// The same for programs: a row for each cell and run.
+fn numbers(history: &History) -> Table {
+    let rows = history.cells.iter().flat_map(|cell| {
+        let of_run = |(run, values): (&HistoryRun, &Option<[Quantity; 3]>)| {
+            let mut row = vec![
+                TableValue::from(cell.levels.workload.as_str()),
+                TableValue::from(f64::from(cell.levels.clients)),
+                TableValue::from(run.name.as_str()),
+            ];
+            row.extend(values.as_ref()?.iter().map(|one| TableValue::Measured(measured(one))));
+            Some(row)
+        };
+        history.runs.iter().zip(&cell.values).filter_map(of_run).collect::<Vec<_>>()
+    });
+    let mut columns = vec![
+        Column::new("workload", Unit::Text),
+        Column::new("clients", Unit::Count),
+        Column::new("run", Unit::Text),
+    ];
+    columns.extend(Measure::ALL.map(|measure| {
+        let heading = match measure {
+            Measure::Throughput => "throughput",
+            Measure::Response => "response time mean",
+            Measure::P99 => "response time p99",
+        };
+        Column::new(heading, unit(measure))
+    }));
+    Table { name: "history".into(), columns, rows: rows.collect(), ..Table::default() }
 }
 
 /// Every comparison that was made.

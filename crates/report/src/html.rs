@@ -106,7 +106,7 @@ fn contents(out: &mut String, document: &Document) {
 /// A table or a figure in the contents.
 fn entry(block: &Block) -> Option<String> {
     let (kind, name, title) = match block {
-        Block::Table(table) => ("table", &table.name, &table.title),
+        Block::Table(table) | Block::InWords(table, _) => ("table", &table.name, &table.title),
         Block::Figure(figure) => ("figure", &figure.name, &figure.title),
         _ => return None,
     };
@@ -227,7 +227,8 @@ fn section(out: &mut String, number: usize, section: &Section, open: bool) {
                 points.iter().for_each(|point| element(out, "li", point));
                 out.push_str("</ul>\n");
             }
-            Block::Table(table) => captioned_table(out, table),
+            Block::Table(table) => captioned_table(out, table, table),
+            Block::InWords(table, numbers) => captioned_table(out, table, numbers),
             Block::Figure(figure) => self::figure(out, figure),
             Block::Note(note) => notes(out, std::slice::from_ref(note)),
             Block::Properties(pairs) => properties(out, pairs),
@@ -316,14 +317,15 @@ fn properties(out: &mut String, pairs: &[(String, String)]) {
     out.push_str("</dl>\n");
 }
 
-fn captioned_table(out: &mut String, table: &Table) {
+/// `numbers` is what its CSV holds.
+fn captioned_table(out: &mut String, table: &Table, numbers: &Table) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     self::table(out, table);
     if !table.caption.is_empty() {
         let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.caption));
     }
-    let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(table));
+    let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(numbers));
 }
 
 /// The table itself, in a frame that scrolls sideways on a narrow screen.

@@ -13,7 +13,7 @@ use crate::document::{Block, Document, Table};
 pub fn files(document: &Document) -> Vec<(String, String)> {
     let blocks = document.sections.iter().flat_map(|section| &section.blocks);
     let tables = blocks.filter_map(|block| match block {
-        Block::Table(table) => Some(table.clone()),
+        Block::Table(table) | Block::InWords(table, _) => Some(table.clone()),
         Block::Figure(figure) => Some(figure.data()),
         _ => None,
     });

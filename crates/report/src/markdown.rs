@@ -61,7 +61,7 @@ fn section(out: &mut String, section: &Section) {
                 }
                 out.push('\n');
             }
-            Block::Table(table) => captioned_table(out, table),
+            Block::Table(table) | Block::InWords(table, _) => captioned_table(out, table),
             Block::Figure(figure) => self::figure(out, figure),
             Block::Note(note) => notes(out, std::slice::from_ref(note)),
             Block::Properties(pairs) => {

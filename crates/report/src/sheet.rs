@@ -11,7 +11,7 @@ use crate::document::{Block, Column, Note, NoteLevel, Section, Table, TableValue
 pub(crate) fn section(results: &Results) -> Option<Section> {
     let sheet = results.sheet.as_ref()?;
     let mut blocks: Vec<Block> = notes(sheet).into_iter().map(Block::Note).collect();
-    blocks.push(Block::Table(table(sheet)));
+    blocks.push(Block::InWords(table(sheet), numbers(sheet)));
     blocks.push(Block::List(sheet.steps.iter().map(origin).collect()));
     Some(Section { title: "Guessed, computed, measured".into(), blocks })
 }
@@ -46,6 +46,43 @@ pub fn table(sheet: &GradedSheet) -> Table {
             .map(|heading| Column::new(heading, Unit::Text))
             .to_vec(),
         rows: rows.collect(),
+    }
+}
+
+/// The same for programs: every number by itself, in the base unit that its row names.
+fn numbers(sheet: &GradedSheet) -> Table {
+    let row = |step: &GradedStep| {
+        let (value, ends) = match &step.measured {
+            SheetAnswer::Measured { value, interval, .. } => (Some(*value), *interval),
+            SheetAnswer::NotAsked | SheetAnswer::NoConclusion { .. } => (None, None),
+        };
+        vec![
+            TableValue::from(step.id.as_str()),
+            TableValue::from(unit(step).base()),
+            step.guess.into(),
+            TableValue::Text(step.grade.to_string()),
+            step.model.as_ref().map(|figure| figure.value).into(),
+            TableValue::Text(model_grade(step)),
+            value.into(),
+            ends.map(|(low, _)| low).into(),
+            ends.map(|(_, high)| high).into(),
+        ]
+    };
+    Table {
+        columns: vec![
+            Column::new("question", Unit::Text),
+            Column::new("unit", Unit::Text),
+            Column::new("guess", Unit::Count),
+            Column::new("the guess is", Unit::Text),
+            Column::new("model", Unit::Count),
+            Column::new("the model is", Unit::Text),
+            Column::new("measured", Unit::Count),
+            Column::new("measured low", Unit::Count),
+            Column::new("measured high", Unit::Count),
+        ],
+        rows: sheet.steps.iter().map(row).collect(),
+        name: "sheet".into(),
+        ..Table::default()
     }
 }
 
@@ -183,6 +220,11 @@ mod tests {
         .map(TableValue::from)
         .to_vec();
         assert_eq!(table(&sheet()).rows, [words]);
+        assert_eq!(
+            crate::csv::table(&numbers(&sheet())),
+            "question,unit,guess,the_guess_is,model,the_model_is,measured,measured_low,measured_high\n\
+             reads,1/s,6000,\"right order, 2.04 times too high\",2949,right,2938,2930,2946\n"
+        );
         assert_eq!(
             origin(&sheet().steps[0]),
             "reads: How many? Model: bound of the link. Measured: read-only, 24 clients."

@@ -136,7 +136,8 @@ fn subtitle(results: &Results) -> String {
         1 => "1 processor".into(),
         cores => format!("{cores} processors"),
     };
-    let runs = format!("{runs} runs of {} cells", results.cells.len());
+    let some = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let runs = format!("{} of {}", some(runs, "run"), some(results.cells.len(), "cell"));
     let completed: u64 = results.cells.iter().map(|cell| cell.completed).sum();
     let failed = match results.cells.iter().map(|cell| cell.errors).sum::<u64>() {
         0 => "none failed".into(),

@@ -120,7 +120,8 @@ pub(crate) fn trials(results: &Results) -> Table {
     let row = |cell: &Cell, one: &Repetition| {
         let mut row = levels(results, cell);
         row.extend([
-            f64::from(one.repetition).into(),
+            // From 1, as everywhere where a reader sees it.
+            f64::from(one.repetition + 1).into(),
             one.throughput.into(),
             one.keys.into(),
             one.response.into(),
@@ -141,7 +142,7 @@ pub(crate) fn trials(results: &Results) -> Table {
     Table {
         name: "trials".into(),
         title: "One row for each repetition".into(),
-        caption: "The figures of each run alone, without intervals.".into(),
+        caption: "The figures of each run alone, without intervals; repetitions count from 1.".into(),
         columns,
         rows: rows.map(|(cell, one)| row(cell, one)).collect(),
     }

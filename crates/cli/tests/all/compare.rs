@@ -32,6 +32,7 @@ fn a_gate_says_by_its_exit_code_whether_something_is_worse() {
         let ended = compared(&[&[base.as_str(), other.as_str()][..], &limit].concat());
         assert_eq!(ended.code, Some(code), "{ended:?}");
         assert!(ended.output.contains(says), "{says}: {ended:?}");
+        assert!(ended.output.contains("about the ratio of the geometric means"), "{ended:?}");
         assert_eq!(compared(&[&base, other]).code, Some(0), "without a limit it is a report");
     }
     // More than one limit: the worst answer decides.
@@ -58,7 +59,7 @@ fn a_folder_holds_a_file_for_each_run_and_criterions_a_cell_for_each_benchmark()
     let [base, other] = [&base, &other].map(|folder| folder.to_str().unwrap());
     let ended = compared(&[base, other, "--fail-if", "throughput < -5%", "--json"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let change = &ended.json()["changes"][1];
+    let change = &ended.json()["changes"][0];
     assert_eq!((&change["measure"], &change["base_runs"]), (&"throughput".into(), &3.into()));
     assert!((change["ratio"].as_f64().unwrap() - 1.25).abs() < 1e-3);
     assert_eq!(compared(&[other, base, "--fail-if", "throughput < -5%"]).code, Some(1));
@@ -78,6 +79,38 @@ fn a_folder_holds_a_file_for_each_run_and_criterions_a_cell_for_each_benchmark()
     let cells: Vec<String> =
         ended.json()["changes"].as_array().unwrap().iter().map(|one| one["cell"].to_string()).collect();
     assert_eq!(cells, ["\"parse/large\"", "\"parse/small\""], "{ended:?}");
+}
+
+#[test]
+fn figures_of_other_programs_stand_in_their_units() {
+    let path = fresh("compare-units");
+    let text = r#"{"ALL STATS": {"Totals": {"Ops/sec": 24100.5, "Average Latency": 0.133,
+        "Percentile Latencies": {"p99.00": 0.0813}}}}"#;
+    fs::write(&path, text).unwrap();
+    let file = path.to_str().unwrap();
+    let shown = compared(&[file, file]).output;
+    let rows: Vec<&str> = shown.lines().filter(|line| line.contains("(1)")).collect();
+    let found = |place: usize, words: [&str; 2]| words.iter().all(|word| rows[place].contains(word));
+    assert!(rows.len() == 3 && rows[0].trim_start().starts_with("throughput"), "{shown}");
+    assert!(found(0, ["24,100/s (1)", "+0.0 %"]) || found(0, ["24,101/s (1)", "+0.0 %"]), "{shown}");
+    assert!(found(1, ["p99", "81.3 µs (1)"]) && found(2, ["response", "(1)"]), "{shown}");
+    assert!(shown.starts_with("measure") && rows.iter().all(|row| !row.contains("e-")), "{shown}");
+    let csv = compared(&[file, file, "--csv"]).output;
+    assert!(csv.starts_with("cell,measure,unit,base,base_runs,other,other_runs,ratio,"), "{csv}");
+    assert!(csv.contains("\n,throughput,1/s,24100.5"), "{csv}");
+}
+
+#[test]
+fn trials_without_results_are_told_with_what_makes_results_of_them() {
+    let folder = fresh("compare-only-trials");
+    fs::create_dir_all(folder.join("trials")).unwrap();
+    fs::write(folder.join(".lock"), "").unwrap();
+    let folder = folder.to_str().unwrap();
+    let ended = compared(&[folder, folder]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let errors = &ended.errors;
+    assert!(errors.contains("there are no results") && errors.contains("`krarup report"), "{errors}");
+    assert!(!errors.contains(".lock"), "{errors}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn what_is_no_older_result_is_named_with_a_hint() {
     let other = older(&out, "other", &other);
     let nothing = out.with_file_name("nothing");
     for (against, said) in [
-        (vec![&*nothing], "nothing: there are no results"),
+        (vec![&*nothing], "nothing: there is no such file or directory"),
         (vec![&*out], "stands beside itself"),
         (vec![&*other], "have no cell in common"),
     ] {

@@ -131,7 +131,7 @@ const OF_FILES: &[Row] = &[
     ("analyze {}", 2, &["holds no rows.parquet", "--stats-dir DIR --rows"]),
     ("analyze {}/empty", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
     ("analyze {}/two.csv", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
-    ("compare {}/none {}/none", 2, &["there are no results", "krarup report"]),
+    ("compare {}/none {}/none", 2, &["none: there is no such file or directory", "`krarup run` makes"]),
     (
         "compare {}/cut.json {}/cut.json",
         2,

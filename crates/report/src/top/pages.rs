@@ -196,7 +196,11 @@ pub(super) fn body(figures: &TopFigures, page: TopPage, by_connection: bool) -> 
     };
     if rows.is_empty() {
         let lost = figures.instances.iter().all(|one| one.lost.is_some());
-        let why = if lost { "figures come two looks after an instance answers again" } else { nothing(page) };
+        let why = match page {
+            _ if lost => "figures come two looks after an instance answers again",
+            TopPage::HotKeys => no_hot_key(&figures.hot_keys),
+            _ => nothing(page),
+        };
         notes.push((String::new(), why.to_owned()));
     }
     // Of one instance alone no column says which it is.
@@ -217,9 +221,19 @@ const fn nothing(page: TopPage) -> &'static str {
         TopPage::Clients => {
             "no client is connected, or it is not known yet; proxies before this version do not say"
         }
-        TopPage::HotKeys => "no request was sampled in the last seconds, or hot_keys = \"off\"",
         TopPage::Headroom => "no answer yet: it is computed every ten seconds",
         _ => "there are none, or they were not looked at twice yet",
+    }
+}
+
+/// Why no key is listed.
+fn no_hot_key(all: &[SaidBy<HotKeys>]) -> &'static str {
+    if all.iter().any(|one| one.says.pools.iter().any(|pool| pool.samples > 0)) {
+        "no key stands out: none was sampled often enough to tell its share"
+    } else if !all.is_empty() && all.iter().all(|one| one.says.keys == "off") {
+        "hot_keys = \"off\": nothing is kept"
+    } else {
+        "no request was sampled in the last seconds, or hot_keys = \"off\""
     }
 }
 

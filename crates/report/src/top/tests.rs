@@ -478,6 +478,27 @@ fn the_smallest_sizes_one_by_one() {
 }
 
 #[test]
+fn without_a_hot_key_the_page_says_whether_requests_were_sampled() {
+    let shown = |keys: HotKeys| {
+        let mut state = state(&["p:9151"]);
+        state.set_hot_keys("p:9151", keys);
+        let mut view = TopView::of(TopPage::HotKeys, false);
+        lines(&state, &mut view, 160, 30)
+    };
+    let mut sampled = hot_keys();
+    for pool in &mut sampled.pools {
+        pool.by_time.clear();
+        pool.by_bytes.clear();
+    }
+    let seen = shown(sampled);
+    assert!(has(&seen, "no key stands out") && !has(&seen, "no request was sampled"), "{seen:#?}");
+    let none = |keys: &str| HotKeys { keys: keys.to_owned(), pools: Vec::new(), ..hot_keys() };
+    assert!(has(&shown(none("digest")), "no request was sampled"));
+    let off = shown(none("off"));
+    assert!(has(&off, "nothing is kept") && !has(&off, "sampled in the last"), "{off:#?}");
+}
+
+#[test]
 fn a_state_that_has_seen_nothing_is_drawn() {
     let mut state = TopState::default();
     let nothing = lines(&state, &mut TopView::of(TopPage::Servers, true), 80, 24);

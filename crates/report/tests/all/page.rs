@@ -299,6 +299,7 @@ fn reference() -> String {
     for block in document.sections.iter().flat_map(|section| &section.blocks) {
         let (title, caption, data) = match block {
             Block::Table(table) => (&table.title, &table.caption, columns(table)),
+            Block::InWords(table, numbers) => (&table.title, &table.caption, columns(numbers)),
             Block::Data(table) => (&table.title, &table.caption, columns(table)),
             Block::Figure(figure) if figure.name == "one-run" => {
                 (&"One run, window by window".to_owned(), &figure.caption, columns(&figure.data()))
