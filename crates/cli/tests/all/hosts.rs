@@ -174,7 +174,7 @@ fn hosts_need_no_root_where_users_may_have_namespaces() {
         return;
     }
     let mut spec = LINKED.replace("2s", "1s").replace("program = \"cache\"", "program = \"auto\"");
-    // Whoever may have namespaces may not open that device, too, where only root may.
+    // Who may have namespaces may not open that device, where it is root's alone.
     let mut opens = if root { as_nobody("test") } else { Command::new("test") };
     let may = opens.args(["-w", "/dev/net/tun"]).status().is_ok_and(|status| status.success());
     let delayed = taps() && may;
