@@ -116,7 +116,7 @@ impl History {
                 });
                 format!(
                     "{}: {} {}{range} from {} to {}, {}.",
-                    in_words(&one.levels),
+                    one.levels.in_words(),
                     one.change.measure.name(),
                     one.change.ratio.map_or("changed".into(), percent),
                     name(one.from),
@@ -147,7 +147,7 @@ impl History {
         said.push(counted + ".");
         for run in &self.runs {
             let lacks = self.compared().filter(|cell| run.lacks.contains(&cell.levels));
-            let cells: Vec<String> = lacks.map(|cell| in_words(&cell.levels)).collect();
+            let cells: Vec<String> = lacks.map(|cell| cell.levels.in_words()).collect();
             if !cells.is_empty() {
                 said.push(format!("{} lacks {}.", run.name, cells.join("; ")));
             }
@@ -155,7 +155,7 @@ impl History {
         let alone = self
             .cells
             .iter()
-            .filter_map(|cell| Some(format!("{} ({})", in_words(&cell.levels), name(cell.only_run()?))));
+            .filter_map(|cell| Some(format!("{} ({})", cell.levels.in_words(), name(cell.only_run()?))));
         let alone: Vec<String> = alone.collect();
         if !alone.is_empty() {
             said.push(format!("Only in one run: {}.", alone.join("; ")));
@@ -171,9 +171,4 @@ impl History {
         };
         self.cautions.iter().map(said).collect()
     }
-}
-
-fn in_words(levels: &CellLevels) -> String {
-    let plural = if levels.clients == 1 { "" } else { "s" };
-    format!("{}, {} client{plural}", levels.workload, levels.clients)
 }

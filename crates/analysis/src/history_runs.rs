@@ -80,7 +80,7 @@ fn adjust(changes: &mut [HistoryChange]) {
     let known = changes.iter_mut().filter(|change| change.p_value.is_some());
     for (change, adjusted) in known.zip(holm(&plain)) {
         change.p_value = Some(adjusted);
-        if adjusted >= ERROR && matches!(change.change.verdict, Conclusion::Better | Conclusion::Worse) {
+        if adjusted >= ERROR && change.is_real() {
             change.change.verdict = Conclusion::ByChance;
         }
     }

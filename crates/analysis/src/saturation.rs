@@ -130,7 +130,8 @@ pub(crate) fn is_outdone<'a>(highest: f64, mut cells: impl Iterator<Item = &'a C
     cells.any(|cell| !is_known(cell) && low(cell).is_some_and(|low| low > highest))
 }
 
-fn unsure(cell: &Cell) -> Unsure {
+/// How wide the wider of its intervals is.
+pub(crate) fn unsure(cell: &Cell) -> Unsure {
     let halves = [cell.throughput.half_share(), cell.response.mean.half_share()];
     Unsure { clients: cell.levels.clients, half: halves.into_iter().flatten().fold(0.0, f64::max) }
 }

@@ -425,7 +425,7 @@ mod tests {
             trials,
             population: "clients",
         };
-        assert_eq!(sheet(&results, &wanted(None, &[None])), None, "nobody guessed");
+        assert_eq!(sheet(&results, &wanted(None, &[None])), None, "no guess is sealed");
         let trials: &'static [Option<String>] =
             Box::leak(Box::new([Some("a".into()), Some("b".into()), None]));
         let found = sheet(&results, &wanted(Some("a"), trials)).unwrap();

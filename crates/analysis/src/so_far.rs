@@ -5,8 +5,8 @@ use std::fmt;
 use krarup_units::Unit;
 
 use crate::cell::Cell;
-use crate::quantity::Quantity;
 use crate::results::Results;
+use crate::saturation;
 
 /// A cell of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +66,7 @@ fn reason(awaited: &AwaitedCell, cell: Option<&Cell>) -> Option<NotYet> {
     if done < awaited.runs {
         return Some(NotYet::RunsMissing { done, wanted: awaited.runs });
     }
-    let known = [cell.throughput, cell.response.mean];
-    let unsure = known.iter().filter(|quantity| !quantity.is_certain());
-    unsure.filter_map(Quantity::half_share).max_by(f64::total_cmp).map(NotYet::Wide)
+    (!saturation::is_known(cell)).then(|| NotYet::Wide(saturation::unsure(cell).half))
 }
 
 #[cfg(test)]

@@ -17,6 +17,14 @@ pub struct CellLevels {
     pub clients: u32,
 }
 
+impl CellLevels {
+    /// `read, 8 clients`.
+    pub fn in_words(&self) -> String {
+        let plural = if self.clients == 1 { "" } else { "s" };
+        format!("{}, {} client{plural}", self.workload, self.clients)
+    }
+}
+
 /// One run of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
     }
     for (place, (file, found)) in all.iter().enumerate() {
         let title = format!("The requests in {}", file.display());
-        let document = requests::document(found, &title, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
+        let document = requests::document(found, &title, &written::footer());
         if args.form.csv {
             print!("{}", csv::table(&requests::operations(found)));
         } else if args.form.markdown {

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::form::OutputForm;
+use crate::written::RESULTS;
 use crate::{input, output, written};
 
 /// Compare two measurements, cell by cell and over all cells, with intervals: directories of
@@ -157,7 +158,7 @@ fn limits(args: &CompareArgs, answers: &[RegressionAnswer]) {
 
 /// Tells what two directories of results say.
 fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer]) -> Result<(), Failure> {
-    let document = comparison::document(found, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
+    let document = comparison::document(found, &written::footer());
     if args.form.json {
         json(found, answers);
     } else if args.form.csv {
@@ -229,7 +230,7 @@ pub(crate) fn no_results(path: &Path) -> Failure {
 
 /// What stands in a file or a folder.
 fn measured(path: &Path) -> Result<Measured, Failure> {
-    let results = path.join("results.json");
+    let results = path.join(RESULTS);
     if results.is_file() {
         return of_results(&results).map(|found| Measured::Results(Box::new(found)));
     }
@@ -242,7 +243,7 @@ fn measured(path: &Path) -> Result<Measured, Failure> {
         return folder(path).map(Measured::Runs);
     }
     // A file that is named results.json is one, whatever is wrong with it.
-    if path.file_name().is_some_and(|name| name == "results.json") {
+    if path.file_name().is_some_and(|name| name == RESULTS) {
         return of_results(path).map(|found| Measured::Results(Box::new(found)));
     }
     match input::json(path) {

@@ -33,9 +33,10 @@ use krarup_units::{Address, Seconds, Unit};
 use crate::failure::Failure;
 use crate::flags::WithWords;
 use crate::live_report::{LIVE_ADDRESS, LiveReport};
-use crate::reporting::{Also, ENVIRONMENT, RESULTS, RecordedExperiment};
+use crate::reporting::{self, Also, ENVIRONMENT, RecordedExperiment};
 use crate::sheet::{self, GuessSource};
 use crate::telling::{Telling, wait};
+use crate::written::RESULTS;
 use crate::{input, output, stations as stations_check, trials};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
@@ -398,10 +399,7 @@ fn server_counts(spec: &Spec) -> String {
 }
 
 fn unwritable_in(out: &Path) -> impl Fn(std::io::Error) -> Failure + Copy {
-    move |error| {
-        Failure::run(format!("{} cannot be written: {error}", out.display()))
-            .hint("choose another directory with --out")
-    }
+    move |error| reporting::unwritable_in(out)(error).hint("choose another directory with --out")
 }
 
 fn write_environment(store: &ResultsDirectory, environment: &Environment) -> std::io::Result<()> {

@@ -5,6 +5,5 @@ use krarup_report::{headroom, html};
 
 /// The page; `of` is what the program is called in it.
 pub(crate) fn page(answer: &Headroom, of: &str) -> String {
-    let program = format!("krarup {}", env!("CARGO_PKG_VERSION"));
-    html::page(&headroom::document(answer, of, &program))
+    html::page(&headroom::document(answer, of, &crate::written::footer()))
 }

@@ -8,6 +8,7 @@ use krarup_analysis::results::Results;
 
 use crate::compare::{no_results, of_results};
 use crate::failure::Failure;
+use crate::written::RESULTS;
 
 /// The results of these directories beside `results`, which are those of `own`; none where none are
 /// named.
@@ -15,11 +16,11 @@ use crate::failure::Failure;
 /// # Errors
 /// Names a directory that has no results, is named twice, or has no cell in common.
 pub(crate) fn beside(results: &Results, own: &Path, against: &[PathBuf]) -> Result<Option<History>, Failure> {
+    let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
     let mut older: Vec<(PathBuf, Results)> = Vec::new();
     for directory in against {
         let found = read(directory)?;
         let place = directory.canonicalize().unwrap_or_else(|_| directory.clone());
-        let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
         if place == own || older.iter().any(|(known, _)| *known == place) {
             let what = format!("--against: {} stands beside itself", directory.display());
             return Err(Failure::usage(what).hint("name each directory of results once"));
@@ -35,7 +36,6 @@ pub(crate) fn beside(results: &Results, own: &Path, against: &[PathBuf]) -> Resu
     if older.is_empty() {
         return Ok(None);
     }
-    let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
     let mut runs: Vec<(&Path, &Results)> = older.iter().map(|(place, found)| (&**place, found)).collect();
     runs.push((&own, results));
     let names = names(&runs.iter().map(|(place, _)| *place).collect::<Vec<_>>());
@@ -43,7 +43,7 @@ pub(crate) fn beside(results: &Results, own: &Path, against: &[PathBuf]) -> Resu
 }
 
 fn read(directory: &Path) -> Result<Results, Failure> {
-    let file = directory.join("results.json");
+    let file = directory.join(RESULTS);
     let found = if file.is_file() { of_results(&file) } else { Err(no_results(directory)) };
     found.map_err(|why| why.at("--against"))
 }

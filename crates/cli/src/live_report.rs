@@ -32,6 +32,7 @@ use crate::failure::Failure;
 use crate::reporting::{RecordedExperiment, document};
 use crate::telling::{RunningTrial, in_words};
 use crate::trials::{self, KnownTrials};
+use crate::written;
 
 /// Where it is served where no address is given.
 pub(crate) const LIVE_ADDRESS: &str = "127.0.0.1:8080";
@@ -72,9 +73,8 @@ pub(crate) struct FollowedReport<'a> {
 impl LiveReport {
     /// Listens, and says where.
     pub(crate) fn at(address: &Address, title: &str) -> Result<Self, Failure> {
-        let footer = format!("krarup {}", env!("CARGO_PKG_VERSION"));
         let status = LiveStatus { state: "Starting".into(), ..LiveStatus::default() };
-        let html = html::page(&live::nothing_yet(title, &footer));
+        let html = html::page(&live::nothing_yet(title, &written::footer()));
         let events = HttpEvents::at("/events", status.event());
         let served = Arc::new(Mutex::new(ServedReport { html, status, ..ServedReport::default() }));
         let its = Arc::clone(&served);
@@ -139,7 +139,7 @@ impl FollowedReport<'_> {
             served.status.line = format!("trial {} of {}: {}", running.number, running.all, running.what);
             served.status.share = (running.number - 1) as f64 / running.all.max(1) as f64;
             served.status.ends = Some(now + running.left);
-            in_words(running.left).trim_start_matches(", ").clone_into(&mut served.status.left);
+            served.status.left = in_words(running.left);
         });
     }
 

@@ -36,20 +36,12 @@ pub(crate) fn table(table: &Table) -> String {
 
 /// Sentences for stdout: on a terminal wrapped at words to its width; else as they are.
 pub(crate) fn prose(text: impl Display) -> String {
-    wrapped(text, width())
+    lines::prose(&text.to_string(), width())
 }
 
 /// The same for stderr.
 pub(crate) fn talk(text: impl Display) -> String {
-    wrapped(text, stderr_width())
-}
-
-fn wrapped(text: impl Display, width: Option<usize>) -> String {
-    let text = text.to_string();
-    match width {
-        Some(width) => lines::prose(&text, width),
-        None => text,
-    }
+    lines::prose(&text.to_string(), stderr_width())
 }
 
 /// How many letters a line of stdout has; none where it is no terminal.
@@ -149,8 +141,11 @@ mod tests {
     #[test]
     fn sentences_are_wrapped_where_there_is_a_width() {
         let said = "read: the limit is reached\n  next: measure again\n";
-        assert_eq!(wrapped(said, Some(14)), "read: the\nlimit is\nreached\n  next:\n  measure\n  again\n");
-        assert_eq!(wrapped(said, None), said, "to a pipe nothing is");
+        assert_eq!(
+            lines::prose(said, Some(14)),
+            "read: the\nlimit is\nreached\n  next:\n  measure\n  again\n"
+        );
+        assert_eq!(lines::prose(said, None), said, "to a pipe nothing is");
     }
 
     #[test]

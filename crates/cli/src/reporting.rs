@@ -20,10 +20,10 @@ use krarup_report::document::Document;
 use crate::failure::Failure;
 use crate::telling::run_in_words;
 use crate::trials::KnownTrials;
+use crate::written::RESULTS;
 use crate::{export, history, input, output, recorded_headroom, sheet, trials, written};
 
 pub(crate) const ENVIRONMENT: &str = "environment.json";
-pub(crate) const RESULTS: &str = "results.json";
 
 /// Trials with their folders, and what the anchor says of them.
 type PooledTrials = (Vec<(PathBuf, Trial)>, Option<AnchorRuns>);
@@ -65,11 +65,6 @@ impl WrittenReport {
 }
 
 impl RecordedExperiment<'_> {
-    fn unwritable(&self) -> impl Fn(std::io::Error) -> Failure {
-        let out = self.store.directory().display();
-        move |error| Failure::run(format!("{out} cannot be written: {error}"))
-    }
-
     /// Results of what is complete, without what its rows say of headroom; none where nothing is.
     pub(crate) fn so_far(&self, known: &mut KnownTrials) -> Result<Option<Results>, Failure> {
         let (with_folders, anchor) = self.pooled(known)?;
@@ -100,12 +95,6 @@ impl RecordedExperiment<'_> {
             .map_err(|error| Failure::run(error.to_string()))?;
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
-        let unread = self.store.unread(&self.plan.cells, spec.repetitions.most()).into_iter();
-        results.concerns.extend(unread.map(|(file, why)| {
-            // What a reader of JSON calls it says nothing to who looks for the file.
-            let why = if why.get_ref().is_some() { "it is damaged".to_owned() } else { why.to_string() };
-            concern(Warning::Unread { file: file.display().to_string(), why })
-        }));
         results.anchor = anchor;
         if let Some(base) = &spec.base {
             let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
@@ -123,6 +112,16 @@ impl RecordedExperiment<'_> {
         Ok(results)
     }
 
+    /// What cannot be read any more; while trials run it is measured anew, and no concern.
+    fn unread(&self) -> impl Iterator<Item = Concern> {
+        let unread = self.store.unread(&self.plan.cells, self.spec.repetitions.most());
+        unread.into_iter().map(|(file, why)| {
+            // What a reader of JSON calls it says nothing to who looks for the file.
+            let why = if why.get_ref().is_some() { "it is damaged".to_owned() } else { why.to_string() };
+            Concern { levels: None, warning: Warning::Unread { file: file.display().to_string(), why } }
+        })
+    }
+
     /// Analyses what is complete, beside older results, and writes the results down.
     pub(crate) fn analyse(&self, ended: &CampaignEnd, against: &[PathBuf]) -> Result<Results, Failure> {
         let out = self.store.directory();
@@ -135,12 +134,13 @@ impl RecordedExperiment<'_> {
                 .hint(format!("{} keeps what each station said", out.join("failed").display())));
         }
         let mut results = self.results(&trials, anchor)?;
+        results.concerns.extend(self.unread());
         results.headroom = headroom;
         results.history = history::beside(&results, out, against)?;
         results.sheet = sheet::graded(&results, self.spec, self.plan, self.store)?;
         print(&results);
         let text = serde_json::to_string_pretty(&results).expect("results are plain data");
-        self.store.write(RESULTS, text.as_bytes()).map_err(self.unwritable())?;
+        self.store.write(RESULTS, text.as_bytes()).map_err(unwritable_in(self.store.directory()))?;
         Ok(results)
     }
 
@@ -148,23 +148,23 @@ impl RecordedExperiment<'_> {
     pub(crate) fn report(&self, ended: &CampaignEnd, also: Also<'_>) -> Result<WrittenReport, Failure> {
         let Self { spec, plan, store } = *self;
         let out = store.directory();
-        let unwritable = self.unwritable();
+        let unwritable = unwritable_in(self.store.directory());
         for (cell, repetition, why) in &ended.given_up {
             eprintln!("given up: {cell}, {}: {why}", run_in_words(*repetition));
         }
         let results = self.analyse(ended, also.against)?;
         let document = document(&results);
         let page = Page::of(&document);
-        let file = written::write(&page, out).map_err(&unwritable)?;
+        let file = written::write(&page, out).map_err(unwritable)?;
         if also.markdown {
             let text = krarup_report::markdown::document(&document);
-            store.write("report.md", text.as_bytes()).map_err(&unwritable)?;
+            store.write("report.md", text.as_bytes()).map_err(unwritable)?;
         }
         if also.latex {
             let tables = out.join("tables");
-            fs::create_dir_all(&tables).map_err(&unwritable)?;
+            fs::create_dir_all(&tables).map_err(unwritable)?;
             for (name, text) in krarup_report::latex::files(&document) {
-                fs::write(tables.join(name), text).map_err(&unwritable)?;
+                fs::write(tables.join(name), text).map_err(unwritable)?;
             }
         }
         if let Some(folder) = also.export {
@@ -175,9 +175,14 @@ impl RecordedExperiment<'_> {
     }
 }
 
+/// That a directory cannot be written, with what the system said.
+pub(crate) fn unwritable_in(out: &Path) -> impl Fn(std::io::Error) -> Failure + Copy {
+    move |error| Failure::run(format!("{} cannot be written: {error}", out.display()))
+}
+
 /// The report of these results.
 pub(crate) fn document(results: &Results) -> Document {
-    krarup_report::sweep::document(results, &format!("krarup {}", env!("CARGO_PKG_VERSION")))
+    krarup_report::sweep::document(results, &written::footer())
 }
 
 fn print(results: &Results) {

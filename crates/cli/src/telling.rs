@@ -60,7 +60,7 @@ impl Telling {
             let end = shown.lock().ok().and_then(|end| *end);
             let left = end.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
             // A bar that cannot be drawn is no failure of the run.
-            let _ = out.write_str(&left.map(in_words).unwrap_or_default());
+            let _ = left.map_or(Ok(()), |left| write!(out, ", {}", in_words(left)));
         };
         let bar = ProgressBar::new(0);
         bar.set_style(
@@ -124,7 +124,7 @@ impl Telling {
             *end = Some(Instant::now() + Duration::from_secs_f64(left));
         }
         if self.bar.is_hidden() {
-            eprintln!("{}/{} {what}{}", progress.done + 1, progress.all, in_words(left));
+            eprintln!("{}/{} {what}, {}", progress.done + 1, progress.all, in_words(left));
         } else {
             self.bar.set_length(progress.all as u64);
             self.bar.set_position(progress.done as u64);
@@ -138,7 +138,7 @@ impl Telling {
     }
 }
 
-/// `, about 12 s left`.
+/// `about 12 s left`.
 pub(crate) fn in_words(left: Seconds) -> String {
-    if left < 90.0 { format!(", about {left:.0} s left") } else { format!(", about {} left", wait(left)) }
+    if left < 90.0 { format!("about {left:.0} s left") } else { format!("about {} left", wait(left)) }
 }

@@ -5,6 +5,14 @@ use std::{fs, io};
 
 use krarup_report::Page;
 
+/// Results as a file that programs read.
+pub(crate) const RESULTS: &str = "results.json";
+
+/// What made a page: this program, with its version.
+pub(crate) fn footer() -> String {
+    format!("krarup {}", env!("CARGO_PKG_VERSION"))
+}
+
 /// Writes `report.html`, the tables for programs beside it and `figures/*.csv` into a directory,
 /// which is made where it does not exist. The answer is the page's path.
 ///

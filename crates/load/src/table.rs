@@ -19,14 +19,7 @@ pub fn table(result: &LoadResult, width: Option<usize>) -> String {
     let mut words = String::new();
     whole_run(&mut words, result);
     generator(&mut words, result);
-    operations(result, width) + &prose(words, width)
-}
-
-fn prose(text: String, width: Option<usize>) -> String {
-    match width {
-        Some(width) => lines::prose(&text, width),
-        None => text,
-    }
+    operations(result, width) + &lines::prose(&words, width)
 }
 
 /// What was asked, and a line for each operation: of all clients, and of each class that has a
@@ -54,14 +47,14 @@ fn operations(result: &LoadResult, width: Option<usize>) -> String {
         if config.threads == 1 { "thread" } else { "threads" },
         duration(result.seconds)
     );
-    let mut out = prose(asked, width);
+    let mut out = lines::prose(&asked, width);
     let head: OperationRow = COLUMNS.map(|(heading, _)| heading.to_owned());
     let mut of_all = vec![head];
     of_all.extend(rows(&result.operations, &result.overall));
     out.push_str(&folded(&of_all, width));
     out.push('\n');
     for (class, about) in result.classes.iter().zip(&classes) {
-        out.push_str(&prose(format!("{about}\n"), width));
+        out.push_str(&lines::prose(&format!("{about}\n"), width));
         out.push_str(&folded(&rows(&class.operations, &class.overall), width));
         out.push('\n');
     }

@@ -3,6 +3,7 @@
 use krarup_analysis::change::Measure;
 use krarup_analysis::history::{CellHistory, History, HistoryChange, HistoryRun};
 use krarup_analysis::quantity::Quantity;
+use krarup_analysis::trial::CellLevels;
 use krarup_record::quantities;
 use krarup_units::Unit;
 
@@ -16,7 +17,8 @@ pub(crate) fn section(history: &History) -> Section {
     let mut blocks = vec![Block::List(history.sentences())];
     blocks.extend(history.cautions_in_words().into_iter().map(|words| Block::Note(Note::warning(words, ""))));
     blocks.push(Block::Table(runs(history)));
-    blocks.extend(workloads(history).into_iter().map(|workload| Block::Figure(figure(history, workload))));
+    let figures = workloads(history).into_iter().zip(1..);
+    blocks.extend(figures.map(|(workload, number)| Block::Figure(figure(history, workload, number))));
     blocks.push(Block::InWords(changes(history), numbers(history)));
     blocks.push(Block::Table(comparisons(history)));
     Section { title: "History".into(), blocks }
@@ -35,8 +37,7 @@ fn workloads(history: &History) -> Vec<&str> {
 /// The runs by their time, and what each lacks.
 fn runs(history: &History) -> Table {
     let rows = history.runs.iter().enumerate().map(|(place, run)| {
-        let lacks: Vec<String> =
-            run.lacks.iter().map(|one| format!("{}, {}", one.workload, clients(one.clients))).collect();
+        let lacks: Vec<String> = run.lacks.iter().map(CellLevels::in_words).collect();
         vec![
             ((place + 1) as f64).into(),
             run.name.as_str().into(),
@@ -62,8 +63,9 @@ fn runs(history: &History) -> Table {
     }
 }
 
-/// A workload in run after run: a panel for each measure, a line for each number of clients.
-fn figure(history: &History, workload: &str) -> Figure {
+/// A workload, the one of this number, in run after run: a panel for each measure, a line for each
+/// number of clients.
+fn figure(history: &History, workload: &str, number: usize) -> Figure {
     let cells: Vec<&CellHistory> =
         history.compared().filter(|cell| cell.levels.workload == workload).collect();
     let point = |(run, values): (usize, &Option<[Quantity; 3]>)| {
@@ -87,7 +89,6 @@ fn figure(history: &History, workload: &str) -> Figure {
     });
     let names: String = workload.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
     let names: Vec<&str> = names.split_whitespace().collect();
-    let number = workloads(history).iter().position(|known| *known == workload).unwrap_or(0) + 1;
     Figure {
         name: format!("history-{number}-{}", names.join("-").to_lowercase()).trim_end_matches('-').to_owned(),
         title: format!("{workload}, run after run"),

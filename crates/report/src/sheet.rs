@@ -5,7 +5,7 @@ use krarup_analysis::results::Results;
 use krarup_units::Unit;
 use krarup_units::text::{count, three_digits};
 
-use crate::document::{Block, Column, Note, NoteLevel, Section, Table, TableValue};
+use crate::document::{Block, Column, Note, Section, Table, TableValue};
 
 /// The section of the page; none where nothing was guessed.
 pub(crate) fn section(results: &Results) -> Option<Section> {
@@ -89,16 +89,11 @@ fn numbers(sheet: &GradedSheet) -> Table {
 /// What is wrong with the seal.
 pub fn notes(sheet: &GradedSheet) -> Vec<Note> {
     let GradedSheet { sealed, trials, changed, before, reworded, .. } = sheet;
-    let warning = |text: String, next_step: &str| Note {
-        level: NoteLevel::Warning,
-        text,
-        next_step: next_step.to_owned(),
-    };
     let of = |number: usize| format!("{} of {} trials", count(number as f64), count(*trials as f64));
     let mut notes = Vec::new();
     if *changed > 0 {
         let what = if sealed.is_empty() { "sheet.json is gone" } else { "sheet.json is another file" };
-        notes.push(warning(
+        notes.push(Note::warning(
             format!(
                 "The guesses were changed after they had been sealed: {} were measured under others, {what}.",
                 of(*changed)
@@ -107,13 +102,13 @@ pub fn notes(sheet: &GradedSheet) -> Vec<Note> {
         ));
     }
     if *before > 0 && !sealed.is_empty() {
-        notes.push(warning(
+        notes.push(Note::warning(
             format!("{} were measured before the guesses were sealed.", of(*before)),
             "Give another directory with --out to guess first.",
         ));
     }
     if !reworded.is_empty() {
-        notes.push(warning(
+        notes.push(Note::warning(
             format!("Other words were asked than stand in the spec now: {}.", reworded.join(", ")),
             "Compare sheet.json and spec.toml.",
         ));

@@ -24,8 +24,10 @@ pub fn wrapped(text: &str, (first, further): (&str, &str), width: usize) -> Stri
     out
 }
 
-/// Each line of a text wrapped by itself, as far in as it begins.
-pub fn prose(text: &str, width: usize) -> String {
+/// Each line of a text wrapped by itself, as far in as it begins; without a width the text as it
+/// is.
+pub fn prose(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
     let line = |line: &str| {
         let words = line.trim_start_matches(' ');
         let indent = &line[..line.len() - words.len()];
@@ -81,8 +83,8 @@ mod tests {
     #[test]
     fn each_line_of_prose_keeps_its_indent() {
         let text = "read: one two three\n  next: four five\n";
-        assert_eq!(prose(text, 12), "read: one\ntwo three\n  next: four\n  five\n");
-        assert_eq!(prose(text, 80), text);
+        assert_eq!(prose(text, Some(12)), "read: one\ntwo three\n  next: four\n  five\n");
+        assert_eq!(prose(text, Some(80)), text);
     }
 
     #[test]

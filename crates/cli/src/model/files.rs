@@ -44,6 +44,6 @@ pub(super) fn failed(path: &Path, error: &Error) -> Failure {
     }
 }
 
-pub(super) fn name(network: &Network) -> &str {
-    if network.name.is_empty() { "the network" } else { &network.name }
+pub(super) fn name(of_network: &str) -> &str {
+    if of_network.is_empty() { "the network" } else { of_network }
 }

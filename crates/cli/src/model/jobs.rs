@@ -41,7 +41,7 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
         Vec::new()
     };
     Ok(Answer {
-        title: format!("{}: solution", name(&network)),
+        title: format!("{}: solution", name(&network.name)),
         notes: solution.notes.clone(),
         tables: with_stations(thinned(&classes)),
         full: Some(with_stations(classes)),
@@ -83,7 +83,7 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
         .filter(|solution| solution.points.len() > 1)
         .map(|solution| classes_figure(&solution, Some(&limits), &[]));
     Ok(Answer {
-        title: format!("{}: bounds", name(&network)),
+        title: format!("{}: bounds", name(&network.name)),
         notes,
         tables,
         full: None,
@@ -255,7 +255,7 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
     let mut notes = before.notes.clone();
     notes.extend(after.notes.iter().filter(|note| !before.notes.contains(note)).cloned());
     Ok(Answer {
-        title: format!("{}: {}", name(&network), args.change.join(", ")),
+        title: format!("{}: {}", name(&network.name), args.change.join(", ")),
         value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table,
                        "exact": before.exact && after.exact, "notes": notes }),
         notes,

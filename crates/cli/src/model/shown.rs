@@ -76,7 +76,7 @@ pub(super) fn page(answer: &Answer) -> Document {
         title: answer.title.clone(),
         notes: answer.notes.iter().map(Note::hint).collect(),
         sections: [figures, tables].into_iter().filter(|s| !s.blocks.is_empty()).collect(),
-        footer: format!("krarup {}", env!("CARGO_PKG_VERSION")),
+        footer: crate::written::footer(),
         ..Document::default()
     }
 }

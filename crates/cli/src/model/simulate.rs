@@ -114,13 +114,13 @@ pub(super) fn simulated(args: &SimulateArgs) -> Result<Answer, Failure> {
     if let (Some(range), Some(part)) = (args.replication, &args.part) {
         let made = simulate::simulate_part(&network, &settings, range.first - 1..range.last, &mut tell)
             .map_err(|error| failed(file, &error))?;
-        return written(name(&network), &made, range, part);
+        return written(name(&network.name), &made, range, part);
     }
     let simulated = match &args.visits {
         None => simulate::simulate(&network, &settings, &mut tell).map_err(|error| failed(file, &error)),
         Some(path) => with_visits(args, file, path, &network, &mut tell),
     }?;
-    Ok(answer(name(&network), &simulated))
+    Ok(answer(name(&network.name), &simulated))
 }
 
 /// Some replications of several, numbered from one.
@@ -185,8 +185,7 @@ fn merged(paths: &[PathBuf]) -> Result<Answer, Failure> {
     let parts: Vec<SimulationPart> = paths.iter().map(read).collect::<Result<_, _>>()?;
     let simulated = simulate::merge_parts(parts)
         .map_err(|error| Failure::usage(error.to_string()).or_hint(error.hint().unwrap_or_default()))?;
-    let name = if simulated.network.is_empty() { "the network" } else { &simulated.network };
-    Ok(answer(name, &simulated))
+    Ok(answer(name(&simulated.network), &simulated))
 }
 
 /// Simulates, and writes every visit to `path`.
