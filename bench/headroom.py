@@ -237,7 +237,7 @@ SCENARIOS = {
     "stops": Scenario(lambda: [Server(constant(1e-3), stop_every=2.0, stop=0.2)], "server"),
     "hot key": Scenario(lambda: [Server(constant(1e-3)) for _ in range(3)], "server", RING, load=["--key-law", "hot:1:0.4"]),
     "growth": Scenario(lambda: [Server(by_bytes(0.5e-3, 0.25e-6), size=4000)], "server", change=grow),
-    "clients": Scenario(lambda: [Server(constant(1e-3))], "clients", traffic=["-c", 4, "--think", "exp:6ms"]),
+    "clients": Scenario(lambda: [Server(constant(1e-3))], "server", traffic=["-c", 4, "--think", "exp:6ms"]),
     "loop": Scenario(lambda: [Memcached()], "loop", quota=1.5e-3),
     "quota": Scenario(lambda: [Memcached(quota=10e-3)], "server"),
     "link": Scenario(lambda: [Memcached(link=60_000_000)], "link", link=60_000_000, values=4000),

@@ -163,7 +163,7 @@ def cells(directory, engine="duckdb"):
 
 
 def trials(directory, engine="duckdb"):
-    """A row for each trial that a directory keeps, failed ones with their reason. ``of_this_spec`` says whether it counts for the spec as it is."""
+    """A row for each trial that a directory keeps, failed ones with their reason; repetitions count from 1. ``of_this_spec`` says whether it counts for the spec as it is."""
     checked(engine)
     path = Experiment(directory).path
     known = json.loads((path / "identities.json").read_text())["cells"] if (path / "identities.json").exists() else {}
@@ -175,7 +175,7 @@ def trials(directory, engine="duckdb"):
             {
                 "trial": str(file.parent.relative_to(path)),
                 **levels(trial["levels"]),
-                "repetition": trial["repetition"],
+                "repetition": trial["repetition"] + 1,
                 "attempt": trial["attempt"],
                 "is_anchor": file.parent.name.startswith("anchor-"),
                 "started": datetime.fromtimestamp(trial["started_unix"], timezone.utc),

@@ -52,6 +52,10 @@ pub struct Prediction {
     pub nulls: Vec<NullErrors>,
     /// Configurations that were not measured.
     pub what_if: Vec<WhatIf>,
+    /// What the model says over a grid of clients, workers and times for which a worker holds a
+    /// request: every combination once, the last of them fastest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grid: Vec<PredictedPoint>,
     /// Whether there is no model because too few cells are known well enough, and not because there
     /// are too few.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -131,6 +135,32 @@ pub struct WhatIf {
     pub doubt: Option<String>,
 }
 
+/// What the model says of one combination of clients, workers and hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictedPoint {
+    /// N.
+    pub clients: u32,
+    /// M, of all middlewares together.
+    pub workers: u32,
+    /// How long a worker holds a request, relative to what was measured.
+    pub hold: f64,
+    /// X and R at the middleware, with intervals at 95 %.
+    pub predicted: (Interval, Interval),
+    /// The 99th percentile at the clients; none of another hold than the measured one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<Interval>,
+    /// Whether more or fewer workers would be busy than in any calibrated cell.
+    pub extrapolated: bool,
+    /// Why nothing can be concluded from the model here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
+}
+
+/// Holds of the grid, relative to the measured one.
+const HOLDS: [f64; 5] = [0.5, 0.7, 1.0, 1.4, 2.0];
+/// So many clients, and so many workers, the grid has at most.
+const GRID: usize = 9;
+
 /// Cells that are too few to leave two out have no prediction.
 const HELD_OUT: usize = 2;
 /// A model has two curves of two parameters at least.
@@ -176,6 +206,7 @@ impl Prediction {
             p99_error: None,
             nulls: Vec::new(),
             what_if: Vec::new(),
+            grid: Vec::new(),
             no_conclusion: false,
         }
     }
@@ -285,9 +316,48 @@ fn say(
         p99_error: median(p99s),
         nulls: nulls.filter_map(null_errors).collect(),
         what_if: what_if.collect(),
+        grid: grid(calibration, rows)?,
         no_conclusion: false,
         cells,
     })
+}
+
+/// The grid around what was measured: from half the fewest clients and workers to twice the most.
+fn grid(calibration: &Calibration, rows: &[CalibrationRow]) -> Result<Vec<PredictedPoint>, Error> {
+    let workers = levels(rows.iter().map(|row| row.workers as usize));
+    let clients = levels(rows.iter().map(|row| row.population as usize));
+    let pairs: Vec<(usize, usize)> =
+        clients.iter().flat_map(|n| workers.iter().map(move |m| (*n, *m))).collect();
+    let predicted = calibration.predict_grid(&pairs, &HOLDS)?;
+    // By factor first; here the factor changes fastest.
+    let places = (0..pairs.len()).flat_map(|pair| (0..HOLDS.len()).map(move |hold| (pair, hold)));
+    let points = places.map(|(pair, hold)| {
+        let said = &predicted[hold * pairs.len() + pair];
+        PredictedPoint {
+            clients: pairs[pair].0 as u32,
+            workers: pairs[pair].1 as u32,
+            hold: HOLDS[hold],
+            predicted: (said.throughput, said.response),
+            p99: p99(said),
+            extrapolated: said.extrapolated,
+            doubt: said.no_conclusion(),
+        }
+    });
+    Ok(points.collect())
+}
+
+/// The values that were measured, evenly thinned where they are many, half of the least and twice
+/// the most.
+fn levels(measured: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut values: Vec<usize> = measured.collect();
+    values.sort_unstable();
+    values.dedup();
+    let ends = (values[0].div_ceil(2), 2 * values[values.len() - 1]);
+    let kept = values.len().min(GRID - 2);
+    let thinned = (0..kept).map(|place| values[place * (values.len() - 1) / (kept - 1).max(1)]);
+    let mut levels: Vec<usize> = std::iter::once(ends.0).chain(thinned).chain([ends.1]).collect();
+    levels.dedup();
+    levels
 }
 
 fn p99(predicted: &Predicted) -> Option<Interval> {

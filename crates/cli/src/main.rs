@@ -147,7 +147,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Agent(_) | Job::Headroom(_) | Job::Redline(_) | Job::Compare(_) => Ok(()),
         Job::Man(args) => pages::man(args, pages::complete(Cli::command())),
         Job::Completions(args) => {
-            pages::completions(args, &mut pages::complete(Cli::command()));
+            pages::completions(args, &pages::complete(Cli::command()));
             Ok(())
         }
     }

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use clap::builder::StringValueParser;
 use krarup_load::memtier::{self, output};
 use krarup_load::{Conductor, LoadError, LoadResult};
 
 use crate::failure::Failure;
+use crate::flags::WithWords;
 
 /// Run a command line written for memtier_benchmark, unchanged.
 ///
@@ -20,7 +22,7 @@ use crate::failure::Failure;
 #[command(disable_help_flag = true)]
 pub(crate) struct MemtierArgs {
     /// memtier_benchmark's flags, as they are
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS", value_parser = flag(), hide_possible_values = true)]
     flags: Vec<String>,
 }
 
@@ -36,6 +38,16 @@ Usage: krarup memtier -s HOST -p PORT -P memcache_text [flags of memtier_benchma
 
 krarup load --help shows what krarup's own command can do beyond that.
 ";
+
+/// Any word, of which a shell completes the flags that help names.
+fn flag() -> WithWords<StringValueParser> {
+    let flags = HELP.split_whitespace().filter(|word| word.starts_with("--"));
+    let name = |flag: &'static str| {
+        let end = flag.find(|letter: char| !(letter.is_ascii_lowercase() || letter == '-'));
+        &flag[..end.unwrap_or(flag.len())]
+    };
+    WithWords { parser: StringValueParser::new(), words: flags.map(name).collect() }
+}
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &MemtierArgs) -> Result<(), Failure> {

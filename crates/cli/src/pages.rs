@@ -57,6 +57,9 @@ const HEADINGS: &[(&str, &[&str])] = &[
             "to",
             "shutdown-limit",
             "until-stated",
+            "every",
+            "looks",
+            "once",
         ],
     ),
     (
@@ -106,12 +109,15 @@ const HEADINGS: &[(&str, &[&str])] = &[
             "progress",
             "print-config",
             "out",
+            "serve",
+            "page",
+            "color",
         ],
     ),
 ];
 
 /// A command with more flags than this has headings.
-const MANY: usize = 8;
+const MANY: usize = 5;
 
 /// The documents that say more about a command.
 const DOCUMENTS: &[(&str, &str)] = &[
@@ -144,7 +150,8 @@ const EXIT_CODES: &str = "Exit codes: 0 it was done; 1 it could not be carried o
 pub(crate) fn complete(krarup: Command) -> Command {
     let krarup = krarup.mut_subcommands(|command| {
         let document = DOCUMENTS.iter().find(|(name, _)| *name == command.get_name());
-        let command = with_headings(command).mut_subcommands(with_headings);
+        let command = in_lines(with_headings(command));
+        let command = command.mut_subcommands(|command| in_lines(with_headings(command)));
         match document {
             Some((_, pages)) => {
                 let before = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
@@ -154,6 +161,35 @@ pub(crate) fn complete(krarup: Command) -> Command {
         }
     });
     krarup.after_help(format!("{EXIT_CODES}\n\nDocuments: README.md, docs/guide, docs/reference"))
+}
+
+/// Its examples in lines that a narrow terminal has room for, as a shell goes on with a line.
+fn in_lines(command: Command) -> Command {
+    let Some(text) = command.get_after_help().map(ToString::to_string) else { return command };
+    let lines: Vec<_> = text.lines().map(example_in_lines).collect();
+    command.after_help(lines.join("\n"))
+}
+
+fn example_in_lines(line: &str) -> String {
+    const WIDTH: usize = 78;
+    if line.chars().count() <= WIDTH || !line.starts_with("  krarup ") {
+        return line.to_owned();
+    }
+    let marked = line.replace(" --", "\n --").replace(" && ", " &&\n ");
+    let mut lines = vec![String::new()];
+    for part in marked.split('\n') {
+        let last = lines.last_mut().expect("there is one");
+        let fits = last.chars().count() + part.chars().count() <= WIDTH && !last.ends_with("&&");
+        if last.is_empty() || fits {
+            last.push_str(part);
+        } else {
+            if !last.ends_with("&&") {
+                last.push_str(" \\");
+            }
+            lines.push(format!("     {part}"));
+        }
+    }
+    lines.join("\n")
 }
 
 /// The flags of a command under their headings, and their negative numbers for their readers.
@@ -188,13 +224,15 @@ pub(crate) fn man(args: &ManArgs, krarup: Command) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the completions.
-pub(crate) fn completions(args: &CompletionsArgs, krarup: &mut Command) {
+/// Prints the completions. A command that help does not list is not among them.
+pub(crate) fn completions(args: &CompletionsArgs, krarup: &Command) {
+    let listed = krarup.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let mut listed = Command::new("krarup").version(env!("CARGO_PKG_VERSION")).subcommands(listed);
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, krarup, "krarup", &mut text);
+    clap_complete::generate(args.shell, &mut listed, "krarup", &mut text);
     print!("{}", String::from_utf8_lossy(&text));
     if args.shell == Shell::Fish {
-        print!("{}", words_for_fish(krarup));
+        print!("{}", words_for_fish(&listed));
     }
 }
 
@@ -211,4 +249,26 @@ fn words_for_fish(krarup: &Command) -> String {
         if words.is_empty() { String::new() } else { line }
     };
     krarup.get_subcommands().map(of_command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_example_goes_on_in_a_further_line_that_a_shell_understands() {
+        let short = "  krarup demo --quick";
+        assert_eq!(example_in_lines(short), short);
+        let long =
+            "  krarup proxy --servers 10.0.0.1:11211,10.0.0.2:11211,10.0.0.3:11211 --distribution ketama";
+        let servers = "  krarup proxy --servers 10.0.0.1:11211,10.0.0.2:11211,10.0.0.3:11211 \\";
+        assert_eq!(example_in_lines(long), format!("{servers}\n      --distribution ketama"));
+        let both = format!("  krarup load {} && krarup report results", "x".repeat(60));
+        assert_eq!(
+            example_in_lines(&both),
+            format!("  krarup load {} &&\n      krarup report results", "x".repeat(60))
+        );
+        let prose = format!("  {}", "word ".repeat(30));
+        assert_eq!(example_in_lines(&prose), prose);
+    }
 }

@@ -363,15 +363,20 @@ impl fmt::Display for LoadWarning {
             ),
             Self::Unsent { count, due } => write!(
                 f,
-                "{count} of {due} requests ({:.1} %) were due and never sent: the system does not keep up with the rate",
+                "{} of {} requests ({:.1} %) were due and never sent: the system does not keep up with the rate",
+                text::count(count as f64),
+                text::count(due as f64),
                 percent(count, due)
             ),
             Self::Errors { count, of } => {
-                write!(f, "{count} of {of} requests ({:.2} %) ended with an error", percent(count, of))
+                let (some, all) = (text::count(count as f64), text::count(of as f64));
+                write!(f, "{some} of {all} requests ({:.2} %) ended with an error", percent(count, of))
             }
             Self::Misses { count, of } => write!(
                 f,
-                "{count} of {of} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
+                "{} of {} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
+                text::count(count as f64),
+                text::count(of as f64),
                 percent(count, of)
             ),
             Self::StartedApart { seconds } => write!(

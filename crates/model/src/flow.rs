@@ -227,6 +227,12 @@ pub struct FlowAnswer {
 }
 
 impl FlowModel {
+    /// The same where a worker holds each request `factor` times as long.
+    #[must_use]
+    pub fn with_hold(&self, factor: f64) -> Self {
+        Self { hold: self.hold.scaled(factor), ..self.clone() }
+    }
+
     /// Solves for `population` clients and `workers` workers.
     ///
     /// # Errors

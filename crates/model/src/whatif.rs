@@ -1,5 +1,6 @@
 //! The same network with something changed, before and after; and what matters most.
 
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use krarup_record::quantities;
@@ -9,6 +10,8 @@ use crate::Error;
 use crate::network::{
     ClassWorkload, Fork, ForkWait, Network, PathVisit, Station, StationId, StationKind, Step,
 };
+use crate::simulate::result::SimulatedEstimate;
+use crate::simulate::{self, SimulationSettings};
 use crate::solve::{Solution, SolutionMethod, solve};
 use crate::table::{ResultTable, TableCell};
 
@@ -291,6 +294,48 @@ pub fn beside(before: &Solution, after: &Solution) -> ResultTable {
         row("wait for a slot", &pool.name, "s", was.map(|p| p.wait), Some(pool.wait));
     }
     table
+}
+
+/// Percentiles of each class's response time before and after, simulated with the same random
+/// numbers. How well they are known is the larger half width of the two, relative to the value.
+///
+/// # Errors
+/// Those of [`apply`] and [`simulate::simulate`].
+pub fn percentiles(
+    network: &Network,
+    changes: &[Change],
+    settings: &SimulationSettings,
+) -> Result<ResultTable, Error> {
+    let simulated = |network: &Network| {
+        simulate::simulate(network, settings, &mut |_: &simulate::SimulationProgress| {
+            ControlFlow::Continue(())
+        })
+    };
+    let (before, after) = (simulated(network)?, simulated(&apply(network, changes)?)?);
+    let columns = [
+        ("class", Unit::Text),
+        ("percentile", Unit::Text),
+        ("before", Unit::Seconds),
+        ("after", Unit::Seconds),
+        ("change", Unit::Share),
+        ("known to ±", Unit::Share),
+    ];
+    let mut table = ResultTable::new("Percentiles of the response time, simulated", &columns);
+    let known = |one: &SimulatedEstimate| Some(one.half_width()? / one.value);
+    for (old, new) in before.classes.iter().zip(&after.classes) {
+        for (was, is) in old.percentiles.iter().zip(&new.percentiles) {
+            let widths = known(&was.response).zip(known(&is.response));
+            table.push(vec![
+                new.name.as_str().into(),
+                format!("p{}", (was.share * 1e4).round() / 100.0).into(),
+                was.response.value.into(),
+                is.response.value.into(),
+                (is.response.value / was.response.value - 1.0).into(),
+                widths.map(|(was, is)| was.max(is)).into(),
+            ]);
+        }
+    }
+    Ok(table)
 }
 
 /// What matters most: for each station, by how many percent X (all classes) and R of the first

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use krarup_memcache::Limits;
 use krarup_model::headroom::ResponseTarget;
 use krarup_settings::kind::{
-    ADDRESS, Count, CustomText, DAY, Duration, FILE, MONTH, Optional, Sections, SettingsSection, Size,
-    Switch, TEXT, Unwritten, Word,
+    ADDRESS, Count, CustomText, DAY, Duration, FILE, MONTH, Optional, OrWords, Sections, SettingsSection,
+    Size, Switch, TEXT, Unwritten, Word,
 };
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
@@ -54,7 +54,8 @@ settings! {
         /// How many requests may be with the servers at once: a number, or "unlimited", which takes
         /// the queue out of the path. The others wait in the queue, and how long is measured.
         /// "auto" are as many as keep the first server to be full busy, by what it shows: 4 to 256.
-        workers: WorkerSetting = WorkerSetting::Fixed(Workers::Unlimited), WORKERS, flag = Some(Flag::new("workers", "WORKERS").short('t'));
+        workers: WorkerSetting = WorkerSetting::Fixed(Workers::Unlimited), OrWords(WORKERS, &["auto", "unlimited"]),
+            flag = Some(Flag::new("workers", "WORKERS").short('t'));
         /// How many requests may wait for a worker. Beyond that clients are not listened to.
         queue: usize = 65_536, Count::from(1);
         /// How many requests of one client may be under way. Beyond that it is not listened to.

@@ -81,6 +81,47 @@ for (const table of document.querySelectorAll("table:not(.verdicts)")) {
   });
 }
 
+// Sliders over the first columns of a table show the row that they choose.
+function chooseRows(place) {
+  const card = place.closest(".card");
+  const table = card.querySelector("table");
+  const headings = [...table.tHead.rows[0].cells].map((cell) => cell.cloneNode(true));
+  headings.forEach((heading) => heading.querySelector(".sort")?.remove());
+  const chosen = Number(place.dataset.chosen);
+  const texts = (row) => [...row.cells].slice(0, chosen).map((cell) => cell.textContent);
+  const rows = new Map([...table.tBodies[0].rows].map((row) => [texts(row).join("|"), row]));
+  const values = Array.from({ length: chosen }, (_, column) => [...new Set([...rows.values()].map((row) => texts(row)[column]))]);
+  const sliders = values.map((levels, column) => {
+    const label = make(place, "label", "slider");
+    make(label, "span", "name", headings[column].textContent.trim());
+    const slider = make(label, "input", "");
+    Object.assign(slider, { type: "range", min: 0, max: levels.length - 1, step: 1 });
+    const measured = levels.indexOf("100");
+    slider.value = column === chosen - 1 && measured >= 0 ? measured : Math.floor(levels.length / 2);
+    const output = make(label, "output", "");
+    return { slider, output, levels };
+  });
+  const says = make(place, "dl", "says");
+  const show = () => {
+    const key = sliders.map(({ slider, output, levels }) => (output.textContent = levels[slider.value])).join("|");
+    const row = rows.get(key);
+    says.replaceChildren();
+    [...row.cells].slice(chosen).forEach((cell, column) => {
+      const heading = headings[chosen + column];
+      const unit = heading.querySelector(".unit")?.textContent ?? "";
+      const name = heading.textContent.replace(unit, "").trim();
+      if (name === "remark" && !cell.textContent) return;
+      const said = make(says, "div", name === "remark" ? "remark" : "");
+      make(said, "dt", "", name);
+      const value = make(said, "dd", "", cell.textContent || "–");
+      if (unit && !cell.classList.contains("missing")) make(value, "span", "unit", ` ${unit}`);
+    });
+  };
+  sliders.forEach(({ slider }) => slider.addEventListener("input", show));
+  show();
+}
+document.querySelectorAll(".sliders").forEach(chooseRows);
+
 function redraw() {
   colours = new Map();
   for (const figure of charts) for (const { u } of figure.built) u.redraw(false);

@@ -83,6 +83,8 @@ pub enum Block {
     Table(Table),
     /// A table with values in words, as `24,100/s ± 1.2 %`, and the same in numbers: its CSV.
     InWords(Table, Table),
+    /// A table of which a reader picks one row, by sliders over its first so many columns.
+    Sliders(Table, usize),
     /// A figure with its caption, its notes and its data.
     Figure(Figure),
     /// A note that concerns this place.
@@ -115,7 +117,7 @@ impl Document {
 fn shown(block: &Block) -> Vec<QuantityDefinition> {
     match block {
         Block::Figure(figure) => figure.quantities.clone(),
-        Block::Table(table) | Block::InWords(table, _) => {
+        Block::Table(table) | Block::InWords(table, _) | Block::Sliders(table, _) => {
             table.columns.iter().filter_map(|column| column.quantity).collect()
         }
         _ => Vec::new(),

@@ -106,7 +106,9 @@ fn contents(out: &mut String, document: &Document) {
 /// A table or a figure in the contents.
 fn entry(block: &Block) -> Option<String> {
     let (kind, name, title) = match block {
-        Block::Table(table) | Block::InWords(table, _) => ("table", &table.name, &table.title),
+        Block::Table(table) | Block::InWords(table, _) | Block::Sliders(table, _) => {
+            ("table", &table.name, &table.title)
+        }
         Block::Figure(figure) => ("figure", &figure.name, &figure.title),
         _ => return None,
     };
@@ -229,6 +231,7 @@ fn section(out: &mut String, number: usize, section: &Section, open: bool) {
             }
             Block::Table(table) => captioned_table(out, table, table),
             Block::InWords(table, numbers) => captioned_table(out, table, numbers),
+            Block::Sliders(table, chosen) => sliders(out, table, *chosen),
             Block::Figure(figure) => self::figure(out, figure),
             Block::Note(note) => notes(out, std::slice::from_ref(note)),
             Block::Properties(pairs) => properties(out, pairs),
@@ -326,6 +329,21 @@ fn captioned_table(out: &mut String, table: &Table, numbers: &Table) {
         let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.caption));
     }
     let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(numbers));
+}
+
+/// Sliders over the first `chosen` columns, and what the rest of the row says; without a script the
+/// table is all there is.
+fn sliders(out: &mut String, table: &Table, chosen: usize) {
+    let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
+    element(out, "h3", &table.title);
+    let _ = writeln!(out, "<div class=\"sliders\" data-chosen=\"{chosen}\"></div>");
+    if !table.caption.is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.caption));
+    }
+    let _ = writeln!(out, "<div class=\"tools\">{}", download(table));
+    out.push_str("<details><summary>All of it as a table</summary>\n");
+    self::table(out, table);
+    out.push_str("</details></div>\n</div>\n");
 }
 
 /// The table itself, in a frame that scrolls sideways on a narrow screen.

@@ -70,7 +70,7 @@ fn section(out: &mut String, section: &Section) {
                 }
                 out.push('\n');
             }
-            Block::Data(table) => {
+            Block::Data(table) | Block::Sliders(table, _) => {
                 let _ = write!(
                     out,
                     "[{0}.csv]({0}.csv): {1}. {2}\n\n",

@@ -33,7 +33,7 @@ impl Page {
 
 fn shown(block: &Block) -> Option<Table> {
     match block {
-        Block::Table(table) | Block::InWords(_, table) => Some(table.clone()),
+        Block::Table(table) | Block::InWords(_, table) | Block::Sliders(table, _) => Some(table.clone()),
         Block::Figure(figure) => Some(figure.data()),
         _ => None,
     }

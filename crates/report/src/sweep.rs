@@ -310,7 +310,7 @@ fn breakdown_table(results: &Results) -> Option<Table> {
     });
     Some(Table {
         name: "mean-times".into(),
-        title: "Mean times, with intervals".into(),
+        title: "Mean times".into(),
         caption: format!("The four parts sum to the response time. {}", half_of(results)),
         columns,
         rows: rows.collect(),

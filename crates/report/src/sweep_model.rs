@@ -168,6 +168,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
     blocks.extend(nulls_table(prediction, &about, &name).map(Block::Table));
     blocks.extend(scatters(prediction, &name).map(Block::Figure));
     blocks.push(Block::Table(what_if_table(prediction, &about, &name)));
+    blocks.extend(grid_table(prediction, &about, &name).map(|table| Block::Sliders(table, 3)));
     blocks
 }
 
@@ -190,13 +191,7 @@ fn what_if_table(prediction: &Prediction, about: &str, name: &str) -> Table {
             interval(&one.predicted.1),
             one.change.1.into(),
             one.p99.as_ref().map_or(TableValue::Missing, interval),
-            match (&one.doubt, one.extrapolated) {
-                (Some(why), _) => format!("no conclusion: {why}"),
-                (None, true) => "beyond what was measured".into(),
-                (None, false) => String::new(),
-            }
-            .as_str()
-            .into(),
+            remark(one.doubt.as_deref(), one.extrapolated).as_str().into(),
         ]
     });
     Table {
@@ -215,6 +210,48 @@ fn what_if_table(prediction: &Prediction, about: &str, name: &str) -> Table {
             Column::new("remark", Unit::Text),
         ],
         rows: rows.collect(),
+    }
+}
+
+/// What the model says over clients, workers and hold, for a reader to look around in.
+fn grid_table(prediction: &Prediction, about: &str, name: &str) -> Option<Table> {
+    let interval = |one: &Interval| predicted_value(prediction, one);
+    let rows = prediction.grid.iter().map(|point| {
+        vec![
+            f64::from(point.clients).into(),
+            f64::from(point.workers).into(),
+            point.hold.into(),
+            interval(&point.predicted.0),
+            interval(&point.predicted.1),
+            point.p99.as_ref().map_or(TableValue::Missing, interval),
+            remark(point.doubt.as_deref(), point.extrapolated).as_str().into(),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    (!rows.is_empty()).then(|| Table {
+        name: format!("explore-{name}"),
+        title: format!("{}: look around", capital(about)),
+        caption: "A hold of 50 % means that a worker holds each request half as long as it did: faster servers, or less work for each request. \
+                  The 99th percentile is said of the measured hold alone. ± is half the 95 % interval for one measurement."
+            .into(),
+        columns: vec![
+            Column::new("clients", Unit::Count),
+            Column::new("workers", Unit::Count),
+            Column::new("hold, of the measured", Unit::Share),
+            Column::named("X", quantities::THROUGHPUT),
+            Column::named("R", stamps::RESPONSE_TIME),
+            Column::named("p99 at the clients", quantities::RESPONSE_TIME),
+            Column::new("remark", Unit::Text),
+        ],
+        rows,
+    })
+}
+
+fn remark(doubt: Option<&str>, extrapolated: bool) -> String {
+    match (doubt, extrapolated) {
+        (Some(why), _) => format!("no conclusion: {why}"),
+        (None, true) => "beyond what was measured".into(),
+        (None, false) => String::new(),
     }
 }
 
@@ -278,6 +315,8 @@ fn calibrated(prediction: &Prediction) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use krarup_analysis::predict::PredictedPoint;
+
     use super::*;
 
     fn around(value: f64) -> Interval {
@@ -318,6 +357,15 @@ mod tests {
                 extrapolated: true,
                 doubt: None,
             }],
+            grid: vec![PredictedPoint {
+                clients: 2,
+                workers: 8,
+                hold: 0.5,
+                predicted: (around(180.0), around(0.005)),
+                p99: None,
+                extrapolated: false,
+                doubt: None,
+            }],
             no_conclusion: false,
         }
     }
@@ -332,6 +380,7 @@ mod tests {
             Block::Figure(x),
             Block::Figure(r),
             Block::Table(what_if),
+            Block::Sliders(grid, 3),
         ] = &blocks[..]
         else {
             panic!("{blocks:?}")
@@ -355,6 +404,8 @@ mod tests {
         assert_eq!((held_out.points[0].1, held_out.points[0].2.value), (100.0, 104.0));
         assert_eq!((used.name.as_str(), used.points.len()), ("calibrated on", 1));
         assert_eq!(what_if.rows[0][8], "beyond what was measured".into());
+        assert_eq!(grid.rows[0][..3], [2.0.into(), 8.0.into(), 0.5.into()]);
+        assert_eq!(grid.rows[0].last(), Some(&"".into()));
         let none = Prediction {
             model: Err("3 cells are too few".into()),
             mean_error: None,

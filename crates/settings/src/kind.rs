@@ -492,6 +492,36 @@ pub const BANDWIDTH: CustomText<f64> = CustomText {
 /// `host:port`, or `unix:/path`.
 pub const ADDRESS: CustomText<Address> = CustomText { read: |text| text.parse(), write: Address::to_string };
 
+/// What may be one of some words among other values: a shell completes the words.
+#[derive(Debug)]
+pub struct OrWords<K>(pub K, pub &'static [&'static str]);
+
+impl<T, K: Kind<T>> Kind<T> for OrWords<K> {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+        self.0.read(name, item, mistakes)
+    }
+
+    fn write(&self, value: &T) -> Option<String> {
+        self.0.write(value)
+    }
+
+    fn check(&self, name: &str, value: &T) -> Result<(), Mistake> {
+        self.0.check(name, value)
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.1.to_vec()
+    }
+
+    fn bounds(&self) -> String {
+        self.0.bounds()
+    }
+
+    fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
+        self.0.key_tables(name, tables);
+    }
+}
+
 /// What need not be set.
 #[derive(Debug)]
 pub struct Optional<K>(pub K);

@@ -260,8 +260,8 @@ pub fn document<T>(
     let read = match DeTable::parse(text) {
         Ok(table) => Some(read(table.get_ref(), &mut mistakes)),
         Err(error) => {
-            let what = error.message().trim_end().replace('\n', " ");
-            mistakes.push(Mistake::plain(what).at(error.span().map_or(0, |span| span.start)));
+            let mistake = Mistake::of_reader(&error.message().trim_end().replace('\n', " "));
+            mistakes.push(mistake.at(error.span().map_or(0, |span| span.start)));
             None
         }
     };

@@ -49,11 +49,18 @@ impl Mistake {
         Self { what, hint: did_you_mean(word, known), ..Self::default() }
     }
 
-    /// The same, of a word that is none of a few: the hint has all of them too.
+    /// The same, of a word that is none of a few: the hint has all of them too, unless they are many
+    /// and one is nearly the word.
     pub fn none_of<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Self {
         let all = format!("there are {}", known.clone().collect::<Vec<_>>().join(", "));
         let near = did_you_mean(word, known);
-        Self { what, hint: if near.is_empty() { all } else { format!("{near} {all}") }, ..Self::default() }
+        let hint = match near.as_str() {
+            "" => all,
+            // Who is told the right word needs no long list.
+            _ if all.len() > LONG_LIST => near,
+            _ => format!("{near} {all}"),
+        };
+        Self { what, hint, ..Self::default() }
     }
 
     /// What the system said of a file or a connection, in words and without its number.
@@ -92,9 +99,30 @@ impl Mistake {
         if message.starts_with("EOF while parsing") {
             return Self::plain("it ends in the middle: a part of it is missing");
         }
-        Self::plain(message)
+        let no_toml = NO_TOML.iter().find(|(theirs, ..)| message.starts_with(theirs));
+        match no_toml {
+            Some((_, what, hint)) => Self::new(*what, *hint),
+            None => Self::plain(message.split(", expected ").next().unwrap_or(message)),
+        }
     }
 }
+
+/// What a reader of TOML says of a text that is none, and that in words that need no knowledge of
+/// TOML, with what helps.
+const NO_TOML: &[(&str, &str, &str)] = &[
+    ("string values must be quoted", "a text stands there without quotes", "write key = \"text\""),
+    ("invalid float", "this is no number", "a number stands alone, a text in quotes"),
+    ("invalid integer", "this is no number", "a number stands alone, a text in quotes"),
+    ("missing value", "a value is missing", "write it behind the `=`: a number as it is, a text in quotes"),
+    ("key with no value", "a key stands there without a value", "write key = value"),
+    ("missing assignment", "a key stands there without a value", "write key = value"),
+    ("duplicate key", "this stands there twice", "write it once"),
+    ("unclosed", "a bracket is opened and not closed", "write the closing one"),
+    ("missing comma", "a comma is missing between two parts of a list", "write it"),
+];
+
+/// From so many letters on a list of words is a long one.
+const LONG_LIST: usize = 120;
 
 /// `did you mean ketama?`, or nothing.
 fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
@@ -295,6 +323,12 @@ mod tests {
                 "it ends in the middle: a part of it is missing",
                 "",
             ),
+            (
+                "string values must be quoted, expected literal string",
+                "a text stands there without quotes",
+                "write key = \"text\"",
+            ),
+            ("unexpected sign, expected digits", "unexpected sign", ""),
         ] {
             assert_eq!(Mistake::of_reader(message), Mistake::new(what, hint), "{message}");
         }

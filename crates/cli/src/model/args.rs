@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use krarup_model::solve::SolutionMethod;
+use krarup_units::Mistake;
 use krarup_units::text::parse_bandwidth;
 
 use crate::flags::{count, whole};
@@ -157,8 +158,19 @@ pub(super) struct WhatifArgs {
     /// How several closed classes are solved
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) method: MethodArg,
+    /// Also these percentiles of the response times, by simulation of both
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,99", value_parser = percent)]
+    pub(super) percentiles: Vec<f64>,
+    /// What the simulation's randomness comes from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = crate::flags::count::<u64>)]
+    pub(super) seed: u64,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+fn percent(text: &str) -> Result<f64, Mistake> {
+    let wrong = || Mistake::new(format!("`{text}` is no percentile"), "above 0 and below 100, as 99.9");
+    text.parse().ok().filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(wrong)
 }
 
 #[derive(Args)]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use krarup_model::calibrate::{self, Calibration, HeldOutErrors};
+use krarup_model::simulate::SimulationSettings;
 use krarup_model::solve::SolutionMethod;
 use krarup_model::table::ResultTable;
 use krarup_model::{Error, limits, solve, whatif};
@@ -242,6 +243,11 @@ pub(super) fn explained(args: &ExplainArgs) -> Result<Answer, Failure> {
     })
 }
 
+/// Half width of the intervals of what `whatif` simulates, relative to the value; and how many
+/// events it takes at most, some seconds' work.
+const WHAT_IF_PRECISION: f64 = 0.01;
+const WHAT_IF_EVENTS: u64 = 5_000_000;
+
 pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
     let network = read_network(&args.network)?;
     let fail = |error: Error| failed(&args.network, &error);
@@ -254,12 +260,20 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
     let (before, after, table) = whatif::what_if(&network, &changes, args.method.into()).map_err(fail)?;
     let mut notes = before.notes.clone();
     notes.extend(after.notes.iter().filter(|note| !before.notes.contains(note)).cloned());
+    let settings = SimulationSettings {
+        seed: args.seed,
+        precision: WHAT_IF_PRECISION,
+        max_events: WHAT_IF_EVENTS,
+        percentiles: args.percentiles.iter().map(|percent| percent / 100.0).collect(),
+        ..SimulationSettings::default()
+    };
+    let percentiles = whatif::percentiles(&network, &changes, &settings).map_err(fail)?;
     Ok(Answer {
         title: format!("{}: {}", name(&network.name), args.change.join(", ")),
         value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table,
-                       "exact": before.exact && after.exact, "notes": notes }),
+                       "percentiles": percentiles, "exact": before.exact && after.exact, "notes": notes }),
         notes,
-        tables: vec![table],
+        tables: vec![table, percentiles],
         full: None,
         figures: before_and_after_figure(&before, &after).into_iter().collect(),
     })

@@ -70,7 +70,7 @@ pub(super) struct SimulateArgs {
     part: Option<PathBuf>,
     /// The result of these parts: the same figures, to the last bit, as of one run of all
     /// replications
-    #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["network", "replication", "replications", "replicate", "visits", "seed"])]
+    #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["network", "seed", "precision", "level", "max_events", "warm_up", "replicate", "replications", "replication", "part", "percentiles", "visits"])]
     merge: Vec<PathBuf>,
     /// Which percentiles of the response times
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99")]

@@ -115,6 +115,7 @@ pub fn calibrate_as(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Ca
 }
 
 /// A form fitted to all rows, and to all but each of them.
+#[derive(Clone)]
 pub(super) struct FormTrial {
     pub(super) form: CurveFamily,
     pub(super) model: FlowModel,
@@ -125,6 +126,12 @@ pub(super) struct FormTrial {
 }
 
 impl FormTrial {
+    /// The same where a worker holds each request that many times as long.
+    pub(super) fn hold(&mut self, factor: f64) {
+        let models = std::iter::once(&mut self.model).chain(self.without.iter_mut().flatten());
+        models.for_each(|model| *model = model.with_hold(factor));
+    }
+
     /// Mean squared error of the rows left out, in logarithms; without row `but`.
     fn cost(&self, but: Option<usize>) -> f64 {
         let known = self.errors.iter().enumerate().filter(|(place, _)| Some(*place) != but);

@@ -93,10 +93,37 @@ impl Calibration {
     /// # Errors
     /// As [`crate::flow::FlowModel::solve`].
     pub fn predict_all(&self, configurations: &[(usize, usize)]) -> Result<Vec<Predicted>, Error> {
+        self.predict_grid(configurations, &[1.0])
+    }
+
+    /// As [`Calibration::predict_all`], for each of the factors: what would be if a worker held
+    /// each request that many times as long. Of another factor than 1 there are no percentiles:
+    /// no row was measured whose shape they could have.
+    ///
+    /// # Errors
+    /// As [`crate::flow::FlowModel::solve`].
+    pub fn predict_grid(
+        &self,
+        configurations: &[(usize, usize)],
+        holds: &[f64],
+    ) -> Result<Vec<Predicted>, Error> {
         let forms: Vec<_> = self.scores.iter().map(|(form, _)| *form).collect();
         let trials = trials(&self.rows, &forms)?;
         let weights = weights(&trials, None);
-        configurations.iter().map(|asked| self.predict_with(&trials, &weights, *asked)).collect()
+        let mut predicted = Vec::with_capacity(configurations.len() * holds.len());
+        for factor in holds {
+            let mut changed = self.clone();
+            let mut trials = trials.clone();
+            if *factor != 1.0 {
+                changed.spread = None;
+                changed.model.parts.iter_mut().for_each(|part| part.model = part.model.with_hold(*factor));
+                trials.iter_mut().for_each(|trial| trial.hold(*factor));
+            }
+            let asked = configurations.iter();
+            let asked = asked.map(|asked| changed.predict_with(&trials, &weights, *asked, *factor));
+            predicted.extend(asked.collect::<Result<Vec<_>, Error>>()?);
+        }
+        Ok(predicted)
     }
 
     /// Mean squares of ln of model over measured of rows that were left out: X and R.
@@ -115,9 +142,12 @@ impl Calibration {
         trials: &[FormTrial],
         weights: &[f64],
         (population, workers): (usize, usize),
+        hold: f64,
     ) -> Result<Predicted, Error> {
         let free = self.model.solve(population, workers)?;
-        let processor_bound = processor_bound(&self.rows).filter(|bound| free.throughput > *bound);
+        // A request that is held longer may also keep the processors longer.
+        let bound = processor_bound(&self.rows).map(|bound| bound / hold.max(1.0));
+        let processor_bound = bound.filter(|bound| free.throughput > *bound);
         let answer = processor_bound.map_or(free, |bound| held_to(free, bound));
         let middle = [answer.throughput.ln(), answer.response.ln()];
         let mut variance = self.left_out_squares();

@@ -288,15 +288,13 @@ impl Silence {
             Self::IntervalTooWide => {
                 "the interval is too wide to be of use: wait for more traffic, or for a higher load"
             }
-            Self::TooFar => {
-                "the capacity is more than four times the highest rate seen: wait for a higher load"
-            }
+            Self::TooFar => "the capacity is over four times the highest rate seen: wait for a higher load",
             Self::Failures => "more than 1 % of the requests failed: mend that first",
             Self::AllowanceRunsOut => {
                 "an idle server answers quicker than a busy one can: an allowance runs out (token bucket, burst credits); configure the rate"
             }
             Self::QuotaRunsOut => {
-                "a server is stopped every now and then until the next 100 ms begin: its processor quota runs out; configure its processors"
+                "a server often stands still until the next 100 ms begin: its processor quota runs out; configure its processors"
             }
             Self::MixChanged => "the mix of requests changed a moment ago: wait a minute",
         }

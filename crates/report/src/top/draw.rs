@@ -232,7 +232,7 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
     let Some(says) = all().filter(concluded).min_by(|a, b| ratio(a).total_cmp(&ratio(b))) else {
         let why = all().next().map(|says| says.silent.first().map_or("", |reason| reason.text()));
         let text = match why {
-            Some(why) => format!("no conclusion: {why}"),
+            Some(why) => format!("no conclusion: {}", why.replacen(": ", "; ", 1)),
             None => "not asked yet".to_owned(),
         };
         return HeadLine { keyword, text, tone: Tone::Plain };
@@ -350,8 +350,18 @@ fn milliseconds(seconds: Seconds) -> String {
 fn draw_head_line(area: Rect, buffer: &mut Buffer, said: &HeadLine, color: bool) {
     let (keyword, behind) = divided(area);
     Line::styled(said.keyword, Tone::Faint.style(color)).render(keyword, buffer);
-    let shown = cut(&said.text, usize::from(behind.width));
+    let shown = shortened(&said.text, usize::from(behind.width));
     Line::styled(shown, said.tone.style(color)).render(behind, buffer);
+}
+
+/// The text in so many letters: its first clauses where they fill half of them, else its beginning.
+fn shortened(text: &str, letters: usize) -> String {
+    if text.chars().count() <= letters {
+        return text.to_owned();
+    }
+    let clauses = text.match_indices("; ").map(|(end, _)| &text[..end]);
+    let fitting = clauses.filter(|first| (letters / 2..=letters).contains(&first.chars().count())).last();
+    fitting.map_or_else(|| cut(text, letters), str::to_owned)
 }
 
 /// A line with its keyword, and what stands behind it.

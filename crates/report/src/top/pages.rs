@@ -35,7 +35,7 @@ const SERVERS: &[GridColumn] = &[
     column("share", PERCENT, 5),
     column("rate", PER_SECOND, 1),
     column("outstanding", COUNT, 2),
-    column("p50", MILLISECONDS, 4),
+    column("p50", MILLISECONDS, 5),
     column("p99", MILLISECONDS, 2),
     column("errors", PER_SECOND, 3),
     column("losses", COUNT, 4),
