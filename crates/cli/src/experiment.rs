@@ -181,9 +181,11 @@ fn no_spec(args: &SpecArgs, error: &std::io::Error) -> Failure {
     let name = args.spec.display().to_string();
     let names = shipped::SPECS.iter().map(|(name, _)| *name);
     let near = Mistake::unknown(String::new(), &name, names.clone()).hint;
-    let near = if near.is_empty() { near } else { near + " Or " };
+    if !near.is_empty() {
+        return unread.hint(near);
+    }
     let all = names.collect::<Vec<_>>().join(", ");
-    unread.hint(format!("{near}give a file, or one of the specs that come with the program: {all}"))
+    unread.hint(format!("give a file, or one of the specs that come with the program: {all}"))
 }
 
 pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {
