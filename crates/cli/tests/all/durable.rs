@@ -756,11 +756,15 @@ fn full_disk<'a>(cluster: &'a Cluster, name: &'a str) -> impl Fn(bool) + 'a {
         name,
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$; \
          CREATE TRIGGER full_disk BEFORE INSERT OR DELETE ON krarup.message EXECUTE FUNCTION full_disk(); \
-         ALTER TABLE krarup.message DISABLE TRIGGER full_disk",
+         CREATE TRIGGER full_disk BEFORE INSERT OR DELETE ON krarup.message_row EXECUTE FUNCTION full_disk(); \
+         ALTER TABLE ONLY krarup.message DISABLE TRIGGER full_disk; \
+         ALTER TABLE krarup.message_row DISABLE TRIGGER full_disk",
     );
     move |full| {
         let what = if full { "ENABLE" } else { "DISABLE" };
-        cluster.sql(name, &format!("ALTER TABLE krarup.message {what} TRIGGER full_disk"));
+        for table in ["ONLY krarup.message", "krarup.message_row"] {
+            cluster.sql(name, &format!("ALTER TABLE {table} {what} TRIGGER full_disk"));
+        }
     }
 }
 
