@@ -29,6 +29,7 @@ mod secured;
 mod shards;
 mod standby;
 mod storm;
+mod versions;
 
 fn say(peer: &mut Peer, said: &str, expected: &str) {
     peer.send(said.as_bytes()).unwrap();
@@ -387,6 +388,9 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
 }
 
 fn a_backup_made_under_load_has_the_queues_of_its_moment(cluster: &Cluster, mode: &str) {
+    if !cluster.has("pg_dump") {
+        return skipped("this PostgreSQL has no pg_dump beside it");
+    }
     let (name, restored) = (format!("saved_{mode}"), format!("restored_{mode}"));
     let store = cluster.database(&name);
     let running = broker(&store, mode);

@@ -169,6 +169,11 @@ impl Cluster {
         self.folder.join("data").to_string_lossy().into_owned()
     }
 
+    /// Whether a program came with this PostgreSQL: some are the server alone.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        self.programs.join(program).exists()
+    }
+
     fn program(&self, name: &str) -> Command {
         program_of(&self.programs, name)
     }
