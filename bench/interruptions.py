@@ -5,7 +5,7 @@ Two PostgreSQL with a synchronous standby, Patroni and etcd, a broker of each mo
 the primary's server end at once, and Patroni decides. Prints each time for which no client of a mode was answered for longer than --gap seconds, by seconds after the kill,
 and beside it what Patroni and PostgreSQL wrote from a second before to a second after.
 
-    cargo build -p krarup && bench/interruptions.py [--binary target/debug/krarup] [--seconds 90] [--ttl 30 --loop-wait 10 --retry-timeout 10] [--no-rewind] [--wake] [--keep FOLDER]
+    cargo build -p krarup && bench/interruptions.py [--binary target/debug/krarup] [--seconds 90] [--ttl 30 --loop-wait 10 --retry-timeout 10] [--no-rewind] [--standby-too 40] [--keep FOLDER]
 
 Needs Debian's packages postgresql, patroni and etcd-server.
 """
@@ -21,7 +21,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 
 from proxies import ROOT, Station, free_port
 
@@ -42,8 +41,7 @@ class Member:
 
     def __init__(self, name, folder, etcd, programs, flags):
         self.name, self.folder, self.programs = name, folder, programs
-        self.data, self.port, self.rest = folder / name, free_port(), free_port()
-        rest = self.rest
+        self.data, self.port, rest = folder / name, free_port(), free_port()
         rewind = "false" if flags.no_rewind else "true"
         (folder / f"{name}.yml").write_text(
             f"""scope: krarup
@@ -82,11 +80,6 @@ postgresql:
         command = ["psql", "-X", "-A", "-t", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "krarup", "-d", "postgres", "-c", statement]
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PGCONNECT_TIMEOUT": "2"})
         return done.stdout.strip() if done.returncode == 0 else None
-
-    def wake(self):
-        """Its Patroni looks at once, not when its time has come: a change of settings that changes nothing."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.rest}/config", b'{"maximum_lag_on_failover": 1048576}', method="PATCH")
-        urllib.request.urlopen(request, timeout=5).close()
 
     def kill_server(self):
         subprocess.run(as_postgres([str(self.programs / "pg_ctl"), "-D", str(self.data), "-m", "immediate", "stop"]), capture_output=True, cwd="/")
@@ -158,7 +151,7 @@ def main():
     flags.add_argument("--loop-wait", type=int, default=1)
     flags.add_argument("--retry-timeout", type=int, default=5)
     flags.add_argument("--no-rewind", action="store_true")
-    flags.add_argument("--wake", action="store_true", help="the new primary's Patroni looks as soon as the old primary streams: what happens by chance in some of many fail-overs")
+    flags.add_argument("--standby-too", type=float, default=0, metavar="SECONDS", help="so long after the primary its standby's server is killed, which was the primary")
     flags.add_argument("--keep", help="where the logs are kept")
     flags = flags.parse_args()
     programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
@@ -208,11 +201,10 @@ def run(flags, members, started):
     time.sleep(flags.before)
     killed = time.time()
     first.kill_server()
-    if flags.wake:
-        until("the other is the primary", lambda: second.sql("SELECT pg_is_in_recovery()") == "f")
-        until("the old primary streams", lambda: second.sql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == "1", flags.seconds)
-        print(f"the old primary streams {time.time() - killed:.2f} s after the kill")
-        second.wake()
+    if flags.standby_too:
+        time.sleep(flags.standby_too)
+        print(f"its standby, the old primary, is killed {time.time() - killed:.2f} s after it")
+        first.kill_server()
     time.sleep(max(0, flags.seconds - (time.time() - killed)))
     over.set()
     print(f"ttl {flags.ttl}, loop_wait {flags.loop_wait}, retry_timeout {flags.retry_timeout}; the primary is killed at {datetime.datetime.fromtimestamp(killed)}")

@@ -41,8 +41,9 @@ impl PatroniCluster {
         let ports = [Port::new(), Port::new()];
         let etcd = etcd(&folder, &ports);
         let place = ports[0].address();
-        let mut members: Vec<Member> =
-            ["first", "second"].iter().map(|name| Member::new(name, &folder)).collect();
+        // `first` and `any` are words of `synchronous_standby_names`: a member of that name never
+        // becomes a synchronous standby.
+        let mut members: Vec<Member> = ["db1", "db2"].iter().map(|name| Member::new(name, &folder)).collect();
         for (at, member) in members.iter_mut().enumerate() {
             member.begin(&folder, &place.to_string());
             // Which of them is the first primary does not matter, but it is known.
