@@ -36,7 +36,6 @@ fn passed_with(programs: &Path) -> Result<String, String> {
 
 #[test]
 #[ignore = "minutes, and versions that make test-postgres-versions fetches"]
-#[expect(clippy::print_stdout, reason = "make test-postgres-versions shows which versions were tested")]
 fn every_fetched_version_of_postgresql_keeps_what_is_promised() {
     let all = fetched();
     assert!(!all.is_empty(), "no version was fetched: make test-postgres-versions does");
