@@ -3,7 +3,7 @@
 
     krarup run bench/sizing.toml --quick --out sizing && bench/sizing.py sizing
 
-A message is a put and a reserve whose message is deleted. The broker's processor time is the scheduler's account of its process (cpu.json of each trial); that of PostgreSQL's processes is in bench/broker.py.
+A message is three requests: a put, a reserve, a delete. The broker's processor time is the scheduler's account of its process (cpu.json of each trial); that of PostgreSQL's processes is in bench/broker.py.
 """
 
 import json
@@ -20,10 +20,10 @@ def main():
         sys.exit(f"error: {error}\n  hint: name the directory that krarup run has written")
     print("| mode | bytes | clients | messages/s | p99 ms | broker µs of processor per message |\n|---|---:|---:|---:|---:|---:|")
     for cell in cells:
-        mode, size = (word.strip() for word in cell["levels"]["workload"].removeprefix("mode ").split(", "))
-        messages = cell["throughput"]["value"] / 2
+        mode, size = (word.strip() for word in cell["levels"]["workload"].removeprefix("mode ").rsplit(", ", 1))
+        messages = cell["throughput"]["value"] / 3
         busy = sum(one["busy"] for one in cell["load"] if one["station"] == "server")
-        print(f"| `{mode}` | {size.removeprefix('size ')} | {cell['levels']['clients']} | {messages:,.0f} | {1e3 * cell['p99']['value']:.2f} | {1e6 * busy / messages:.0f} |")
+        print(f"| `{mode}` | {size.removeprefix('size ')} | {cell['levels']['clients']} | {messages:,.0f} | {1e3 * cell['response']['p99']['value']:.2f} | {1e6 * busy / messages:.0f} |")
 
 
 if __name__ == "__main__":
