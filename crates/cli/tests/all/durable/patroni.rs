@@ -2,7 +2,8 @@
 //! primary. None but Patroni decides over a fail-over here.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -104,6 +105,8 @@ impl PatroniCluster {
         until("the standby is synchronous", || {
             self.members.iter().any(|member| member.sql(waits).as_deref() == Some("1"))
         });
+        // Only then may it be promoted: Patroni notes that two seconds later.
+        until("Patroni knows that it is synchronous", || self.members.iter().any(Member::is_synchronous));
     }
 
     fn primary(&self) -> &Member {
@@ -161,6 +164,18 @@ impl Member {
              parameters: {{unix_socket_directories: '{folder}'}}\n",
             programs.display()
         )
+    }
+
+    /// Whether Patroni says that it is the synchronous standby.
+    fn is_synchronous(&self) -> bool {
+        let asked = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.rest.address())?;
+            stream.write_all(b"GET /synchronous HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        asked().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
     }
 
     /// What the server says; none: it does not answer.
