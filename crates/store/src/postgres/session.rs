@@ -45,10 +45,12 @@ const MOVE: &str = include_str!("shared/move.sql");
 const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
 /// What the row of a transaction tells of its answers.
-const KEPT: &str = "SELECT place, 0::smallint, id, 0, NULL::bytea FROM krarup.outcome, unnest(places, ids) AS kept (place, id) \
-                    WHERE broker = $1 AND serial = $2";
+const KEPT: &str = "SELECT place, 0::smallint, kept.id, 0, NULL::bytea \
+                    FROM krarup.outcome, unnest(coalesce(places, ARRAY[1::bigint]), coalesce(ids, ARRAY[outcome.id])) AS kept (place, id) \
+                    WHERE broker = $1 AND serial = $2 AND kept.id IS NOT NULL";
 const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags \
-                           FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
+                           FROM krarup.outcome, unnest(coalesce(places, ARRAY[1::bigint]), coalesce(ids, ARRAY[outcome.id])) AS kept (place, id) \
+                                JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
@@ -567,12 +569,12 @@ impl DatabaseSession {
                 .await?),
             RareRequest::Login { client: name, knows_the_secret } => {
                 if *knows_the_secret {
-                    client.execute(REGISTER, &[&&**name]).await?;
+                    self.register(name).await?;
                 }
                 let statement = "SELECT EXISTS (SELECT FROM krarup.client WHERE name = $1)";
                 DatabaseReply::Yes(client.query_one(statement, &[&&**name]).await?.get(0))
             }
-            RareRequest::Register(name) => yes(client.execute(REGISTER, &[&&**name]).await?),
+            RareRequest::Register(name) => DatabaseReply::Yes(self.register(name).await?),
             RareRequest::Unregister(name) => {
                 yes(client.execute("DELETE FROM krarup.client WHERE name = $1", &[&&**name]).await?)
             }
@@ -602,6 +604,16 @@ impl DatabaseSession {
             }
         };
         Ok(vec![reply])
+    }
+
+    /// Whether the client was not registered before. The first one needs the indexes by which its
+    /// messages are found.
+    async fn register(&self, name: &str) -> Result<bool, Error> {
+        let is_new = self.client.execute(REGISTER, &[&name]).await? > 0;
+        if is_new {
+            self.client.execute("SELECT krarup.follow_clients()", &[]).await?;
+        }
+        Ok(is_new)
     }
 }
 

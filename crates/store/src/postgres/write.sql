@@ -2,7 +2,7 @@
 WITH fence AS MATERIALIZED (
     SELECT krarup.still_owner($25, $28, $29) AS holds
 ), new AS (
-    INSERT INTO krarup.message
+    INSERT INTO krarup.message_row
         (id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,
          reserves, timeouts, releases, buries, kicks, body, flags, expires)
     SELECT id, tube, state, priority, due, NULL, delay, ttr, created, sender, receiver, 0, 0, 0, 0, 0, body, flags, expires
@@ -13,9 +13,9 @@ WITH fence AS MATERIALIZED (
     -- A batch whose end was not heard of is written again.
     ON CONFLICT (id) DO NOTHING
 ), gone AS (
-    DELETE FROM krarup.message WHERE id = ANY ($12::bigint[]) AND (SELECT holds FROM fence)
+    DELETE FROM krarup.message_row WHERE id = ANY ($12::bigint[]) AND (SELECT holds FROM fence)
 )
-UPDATE krarup.message AS message
+UPDATE krarup.message_row AS message
 SET tube = new.tube, state = new.state, priority = new.priority, due = new.due, buried = new.buried, delay = new.delay,
     reserves = new.reserves, timeouts = new.timeouts, releases = new.releases, buries = new.buries, kicks = new.kicks
 FROM unnest($13::bigint[], $14::text[], $15::smallint[], $16::bigint[], $17::timestamptz[], $18::bigint[], $19::integer[],

@@ -3,10 +3,10 @@
 WITH fence AS MATERIALIZED (
     SELECT krarup.still_owner($8, $9, $10) AS holds
 ), new AS (
-    INSERT INTO krarup.message (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body)
+    INSERT INTO krarup.message_row (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body)
     SELECT id, tube, 0, priority, 0, ttr, created, 0, 0, 0, 0, 0, body
     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::timestamptz[], $6::bytea[])
          AS new (id, tube, priority, ttr, created, body)
     WHERE (SELECT holds FROM fence)
 )
-DELETE FROM krarup.message WHERE id = ANY ($7::bigint[]) AND (SELECT holds FROM fence)
+DELETE FROM krarup.message_row WHERE id = ANY ($7::bigint[]) AND (SELECT holds FROM fence)

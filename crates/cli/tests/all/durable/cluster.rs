@@ -65,8 +65,9 @@ impl Cluster {
         }
         cluster.give(&data.join("pg_hba.conf"), format!("local all all trust\n{admits}").as_bytes());
         let mut written = fs::read_to_string(data.join("postgresql.conf")).unwrap();
-        written +=
-            "\nssl_cert_file = 'proxy.pem'\nssl_key_file = 'proxy.key'\nssl_ca_file = 'authority.pem'\n";
+        // Before version 14 passwords were kept as MD5 sums.
+        written += "\nssl_cert_file = 'proxy.pem'\nssl_key_file = 'proxy.key'\nssl_ca_file = 'authority.pem'\n\
+                    password_encryption = 'scram-sha-256'\n";
         cluster.give(&data.join("postgresql.conf"), (written + settings).as_bytes());
         cluster.up();
         Some(cluster)
@@ -167,6 +168,11 @@ impl Cluster {
 
     fn data(&self) -> String {
         self.folder.join("data").to_string_lossy().into_owned()
+    }
+
+    /// Whether a program came with this PostgreSQL: some are the server alone.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        self.programs.join(program).exists()
     }
 
     fn program(&self, name: &str) -> Command {

@@ -15,7 +15,7 @@ const WRONG: &str = "SELECT count(*) FROM ( \
         FROM krarup.message GROUP BY tube \
     ) AS there FULL JOIN ( \
         SELECT tube, sum(urgent) AS urgent, sum(ready) AS ready, sum(reserved) AS reserved, sum(delayed) AS delayed, sum(buried) AS buried \
-        FROM krarup.count GROUP BY tube \
+        FROM krarup.counted GROUP BY tube \
     ) AS counted USING (tube) \
     WHERE coalesce(there.urgent, 0) <> coalesce(counted.urgent, 0) OR coalesce(there.ready, 0) <> coalesce(counted.ready, 0) \
        OR coalesce(there.reserved, 0) <> coalesce(counted.reserved, 0) OR coalesce(there.delayed, 0) <> coalesce(counted.delayed, 0) \
@@ -102,12 +102,12 @@ pub(crate) fn messages_are_counted_as_they_change(cluster: &Cluster, mode: &str)
     say(&mut peer, &format!("delete {}\r\n", ids[3]), "DELETED\r\n");
     assert_eq!(told(&mut peer, "stats-tube a\r\n", NAMES), [0, 0, 0, 0, 0, 6], "{mode}");
     // Rows that rest are added up, and say the same.
-    let before = cluster.sql(&name, "SELECT sum(put) FROM krarup.count");
+    let before = cluster.sql(&name, "SELECT sum(put) FROM krarup.counted");
     cluster.sql(&name, "UPDATE krarup.count SET changed = now() - interval '1 hour'");
     until("they are added up", || {
         cluster.sql(&name, "SELECT count(*) FROM krarup.count WHERE tube = 'a' AND session <> 0") == "0"
     });
-    assert_eq!(cluster.sql(&name, "SELECT sum(put) FROM krarup.count"), before);
+    assert_eq!(cluster.sql(&name, "SELECT sum(put) FROM krarup.counted"), before);
     assert_eq!(
         (cluster.sql(&name, WRONG), told(&mut peer, "stats-tube a\r\n", NAMES)),
         ("0".into(), [0, 0, 0, 0, 0, 6])
@@ -132,7 +132,7 @@ pub(crate) fn no_request_counts_all_messages(cluster: &Cluster, mode: &str) {
     let read = || -> u64 {
         cluster.cut(&name, "true");
         until("they have ended", || !cluster.cut(&name, "backend_start < now() - interval '1 day'"));
-        let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message'";
+        let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message_row'";
         cluster.sql(&name, count).parse().unwrap()
     };
     let before = read();
@@ -172,8 +172,9 @@ pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
         include_str!("../../../../store/src/postgres/migrations/0006.sql"),
         include_str!("../../../../store/src/postgres/migrations/0007.sql"),
         include_str!("../../../../store/src/postgres/migrations/0008.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0009.sql"),
     ];
-    for version in [1, 5, 7, 8] {
+    for version in [1, 5, 7, 8, 9] {
         for mode in MODES {
             let name = format!("version_{version}_{mode}");
             let store = cluster.database(&name);

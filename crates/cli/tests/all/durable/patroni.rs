@@ -2,7 +2,8 @@
 //! primary. None but Patroni decides over a fail-over here.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,8 +42,9 @@ impl PatroniCluster {
         let ports = [Port::new(), Port::new()];
         let etcd = etcd(&folder, &ports);
         let place = ports[0].address();
-        let mut members: Vec<Member> =
-            ["first", "second"].iter().map(|name| Member::new(name, &folder)).collect();
+        // `first` and `any` are words of `synchronous_standby_names`: a member of that name never
+        // becomes a synchronous standby.
+        let mut members: Vec<Member> = ["db1", "db2"].iter().map(|name| Member::new(name, &folder)).collect();
         for (at, member) in members.iter_mut().enumerate() {
             member.begin(&folder, &place.to_string());
             // Which of them is the first primary does not matter, but it is known.
@@ -103,6 +105,8 @@ impl PatroniCluster {
         until("the standby is synchronous", || {
             self.members.iter().any(|member| member.sql(waits).as_deref() == Some("1"))
         });
+        // Only then may it be promoted: Patroni notes that two seconds later.
+        until("Patroni knows that it is synchronous", || self.members.iter().any(Member::is_synchronous));
     }
 
     fn primary(&self) -> &Member {
@@ -160,6 +164,18 @@ impl Member {
              parameters: {{unix_socket_directories: '{folder}'}}\n",
             programs.display()
         )
+    }
+
+    /// Whether Patroni says that it is the synchronous standby.
+    fn is_synchronous(&self) -> bool {
+        let asked = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.rest.address())?;
+            stream.write_all(b"GET /synchronous HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        asked().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
     }
 
     /// What the server says; none: it does not answer.

@@ -1,6 +1,6 @@
 -- Among several who delete the same message one has it.
 WITH gone AS (
-    DELETE FROM krarup.message USING unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS wish (id, holder, place)
+    DELETE FROM krarup.message_row AS message USING unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS wish (id, holder, place)
     WHERE message.id = wish.id AND (state <> 3 OR message.holder = wish.holder OR due <= clock_timestamp())
     RETURNING place, message.id, tube, state, priority
 ), counted AS (

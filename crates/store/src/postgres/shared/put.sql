@@ -6,7 +6,7 @@ WITH wish AS MATERIALIZED (
 ), done AS (
     INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place ORDER BY place), array_agg(id ORDER BY place) FROM wish
 ), new AS (
-    INSERT INTO krarup.message
+    INSERT INTO krarup.message_row
     SELECT id, tube, CASE WHEN seconds > 0 THEN 1 ELSE 0 END, priority,
            CASE WHEN seconds > 0 THEN clock_timestamp() + make_interval(secs => seconds) END, NULL, delay, ttr, clock_timestamp(),
            sender, NULL, 0, 0, 0, 0, 0, NULL, body,

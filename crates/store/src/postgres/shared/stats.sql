@@ -3,5 +3,5 @@ SELECT coalesce(sum(urgent), 0)::bigint, coalesce(sum(ready), 0)::bigint, coales
        coalesce(sum(buried), 0)::bigint, coalesce(sum(put), 0)::bigint, count(*) FILTER (WHERE ready + reserved + delayed + buried > 0)
 FROM (
     SELECT sum(urgent) AS urgent, sum(ready) AS ready, sum(reserved) AS reserved, sum(delayed) AS delayed, sum(buried) AS buried, sum(put) AS put
-    FROM krarup.count GROUP BY tube
+    FROM krarup.counted GROUP BY tube
 ) AS tubes

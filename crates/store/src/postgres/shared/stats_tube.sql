@@ -4,4 +4,4 @@ SELECT coalesce(sum(urgent), 0)::bigint, coalesce(sum(ready), 0)::bigint, coales
        coalesce((SELECT extract(epoch FROM length) FROM krarup.pause WHERE pause.tube = $1), 0)::float8,
        coalesce((SELECT extract(epoch FROM until - clock_timestamp()) FROM krarup.pause WHERE pause.tube = $1), 0)::float8,
        coalesce((SELECT expires FROM krarup.tube WHERE name = $1), 0), coalesce((SELECT keeps FROM krarup.tube WHERE name = $1), 0)
-FROM krarup.count WHERE tube = $1
+FROM krarup.counted WHERE tube = $1

@@ -5,13 +5,13 @@ WITH wish AS MATERIALIZED (
 ), first AS MATERIALIZED (
     SELECT wanted.tube, next.id, row_number() OVER (PARTITION BY wanted.tube ORDER BY next.priority, next.id) AS turn
     FROM (SELECT tube, max(turn) AS many FROM wish GROUP BY tube) AS wanted, LATERAL (
-        SELECT id, priority FROM krarup.message
+        SELECT id, priority FROM krarup.message_row
         WHERE tube = wanted.tube AND receiver IS NULL AND state = 0
           AND NOT EXISTS (SELECT FROM krarup.pause WHERE pause.tube = wanted.tube AND until > clock_timestamp())
         ORDER BY priority, id LIMIT wanted.many FOR UPDATE SKIP LOCKED
     ) AS next
 ), taken AS (
-    UPDATE krarup.message
+    UPDATE krarup.message_row AS message
     SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = wish.taker, buried = NULL, reserves = reserves + 1
     FROM first JOIN wish USING (tube, turn)
     WHERE message.id = first.id
