@@ -1,13 +1,14 @@
-//! Rows in files that rotate, and samples of them.
+//! Rows in files that rotate, samples of them, and rows that are read in parts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use krarup_record::KeyDigest;
 use krarup_record::file::rows::{RowFile, RowRun};
 
 use crate::support::process::{Ended, Program};
-use crate::support::{fresh, until};
+use crate::support::{file, fresh, until};
 
 fn krarup(words: &[&str]) -> Ended {
     Program::begin(words).ended()
@@ -46,6 +47,9 @@ fn files_that_are_complete_stay_whole_when_the_proxy_is_killed() {
         client.expect(b"END\r\n").unwrap();
         !RowRun::files(&rows).unwrap_or_default().is_empty()
     });
+    // What is complete is analysed while the next is written.
+    let found = krarup(&["analyze", text(&folder), "--json"]);
+    assert!(found.success, "{found:?}");
     let complete = RowRun::files(&rows).unwrap();
     proxy.kill();
     for path in &complete {
@@ -61,6 +65,8 @@ fn files_that_are_complete_stay_whole_when_the_proxy_is_killed() {
         let place = path.strip_prefix(&rows).unwrap().display().to_string();
         assert!(place.starts_with("date=20") && place.contains("/hour="), "{place}");
     }
+    let said = krarup(&["analyze", text(&folder)]);
+    assert!(said.success && said.output.contains("rows of here"), "{said:?}");
 }
 
 /// A load generator's rows in files of a second, of some keys.
@@ -76,6 +82,65 @@ fn loaded(name: &str, flags: &[&str]) -> PathBuf {
 }
 
 #[test]
+fn parts_of_the_rows_say_the_same_bytes_as_one_reading() {
+    let folder =
+        loaded("rows-parts", &["-n", "40000", "--ratio", "1:3", "--multi-get", "2", "--rows-every", "1s"]);
+    let forms: [&[&str]; 4] = [&[], &["--json"], &["--csv"], &["--markdown"]];
+    let words = ["analyze", text(&folder), "--warm-up", "1ms"];
+    let whole = forms.map(|form| krarup(&[&words[..], form].concat()).output);
+    assert!(whole.iter().all(|told| told.len() > 100), "{whole:?}");
+    for of in [1, 2, 5] {
+        let parts: Vec<PathBuf> = (1..=of).map(|number| fresh(&format!("part-{number}-{of}.json"))).collect();
+        for (number, part) in (1..).zip(&parts) {
+            let share = format!("{number}/{of}");
+            let ended = krarup(&[&words[..], &["--share", &share, "--part", text(part)]].concat());
+            assert!(ended.success && ended.output.is_empty(), "{ended:?}");
+        }
+        let names: Vec<&str> = parts.iter().rev().map(|part| text(part)).collect();
+        let merged =
+            forms.map(|form| krarup(&[&["analyze"], form, &["--merge"], &names[..]].concat()).output);
+        assert_eq!(merged, whole, "{of} parts");
+        if of == 5 {
+            let few = krarup(&[&["analyze", "--merge"], &names[1..]].concat());
+            assert!(few.code == Some(2) && few.errors.contains("read by none"), "{few:?}");
+            let twice = krarup(&[&["analyze", "--merge", names[0]], &names[..]].concat());
+            assert!(twice.code == Some(2) && twice.errors.contains("read twice"), "{twice:?}");
+        }
+    }
+}
+
+/// Two machines that have files of their own count within the same span of the wall clock.
+#[test]
+fn files_on_several_machines_are_counted_within_a_span_they_are_told() {
+    let folder =
+        loaded("rows-between", &["-n", "4500", "--rate", "3000", "--rows-every", "1s", "--instance", "one"]);
+    let files = RowRun::files(&folder).unwrap();
+    let run = RowRun::open(&files).unwrap();
+    let (epoch, (begun, ended)) = (run.run().epoch_unix.0, run.span().unwrap());
+    let span = format!("{},{}", epoch + begun.0, epoch + ended.0);
+    let whole = krarup(&["analyze", text(&folder), "--between", &span, "--json"]);
+    assert!(whole.success, "{whole:?}");
+    let apart = [fresh("rows-between-1"), fresh("rows-between-2")];
+    for (number, path) in files.iter().enumerate() {
+        let place = path.strip_prefix(&folder).unwrap();
+        let there = apart[number % 2].join("rows").join(place);
+        fs::create_dir_all(there.parent().unwrap()).unwrap();
+        fs::copy(path, there).unwrap();
+    }
+    let part = |number: usize| {
+        let out = fresh(&format!("rows-between-{number}.json"));
+        let words = ["analyze", "rows", "--between", &span, "--part", text(&out)];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_krarup"));
+        command.args(words).current_dir(&apart[number]);
+        assert!(Program::spawn(command).ended().success);
+        out
+    };
+    let parts = [part(0), part(1)];
+    let merged = krarup(&["analyze", "--json", "--merge", text(&parts[1]), text(&parts[0])]);
+    assert_eq!(merged.output, whole.output, "{merged:?}");
+}
+
+#[test]
 fn a_sample_has_all_requests_of_its_keys_and_is_said_to_be_one() {
     let all = loaded("rows-all", &["-n", "2000", "--seed", "5", "--rows-every", "1h", "--rows-keys"]);
     let some = loaded(
@@ -88,6 +153,8 @@ fn a_sample_has_all_requests_of_its_keys_and_is_said_to_be_one() {
         assert!(key.known().is_some());
         assert_eq!(all.get(key), Some(count), "all requests of a key or none");
     }
+    let told = krarup(&["analyze", text(&some)]);
+    assert!(told.output.contains("those of 1/4 of the keys"), "{told:?}");
 }
 
 /// What is replayed asks for each key as often as it was asked for, under another name.
@@ -127,11 +194,18 @@ fn a_broker_writes_files_by_day_and_hour_too() {
 
 #[test]
 fn what_makes_no_sense_is_said_with_a_hint() {
+    let part = file("rows-part.json", "{\"version\":1}");
     for (words, why) in [
         (&["proxy", "--rows-every", "10m"][..], "--rows"),
         (&["load", "--rows", "x", "--rows-every", "0s"], "too short or too long"),
         (&["load", "--rows", "x", "--rows-sample", "0.5"], "no share of the keys"),
         (&["load", "--rows", "x", "--instance", " "], "is no name"),
+        (&["analyze", "x", "--share", "3/2", "--part", "y"], "no share"),
+        (&["analyze", "x", "--share", "1/2"], "--part"),
+        (&["analyze", "x", "--between", "now"], "no two instants"),
+        (&["analyze", "--merge", &part], "rows-part.json"),
+        (&["analyze", "--merge", "no/such/part"], "no/such/part"),
+        (&["analyze"], "PATH"),
     ] {
         let ended = krarup(words);
         assert_eq!(ended.code, Some(2), "{words:?}: {ended:?}");
