@@ -1,7 +1,7 @@
 //! A recorded trace to be sent again: when each request came, what it asked, which keys it named,
 //! how large its value was.
 //!
-//! Two kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and
+//! Three kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and
 //! simulations write it, or a folder of such files, knows when requests came, what they asked, how
 //! many keys they named and how many bytes they had. Where the first key's digest was kept
 //! (`--rows-keys`), a key that is named by it stands for each key, so that each is asked for as
@@ -16,7 +16,8 @@
 //! ```
 //! `time` is in seconds from any beginning (`time_ms`, `time_us` and `time_ns` say so in the head),
 //! `op` a command by its name on the wire, `key` one key or several with blanks between, `size` the
-//! bytes of the value. `key` and `size` may be empty or left out; then they are drawn.
+//! bytes of the value. `key` and `size` may be empty or left out; then they are drawn. The third
+//! kind is that of the public cache traces of Twitter (`twitter`).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,6 +25,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use csv::{StringRecord, StringRecordsIter};
 use krarup_record::file::FileError;
 use krarup_record::file::rows::RowRun;
 use krarup_record::{KeyDigest, Operation, Visit};
@@ -34,6 +36,10 @@ use serde::{Deserialize, Serialize};
 use crate::command::Command;
 use crate::keys::LONGEST_KEY;
 use crate::limits::{LARGEST_VALUE, MOST_KEYS};
+
+mod twitter;
+
+use twitter::TwitterLine;
 
 /// A trace and how fast it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +129,9 @@ impl Trace {
     pub fn of_csv(input: impl Read) -> Result<Self, Mistake> {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(input);
         let head = reader.headers().map_err(unread)?.clone();
+        if twitter::is_line(&head) {
+            return Self::of_twitter(&head, reader.records());
+        }
         let place = |name: &str| head.iter().position(|head| head.eq_ignore_ascii_case(name));
         let units = [("time", 1e9), ("time_s", 1e9), ("time_ms", 1e6), ("time_us", 1e3), ("time_ns", 1.0)];
         let time = units.iter().find_map(|&(name, scale)| Some((place(name)?, scale)));
@@ -172,6 +181,39 @@ impl Trace {
         trace.in_order(false)
     }
 
+    /// Reads a trace of Twitter's whose first line was taken for a head.
+    fn of_twitter(first: &StringRecord, lines: StringRecordsIter<'_, impl Read>) -> Result<Self, Mistake> {
+        let mut trace = Self::default();
+        let mut known = KeyNames::default();
+        let mut key = Vec::new();
+        // The second of the last lines, and how many of them there are.
+        let (mut second, mut of_second) = (0, 0);
+        let lines = std::iter::once(Ok(first.clone())).chain(lines);
+        for (number, line) in lines.enumerate() {
+            let line = line.map_err(unread)?;
+            let place = line.position().map_or(number as u64 + 1, csv::Position::line);
+            let asked = twitter::request(&line, &mut key);
+            let TwitterLine { second: at, command, size } =
+                asked.map_err(|mistake| mistake.of(&format!("line {place}")))?;
+            if trace.rows.len() == MOST_ROWS {
+                return trace.in_order(true);
+            }
+            if at != second {
+                spread(&mut trace.rows, of_second);
+                (second, of_second) = (at, 0);
+            }
+            of_second += 1;
+            let named = Some(trace.names.len() as u32);
+            trace.names.push(known.place(&key));
+            let at = Nanos(at.saturating_mul(SECOND));
+            let size = stores(command).then_some(size);
+            trace.rows.push(TraceRow { at, command, keys: 1, named, size });
+        }
+        spread(&mut trace.rows, of_second);
+        trace.texts = known.texts;
+        trace.in_order(false)
+    }
+
     /// By time, counted from the first. Rows of a proxy are in the order of their replies.
     fn in_order(mut self, too_many: bool) -> Result<Self, Mistake> {
         if too_many {
@@ -209,6 +251,16 @@ impl Trace {
     /// A key's text.
     pub fn text(&self, name: u64) -> &[u8] {
         self.texts.get(name as usize).map_or(b"", |text| text)
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Spreads the last `count` rows, which have the same second, over it.
+fn spread(rows: &mut [TraceRow], count: u64) {
+    let first = rows.len() - count as usize;
+    for (place, row) in (0_u64..).zip(&mut rows[first..]) {
+        row.at.0 = row.at.0.saturating_add(place * SECOND / count);
     }
 }
 
