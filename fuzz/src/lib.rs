@@ -13,6 +13,7 @@ pub mod records;
 pub mod replies;
 pub mod requests;
 pub mod sessions;
+pub mod traces;
 
 use krarup_units::Parsed;
 
@@ -20,7 +21,7 @@ use krarup_units::Parsed;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("requests", requests::check),
     ("replies", replies::check),
     ("sessions", sessions::check),
@@ -30,6 +31,7 @@ pub const TARGETS: [Target; 9] = [
     ("proxied", proxied::check),
     ("queued", queued::check),
     ("beanstalk", beanstalk::check),
+    ("traces", traces::check),
 ];
 
 /// How many cuts of one input are looked at; more would cost a fuzzer its speed.

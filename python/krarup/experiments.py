@@ -11,7 +11,7 @@ from krarup.program import KrarupError, call
 from krarup.tables import checked, needed, of_csv, of_duckdb, of_records
 
 # The newest rows.parquet that this package reads.
-ROWS_VERSION = 2
+ROWS_VERSION = 3
 # What results.json says of a cell's requests: how it is named there, here, and in which unit.
 CLIENTS = [("response", "response_time", "s")]
 MIDDLEWARE = [("response", "middleware_response_time", "s"), ("queue", "queue_time", "s"), ("server", "server_time", "s"), ("own", "own_time", "s")]
@@ -189,10 +189,10 @@ def trials(directory, engine="duckdb"):
 
 
 def rows(directory, engine="duckdb"):
-    """A row for each request of every ``rows.parquet`` below a directory (or of one such file), with the times between its stamps.
+    """A row for each request of every ``rows.parquet`` below a directory (or of one such file, or of files that rotate), with the times between its stamps.
 
-    Names and units come from the files themselves. Stamps are signed here: the difference of two unsigned ones wraps where it is negative. The
-    warm-up of a trial has rows too. DuckDB and Polars read only what is asked of them.
+    Names and units come from the files themselves; ``key``, ``time`` and ``instance`` are there where every file has them. The warm-up of a trial
+    has rows too. DuckDB and Polars read only what is asked of them.
     """
     checked(engine)
     duckdb = needed("duckdb")
@@ -205,8 +205,10 @@ def rows(directory, engine="duckdb"):
         kept = described(duckdb, file)
         if int(kept.get("krarup.schema_version", 0)) > ROWS_VERSION:
             raise KrarupError(f"{file} is of a newer krarup than this package", "pip install --upgrade krarup")
-        units = units or dict(line.split("\t")[:3:2] for line in kept["krarup.columns"].splitlines())
+        of_file = dict(line.split("\t")[:3:2] for line in kept["krarup.columns"].splitlines())
+        units = of_file if units is None else {name: unit for name, unit in units.items() if name in of_file}
         folder = file.parent.relative_to(path) if path.is_dir() else pathlib.Path()
+        folder = pathlib.Path(*[part for part in folder.parts if not part.startswith(("date=", "hour="))])
         trial = "/".join(folder.parts[:3]) if folder.parts[:1] in [("trials",), ("failed",)] else str(folder)
         places.append((str(file), trial, "clients" if kept.get("krarup.clients") == "true" else "middleware"))
     return of_duckdb(duckdb.sql(query(places, units)), engine)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,10 +106,22 @@ def test_rows_are_lazy_typed_and_add_up(experiment):
     wrong = duckdb.sql("SELECT count(*) FROM rows WHERE queue_time_ns + server_time_ns + own_time_ns <> response_time_ns OR own_time_ns < 0").fetchall()
     assert wrong == [(0,)]
     types = dict(zip(rows.columns, map(str, rows.types)))
-    assert types["received_ns"] == types["own_time_ns"] == "BIGINT" and types["busy_workers"] == "UINTEGER" and types["worker_was_idle"] == "BOOLEAN"
+    assert types["received_ns"] == types["own_time_ns"] == "BIGINT" and types["busy_workers"] == types["key"] == "BIGINT" and types["time"] == "TIMESTAMP WITH TIME ZONE" and types["worker_was_idle"] == "BOOLEAN"
     # Times have their unit in the name, in the list of servers too.
     assert "sent_ns" in types["servers"] and not {"received", "queued", "taken", "replied"} & set(types)
     assert {r["recorded_at"] for r in rows.limit(5).to_arrow_table().to_pylist()} == {"middleware"}
+
+
+def test_files_that_rotate_are_one_table(experiment, tmp_path):
+    file = next(experiment.path.rglob("rows.parquet"))
+    for hour in ("04", "05"):
+        folder = tmp_path / "rows" / "date=2026-11-25" / f"hour={hour}"
+        folder.mkdir(parents=True)
+        shutil.copy(file, folder / f"rows-20261125T{hour}0000Z-here.parquet")
+    (folder / ".rows-20261125T051000Z-here.parquet.partial").write_bytes(b"PAR1")
+    rows = krarup.rows(tmp_path)
+    assert rows.count("*").fetchall()[0][0] == 2 * parquet.read_metadata(file).num_rows
+    assert {row["trial"] for row in rows.limit(5).to_arrow_table().to_pylist()} == {"rows"}
 
 
 def test_one_file_of_rows_is_a_table_too(experiment):

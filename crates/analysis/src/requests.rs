@@ -5,6 +5,9 @@
 //! Cut ─▶ Reading ◀─ see(row), see(row), …        one pass, memory by length of the run and not by requests
 //!            └─ end() ─▶ Requests                 estimates of the measured span, laws, the run window by window
 //! ```
+//! What is counted are whole numbers, so that rows may be read in parts, on many machines
+//! ([`parts`]): the sums of all, put together, say the same to the last bit.
+//!
 //! **Batch means.** Response times of neighbours resemble each other, so a million of them are no
 //! million observations. The measured span is cut into [`BATCHES`] of equal length; each has its
 //! own rate, means and percentiles, and the spread between batches gives the intervals.
@@ -15,11 +18,15 @@
 
 pub mod cut;
 pub mod estimates;
+pub mod parts;
 pub mod reading;
+pub mod sums;
 
 pub use cut::{BATCHES, Cut, CutError};
 pub use estimates::{
     EstimateWindow, Occupancy, OperationEstimates, RequestEstimates, SHARES, ServerEstimates, Settled,
     StationEstimates, TimeSpread,
 };
+pub use parts::{PartError, PartOfFile, PartOfRun, RequestPart, merge_parts};
 pub use reading::RowReader;
+pub use sums::RowSums;

@@ -118,6 +118,11 @@ pub enum Warning {
         /// How many.
         packets: u64,
     },
+    /// There are only rows of some keys.
+    Sampled {
+        /// Of which share of them, as `1/16`.
+        keys: String,
+    },
     /// The program that wrote the rows could not keep them all.
     RowsLost {
         /// How many are missing.
@@ -278,6 +283,7 @@ impl fmt::Display for Warning {
             Self::PacketsLost { link, packets } => {
                 write!(f, "The link {link} threw {} packets away.", text::count(*packets as f64))
             }
+            Self::Sampled { keys } => write!(f, "The rows are those of {keys} of the keys."),
             Self::RowsLost { lost, kept } => write!(
                 f,
                 "{} rows are missing beside the {} there are: the disk was slower than the requests.",
@@ -391,6 +397,9 @@ impl Warning {
             }
             Self::PacketsLost { .. } => {
                 "Expect repeats after some 200 ms in the slowest requests; look at the link's queue and rate."
+            }
+            Self::Sampled { .. } => {
+                "Times are those of all requests as far as keys are alike; rates, and how many are present, are those of the sample."
             }
             Self::RowsLost { .. } => {
                 "Write the rows to a faster disk; rates from the rows are too low by as much."

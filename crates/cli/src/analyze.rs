@@ -1,18 +1,22 @@
 //! `krarup analyze`: from what was recorded to tables; the same bytes for the same records.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
-use krarup_analysis::requests::{Cut, RequestEstimates, RowReader};
+use krarup_analysis::requests::{
+    Cut, CutError, PartOfFile, PartOfRun, RequestEstimates, RequestPart, RowReader, merge_parts,
+};
 use krarup_load::LoadResult;
 use krarup_model::calibrate::Span;
-use krarup_record::file::rows::RowFile;
+use krarup_record::file;
+use krarup_record::file::rows::RowRun;
 use krarup_report::{Page, csv, markdown, requests};
-use krarup_units::text::parse_duration;
-use krarup_units::{Nanos, Seconds, Stamp};
+use krarup_units::text::{count, parse_duration, parse_instant};
+use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
-use crate::folders::holding;
 use crate::form::OutputForm;
 use crate::{experiment, input, output, written};
 
@@ -23,17 +27,24 @@ use crate::{experiment, input, output, written};
 /// intervals by batch means; where the time went; Little's law at the station, its queue, its
 /// workers and each server; where the run settled (MSER), drifts, and what does not add up. Where
 /// the load generator's result (load.json) stands in the folder, what it measured is the measured
-/// span. Of a directory that `krarup run` made: results.json anew, from its trials alone.
+/// span. The files that one program wrote with --rows-every are one run. Of a directory that
+/// `krarup run` made: results.json anew, from its trials alone.
+///
+/// Many rows may be read by many machines: each with --part, and --share for its share of the same
+/// files, or --between for files that it alone has; then --merge, for the same bytes as of one
+/// reading.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup proxy --servers 127.0.0.1:11212 --stats-dir run --rows\n  \
     krarup analyze run --warm-up 2s --cool-down 1s\n  \
     krarup analyze run/rows.parquet --json\n  \
+    krarup analyze run --share 3/16 --part 3.json\n  \
+    krarup analyze --merge 1.json 2.json 3.json\n  \
     krarup analyze krarup-demo")]
 pub(crate) struct AnalyzeArgs {
     /// rows.parquet, a folder with some in it, or a directory of results
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
+    #[arg(value_name = "PATH", required_unless_present = "merge")]
+    path: Option<PathBuf>,
     /// Leave out this much of the beginning
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     warm_up: Option<Seconds>,
@@ -43,33 +54,103 @@ pub(crate) struct AnalyzeArgs {
     /// How long a window is [default: 1s, or as much less as it takes for a run of thirty]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     window: Option<Seconds>,
+    /// The run is from one instant to another, whatever the rows say: each nanoseconds since 1970,
+    /// or like 2026-11-22T07:30:00Z
+    #[arg(long, value_name = "FROM,TO", value_parser = wall_span)]
+    between: Option<WallSpan>,
+    /// Write what was counted into this file, as JSON, and no tables
+    #[arg(long, value_name = "FILE", conflicts_with = "form")]
+    part: Option<PathBuf>,
+    /// Read only share I of N of the rows, into the file --part: any machine may read any of them,
+    /// in any order
+    #[arg(long, value_name = "I/N", requires = "part")]
+    share: Option<RowShare>,
+    /// What these parts say together: the same bytes as one reading of all rows
+    #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["path", "part", "share", "between", "warm_up", "cool_down", "window"])]
+    merge: Vec<PathBuf>,
     #[command(flatten)]
     form: OutputForm,
 }
 
+/// From one instant of the wall clock to a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WallSpan {
+    from: Nanos,
+    to: Nanos,
+}
+
+fn wall_span(text: &str) -> Result<WallSpan, Mistake> {
+    let hint = "write it like 2026-11-22T07:30:00Z,2026-11-22T08:30:00Z";
+    let wrong = |why: &str| Mistake::new(format!("`{text}` {why}"), hint);
+    let (from, to) = text.split_once(',').ok_or_else(|| wrong("are no two instants"))?;
+    let (from, to) = (parse_instant(from)?, parse_instant(to)?);
+    if from < to { Ok(WallSpan { from, to }) } else { Err(wrong("ends before it begins")) }
+}
+
+/// One share of several, numbered from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RowShare {
+    number: usize,
+    of: usize,
+}
+
+impl FromStr for RowShare {
+    type Err = Mistake;
+
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let parsed = || {
+            let (number, of) = text.split_once('/')?;
+            Some(Self { number: number.parse().ok()?, of: of.parse().ok()? })
+        };
+        let fits = |one: &Self| 1 <= one.number && one.number <= one.of && one.of <= 1_000_000;
+        parsed().filter(fits).ok_or_else(|| {
+            Mistake::new(format!("`{text}` is no share"), "3/16 is the third of sixteen shares")
+        })
+    }
+}
+
+impl RowShare {
+    const ALL: Self = Self { number: 1, of: 1 };
+
+    /// The places of this share in a list of so many.
+    fn among(self, many: usize) -> std::ops::Range<usize> {
+        let end = |number: usize| (many as u128 * number as u128 / self.of as u128) as usize;
+        end(self.number - 1)..end(self.number)
+    }
+}
+
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
-    if args.path.join("spec.toml").is_file() {
-        if args.form.is_asked() || args.cuts() {
+    let Some(path) = &args.path else { return show(&merged(&args.merge)?, args) };
+    if path.join("spec.toml").is_file() {
+        if args.form.is_asked() || args.cuts() || args.part.is_some() {
             return Err(Failure::usage(format!(
                 "{} is a directory of results: its spec says what was measured, and how it is printed is fixed",
-                args.path.display()
+                path.display()
             ))
             .hint("give a trial's folder for its rows; krarup report writes the page"));
         }
-        return experiment::analyze(&args.path);
+        return experiment::analyze(path);
     }
-    let measured = measured(&args.path)?;
+    let measured = measured(path)?;
+    if let Some(out) = &args.part {
+        return write_part(path, out, args, measured);
+    }
     let mut all = Vec::new();
-    for file in files(&args.path)? {
-        let found = read(&file, args, measured)?;
-        all.push((file, found));
+    for (name, rows) in runs(path)? {
+        let read = RowReading::of(&name, rows, args, measured)?;
+        all.push((name, read.end()?));
     }
+    show(&all, args)
+}
+
+/// Prints what was found of each run, in the form that was asked for.
+fn show(all: &[(String, RequestEstimates)], args: &AnalyzeArgs) -> Result<(), Failure> {
     if args.form.json {
         let all: Vec<&RequestEstimates> = all.iter().map(|(_, found)| found).collect();
         println!("{}", serde_json::to_string_pretty(&all).expect("an analysis is plain data"));
     }
-    for (place, (file, found)) in all.iter().enumerate() {
-        let title = format!("The requests in {}", file.display());
+    for (place, (name, found)) in all.iter().enumerate() {
+        let title = format!("The requests in {name}");
         let document = requests::document(found, &title, &written::footer());
         if args.form.csv {
             print!("{}", csv::table(&requests::operations(found)));
@@ -88,6 +169,35 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Writes what was counted of a share of the rows.
+fn write_part(
+    path: &Path,
+    out: &Path,
+    args: &AnalyzeArgs,
+    measured: Option<(Seconds, Seconds)>,
+) -> Result<(), Failure> {
+    let share = args.share.unwrap_or(RowShare::ALL);
+    let mut parts = Vec::new();
+    for (name, rows) in runs(path)? {
+        parts.push(RowReading::of(&name, rows, args, measured)?.part(name, share)?);
+    }
+    let part = RequestPart::new(parts);
+    let text = serde_json::to_vec(&part).expect("a part is plain data");
+    file::save(out, |out| Ok(out.write_all(&text)?)).map_err(|error| Failure::run(error.to_string()))?;
+    eprintln!("{} rows counted in {}; --merge needs all parts", count(part.rows() as f64), out.display());
+    Ok(())
+}
+
+/// What parts say together.
+fn merged(paths: &[PathBuf]) -> Result<Vec<(String, RequestEstimates)>, Failure> {
+    let read = |path: &PathBuf| {
+        let why = "is no part, or not a whole one: krarup analyze … --part FILE writes one";
+        input::json::<RequestPart>(path).map_err(|failure| failure.or_hint(why))
+    };
+    let parts = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    merge_parts(parts).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))
 }
 
 fn print(found: &RequestEstimates, title: &str) {
@@ -109,22 +219,55 @@ fn print(found: &RequestEstimates, title: &str) {
 
 impl AnalyzeArgs {
     fn cuts(&self) -> bool {
-        self.warm_up.is_some() || self.cool_down.is_some() || self.window.is_some()
+        self.warm_up.is_some() || self.cool_down.is_some() || self.window.is_some() || self.between.is_some()
     }
 }
 
-/// The files of rows: the path itself, or those in the folder.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The runs there are rows of, by what they are called: each `rows.parquet` is one, and all files
+/// that one program has written one after the other.
+fn runs(path: &Path) -> Result<Vec<(String, RowRun)>, Failure> {
+    let open = |files: &[PathBuf]| {
+        RowRun::open(files).map_err(|error| {
+            Failure::usage(error.to_string())
+                .hint("rows are what krarup proxy --rows and krarup load --rows write")
+        })
+    };
     if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        return Ok(vec![(path.display().to_string(), open(&[path.to_owned()])?)]);
     }
-    let found: Vec<PathBuf> = holding(path, ROWS)?.into_iter().map(|folder| folder.join(ROWS)).collect();
+    let files = RowRun::files(path).map_err(|error| input::unread(path, &error))?;
+    let mut found: Vec<(String, RowRun)> = Vec::new();
+    let mut series: Vec<(&Path, Vec<PathBuf>)> = Vec::new();
+    for file in &files {
+        if file.file_name().is_some_and(|name| name == ROWS) {
+            found.push((file.display().to_string(), open(std::slice::from_ref(file))?));
+            continue;
+        }
+        let folder = folder_of_series(file);
+        match series.iter_mut().find(|(known, _)| *known == folder) {
+            Some((_, files)) => files.push(file.clone()),
+            None => series.push((folder, vec![file.clone()])),
+        }
+    }
+    for (folder, files) in series {
+        for (instance, rows) in open(&files)?.by_instance() {
+            let of = if instance.is_empty() { String::new() } else { format!(" of {instance}") };
+            found.push((format!("{}{of}", folder.display()), rows));
+        }
+    }
     if found.is_empty() {
         return Err(Failure::usage(format!("{} holds no {ROWS}", path.display())).hint(
             "krarup proxy --stats-dir DIR --rows writes one, and so does krarup load --rows FILE; a directory of results has a spec.toml",
         ));
     }
     Ok(found)
+}
+
+/// The folder that holds those of days and hours.
+fn folder_of_series(file: &Path) -> &Path {
+    let is_cut = |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().contains('='));
+    let mut folders = file.ancestors().skip(1);
+    folders.find(|folder| !is_cut(folder)).unwrap_or(Path::new(""))
 }
 
 const ROWS: &str = "rows.parquet";
@@ -146,30 +289,75 @@ fn measured(path: &Path) -> Result<Option<(Seconds, Seconds)>, Failure> {
     Ok(span)
 }
 
-fn read(
-    file: &Path,
-    args: &AnalyzeArgs,
-    measured: Option<(Seconds, Seconds)>,
-) -> Result<RequestEstimates, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
-    let mut rows = RowFile::open(file).map_err(|error| {
-        Failure::usage(error.to_string())
-            .hint("rows are what krarup proxy --rows and krarup load --rows write")
-    })?;
-    let run = rows.span().ok_or_else(|| wrong(&"it has no row"))?;
-    let cut = cut(run, args, measured.map(|(from, to)| Span::between(from, to, rows.run().epoch_unix)));
-    let cut = cut.map_err(|error| wrong(&error).hint("see --warm-up, --cool-down and --window"))?;
-    let mut reading = RowReader::new(cut).of_clients(rows.of_clients());
-    rows.for_each(|visit, servers| reading.see(visit, servers)).map_err(|error| wrong(&error))?;
-    Ok(reading.end(rows.lost()))
+/// A run, and what of it counts.
+struct RowReading {
+    rows: RowRun,
+    cut: Cut,
+}
+
+impl RowReading {
+    fn of(
+        name: &str,
+        rows: RowRun,
+        args: &AnalyzeArgs,
+        measured: Option<(Seconds, Seconds)>,
+    ) -> Result<Self, Failure> {
+        let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
+        let rows = match args.between {
+            Some(span) => rows.since(span.from),
+            None => rows,
+        };
+        let run = match args.between {
+            Some(span) => rows.span_between(span.from, span.to),
+            None => rows.span().ok_or_else(|| wrong(&"it has no row"))?,
+        };
+        let measured = measured.filter(|_| args.between.is_none());
+        let cut = cut(run, args, measured.map(|(from, to)| Span::between(from, to, rows.run().epoch_unix)));
+        let cut =
+            cut.map_err(|error| wrong(&error).hint("see --warm-up, --cool-down, --window and --between"))?;
+        Ok(Self { rows, cut })
+    }
+
+    fn read(&self, share: RowShare) -> Result<RowReader, Failure> {
+        let mut reading = RowReader::new(self.cut)
+            .of_clients(self.rows.of_clients())
+            .of_sample(self.rows.sample().map(str::to_owned));
+        let groups = share.among(self.rows.groups());
+        self.rows
+            .for_each_of(groups, |visit, servers| reading.see(visit, servers))
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(reading)
+    }
+
+    fn end(&self) -> Result<RequestEstimates, Failure> {
+        Ok(self.read(RowShare::ALL)?.end(self.rows.lost()))
+    }
+
+    fn part(&self, name: String, share: RowShare) -> Result<PartOfRun, Failure> {
+        let sums = self.read(share)?.sums();
+        let files = self.rows.pieces(share.among(self.rows.groups()));
+        let files = files.map(|piece| PartOfFile {
+            path: piece.path.display().to_string(),
+            epoch: piece.epoch,
+            groups: piece.groups,
+            from: piece.read.start,
+            to: piece.read.end,
+            lost: piece.lost,
+        });
+        Ok(PartOfRun {
+            name,
+            epoch: self.rows.run().epoch_unix,
+            cut: self.cut,
+            of_clients: self.rows.of_clients(),
+            sample: self.rows.sample().map(str::to_owned),
+            files: files.collect(),
+            sums,
+        })
+    }
 }
 
 /// What was asked for; else what the clients measured, else everything.
-fn cut(
-    run: (Stamp, Stamp),
-    args: &AnalyzeArgs,
-    measured: Option<Span>,
-) -> Result<Cut, krarup_analysis::requests::CutError> {
+fn cut(run: (Stamp, Stamp), args: &AnalyzeArgs, measured: Option<Span>) -> Result<Cut, CutError> {
     let window = args.window.map(Nanos::from_seconds);
     match measured.filter(|_| args.warm_up.is_none() && args.cool_down.is_none()) {
         Some(span) => Cut::between(run, (span.from, span.to), window),
@@ -177,5 +365,37 @@ fn cut(
             let of = |time: Option<Seconds>| Nanos::from_seconds(time.unwrap_or(0.0));
             Cut::of(run, of(args.warm_up), of(args.cool_down), window)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_all_of_it_and_none_twice() {
+        for (many, of) in [(0, 1), (7, 3), (3, 7), (100, 16)] {
+            let shares = (1..=of).flat_map(|number| RowShare { number, of }.among(many));
+            assert_eq!(shares.collect::<Vec<_>>(), (0..many).collect::<Vec<_>>());
+        }
+        assert_eq!("3/16".parse(), Ok(RowShare { number: 3, of: 16 }));
+        for wrong in ["", "3", "0/4", "5/4", "a/b", "1/0"] {
+            assert!(wrong.parse::<RowShare>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_span_is_from_one_instant_to_a_later_one() {
+        let hour = wall_span("2026-11-22T07:30:00Z,2026-11-22T08:30:00Z").unwrap();
+        assert_eq!(hour.to.saturating_sub(hour.from), Nanos::from_secs(3_600));
+        assert!(wall_span("7,7").is_err() && wall_span("7").is_err() && wall_span("x,y").is_err());
+    }
+
+    #[test]
+    fn files_of_days_and_hours_belong_to_the_folder_above_them() {
+        let folder = |path| folder_of_series(Path::new(path)).display().to_string();
+        assert_eq!(folder("run/rows/date=1/hour=2/rows-1.parquet"), "run/rows");
+        assert_eq!(folder("run/rows-1.parquet"), "run");
+        assert_eq!(folder("date=1/rows-1.parquet"), "");
     }
 }

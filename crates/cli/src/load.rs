@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use krarup_lab::platform::host_name;
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, Search, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
@@ -17,6 +18,7 @@ use files::LoadFiles;
 
 use crate::failure::Failure;
 use crate::flags::{Flags, whole};
+use crate::rows::{RowFileArgs, RowKeyArgs};
 use crate::{input, output};
 
 mod files;
@@ -89,6 +91,10 @@ pub(crate) struct LoadArgs {
     /// the number of the class
     #[arg(long, value_name = "FILE", conflicts_with = "find_max")]
     rows: Option<PathBuf>,
+    #[command(flatten)]
+    row_files: RowFileArgs,
+    #[command(flatten)]
+    row_keys: RowKeyArgs,
 }
 
 /// How a long run tells how far it is.
@@ -186,7 +192,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if let Some(p99) = args.find_max {
         return find_max(args, load, TrialLimit { p99, carried: CARRIED }, &mut conductor);
     }
-    conductor.keep_rows(args.rows.clone());
+    let plan = |path: &PathBuf| args.row_keys.over(args.row_files.plan(path.clone(), host_name));
+    conductor.keep_rows(args.rows.as_ref().map(plan));
     conductor.begin_at(args.start_at);
     let result = conductor.run(&load, &mut observe).map_err(failure)?;
     records.finish()?;

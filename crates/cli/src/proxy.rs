@@ -9,7 +9,7 @@ use krarup_proxy::config::{KeySpread, PoolConfig};
 use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology};
-use krarup_record::file::rows::{Lane, RowWriter};
+use krarup_record::file::rows::{Lane, RowPlan, RowWriter};
 use krarup_record::file::{self, FileProblem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
@@ -20,6 +20,7 @@ use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
+use crate::rows::{RowFileArgs, RowKeyArgs, listener};
 use crate::{headroom_page, input};
 
 mod ending;
@@ -73,6 +74,10 @@ pub(crate) struct ProxyArgs {
     /// Also write every request's row into rows.parquet there
     #[arg(long, requires = "stats_dir")]
     rows: bool,
+    #[command(flatten)]
+    row_files: RowFileArgs,
+    #[command(flatten)]
+    row_keys: RowKeyArgs,
     /// Print the statistics at the end as JSON
     #[arg(long)]
     json: bool,
@@ -125,6 +130,16 @@ impl ProxyArgs {
 }
 
 impl ProxyArgs {
+    /// What the rows, or the folder of rows, are called in the directory of statistics.
+    fn rows_name(&self) -> &'static str {
+        if self.row_files.are_several() { "rows" } else { "rows.parquet" }
+    }
+
+    fn row_plan(&self, folder: &Path, config: &Config) -> RowPlan {
+        let plan = self.row_files.plan(folder.join(self.rows_name()), || listener(&config.listen));
+        self.row_keys.over(plan)
+    }
+
     /// Whether a flag gives the main pool's `key`.
     fn says(&self, key: &str) -> bool {
         self.pool.said().any(|(row, _)| row.key == key)
@@ -219,7 +234,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let run = file::RunMetadata { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
-        let begun = RowWriter::create(&folder.join("rows.parquet"), run).map_err(|error| {
+        let plan = args.row_plan(folder, config);
+        let begun = RowWriter::begin(&plan, (run, false), move || clock.now()).map_err(|error| {
             Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
         })?;
         let of = cores.len() as u16;
@@ -248,7 +264,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         save_statistics(folder, ended.core.recorder(), &summary, run)?;
     }
     if let Some(writer) = writer {
-        crate::rows::finish(writer, "rows.parquet")?;
+        crate::rows::finish(writer, args.rows_name())?;
     }
     Ok(())
 }

@@ -1,15 +1,118 @@
-//! The file of rows beside a run: every request with its stamps.
+//! The rows beside a run, every request with its stamps: which files they go into, and what they
+//! say.
 
-use krarup_record::file::rows::RowWriter;
+use std::path::PathBuf;
+
+use clap::Args;
+use krarup_lab::platform::host_name;
+use krarup_record::file::rows::{KeySample, RowIntervals, RowPlan, RowWriter};
+use krarup_units::text::parse_duration;
+use krarup_units::{Address, Mistake, Nanos};
 
 use crate::failure::Failure;
 
-/// Completes the file, and tells what is in it and what is not, on stderr.
+/// Into which files rows go.
+#[derive(Args, Clone)]
+pub(crate) struct RowFileArgs {
+    /// Begin a new file of rows after so much time, each complete while the next is written, in
+    /// folders by day and hour (`date=2026-11-25/hour=04`): what --rows names, or makes, is a
+    /// folder then. From 1s to 24h
+    #[arg(long, value_name = "TIME", requires = "rows", value_parser = interval)]
+    rows_every: Option<Nanos>,
+    /// What the rows call this program, in the column `instance` [default: its host and port]
+    #[arg(long, value_name = "NAME", requires = "rows", value_parser = instance)]
+    instance: Option<String>,
+}
+
+/// Which requests leave rows, and whether their keys can be told apart.
+#[derive(Args, Clone)]
+pub(crate) struct RowKeyArgs {
+    /// Keep only the rows of one key in N, and of requests without a key: all of a key's rows or
+    /// none, the same keys in every program
+    #[arg(long, value_name = "1/N", requires = "rows")]
+    rows_sample: Option<KeySample>,
+    /// Also keep a digest of each request's first key (XXH3), so that a replay asks for keys as
+    /// often as clients did; a reader that suspects a key can tell whether it was that one
+    #[arg(long, requires = "rows")]
+    rows_keys: bool,
+}
+
+impl RowFileArgs {
+    /// Rows into `path`, or below it: of a program that is called `usual` unless it has a name.
+    pub(crate) fn plan(&self, path: PathBuf, usual: impl FnOnce() -> String) -> RowPlan {
+        let instance = self.instance.clone().unwrap_or_else(usual);
+        RowPlan { every: self.rows_every, ..RowPlan::of(path, instance) }
+    }
+
+    /// Whether there are to be several files.
+    pub(crate) fn are_several(&self) -> bool {
+        self.rows_every.is_some()
+    }
+}
+
+impl RowKeyArgs {
+    /// The same plan for these requests.
+    pub(crate) fn over(&self, plan: RowPlan) -> RowPlan {
+        RowPlan { keys: self.rows_keys, sample: self.rows_sample.unwrap_or(KeySample::ALL), ..plan }
+    }
+}
+
+fn interval(text: &str) -> Result<Nanos, Mistake> {
+    let every = Nanos::from_seconds(parse_duration(text)?);
+    if (RowIntervals::SHORTEST..=RowIntervals::LONGEST).contains(&every) {
+        return Ok(every);
+    }
+    Err(Mistake::new(format!("`{text}` is too short or too long"), "a file of rows is for 1s to 24h"))
+}
+
+fn instance(text: &str) -> Result<String, Mistake> {
+    let sound = !text.trim().is_empty() && text.len() <= 100 && !text.chars().any(char::is_control);
+    let why = || Mistake::new(format!("`{text}` is no name"), "1 to 100 letters, such as proxy-3");
+    sound.then(|| text.to_owned()).ok_or_else(why)
+}
+
+/// What a program that listens there is called: by an address at which other machines would not
+/// find it, or find another, it is told by the name of its machine.
+pub(crate) fn listener(address: &Address) -> String {
+    let own = !address.is_local() && !["0.0.0.0", "::", "[::]"].contains(&address.host.as_str());
+    if own || address.file().is_some() {
+        address.to_string()
+    } else {
+        format!("{}:{}", host_name(), address.port)
+    }
+}
+
+/// Completes the files, and tells what is in them and what is not, on stderr.
 pub(crate) fn finish(writer: RowWriter, name: &str) -> Result<(), Failure> {
-    let written = writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
+    let written =
+        writer.finish().map_err(|why| Failure::run(format!("the rows are not all written: {why}")))?;
     eprintln!("{} rows in {name}", written.rows);
     if written.lost > 0 {
-        eprintln!("warning: {} rows were dropped because the disk was too slow", written.lost);
+        eprintln!("warning: {} rows were dropped because the disk was too slow, or full", written.lost);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_have_too_is_named_by_the_machine() {
+        let named = |text: &str| listener(&text.parse().unwrap());
+        assert_eq!(named("10.0.0.1:11211"), "10.0.0.1:11211");
+        assert_eq!(named("unix:/run/krarup.sock"), "unix:/run/krarup.sock");
+        for text in ["127.0.0.1:11211", "0.0.0.0:11211", "localhost:11211", "[::]:11211"] {
+            assert_eq!(named(text), format!("{}:11211", host_name()), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_interval_and_a_name_have_bounds() {
+        assert_eq!(interval("10m"), Ok(Nanos::from_secs(600)));
+        for wrong in ["0s", "999ms", "25h", "x"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+        assert!(instance("proxy-3").is_ok() && instance(" ").is_err() && instance("a\nb").is_err());
+    }
 }

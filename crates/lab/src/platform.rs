@@ -44,6 +44,12 @@ fn memory(meminfo: &str) -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
+/// The name of this machine; `unknown` where it does not tell.
+pub fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "unknown".to_owned() } else { name.trim().to_owned() }
+}
+
 /// Whether we are root, as which some servers refuse to run.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

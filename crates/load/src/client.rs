@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use krarup_beanstalk::Verb;
 use krarup_memcache::response::{self, Expect, Response};
 use krarup_memcache::{MetaCommand, Parsed, ReplyClass};
-use krarup_record::{ServerVisit, Visit};
+use krarup_record::{KeyDigest, ServerVisit, Visit};
 use krarup_units::Stamp;
 use krarup_units::{Inbox, Outbox};
 
@@ -30,6 +30,7 @@ use crate::workload::{Owed, PreparedWorkload, RequestStream, Scratch, Then, Writ
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     asked: WrittenRequest,
+    key: KeyDigest,
     due: Stamp,
     sent: Stamp,
 }
@@ -167,7 +168,11 @@ impl Client {
             }
         };
         shared.account.sent += 1;
-        self.in_flight.push_back(InFlight { asked, due, sent: now.max(due) });
+        let key = match &shared.account.rows {
+            Some(rows) if rows.needs_keys() && asked.keys > 0 => KeyDigest::of(shared.scratch.first_key()),
+            _ => KeyDigest::NONE,
+        };
+        self.in_flight.push_back(InFlight { asked, key, due, sent: now.max(due) });
         is_new
     }
 
@@ -370,7 +375,7 @@ impl Client {
         visit.station = self.class;
         visit.taken = request.sent;
         visit.replied = now.max(request.sent);
-        visit.keys = request.asked.keys;
+        (visit.keys, visit.key) = (request.asked.keys, request.key);
         visit.bytes_in = u64::from(request.asked.bytes);
         (visit, ServerVisit::ok(self.target, request.sent, visit.replied))
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use krarup_net::Clock;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
-use krarup_record::file::rows::RowWriter;
+use krarup_record::file::rows::{RowPlan, RowWriter};
 use krarup_record::file::{FileError, RunMetadata};
 use krarup_settings::Mistake;
 use krarup_units::mistake::system_words;
@@ -130,7 +130,7 @@ pub struct Conductor {
     events: Events,
     waker: Arc<Waker>,
     signals: Option<Signals>,
-    rows: Option<PathBuf>,
+    rows: Option<RowPlan>,
     begin: Option<Nanos>,
 }
 
@@ -159,11 +159,10 @@ impl Conductor {
         Ok(Self { poll, events: Events::with_capacity(16), waker, signals, rows: None, begin: None })
     }
 
-    /// The loads that are run from now on write a row of every request into this file
-    /// (`rows.parquet`); populating does not. In them a visit's station is the number of its
-    /// client's class.
-    pub fn keep_rows(&mut self, path: Option<PathBuf>) {
-        self.rows = path;
+    /// The loads that are run from now on write rows of their requests as planned; populating does
+    /// not. In them a visit's station is the number of its client's class.
+    pub fn keep_rows(&mut self, plan: Option<RowPlan>) {
+        self.rows = plan;
     }
 
     /// The next load that is run begins when the wall clock shows this, in nanoseconds since 1970
@@ -226,8 +225,9 @@ impl Conductor {
         }
         let clock = Clock::start();
         let run = RunMetadata { epoch_unix: clock.wall_epoch() };
-        let rows = self.rows.as_deref().filter(|_| phase == Phase::Run);
-        let rows = rows.map(|path| RowWriter::of_clients(path, run)).transpose().map_err(LoadError::Rows)?;
+        let rows = self.rows.as_ref().filter(|_| phase == Phase::Run);
+        let begin = |plan| RowWriter::begin(plan, (run, true), move || clock.now());
+        let rows = rows.map(begin).transpose().map_err(LoadError::Rows)?;
         let (send, receive) = mpsc::channel();
         let threads = engines.len();
         let mut wakers = Vec::new();

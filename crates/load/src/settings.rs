@@ -85,7 +85,8 @@ settings! {
         /// How an open load's requests are spread: paced, poisson, or bursty:FACTOR:SHARE:LENGTH.
         arrivals: Verbatim<ArrivalProcess> = PROCESS.value("poisson"), PROCESS, of_class = true,
             flag = Some(Flag::of_key("PROCESS"));
-        /// Send a recorded trace again: rows.parquet, or CSV with time,op,key,size.
+        /// Send a recorded trace again: rows.parquet, or a folder of such files, CSV with
+        /// time,op,key,size, or a cache trace of Twitter's.
         replay: Option<PathBuf> = None, Optional(FILE), of_class = true, example = "\"rows.parquet\"",
             excludes = &["think", "rate", "arrivals"], flag = Some(Flag::of_key("FILE"));
         /// How many times as fast as it was recorded; `max`: each client goes on as soon as it has

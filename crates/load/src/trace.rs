@@ -1,10 +1,12 @@
 //! A recorded trace to be sent again: when each request came, what it asked, which keys it named,
 //! how large its value was.
 //!
-//! Two kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and
-//! simulations write it, knows when requests came, what they asked, how many keys they named and
-//! how many bytes they had; it does not know the keys, so these are drawn by the workload's laws. A
-//! CSV file has a line for each request and knows them all:
+//! Three kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and
+//! simulations write it, or a folder of such files, knows when requests came, what they asked, how
+//! many keys they named and how many bytes they had. Where the first key's digest was kept
+//! (`--rows-keys`), a key that is named by it stands for each key, so that each is asked for as
+//! often as it was; further keys of a request are those of the requests that follow. Otherwise keys
+//! are drawn by the workload's laws. A CSV file has a line for each request and knows them all:
 //!
 //! ```text
 //! time,op,key,size
@@ -14,7 +16,8 @@
 //! ```
 //! `time` is in seconds from any beginning (`time_ms`, `time_us` and `time_ns` say so in the head),
 //! `op` a command by its name on the wire, `key` one key or several with blanks between, `size` the
-//! bytes of the value. `key` and `size` may be empty or left out; then they are drawn.
+//! bytes of the value. `key` and `size` may be empty or left out; then they are drawn. The third
+//! kind is that of the public cache traces of Twitter (`twitter`).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,8 +25,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use krarup_record::Operation;
-use krarup_record::file::rows::RowFile;
+use csv::{StringRecord, StringRecordsIter};
+use krarup_record::file::FileError;
+use krarup_record::file::rows::RowRun;
+use krarup_record::{KeyDigest, Operation, Visit};
 use krarup_settings::Mistake;
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
@@ -31,6 +36,10 @@ use serde::{Deserialize, Serialize};
 use crate::command::Command;
 use crate::keys::LONGEST_KEY;
 use crate::limits::{LARGEST_VALUE, MOST_KEYS};
+
+mod twitter;
+
+use twitter::TwitterLine;
 
 /// A trace and how fast it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,35 +89,37 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a file: Parquet or CSV, as its first bytes say.
+    /// Reads a file, Parquet or CSV, as its first bytes say; or the rows in all files of a folder.
     ///
     /// # Errors
     /// In words, with the line where there are lines.
     pub fn read(path: &Path) -> Result<Self, Mistake> {
+        if path.is_dir() {
+            let files = RowRun::files(path).map_err(|error| Mistake::system(&error))?;
+            if files.is_empty() {
+                return Err("it holds no rows-….parquet".into());
+            }
+            return Self::of_run(&files);
+        }
         let mut file = File::open(path).map_err(|error| Mistake::system(&error))?;
         let mut magic = [0; 4];
         let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
         if is_parquet {
-            return Self::of_rows(&mut RowFile::open(path).map_err(|error| unread(error.problem))?);
+            return Self::of_run(&[path.to_owned()]);
         }
         Self::of_csv(File::open(path).map_err(unread)?)
     }
 
-    fn of_rows(rows: &mut RowFile) -> Result<Self, Mistake> {
-        let mut trace = Self::default();
-        let mut too_many = false;
-        let seen = rows.for_each(|visit, _| {
-            let Some(command) = command(visit.operation) else { return };
-            too_many |= trace.rows.len() == MOST_ROWS;
-            if too_many {
-                return;
-            }
-            let keys = visit.keys.clamp(1, MOST_KEYS);
-            let size = stores(command).then(|| value_of(visit.bytes_in));
-            trace.rows.push(TraceRow { at: Nanos(visit.received.0), command, keys, named: None, size });
-        });
-        seen.map_err(unread)?;
-        trace.in_order(too_many)
+    fn of_run(files: &[PathBuf]) -> Result<Self, Mistake> {
+        let several = files.len() > 1;
+        let unread = |error: FileError| {
+            let what = unread(&error.problem);
+            if several { what.of(&error.path.display().to_string()) } else { what }
+        };
+        let run = RowRun::open(files).map_err(unread)?;
+        let mut rows = RowTrace::default();
+        run.for_each(|visit, _| rows.see(visit)).map_err(unread)?;
+        rows.end()
     }
 
     /// Reads CSV.
@@ -118,6 +129,9 @@ impl Trace {
     pub fn of_csv(input: impl Read) -> Result<Self, Mistake> {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(input);
         let head = reader.headers().map_err(unread)?.clone();
+        if twitter::is_line(&head) {
+            return Self::of_twitter(&head, reader.records());
+        }
         let place = |name: &str| head.iter().position(|head| head.eq_ignore_ascii_case(name));
         let units = [("time", 1e9), ("time_s", 1e9), ("time_ms", 1e6), ("time_us", 1e3), ("time_ns", 1.0)];
         let time = units.iter().find_map(|&(name, scale)| Some((place(name)?, scale)));
@@ -127,7 +141,7 @@ impl Trace {
         };
         let (key, size) = (place("key"), place("size"));
         let mut trace = Self::default();
-        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
+        let mut known = KeyNames::default();
         for (number, record) in reader.records().enumerate() {
             let record = record.map_err(unread)?;
             let line = record.position().map_or(number as u64 + 2, csv::Position::line);
@@ -151,12 +165,7 @@ impl Trace {
                 if text.len() > LONGEST_KEY || text.iter().any(u8::is_ascii_control) {
                     return Err(wrong(format!("`{}` is no key", text.escape_ascii())));
                 }
-                let next = trace.texts.len() as u32;
-                let place = *known.entry(text.into()).or_insert(next);
-                if place == next {
-                    trace.texts.push(text.into());
-                }
-                trace.names.push(place);
+                trace.names.push(known.place(text));
             }
             let count = trace.names.len() - begun;
             if count > MOST_KEYS as usize || (count > 1 && !matches!(command, Command::Get | Command::Mget)) {
@@ -168,6 +177,40 @@ impl Trace {
             let named = (count > 0).then_some(begun as u32);
             trace.rows.push(TraceRow { at, command, keys: (count as u32).max(1), named, size });
         }
+        trace.texts = known.texts;
+        trace.in_order(false)
+    }
+
+    /// Reads a trace of Twitter's whose first line was taken for a head.
+    fn of_twitter(first: &StringRecord, lines: StringRecordsIter<'_, impl Read>) -> Result<Self, Mistake> {
+        let mut trace = Self::default();
+        let mut known = KeyNames::default();
+        let mut key = Vec::new();
+        // The second of the last lines, and how many of them there are.
+        let (mut second, mut of_second) = (0, 0);
+        let lines = std::iter::once(Ok(first.clone())).chain(lines);
+        for (number, line) in lines.enumerate() {
+            let line = line.map_err(unread)?;
+            let place = line.position().map_or(number as u64 + 1, csv::Position::line);
+            let asked = twitter::request(&line, &mut key);
+            let TwitterLine { second: at, command, size } =
+                asked.map_err(|mistake| mistake.of(&format!("line {place}")))?;
+            if trace.rows.len() == MOST_ROWS {
+                return trace.in_order(true);
+            }
+            if at != second {
+                spread(&mut trace.rows, of_second);
+                (second, of_second) = (at, 0);
+            }
+            of_second += 1;
+            let named = Some(trace.names.len() as u32);
+            trace.names.push(known.place(&key));
+            let at = Nanos(at.saturating_mul(SECOND));
+            let size = stores(command).then_some(size);
+            trace.rows.push(TraceRow { at, command, keys: 1, named, size });
+        }
+        spread(&mut trace.rows, of_second);
+        trace.texts = known.texts;
         trace.in_order(false)
     }
 
@@ -210,6 +253,96 @@ impl Trace {
         self.texts.get(name as usize).map_or(b"", |text| text)
     }
 }
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Spreads the last `count` rows, which have the same second, over it.
+fn spread(rows: &mut [TraceRow], count: u64) {
+    let first = rows.len() - count as usize;
+    for (place, row) in (0_u64..).zip(&mut rows[first..]) {
+        row.at.0 = row.at.0.saturating_add(place * SECOND / count);
+    }
+}
+
+/// The keys of a trace, each once, by their places.
+#[derive(Debug, Default)]
+struct KeyNames {
+    known: HashMap<Box<[u8]>, u32>,
+    texts: Vec<Box<[u8]>>,
+}
+
+impl KeyNames {
+    /// The place of this key, which is a new one where it was not known.
+    fn place(&mut self, text: &[u8]) -> u32 {
+        if let Some(&place) = self.known.get(text) {
+            return place;
+        }
+        let place = self.texts.len() as u32;
+        self.known.insert(text.into(), place);
+        self.texts.push(text.into());
+        place
+    }
+}
+
+/// A trace that is made of rows.
+#[derive(Default)]
+struct RowTrace {
+    trace: Trace,
+    /// The place of each digest in the list of all keys.
+    known: HashMap<KeyDigest, u32>,
+    too_many: bool,
+}
+
+impl RowTrace {
+    fn see(&mut self, visit: &Visit) {
+        let Some(command) = command(visit.operation) else { return };
+        self.too_many |= self.trace.rows.len() == MOST_ROWS;
+        if self.too_many {
+            return;
+        }
+        let keys = visit.keys.clamp(1, MOST_KEYS);
+        let size = stores(command).then(|| value_of(visit.bytes_in));
+        let named = visit.key.known().map(|key| self.place(key));
+        self.trace.rows.push(TraceRow { at: Nanos(visit.received.0), command, keys, named, size });
+    }
+
+    /// The key's digest is its name.
+    fn place(&mut self, key: KeyDigest) -> u32 {
+        let texts = &mut self.trace.texts;
+        *self.known.entry(key).or_insert_with(|| {
+            texts.push(format!("{:016x}", key.0).into_bytes().into());
+            texts.len() as u32 - 1
+        })
+    }
+
+    /// Rows know their first keys. Further ones are first keys of the rows that follow: each of
+    /// them is as frequent as it was, and they are those that were asked for about then.
+    fn end(self) -> Result<Trace, Mistake> {
+        let mut trace = self.trace.in_order(self.too_many)?;
+        let first: Vec<Option<u32>> = trace.rows.iter().map(|row| row.named).collect();
+        for number in 0..first.len() {
+            let Some(own) = first[number] else { continue };
+            let begun = trace.names.len();
+            trace.names.push(own);
+            let wanted = trace.rows[number].keys as usize;
+            let following = first[number + 1..].iter().chain(&first[..number]).flatten();
+            for &other in following.take(FURTHER * wanted) {
+                if trace.names.len() - begun == wanted {
+                    break;
+                }
+                if !trace.names[begun..].contains(&other) {
+                    trace.names.push(other);
+                }
+            }
+            trace.rows[number].keys = (trace.names.len() - begun) as u32;
+            trace.rows[number].named = Some(begun as u32);
+        }
+        Ok(trace)
+    }
+}
+
+/// How many rows are looked at for each further key: few keys may be asked for again and again.
+const FURTHER: usize = 8;
 
 /// When the requests of a trace are due at a speed: at/speed, each by itself, so nothing drifts.
 #[derive(Clone, Debug)]
@@ -294,9 +427,7 @@ fn value_of(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use krarup_record::file::RunMetadata;
-    use krarup_record::file::rows::RowFileWriter;
-    use krarup_record::{ServerVisit, Visit};
+    use krarup_record::Visit;
     use proptest::prelude::*;
 
     use super::*;
@@ -348,20 +479,44 @@ mod tests {
 
     #[test]
     fn rows_of_a_proxy_are_a_trace_without_keys() {
-        let mut sink = RowFileWriter::new(Vec::new(), RunMetadata { epoch_unix: Nanos(0) }).unwrap();
+        let mut rows = RowTrace::default();
         for (received, operation, keys, bytes) in
             [(900, Operation::Set, 1, 124), (500, Operation::MultiGet, 3, 40), (700, Operation::Other, 0, 9)]
         {
             let mut visit = Visit::at(Stamp(received), operation);
             (visit.keys, visit.bytes_in) = (keys, bytes);
-            sink.push(&visit, &[ServerVisit::ok(0, Stamp(received), Stamp(received))]).unwrap();
+            rows.see(&visit);
         }
-        let (bytes, _) = sink.finish().unwrap();
-        let trace = Trace::of_rows(&mut RowFile::from_bytes(bytes).unwrap()).unwrap();
+        let trace = rows.end().unwrap();
         let first = TraceRow { at: Nanos(0), command: Command::Mget, keys: 3, named: None, size: None };
         let second =
             TraceRow { at: Nanos(400), command: Command::Set, keys: 1, named: None, size: Some(100) };
         assert_eq!(trace.rows, [first, second]);
+    }
+
+    /// Digests name keys; a multi-get takes its further keys from what follows it.
+    #[test]
+    fn rows_with_digests_ask_for_each_key_as_often_as_it_was() {
+        let mut rows = RowTrace::default();
+        for (received, key, keys) in [(30, "c", 1), (10, "a", 1), (20, "b", 3), (40, "b", 1), (50, "a", 1)] {
+            let mut visit =
+                Visit::at(Stamp(received), if keys > 1 { Operation::MultiGet } else { Operation::Get });
+            (visit.keys, visit.key) = (keys, KeyDigest::of(key.as_bytes()));
+            rows.see(&visit);
+        }
+        let trace = rows.end().unwrap();
+        let text = |key: &str| format!("{:016x}", KeyDigest::of(key.as_bytes()).0);
+        let asked: Vec<Vec<String>> = (0..trace.len())
+            .map(|number| {
+                let names = trace.names(&trace.row(number).unwrap()).unwrap().to_vec();
+                names
+                    .iter()
+                    .map(|&name| String::from_utf8(trace.text(u64::from(name)).to_vec()).unwrap())
+                    .collect()
+            })
+            .collect();
+        let expected = [vec!["a"], vec!["b", "c", "a"], vec!["c"], vec!["b"], vec!["a"]];
+        assert_eq!(asked, expected.map(|keys| keys.into_iter().map(text).collect::<Vec<_>>()));
     }
 
     proptest! {

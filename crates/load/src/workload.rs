@@ -327,6 +327,19 @@ pub struct Scratch {
     pub(crate) key: Vec<u8>,
 }
 
+impl Scratch {
+    /// The one key that is there ends here.
+    fn ends_here(&mut self) {
+        self.ends.clear();
+        self.ends.push(self.texts.len());
+    }
+
+    /// The first key of the request that was written last, if that named one.
+    pub(crate) fn first_key(&self) -> &[u8] {
+        self.ends.first().and_then(|&end| self.texts.get(..end)).unwrap_or_default()
+    }
+}
+
 /// The requests of one client, one after the other: the seed decides every byte of them.
 #[derive(Debug)]
 pub struct RequestStream {
@@ -577,6 +590,7 @@ impl RequestStream {
         let key = if fetches { self.fetched_key(row, 0) } else { self.written_key(command.family(), row) };
         scratch.texts.clear();
         self.plan.write_key(key, &mut scratch.texts);
+        scratch.ends_here();
         let text = &scratch.texts;
         match command {
             Command::Delete => write::delete(out, text),
@@ -617,6 +631,7 @@ impl RequestStream {
     fn filled(&mut self, key: GeneratedKey, size: Option<u32>, scratch: &mut Scratch) {
         scratch.texts.clear();
         self.plan.write_key(key, &mut scratch.texts);
+        scratch.ends_here();
         self.value(key.family, size, scratch);
     }
 

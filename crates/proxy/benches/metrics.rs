@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use krarup_proxy::metrics::ProxySnapshot;
 use krarup_proxy::{Config, Core, MultiGet, Topology};
-use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit, recorder};
+use krarup_record::{KeyDigest, Operation, Outcome, Recorder, ServerVisit, Visit, recorder};
 use krarup_units::Stamp;
 
 /// A core that has seen requests of `longest` nanoseconds at most.
@@ -33,6 +33,7 @@ fn core(longest: u64) -> Core {
             misses: 0,
             bytes_in: 30,
             bytes_out: 100,
+            key: KeyDigest(number),
         };
         recorder.record(&visit, &[ServerVisit::ok(number as u16 % 3, at(1), at(3))]);
     }

@@ -119,6 +119,24 @@ impl BucketCounts {
         (squares.sum::<f64>() / total).sqrt()
     }
 
+    /// Each bucket with values, by its number, and how many. Numbers are the same for every range.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u32, u64)> {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(place, &count)| (place as u32, count))
+    }
+
+    /// From what [`Self::places`] gave; `None` where a number is beyond the range or comes twice,
+    /// or there are more values than were ever counted.
+    pub(crate) fn from_places(places: &[(u32, u64)], longest: u64) -> Option<Self> {
+        let mut counts = Self::new(longest);
+        for &(place, count) in places {
+            let kept = counts.counts.get_mut(place as usize).filter(|kept| **kept == 0)?;
+            *kept = count;
+            counts.total = counts.total.checked_add(count).filter(|total| *total < 1 << 53)?;
+        }
+        Some(counts)
+    }
+
     /// The same as a histogram of the library; its range is 1 to the limit, with three digits.
     pub(crate) fn histogram(&self) -> Histogram<u64> {
         let mut histogram =
@@ -170,6 +188,13 @@ mod tests {
         assert!(next > LONGEST);
     }
 
+    #[test]
+    fn buckets_beyond_the_range_and_more_values_than_can_be_are_refused() {
+        assert_eq!(BucketCounts::from_places(&[(place(LONGEST) as u32 + 1, 1)], LONGEST), None);
+        assert_eq!(BucketCounts::from_places(&[(1, u64::MAX), (2, 1)], LONGEST), None);
+        assert_eq!(BucketCounts::from_places(&[], LONGEST), Some(BucketCounts::new(LONGEST)));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -192,6 +217,10 @@ mod tests {
             let below: Vec<_> = bounds.iter().map(|&bound| histogram.count_between(0, bound)).collect();
             prop_assert_eq!(counts.up_to(&bounds), below);
             prop_assert_eq!(&counts.histogram(), &histogram);
+            let places: Vec<_> = counts.places().collect();
+            prop_assert_eq!(BucketCounts::from_places(&places, LONGEST), Some(counts.clone()));
+            let twice = [&places[..], &places[..1]].concat();
+            prop_assert_eq!(BucketCounts::from_places(&twice, LONGEST), None);
             prop_assert_eq!(BucketCounts::from_histogram(&histogram, LONGEST), counts);
         }
     }

@@ -63,6 +63,24 @@ impl Partial {
         Ok(Self { file: File::create(&partial)?, path: path.to_owned(), partial })
     }
 
+    /// Begins the file that will be `path` under a name with a dot in front, which programs that
+    /// read whole folders pass over. `None` where that name, or the file, is there already.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn create_hidden(path: &Path) -> io::Result<Option<Self>> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!(".{name}.partial"));
+        if path.exists() {
+            return Ok(None);
+        }
+        match File::create_new(&partial) {
+            Ok(file) => Ok(Some(Self { file, path: path.to_owned(), partial })),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Gives the complete file its name, once its bytes are on the disk.
     ///
     /// # Errors

@@ -9,7 +9,8 @@
 //! empty.
 
 use hdrhistogram::Histogram;
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Mistake, Nanos, Seconds};
+use serde::{Deserialize, Serialize};
 
 use crate::counts::BucketCounts;
 pub use crate::counts::DIGITS;
@@ -62,13 +63,44 @@ impl Quantity {
 }
 
 /// One quantity's distribution: to three digits, its count, sum, least and greatest value exactly.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "KeptDistribution", try_from = "KeptDistribution")]
 pub struct MeasuredDistribution {
     counts: BucketCounts,
     sum: u64,
     least: u64,
     greatest: u64,
     clamped: u64,
+}
+
+/// A distribution as it is kept in a file of sums: every bucket with values, by its number.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptDistribution {
+    buckets: Vec<(u32, u64)>,
+    sum: u64,
+    least: u64,
+    greatest: u64,
+    clamped: u64,
+}
+
+impl From<MeasuredDistribution> for KeptDistribution {
+    fn from(of: MeasuredDistribution) -> Self {
+        let MeasuredDistribution { counts, sum, least, greatest, clamped } = of;
+        Self { buckets: counts.places().collect(), sum, least, greatest, clamped }
+    }
+}
+
+impl TryFrom<KeptDistribution> for MeasuredDistribution {
+    type Error = Mistake;
+
+    fn try_from(of: KeptDistribution) -> Result<Self, Self::Error> {
+        let KeptDistribution { buckets, sum, least, greatest, clamped } = of;
+        let counts = BucketCounts::from_places(&buckets, LONGEST.0);
+        let wrong = || Mistake::plain("a distribution has a bucket twice, or beyond the longest time");
+        let counts = counts.ok_or_else(wrong)?;
+        Ok(Self { counts, sum, least, greatest, clamped })
+    }
 }
 
 /// What a distribution knows exactly beside its histogram.

@@ -60,5 +60,5 @@ pub use live::{
 };
 pub use recorder::{Recorder, RecorderSettings, ServerTotals};
 pub use tally::VisitTally;
-pub use visit::{Operation, Outcome, Parts, ServerVisit, Visit};
+pub use visit::{KeyDigest, Operation, Outcome, Parts, ServerVisit, Visit};
 pub use window::{WindowRow, Windows};

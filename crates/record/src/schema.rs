@@ -11,7 +11,7 @@ use crate::{Operation, Outcome};
 
 /// The version of the tables below. It rises when a column of `rows.parquet` comes, and when one of
 /// any table changes its meaning or goes away.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The oldest version whose rows are still read.
 pub const OLDEST_VERSION: u32 = 1;
@@ -27,6 +27,12 @@ pub enum ColumnKind {
     U16,
     /// A whole number from zero, below 2¹²⁸.
     U128,
+    /// A whole number with a sign, of 64 bits: every engine has it.
+    I64,
+    /// A moment on the wall clock, UTC, in microseconds since 1970.
+    Moment,
+    /// A text.
+    Text,
     /// A number with a fraction. Empty where there is none.
     F64,
     /// `true` or `false`.
@@ -43,6 +49,9 @@ impl ColumnKind {
             Self::U32 => "u32",
             Self::U16 => "u16",
             Self::U128 => "u128",
+            Self::I64 => "i64",
+            Self::Moment => "timestamp",
+            Self::Text => "text",
             Self::F64 => "f64",
             Self::Bool => "bool",
             Self::Name => "name",
@@ -64,7 +73,19 @@ pub struct SchemaColumn {
     pub definition: &'static str,
     /// The first [`VERSION`] that has it.
     pub since: u32,
+    /// What it held before version 3, where that was another kind.
+    pub former: Option<ColumnKind>,
 }
+
+impl SchemaColumn {
+    /// What it holds in files of this version.
+    pub fn kind_in(&self, version: u32) -> ColumnKind {
+        self.former.filter(|_| version < SIGNED).unwrap_or(self.kind)
+    }
+}
+
+/// The first version in which whole numbers of rows have a sign and 64 bits each.
+pub(crate) const SIGNED: u32 = 3;
 
 /// One file.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +104,17 @@ const fn column(
     unit: &'static str,
     definition: &'static str,
 ) -> SchemaColumn {
-    SchemaColumn { name, kind, unit, definition, since: OLDEST_VERSION }
+    SchemaColumn { name, kind, unit, definition, since: OLDEST_VERSION, former: None }
+}
+
+/// A whole number of `rows.parquet`, which was `former` before version 3.
+const fn whole(
+    name: &'static str,
+    former: ColumnKind,
+    unit: &'static str,
+    definition: &'static str,
+) -> SchemaColumn {
+    SchemaColumn { former: Some(former), ..column(name, ColumnKind::I64, unit, definition) }
 }
 
 /// `windows.csv`.
@@ -223,7 +254,7 @@ pub const ROWS: TableSchema = TableSchema {
     file: "rows.parquet",
     about: "One row per request, in the order in which replies left.",
     columns: &[
-        column(
+        whole(
             "station",
             ColumnKind::U16,
             "",
@@ -231,30 +262,57 @@ pub const ROWS: TableSchema = TableSchema {
         ),
         column("operation", ColumnKind::Name, "", "what was asked for"),
         column("outcome", ColumnKind::Name, "", "how it ended"),
-        column("received", ColumnKind::U64, "ns", stamps::RECEIVED.text),
-        column("queued", ColumnKind::U64, "ns", stamps::QUEUED.text),
-        column("taken", ColumnKind::U64, "ns", stamps::TAKEN.text),
-        column("replied", ColumnKind::U64, "ns", stamps::REPLIED.text),
-        column(
+        whole("received", ColumnKind::U64, "ns", stamps::RECEIVED.text),
+        whole("queued", ColumnKind::U64, "ns", stamps::QUEUED.text),
+        whole("taken", ColumnKind::U64, "ns", stamps::TAKEN.text),
+        whole("replied", ColumnKind::U64, "ns", stamps::REPLIED.text),
+        whole(
             "busy_workers",
             ColumnKind::U32,
             "workers",
             "workers busy at taken, the request's own included; 0 where no worker took it",
         ),
-        column("queue_length", ColumnKind::U32, "requests", "requests that still waited at taken"),
+        whole("queue_length", ColumnKind::U32, "requests", "requests that still waited at taken"),
         column("worker_was_idle", ColumnKind::Bool, "", "whether the worker that took it had been idle"),
-        column("keys", ColumnKind::U32, "keys", "keys named"),
-        column("hits", ColumnKind::U32, "keys", "keys found"),
-        column("misses", ColumnKind::U32, "keys", "keys asked for and not found"),
-        column("bytes_in", ColumnKind::U64, "bytes", "bytes of the request, framing included"),
-        column("bytes_out", ColumnKind::U64, "bytes", "bytes of the reply, framing included"),
-        column("servers.server", ColumnKind::U16, "", "the server's place in the configuration, from zero"),
+        whole("keys", ColumnKind::U32, "keys", "keys named"),
+        whole("hits", ColumnKind::U32, "keys", "keys found"),
+        whole("misses", ColumnKind::U32, "keys", "keys asked for and not found"),
+        whole("bytes_in", ColumnKind::U64, "bytes", "bytes of the request, framing included"),
+        whole("bytes_out", ColumnKind::U64, "bytes", "bytes of the reply, framing included"),
+        SchemaColumn {
+            since: 3,
+            ..column(
+                "key",
+                ColumnKind::I64,
+                "",
+                "XXH3 (64 bits) of its first key as the servers see it; empty where no key was named, or keys are not kept",
+            )
+        },
+        SchemaColumn {
+            since: 3,
+            ..column(
+                "time",
+                ColumnKind::Moment,
+                "",
+                "the wall clock at replied, in UTC to the microsecond: the wall clock at stamp zero + replied",
+            )
+        },
+        SchemaColumn {
+            since: 3,
+            ..column(
+                "instance",
+                ColumnKind::Text,
+                "",
+                "which program wrote the row: a name given to it, or its address",
+            )
+        },
+        whole("servers.server", ColumnKind::U16, "", "the server's place in the configuration, from zero"),
         column("servers.outcome", ColumnKind::Name, "", "how this server's part ended"),
-        column("servers.sent", ColumnKind::U64, "ns", stamps::SENT.text),
-        column("servers.answered", ColumnKind::U64, "ns", stamps::ANSWERED.text),
+        whole("servers.sent", ColumnKind::U64, "ns", stamps::SENT.text),
+        whole("servers.answered", ColumnKind::U64, "ns", stamps::ANSWERED.text),
         SchemaColumn {
             since: 2,
-            ..column(
+            ..whole(
                 "servers.lane",
                 ColumnKind::U16,
                 "",
@@ -305,9 +363,15 @@ pub fn page() -> String {
         page,
         "\nThe list `servers` of `rows.parquet` is one element per server asked; it is empty where none was. The file's metadata \
          holds `krarup.schema_version` (now {VERSION}; files since {OLDEST_VERSION} are read), `krarup.epoch_unix_ns` (the wall clock at stamp zero), \
-         `krarup.rows_lost` (rows that could not be written), `krarup.clients` where a load generator wrote it (`received` is when a request was due, `taken` when it was sent) \
-         and `krarup.columns` (this table). Rows as CSV have one column `servers` \
+         `krarup.rows_lost` (rows that could not be written), `krarup.instance` (what the column says in every row), `krarup.sample` where only \
+         the rows of some keys were kept (`1/16`: of one key in sixteen, and of requests that name none), `krarup.clients` where a load generator wrote it (`received` is when a request was due, `taken` when it was sent) \
+         and `krarup.columns` (this table). Before version 3 whole numbers had no sign, and 16, 32 or 64 bits. Rows as CSV have neither `key` nor `time` \
+         nor `instance`, and one column `servers` \
          that holds `server:outcome:sent:answered:lane` for each server, parted by spaces; without a lane it is 0.\n\n\
+         With `--rows-every` there are several files, in folders that engines take for columns: `date=2026-11-25/hour=04/rows-20261125T043000Z-INSTANCE.parquet` has the \
+         rows that were replied to from 04:30:00 UTC on for so long, and never beyond the hour (the day, where intervals are longer than an hour; there is no `hour=` then). Intervals are counted from the hour's \
+         beginning by the wall clock. A file has its name when it is whole and on the disk, two seconds after its interval; until then its name begins with a dot and ends in `.partial`. What comes later than that, \
+         or from a program that was started anew in the same interval, is in a file of its own (`-2.parquet`). `krarup.rows_lost` counts since the file before.\n\n\
          ## `histograms.hlog`\n\n\
          An HdrHistogram interval log, version 1.3: one line per operation and quantity, tagged `operation.quantity`, values in \
          nanoseconds to {DIGITS} digits, the largest value of a line in milliseconds. Any HdrHistogram tool reads it; the comment \

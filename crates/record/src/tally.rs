@@ -1,11 +1,13 @@
 //! Counts and sums of visits: whole numbers only, so that they add up exactly in any order.
 
 use krarup_units::{Nanos, PerSecond, Seconds};
+use serde::{Deserialize, Serialize};
 
 use crate::{Parts, Visit};
 
 /// What a set of visits adds up to. Sums stop at the largest number instead of wrapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VisitTally {
     /// Visits completed, errors included.
     pub count: u64,

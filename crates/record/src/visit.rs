@@ -203,6 +203,32 @@ impl ServerVisit {
     }
 }
 
+/// What a key is known by in records: XXH3 of it, 64 bits. Zero stands for no key, or one that is
+/// not known.
+///
+/// It is the same in every process and on every machine, so that rows of several stations can be
+/// joined, and a sample of keys is the same everywhere. A reader that suspects a key can tell
+/// whether it was that one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyDigest(pub u64);
+
+impl KeyDigest {
+    /// Of no key.
+    pub const NONE: Self = Self(0);
+
+    /// Of this key.
+    #[inline]
+    pub fn of(key: &[u8]) -> Self {
+        Self(twox_hash::XxHash3_64::oneshot(key))
+    }
+
+    /// Itself where a key is known.
+    #[inline]
+    pub fn known(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
+}
+
 /// One visit to a station, without the servers' parts, which go along as a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
@@ -236,6 +262,8 @@ pub struct Visit {
     pub bytes_in: u64,
     /// Bytes of the reply as they went to the client, framing included.
     pub bytes_out: u64,
+    /// Its first key, as the servers see it.
+    pub key: KeyDigest,
 }
 
 /// Where the time of one visit went. `queue + server + own = response`, always.
@@ -271,6 +299,7 @@ impl Visit {
             misses: 0,
             bytes_in: 0,
             bytes_out: 0,
+            key: KeyDigest::NONE,
         }
     }
 
@@ -372,9 +401,10 @@ pub(crate) mod tests {
             (any::<u16>(), any_of(Operation::ALL), any_of(Outcome::ALL), any::<bool>()),
             [stamp.clone(), stamp.clone(), stamp.clone(), stamp],
             (0_u32..10, 0_u32..10, any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>()),
+            prop_oneof![Just(KeyDigest::NONE), any::<u64>().prop_map(KeyDigest)],
             prop::collection::vec(server, 0..4),
         )
-            .prop_map(|(what, [received, queued, taken, replied], counts, servers)| {
+            .prop_map(|(what, [received, queued, taken, replied], counts, key, servers)| {
                 let (station, operation, outcome, worker_was_idle) = what;
                 let (busy_workers, queue_length, keys, hits, misses, bytes_in, bytes_out) = counts;
                 let visit = Visit {
@@ -393,6 +423,7 @@ pub(crate) mod tests {
                     misses,
                     bytes_in,
                     bytes_out,
+                    key,
                 };
                 (visit, servers)
             })

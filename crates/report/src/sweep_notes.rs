@@ -33,6 +33,7 @@ fn topic(warning: &Warning) -> Topic {
         Warning::Errors { .. }
         | Warning::MachineFull { .. }
         | Warning::Disturbed { .. }
+        | Warning::Sampled { .. }
         | Warning::RowsLost { .. }
         | Warning::Unread { .. }
         | Warning::Disordered { .. }

@@ -1,14 +1,16 @@
 //! What of a run counts: its beginning and its end cut off, in windows and in batches.
 
 use krarup_units::{Nanos, Seconds, Stamp};
+use serde::{Deserialize, Serialize};
 
 /// Batches that the measured span is cut into.
 pub const BATCHES: usize = 10;
 /// The most windows of a run; longer ones have longer windows.
-const MOST_WINDOWS: u64 = 20_000;
+pub(super) const MOST_WINDOWS: u64 = 20_000;
 
 /// What of a run counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cut {
     /// The first request was received.
     pub begun: Stamp,
@@ -79,6 +81,12 @@ impl Cut {
         Ok(Self { begun, ended, from, to, window })
     }
 
+    /// Whether it can be of a run: what was read from a file may be anything.
+    pub fn is_sound(&self) -> bool {
+        let in_order = self.begun <= self.from && self.from < self.to && self.to <= self.ended;
+        in_order && self.window > Nanos::ZERO && (self.ended - self.begun).0 / self.window.0 <= MOST_WINDOWS
+    }
+
     pub(super) fn counts(&self, at: Stamp) -> bool {
         self.from <= at && at < self.to
     }
@@ -122,6 +130,8 @@ mod tests {
         assert!(matches!(Cut::of(run, second, second, None), Err(CutError::Nothing { .. })));
         assert!(matches!(Cut::of(run, Nanos(0), Nanos(0), Some(Nanos(0))), Err(CutError::Window { .. })));
         let whole = Cut::of(run, Nanos(0), Nanos(0), Some(Nanos(1))).unwrap();
+        assert!(whole.is_sound());
+        assert!(!Cut { from: whole.to, ..whole }.is_sound() && !Cut { window: Nanos(1), ..whole }.is_sound());
         assert_eq!(whole.windows() as u64, MOST_WINDOWS + 1, "windows are bounded");
         assert_eq!(usual_window(Nanos::from_secs(45)), second);
         assert_eq!(usual_window(Nanos::from_secs(5)), Nanos::from_millis(100));

@@ -1,23 +1,20 @@
 //! One pass over the rows of a run: memory by the length of the run, and not by its requests.
 
-use krarup_record::{
-    MeasuredDistribution, Operation, Parts, Quantity as Time, ServerVisit, Visit, VisitTally,
-};
+use krarup_record::{MeasuredDistribution, Operation, Quantity as Time, ServerVisit, Visit, VisitTally};
 use krarup_stats::steady::{WarmUp, mser};
-use krarup_units::{Nanos, Seconds, Stamp};
+use krarup_units::{Nanos, Seconds};
 
 use super::cut::{BATCHES, Cut};
 use super::estimates::{
     EstimateWindow, Occupancy, OperationEstimates, RequestEstimates, SHARES, ServerEstimates, Settled,
     StationEstimates, TimeSpread,
 };
+use super::sums::{OperationSums, PresenceSums, RowSums, StationSums};
 use crate::quantity::{IntervalBasis, Quantity};
 use crate::steadiness;
 use crate::trial::TrialHistogram;
 use crate::warning::Warning;
 
-/// Stations and servers beyond these numbers are counted with the last.
-const MOST_PLACES: usize = 256;
 /// The width of the buckets of histograms.
 const BUCKET: Nanos = krarup_record::histogram::BUCKET;
 /// How far Little's law may be off, and arrivals from completions.
@@ -28,18 +25,20 @@ const FEW: f64 = 0.05;
 /// Reads rows one by one.
 pub struct RowReader {
     cut: Cut,
-    rows: u64,
-    disordered: u64,
-    stations: Vec<Option<Box<Visits>>>,
-    windows: Vec<VisitTally>,
+    sums: RowSums,
     of_clients: bool,
+    sample: Option<String>,
 }
 
 impl RowReader {
     /// Has read nothing yet.
     pub fn new(cut: Cut) -> Self {
-        let windows = vec![VisitTally::EMPTY; cut.windows()];
-        Self { cut, rows: 0, disordered: 0, stations: Vec::new(), windows, of_clients: false }
+        Self::with(cut, RowSums::new(&cut))
+    }
+
+    /// Has read what these sums, of the same cut, are of.
+    pub fn with(cut: Cut, sums: RowSums) -> Self {
+        Self { cut, sums, of_clients: false, sample: None }
     }
 
     /// The rows are a load generator's, or not.
@@ -48,50 +47,50 @@ impl RowReader {
         Self { of_clients, ..self }
     }
 
+    /// There are only rows of some keys, as `1/16`; or of all.
+    #[must_use]
+    pub fn of_sample(self, sample: Option<String>) -> Self {
+        Self { sample, ..self }
+    }
+
     /// Counts one row. They may come in any order.
     pub fn see(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        self.rows += 1;
-        self.disordered += u64::from(!visit.is_ordered(servers));
-        let parts = visit.parts(servers);
-        let window = visit.replied.0.saturating_sub(self.cut.begun.0) / self.cut.window.0;
-        if let Some(tally) = self.windows.get_mut(window as usize) {
-            tally.add(visit, &parts);
-        }
-        let station = usize::from(visit.station).min(MOST_PLACES - 1);
-        if station >= self.stations.len() {
-            self.stations.resize_with(station + 1, || None);
-        }
-        self.stations[station].get_or_insert_default().see(&self.cut, visit, servers, &parts);
+        self.sums.see(&self.cut, visit, servers);
+    }
+
+    /// What was counted, to be added to that of others.
+    pub fn sums(self) -> RowSums {
+        self.sums
     }
 
     /// What all of them say. `lost` rows could not be kept by the program that wrote them.
     pub fn end(self, lost: u64) -> RequestEstimates {
         let cut = self.cut;
-        let windows = windows(&cut, &self.windows);
+        let windows = windows(&cut, &self.sums.windows);
         // The last window is cut short by the end, and the first by the first request.
         let whole = windows.get(1..windows.len().saturating_sub(1)).unwrap_or_default();
         let rates: Vec<f64> = whole.iter().map(|window| window.completed as f64 / window.length).collect();
         let responses: Vec<f64> = whole.iter().filter_map(|window| window.response).collect();
         let settled = [&rates, &responses].map(|series| settled(series, cut.window.as_seconds()));
-        let stations: Vec<StationEstimates> = self
-            .stations
-            .into_iter()
-            .enumerate()
-            .filter_map(|(station, visits)| Some(visits?.end(&cut, station as u16, self.of_clients)))
-            .collect();
+        let stations = self.sums.stations.iter().enumerate().filter_map(|(station, sums)| {
+            Some(sums.as_ref()?.estimates(&cut, station as u16, self.of_clients))
+        });
         let mut found = RequestEstimates {
-            rows: self.rows,
+            rows: self.sums.rows,
             run: (cut.ended - cut.begun).as_seconds(),
             from: (cut.from - cut.begun).as_seconds(),
             length: cut.length(),
             window: cut.window.as_seconds(),
-            stations,
+            stations: stations.collect(),
             windows,
             settled,
             warnings: Vec::new(),
             of_clients: self.of_clients,
         };
-        found.warnings = warnings(&found, lost, self.disordered);
+        if let Some(sample) = self.sample {
+            found.warnings.push(Warning::Sampled { keys: sample });
+        }
+        found.warnings.extend(warnings(&found, lost, self.sums.disordered));
         found
     }
 }
@@ -163,56 +162,22 @@ fn warnings(found: &RequestEstimates, lost: u64, disordered: u64) -> Vec<Warning
     warnings
 }
 
-/// Everything that is kept of the visits to one station in the measured span.
-#[derive(Default)]
-struct Visits {
-    operations: Vec<Option<Box<Batches>>>,
-    station: Presence,
-    queue: Presence,
-    workers: Presence,
-    servers: Vec<Option<Box<Asked>>>,
-}
-
-impl Visits {
-    fn see(&mut self, cut: &Cut, visit: &Visit, servers: &[ServerVisit], parts: &Parts) {
-        self.station.see(cut, visit.received, visit.replied);
-        if visit.taken > visit.queued || visit.busy_workers > 0 {
-            self.queue.see(cut, visit.queued, visit.taken);
-        }
-        if visit.busy_workers > 0 {
-            self.workers.see(cut, visit.taken, visit.replied);
-        }
-        for one in servers {
-            let place = usize::from(one.server).min(MOST_PLACES - 1);
-            if place >= self.servers.len() {
-                self.servers.resize_with(place + 1, || None);
-            }
-            self.servers[place].get_or_insert_default().see(cut, one);
-        }
-        if cut.counts(visit.replied) {
-            let place = visit.operation.index();
-            if place >= self.operations.len() {
-                self.operations.resize_with(place + 1, || None);
-            }
-            let batch = cut.batch(visit.replied);
-            self.operations[place].get_or_insert_default().see(batch, visit, parts);
-        }
-    }
-
-    fn end(self, cut: &Cut, station: u16, of_clients: bool) -> StationEstimates {
-        let mut all = Batches::default();
+impl StationSums {
+    fn estimates(&self, cut: &Cut, station: u16, of_clients: bool) -> StationEstimates {
+        let mut all = OperationSums::default();
         let mut operations = Vec::new();
-        for (operation, batches) in Operation::ALL.iter().zip(self.operations) {
-            let Some(batches) = batches else { continue };
-            all.merge(&batches);
-            operations.push(batches.estimates(cut, operation.name()));
+        for (operation, sums) in Operation::ALL.iter().zip(&self.operations) {
+            let Some(sums) = sums else { continue };
+            all.merge(sums);
+            operations.push(sums.estimates(cut, operation.name()));
         }
         operations.insert(0, all.estimates(cut, "all"));
         let names =
             if of_clients { ["clients", "due, not sent", "sent"] } else { ["station", "queue", "workers"] };
         let parts = names.into_iter().zip([&self.station, &self.queue, &self.workers]);
         let mut places: Vec<Occupancy> = parts.filter_map(|(name, one)| one.occupancy(name, cut)).collect();
-        let asked: u64 = self.servers.iter().flatten().map(|one| one.presence.went).sum();
+        let went = self.servers.iter().flatten().map(|one| one.presence.went);
+        let asked = went.fold(0, u64::saturating_add);
         let mut servers = Vec::new();
         for (server, one) in self.servers.iter().enumerate() {
             let Some(one) = one else { continue };
@@ -237,27 +202,7 @@ impl Visits {
     }
 }
 
-/// How many are at a place, and how long.
-#[derive(Default)]
-struct Presence {
-    arrived: u64,
-    went: u64,
-    /// Whole times of those that went in the span.
-    times: u128,
-    /// How much of all times lies in the span.
-    overlaps: u128,
-}
-
-impl Presence {
-    fn see(&mut self, cut: &Cut, from: Stamp, to: Stamp) {
-        self.arrived += u64::from(cut.counts(from));
-        self.overlaps += u128::from(cut.overlap(from, to).0);
-        if cut.counts(to) {
-            self.went += 1;
-            self.times += u128::from(to.0.saturating_sub(from.0));
-        }
-    }
-
+impl PresenceSums {
     fn occupancy(&self, name: &str, cut: &Cut) -> Option<Occupancy> {
         let seconds = |nanos: u128| nanos as f64 / 1e9;
         (self.went > 0).then(|| Occupancy {
@@ -270,82 +215,14 @@ impl Presence {
     }
 }
 
-/// One server's part.
-struct Asked {
-    presence: Presence,
-    errors: u64,
-    times: [MeasuredDistribution; BATCHES],
-}
-
-impl Default for Asked {
-    fn default() -> Self {
-        Self {
-            presence: Presence::default(),
-            errors: 0,
-            times: std::array::from_fn(|_| MeasuredDistribution::new()),
-        }
-    }
-}
-
-impl Asked {
-    fn see(&mut self, cut: &Cut, one: &ServerVisit) {
-        self.presence.see(cut, one.sent, one.answered);
-        if cut.counts(one.answered) {
-            self.errors += u64::from(one.outcome.is_error());
-            self.times[cut.batch(one.answered)].record(one.time());
-        }
-    }
-}
-
-/// One operation, batch by batch.
-#[derive(Default)]
-struct Batches {
-    batches: [Batch; BATCHES],
-}
-
-#[derive(Default)]
-struct Batch {
-    tally: VisitTally,
-    /// In the order of [`TIMES`]; made when the first value comes.
-    times: [Option<MeasuredDistribution>; TIMES.len()],
-}
-
-const TIMES: [Time; 4] = [Time::Response, Time::Queue, Time::Server, Time::Own];
-
-impl Batch {
-    fn of(&self, time: Time) -> Option<&MeasuredDistribution> {
-        let place = TIMES.iter().position(|known| *known == time)?;
-        self.times[place].as_ref()
-    }
-}
-
-impl Batches {
-    fn see(&mut self, batch: usize, visit: &Visit, parts: &Parts) {
-        let batch = &mut self.batches[batch];
-        batch.tally.add(visit, parts);
-        for (time, kept) in TIMES.iter().zip(&mut batch.times) {
-            kept.get_or_insert_with(MeasuredDistribution::new).record(time.of(parts));
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.batches.iter_mut().zip(&other.batches) {
-            mine.tally.merge(&theirs.tally);
-            for (mine, theirs) in mine.times.iter_mut().zip(&theirs.times) {
-                if let Some(theirs) = theirs {
-                    mine.get_or_insert_with(MeasuredDistribution::new).merge(theirs);
-                }
-            }
-        }
-    }
-
+impl OperationSums {
     fn estimates(&self, cut: &Cut, operation: &str) -> OperationEstimates {
         let mut sum = VisitTally::EMPTY;
         self.batches.iter().for_each(|batch| sum.merge(&batch.tally));
         let length = cut.length() / BATCHES as f64;
         let rates = self.batches.each_ref().map(|batch| batch.tally.count as f64 / length);
         let times = |time| spread(&self.batches.each_ref().map(|batch| batch.of(time)));
-        let keys = sum.hits + sum.misses;
+        let keys = sum.hits.saturating_add(sum.misses);
         OperationEstimates {
             operation: operation.to_owned(),
             count: sum.count,
@@ -394,6 +271,7 @@ fn histogram(all: &MeasuredDistribution) -> TrialHistogram {
 #[cfg(test)]
 mod tests {
     use krarup_record::Outcome;
+    use krarup_units::Stamp;
     use proptest::prelude::*;
 
     use super::*;

@@ -16,6 +16,7 @@ use krarup_units::{Address, Bytes, Nanos, text};
 use crate::flags::{Flags, count, whole};
 use crate::headroom_page;
 use crate::limits::BrokerEdge;
+use crate::rows::RowFileArgs;
 use crate::tls::TlsArgs;
 
 /// Keep messages in queues and hand them out, by beanstalkd's protocol: any beanstalkd client works
@@ -116,6 +117,8 @@ pub(crate) struct BrokerArgs {
     /// calibrated from
     #[arg(long, value_name = "FILE")]
     pub(super) rows: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) row_files: RowFileArgs,
     /// Write windows.csv, histograms and hold times into this directory at the end
     #[arg(long, value_name = "DIR")]
     pub(super) stats_dir: Option<PathBuf>,

@@ -9,6 +9,7 @@ use krarup_serve::broker::engine::BrokerEnd;
 
 use super::args::BrokerArgs;
 use crate::failure::Failure;
+use crate::rows::listener;
 
 pub(super) struct BrokerRecords {
     rows: Option<(RowWriter, PathBuf)>,
@@ -28,7 +29,9 @@ impl BrokerRecords {
         let rows = match &args.rows {
             None => None,
             Some(path) => {
-                let writer = RowWriter::create(path, run).map_err(|error| {
+                let plan = args.row_files.plan(path.clone(), || listener(&args.listen));
+                let clock = *clock;
+                let writer = RowWriter::begin(&plan, (run, false), move || clock.now()).map_err(|error| {
                     Failure::usage(error.to_string()).hint("choose another file with --rows")
                 })?;
                 Some((writer, path.clone()))

@@ -42,6 +42,7 @@ mod queues;
 mod redline;
 mod reference;
 mod reload;
+mod rows;
 mod rules;
 mod scripts;
 mod sheets;

@@ -6,7 +6,7 @@ use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
     Expect, MetaCommand, ReplyClass, Request, Retrieval, Retrieve, Storage, StorageRequest, request, write,
 };
-use krarup_record::Outcome;
+use krarup_record::{KeyDigest, Outcome};
 use krarup_units::{Lent, Outbox, Stamp};
 
 use super::Core;
@@ -175,6 +175,7 @@ impl Core {
         let exchange = &mut self.requests[number];
         exchange.home = pool;
         exchange.key = hash;
+        exchange.visit.key = KeyDigest(hash);
         exchange.counted_in = Some(pool);
         self.routing[pool].begin();
         true

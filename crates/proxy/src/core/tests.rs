@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use krarup_memcache::{Meta, MetaCommand, Request as Asked, StorageRequest, response};
-use krarup_record::{Outcome, Parts, RecorderSettings as RecordSettings, ServerVisit, Visit};
+use krarup_record::{KeyDigest, Outcome, Parts, RecorderSettings as RecordSettings, ServerVisit, Visit};
 use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 use krarup_units::Nanos;
 use proptest::prelude::*;
@@ -525,6 +525,18 @@ fn the_places_of_a_client_that_is_gone_come_back() {
     let gone =
         world.rows.lock().unwrap().iter().filter(|(visit, _)| visit.outcome == Outcome::ClientGone).count();
     assert_eq!(gone, 3);
+}
+
+/// A row names its first key by a digest; requests without one have none.
+#[test]
+fn a_row_knows_the_first_key_of_its_request() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    world.at(5).send(client, "get a\r\nversion\r\nget b a\r\ndelete c\r\n");
+    world.answer(0, "END\r\nEND\r\nNOT_FOUND\r\n");
+    let keys: Vec<KeyDigest> = (0..4).map(|row| world.row(row).0.key).collect();
+    let of = |key: &str| KeyDigest::of(key.as_bytes());
+    assert_eq!(keys, [of("a"), KeyDigest::NONE, of("b"), of("c")]);
 }
 
 #[test]

@@ -7,30 +7,39 @@
 //! A batch is bounded, so an event loop fills one without allocating and hands it over when it is
 //! full; a [`RowFileWriter`] writes each batch as one row group and keeps nothing but the group's
 //! place. Rows that had to be dropped are counted with [`RowFileWriter::lost`]: the file says so.
-//! [`RowFile`] reads batches back. A program with one thread uses a [`RowFileWriter`] alone; event
-//! loops have each a [`Lane`] of one [`RowWriter`].
+//! [`RowFile`] reads batches back, [`RowRun`] those of several files as one run. A program with one
+//! thread uses a [`RowFileWriter`] alone; event loops have each a [`Lane`] of one [`RowWriter`],
+//! which writes one file or, at each [`RowIntervals`] of the day, a new one.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use krarup_units::{Nanos, Stamp};
 use parquet::basic::{Compression, Encoding};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::problem::{FileProblem, RunMetadata};
+use super::problem::FileProblem;
 use crate::schema::{ColumnKind, ROWS, VERSION};
 use crate::{ServerVisit, Visit};
 
 pub mod flat;
+mod intervals;
 mod read;
+mod rotating;
+mod run;
+mod settings;
 mod writer;
 
+pub use intervals::{RowInterval, RowIntervals, RowRotation};
 pub use read::RowFile;
+pub use run::{RowPiece, RowRun};
+pub use settings::{KeySample, RowPlan, RowSettings};
 pub use writer::{Lane, RowWriter, RowsWritten};
 
 /// Rows in a row group, unless their servers fill it before.
@@ -105,7 +114,9 @@ impl RowBatch {
 /// Writes rows to a file as they come.
 pub struct RowFileWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
-    batch: RowBatch,
+    /// Made when rows come one by one.
+    batch: Option<RowBatch>,
+    settings: RowSettings,
     rows: u64,
     lost: u64,
 }
@@ -115,9 +126,11 @@ impl<W: Write + Send> RowFileWriter<W> {
     ///
     /// # Errors
     /// As `out` says.
-    pub fn new(out: W, run: RunMetadata) -> Result<Self, FileProblem> {
-        let writer = SerializedFileWriter::new(out, Arc::new(columns(VERSION)?), Arc::new(properties(run)))?;
-        Ok(Self { writer, batch: RowBatch::new(BATCH_ROWS), rows: 0, lost: 0 })
+    pub fn new(out: W, settings: impl Into<RowSettings>) -> Result<Self, FileProblem> {
+        let settings = settings.into();
+        let about = Arc::new(properties(&settings));
+        let writer = SerializedFileWriter::new(out, Arc::new(columns(VERSION)?), about)?;
+        Ok(Self { writer, batch: None, settings, rows: 0, lost: 0 })
     }
 
     /// Adds one row; writes a row group when enough have come.
@@ -125,10 +138,12 @@ impl<W: Write + Send> RowFileWriter<W> {
     /// # Errors
     /// As the file says.
     pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), FileProblem> {
-        if !self.batch.push(visit, servers) {
-            self.flush()?;
+        let batch = self.batch.get_or_insert_with(|| RowBatch::new(BATCH_ROWS));
+        if !batch.push(visit, servers) {
+            self.rows += write_group(&mut self.writer, batch, &self.settings)?;
+            batch.clear();
             // An empty batch takes any row.
-            let _ = self.batch.push(visit, servers);
+            let _ = batch.push(visit, servers);
         }
         Ok(())
     }
@@ -140,20 +155,21 @@ impl<W: Write + Send> RowFileWriter<W> {
     /// As the file says.
     pub fn write(&mut self, batch: &RowBatch) -> Result<(), FileProblem> {
         self.flush()?;
-        self.rows += write_group(&mut self.writer, batch)?;
+        self.rows += write_group(&mut self.writer, batch, &self.settings)?;
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), FileProblem> {
-        self.rows += write_group(&mut self.writer, &self.batch)?;
-        self.batch.clear();
+        if let Some(batch) = &mut self.batch {
+            self.rows += write_group(&mut self.writer, batch, &self.settings)?;
+            batch.clear();
+        }
         Ok(())
     }
 
-    /// The file says that clients wrote it: `received` is when a request was due, `taken` when it
-    /// was sent.
-    pub fn of_clients(&mut self) {
-        self.writer.append_key_value_metadata(pair(CLIENTS, "true".to_owned()));
+    /// Rows that are in row groups of the file.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// Counts rows that could not be kept, as when the disk was slower than the requests.
@@ -174,13 +190,21 @@ impl<W: Write + Send> RowFileWriter<W> {
 
 /// Says that the rows are a load generator's.
 const CLIENTS: &str = "krarup.clients";
+/// Which program wrote the rows.
+const INSTANCE: &str = "krarup.instance";
+/// Of which keys there are rows.
+const SAMPLE: &str = "krarup.sample";
 
 fn pair(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)
 }
 
-/// The columns that [`ROWS`] has in a version of it, as Parquet has them. Whole numbers are
-/// unsigned, lists in the standard three levels.
+/// The columns that [`ROWS`] has in a version of it, as Parquet has them, lists in the standard
+/// three levels.
+///
+/// A signed number of 64 bits is the one kind of whole number that every engine keeps as it is:
+/// Spark makes a decimal of an unsigned one, and differences of those wrap where they are negative.
+/// A moment has microseconds because Spark's has.
 fn columns(version: u32) -> Result<Type, FileProblem> {
     let mut flat = String::new();
     let mut nested = String::new();
@@ -189,12 +213,15 @@ fn columns(version: u32) -> Result<Type, FileProblem> {
             Some((_, name)) => (&mut nested, name),
             None => (&mut flat, column.name),
         };
-        let line = match column.kind {
+        let line = match column.kind_in(version) {
+            ColumnKind::I64 if column.name == "key" => format!("optional int64 {name}; "),
+            ColumnKind::I64 => format!("required int64 {name}; "),
+            ColumnKind::Moment => format!("required int64 {name} (TIMESTAMP(MICROS,true)); "),
             ColumnKind::U16 => format!("required int32 {name} (INTEGER(16,false)); "),
             ColumnKind::U32 => format!("required int32 {name} (INTEGER(32,false)); "),
             ColumnKind::U64 => format!("required int64 {name} (INTEGER(64,false)); "),
             ColumnKind::Bool => format!("required boolean {name}; "),
-            ColumnKind::Name => format!("required binary {name} (STRING); "),
+            ColumnKind::Name | ColumnKind::Text => format!("required binary {name} (STRING); "),
             ColumnKind::U128 | ColumnKind::F64 => unreachable!("rows have no such column"),
         };
         out.push_str(&line);
@@ -205,20 +232,28 @@ fn columns(version: u32) -> Result<Type, FileProblem> {
     Ok(parse_message_type(&format!("message visit {{ {flat} {list} }}"))?)
 }
 
-fn properties(run: RunMetadata) -> WriterProperties {
+fn properties(settings: &RowSettings) -> WriterProperties {
     let describe = |column: &crate::schema::SchemaColumn| {
         format!("{}\t{}\t{}\t{}", column.name, column.kind.name(), column.unit, column.definition)
     };
     let described: Vec<_> = ROWS.columns.iter().map(describe).collect();
+    let mut about = vec![
+        pair("krarup.schema_version", VERSION.to_string()),
+        pair("krarup.epoch_unix_ns", settings.run.epoch_unix.0.to_string()),
+        pair("krarup.columns", described.join("\n")),
+        pair(INSTANCE, settings.instance.clone()),
+    ];
+    if settings.sample != KeySample::ALL {
+        about.push(pair(SAMPLE, settings.sample.to_string()));
+    }
+    if settings.of_clients {
+        about.push(pair(CLIENTS, "true".to_owned()));
+    }
     let builder = WriterProperties::builder()
         .set_created_by("krarup".to_owned())
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_key_value_metadata(Some(vec![
-            pair("krarup.schema_version", VERSION.to_string()),
-            pair("krarup.epoch_unix_ns", run.epoch_unix.0.to_string()),
-            pair("krarup.columns", described.join("\n")),
-        ]));
+        .set_key_value_metadata(Some(about));
     // Stamps rise from row to row by little: their differences take a few bits, a dictionary would
     // only grow.
     let stamps = [
@@ -226,6 +261,7 @@ fn properties(run: RunMetadata) -> WriterProperties {
         "queued",
         "taken",
         "replied",
+        "time",
         "servers.list.element.sent",
         "servers.list.element.answered",
     ];
@@ -244,12 +280,13 @@ fn properties(run: RunMetadata) -> WriterProperties {
 fn write_group<W: Write + Send>(
     writer: &mut SerializedFileWriter<W>,
     batch: &RowBatch,
+    settings: &RowSettings,
 ) -> Result<u64, FileProblem> {
     if batch.is_empty() {
         return Ok(0);
     }
     let mut group = writer.next_row_group()?;
-    write_columns(&mut group, batch)?;
+    write_columns(&mut group, batch, settings)?;
     group.close()?;
     Ok(batch.len() as u64)
 }
@@ -258,32 +295,57 @@ fn write_group<W: Write + Send>(
 fn write_columns<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     batch: &RowBatch,
+    settings: &RowSettings,
 ) -> Result<(), FileProblem> {
     let visits = &batch.visits;
     let servers = &batch.servers;
     let flat = Levels::default();
     let nested = Levels::of(batch);
-    put::<Int32Type, _>(group, visits, &flat, |visit| i32::from(visit.station))?;
+    put::<Int64Type, _>(group, visits, &flat, |visit| i64::from(visit.station))?;
     put::<ByteArrayType, _>(group, visits, &flat, |visit| text(visit.operation.name()))?;
     put::<ByteArrayType, _>(group, visits, &flat, |visit| text(visit.outcome.name()))?;
     put::<Int64Type, _>(group, visits, &flat, |visit| visit.received.0.cast_signed())?;
     put::<Int64Type, _>(group, visits, &flat, |visit| visit.queued.0.cast_signed())?;
     put::<Int64Type, _>(group, visits, &flat, |visit| visit.taken.0.cast_signed())?;
     put::<Int64Type, _>(group, visits, &flat, |visit| visit.replied.0.cast_signed())?;
-    put::<Int32Type, _>(group, visits, &flat, |visit| visit.busy_workers.cast_signed())?;
-    put::<Int32Type, _>(group, visits, &flat, |visit| visit.queue_length.cast_signed())?;
+    put::<Int64Type, _>(group, visits, &flat, |visit| i64::from(visit.busy_workers))?;
+    put::<Int64Type, _>(group, visits, &flat, |visit| i64::from(visit.queue_length))?;
     put::<BoolType, _>(group, visits, &flat, |visit| visit.worker_was_idle)?;
-    put::<Int32Type, _>(group, visits, &flat, |visit| visit.keys.cast_signed())?;
-    put::<Int32Type, _>(group, visits, &flat, |visit| visit.hits.cast_signed())?;
-    put::<Int32Type, _>(group, visits, &flat, |visit| visit.misses.cast_signed())?;
+    put::<Int64Type, _>(group, visits, &flat, |visit| i64::from(visit.keys))?;
+    put::<Int64Type, _>(group, visits, &flat, |visit| i64::from(visit.hits))?;
+    put::<Int64Type, _>(group, visits, &flat, |visit| i64::from(visit.misses))?;
     put::<Int64Type, _>(group, visits, &flat, |visit| visit.bytes_in.cast_signed())?;
     put::<Int64Type, _>(group, visits, &flat, |visit| visit.bytes_out.cast_signed())?;
-    put::<Int32Type, _>(group, servers, &nested, |one| i32::from(one.server))?;
+    put_keys(group, visits, settings.keys)?;
+    let epoch = settings.run.epoch_unix;
+    put::<Int64Type, _>(group, visits, &flat, |visit| micros(epoch, visit.replied))?;
+    let instance = ByteArray::from(Bytes::from(settings.instance.clone()));
+    put::<ByteArrayType, _>(group, visits, &flat, |_| instance.clone())?;
+    put::<Int64Type, _>(group, servers, &nested, |one| i64::from(one.server))?;
     put::<ByteArrayType, _>(group, servers, &nested, |one| text(one.outcome.name()))?;
     put::<Int64Type, _>(group, servers, &nested, |one| one.sent.0.cast_signed())?;
     put::<Int64Type, _>(group, servers, &nested, |one| one.answered.0.cast_signed())?;
-    put::<Int32Type, _>(group, servers, &nested, |one| i32::from(one.lane))?;
+    put::<Int64Type, _>(group, servers, &nested, |one| i64::from(one.lane))?;
     Ok(())
+}
+
+/// Writes the column of keys: a value for each row that has one.
+fn put_keys(
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
+    visits: &[Visit],
+    kept: bool,
+) -> Result<(), FileProblem> {
+    let known = |visit: &Visit| visit.key.known().filter(|_| kept);
+    let keys: Vec<i64> = visits.iter().filter_map(known).map(|key| key.0.cast_signed()).collect();
+    let there: Vec<i16> = visits.iter().map(|visit| i16::from(known(visit).is_some())).collect();
+    let mut column = group.next_column()?.expect("the schema has as many columns as are written");
+    column.typed::<Int64Type>().write_batch(&keys, Some(&there), None)?;
+    Ok(column.close()?)
+}
+
+/// The wall clock at a stamp, in microseconds since 1970.
+fn micros(epoch: Nanos, at: Stamp) -> i64 {
+    (epoch.0.saturating_add(at.0) / 1_000).cast_signed()
 }
 
 /// A name as a value: points to the constant, copies nothing.

@@ -1,5 +1,5 @@
-//! Rows as CSV, for tools that know no Parquet: the columns of [`crate::schema::ROWS`], the
-//! servers' parts in one of them.
+//! Rows as CSV, for tools that know no Parquet: the columns of [`crate::schema::ROWS`] but `key`,
+//! `time` and `instance`, the servers' parts in one of them.
 //!
 //! The column `servers` holds `server:outcome:sent:answered:lane` for each server, parted by
 //! spaces:
@@ -14,9 +14,13 @@ use crate::file::FileProblem;
 use crate::schema::ROWS;
 use crate::{Outcome, ServerVisit, Visit};
 
-/// Every column of a row but the servers' parts.
+/// Columns that a simulation, whose visits are written so, has nothing to say of.
+const LEFT_OUT: [&str; 3] = ["key", "time", "instance"];
+
+/// Every column of a row but these and the servers' parts.
 fn columns() -> impl Iterator<Item = &'static str> {
-    ROWS.columns.iter().map(|column| column.name).filter(|name| !name.starts_with("servers."))
+    let names = ROWS.columns.iter().map(|column| column.name);
+    names.filter(|name| !name.starts_with("servers.") && !LEFT_OUT.contains(name))
 }
 
 /// Writes rows as lines, as they come.
@@ -133,13 +137,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::KeyDigest;
     use crate::visit::tests::any_visit;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn what_was_written_is_read(rows in prop::collection::vec(any_visit(), 0..8)) {
+        fn what_was_written_is_read(mut rows in prop::collection::vec(any_visit(), 0..8)) {
+            rows.iter_mut().for_each(|(visit, _)| visit.key = KeyDigest::NONE);
             let mut sink = FlatRows::new(Vec::new()).unwrap();
             for (visit, servers) in &rows {
                 sink.push(visit, servers).unwrap();

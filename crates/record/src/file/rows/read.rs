@@ -1,6 +1,7 @@
 //! Reads `rows.parquet` back, batch by batch.
 
 use std::fs::File;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -12,10 +13,10 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::{Statistics, ValueStatistics};
 
-use super::{CLIENTS, RowBatch, columns};
+use super::{CLIENTS, INSTANCE, RowBatch, SAMPLE, columns};
 use crate::file::{FileError, FileProblem, RunMetadata};
-use crate::schema::{OLDEST_VERSION, ROWS, VERSION};
-use crate::{Operation, Outcome, ServerVisit, Visit};
+use crate::schema::{ColumnKind, OLDEST_VERSION, ROWS, SchemaColumn, VERSION};
+use crate::{KeyDigest, Operation, Outcome, ServerVisit, Visit};
 
 /// Rows that are read at once.
 const READ_ROWS: usize = 8_192;
@@ -23,15 +24,24 @@ const READ_ROWS: usize = 8_192;
 /// The rows of a file, in its order. Keeps one batch in memory, however large the file.
 pub struct RowFile {
     reader: Box<dyn FileReader>,
+    version: u32,
     /// The next row group to open.
     next_group: usize,
-    /// The columns of the open row group, in the order of [`ROWS`], of which a file of an earlier
-    /// version lacks the last; empty where none is open.
+    /// Those from there on are not read.
+    last_group: usize,
+    /// The columns of the open row group; empty where none is open.
     open: Vec<ColumnReader>,
     batch: RowBatch,
     run: RunMetadata,
     lost: u64,
     of_clients: bool,
+    instance: String,
+    sample: Option<String>,
+}
+
+/// Whether a column of rows is read: what it says is told by the others and the metadata.
+fn is_read(column: &SchemaColumn) -> bool {
+    !matches!(column.kind, ColumnKind::Moment | ColumnKind::Text)
 }
 
 impl RowFile {
@@ -75,9 +85,22 @@ impl RowFile {
         }
         let run = RunMetadata { epoch_unix: Nanos(number("krarup.epoch_unix_ns", "krarup.epoch_unix_ns")?) };
         let lost = number("krarup.rows_lost", "krarup.rows_lost")?;
-        let of_clients = value(CLIENTS).is_some();
-        let batch = RowBatch::new(READ_ROWS);
-        Ok(Self { reader: Box::new(reader), next_group: 0, open: Vec::new(), batch, run, lost, of_clients })
+        let (of_clients, sample) = (value(CLIENTS).is_some(), value(SAMPLE));
+        let instance = value(INSTANCE).unwrap_or_default();
+        let last_group = reader.num_row_groups();
+        Ok(Self {
+            reader: Box::new(reader),
+            version,
+            next_group: 0,
+            last_group,
+            open: Vec::new(),
+            batch: RowBatch::new(READ_ROWS),
+            run,
+            lost,
+            of_clients,
+            instance,
+            sample,
+        })
     }
 
     /// When and where the rows were measured.
@@ -89,6 +112,34 @@ impl RowFile {
     /// when it was sent. Files of earlier builds do not say.
     pub fn of_clients(&self) -> bool {
         self.of_clients
+    }
+
+    /// Which program wrote them; empty where the file does not say.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Of which keys there are rows, as `1/16`; `None` where of all.
+    pub fn sample(&self) -> Option<&str> {
+        self.sample.as_deref()
+    }
+
+    /// How many row groups there are: parts of the file that can be read apart.
+    pub fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// How many rows there are, by what the file says of itself.
+    pub fn rows(&self) -> u64 {
+        self.reader.metadata().file_metadata().num_rows().max(0).cast_unsigned()
+    }
+
+    /// Reads these row groups only.
+    #[must_use]
+    pub fn only(mut self, groups: Range<usize>) -> Self {
+        self.last_group = groups.end.min(self.groups());
+        self.next_group = groups.start.min(self.last_group);
+        self
     }
 
     /// How many rows the writer had to drop.
@@ -187,16 +238,19 @@ impl RowFile {
     fn fill(&mut self) -> Result<bool, FileProblem> {
         loop {
             if self.open.is_empty() {
-                if self.next_group >= self.reader.num_row_groups() {
+                if self.next_group >= self.last_group {
                     return Ok(false);
                 }
                 let group = self.reader.get_row_group(self.next_group)?;
-                self.open = (0..group.num_columns())
-                    .map(|place| Ok(group.get_column_reader(place)?))
+                let there = ROWS.columns.iter().filter(|column| column.since <= self.version);
+                self.open = there
+                    .enumerate()
+                    .filter(|(_, column)| is_read(column))
+                    .map(|(place, _)| Ok(group.get_column_reader(place)?))
                     .collect::<Result<_, FileProblem>>()?;
                 self.next_group += 1;
             }
-            if read_columns(&mut self.open, &mut self.batch)? {
+            if read_columns(&mut self.open, &mut self.batch, self.version)? {
                 return Ok(true);
             }
             self.open.clear();
@@ -210,14 +264,14 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, FileProblem>) -> Result<T, FilePr
     catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(FileProblem::Damaged))
 }
 
-/// Reads the next rows of a row group into `batch`: the columns in the order of [`ROWS`]. Whether
-/// there were any.
-fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool, FileProblem> {
+/// Reads the next rows of a row group into `batch`: the columns in the order of [`ROWS`], without
+/// those that are not read. Whether there were any.
+fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch, version: u32) -> Result<bool, FileProblem> {
     batch.clear();
     let mut open = open.iter_mut();
     let mut next = || open.next().ok_or(FileProblem::Damaged);
 
-    let station = int32(next()?, None)?.narrow("station")?;
+    let station = whole(next()?, None)?.narrow("station")?;
     let rows = station.values.len();
     if rows == 0 {
         return Ok(false);
@@ -230,34 +284,40 @@ fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool,
     set(visits, operation, |visit, value| visit.operation = value)?;
     let outcome = text(next()?, all)?.named("outcome", Outcome::from_name)?;
     set(visits, outcome, |visit, value| visit.outcome = value)?;
-    set(visits, int64(next()?, all)?, |visit, value| visit.received = Stamp(value.cast_unsigned()))?;
-    set(visits, int64(next()?, all)?, |visit, value| visit.queued = Stamp(value.cast_unsigned()))?;
-    set(visits, int64(next()?, all)?, |visit, value| visit.taken = Stamp(value.cast_unsigned()))?;
-    set(visits, int64(next()?, all)?, |visit, value| visit.replied = Stamp(value.cast_unsigned()))?;
-    set(visits, int32(next()?, all)?, |visit, value| visit.busy_workers = value.cast_unsigned())?;
-    set(visits, int32(next()?, all)?, |visit, value| visit.queue_length = value.cast_unsigned())?;
+    set(visits, whole(next()?, all)?, |visit, value| visit.received = Stamp(value))?;
+    set(visits, whole(next()?, all)?, |visit, value| visit.queued = Stamp(value))?;
+    set(visits, whole(next()?, all)?, |visit, value| visit.taken = Stamp(value))?;
+    set(visits, whole(next()?, all)?, |visit, value| visit.replied = Stamp(value))?;
+    set(visits, whole(next()?, all)?.narrow("busy_workers")?, |visit, value| visit.busy_workers = value)?;
+    set(visits, whole(next()?, all)?.narrow("queue_length")?, |visit, value| visit.queue_length = value)?;
     set(visits, flags(next()?, all)?, |visit, value| visit.worker_was_idle = value)?;
-    set(visits, int32(next()?, all)?, |visit, value| visit.keys = value.cast_unsigned())?;
-    set(visits, int32(next()?, all)?, |visit, value| visit.hits = value.cast_unsigned())?;
-    set(visits, int32(next()?, all)?, |visit, value| visit.misses = value.cast_unsigned())?;
-    set(visits, int64(next()?, all)?, |visit, value| visit.bytes_in = value.cast_unsigned())?;
-    set(visits, int64(next()?, all)?, |visit, value| visit.bytes_out = value.cast_unsigned())?;
+    set(visits, whole(next()?, all)?.narrow("keys")?, |visit, value| visit.keys = value)?;
+    set(visits, whole(next()?, all)?.narrow("hits")?, |visit, value| visit.hits = value)?;
+    set(visits, whole(next()?, all)?.narrow("misses")?, |visit, value| visit.misses = value)?;
+    set(visits, whole(next()?, all)?, |visit, value| visit.bytes_in = value)?;
+    set(visits, whole(next()?, all)?, |visit, value| visit.bytes_out = value)?;
+    if version >= KEYED {
+        whole(next()?, all)?.where_there(visits, |visit, value| visit.key = KeyDigest(value))?;
+    }
 
-    let server = int32(next()?, all)?.narrow("servers.server")?;
+    let server = whole(next()?, all)?.narrow("servers.server")?;
     batch.ends = server.ends(rows)?;
     batch.servers.resize(server.values.len(), ServerVisit::ok(0, Stamp(0), Stamp(0)));
     let servers = &mut batch.servers;
     set(servers, server, |one, value| one.server = value)?;
     let outcome = text(next()?, all)?.named("servers.outcome", Outcome::from_name)?;
     set(servers, outcome, |one, value| one.outcome = value)?;
-    set(servers, int64(next()?, all)?, |one, value| one.sent = Stamp(value.cast_unsigned()))?;
-    set(servers, int64(next()?, all)?, |one, value| one.answered = Stamp(value.cast_unsigned()))?;
+    set(servers, whole(next()?, all)?, |one, value| one.sent = Stamp(value))?;
+    set(servers, whole(next()?, all)?, |one, value| one.answered = Stamp(value))?;
     // Version 1 has no lane.
     if let Ok(lane) = next() {
-        set(servers, int32(lane, all)?.narrow("servers.lane")?, |one, value| one.lane = value)?;
+        set(servers, whole(lane, all)?.narrow("servers.lane")?, |one, value| one.lane = value)?;
     }
     Ok(true)
 }
+
+/// The first version with the column `key`.
+const KEYED: u32 = 3;
 
 /// Values of one column for one batch, and to which rows they belong where they are elements of a
 /// list.
@@ -287,13 +347,26 @@ impl<T> Values<T> {
         ends.push(end);
         if ends.len() == rows && end == self.values.len() { Ok(ends) } else { Err(FileProblem::Damaged) }
     }
+
+    /// Gives a value to each row that has one; others stay as they are.
+    fn where_there<R>(self, rows: &mut [R], set: impl Fn(&mut R, T)) -> Result<(), FileProblem> {
+        let mut values = self.values.into_iter();
+        if rows.len() != self.definition.len() {
+            return Err(FileProblem::Damaged);
+        }
+        for (row, _) in rows.iter_mut().zip(&self.definition).filter(|(_, definition)| **definition == 1) {
+            set(row, values.next().ok_or(FileProblem::Damaged)?);
+        }
+        if values.next().is_none() { Ok(()) } else { Err(FileProblem::Damaged) }
+    }
 }
 
-impl Values<i32> {
+impl Values<u64> {
     /// As the smaller numbers that the column holds.
-    fn narrow(self, column: &'static str) -> Result<Values<u16>, FileProblem> {
+    fn narrow<T: TryFrom<u64>>(self, column: &'static str) -> Result<Values<T>, FileProblem> {
         self.each(|value| {
-            u16::try_from(value).map_err(|_| FileProblem::Value { column, found: value.to_string() })
+            let found = || FileProblem::Value { column, found: value.cast_signed().to_string() };
+            T::try_from(value).map_err(|_| found())
         })
     }
 }
@@ -342,14 +415,17 @@ fn values<T: DataType>(
     Ok(read)
 }
 
-fn int32(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i32>, FileProblem> {
-    let ColumnReader::Int32ColumnReader(reader) = column else { return Err(FileProblem::Damaged) };
-    values(reader, rows)
-}
-
-fn int64(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i64>, FileProblem> {
-    let ColumnReader::Int64ColumnReader(reader) = column else { return Err(FileProblem::Damaged) };
-    values(reader, rows)
+/// Whole numbers, as they are in files since version 3, or were before.
+fn whole(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<u64>, FileProblem> {
+    match column {
+        ColumnReader::Int64ColumnReader(reader) => {
+            values(reader, rows)?.each(|value| Ok(value.cast_unsigned()))
+        }
+        ColumnReader::Int32ColumnReader(reader) => {
+            values(reader, rows)?.each(|value| Ok(u64::from(value.cast_unsigned())))
+        }
+        _ => Err(FileProblem::Damaged),
+    }
 }
 
 fn flags(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<bool>, FileProblem> {
@@ -366,7 +442,7 @@ fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArr
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::RowFileWriter;
+    use super::super::{RowFileWriter, RowSettings};
     use super::*;
     use crate::visit::tests::{any_visit, near_visit};
 
@@ -375,7 +451,8 @@ mod tests {
     type Visits = Vec<(Visit, Vec<ServerVisit>)>;
 
     fn written(visits: &[(Visit, Vec<ServerVisit>)]) -> Vec<u8> {
-        let mut sink = RowFileWriter::new(vec![], RUN).unwrap();
+        let settings = RowSettings { keys: true, instance: "one".to_owned(), ..RowSettings::from(RUN) };
+        let mut sink = RowFileWriter::new(vec![], settings).unwrap();
         visits.iter().for_each(|(visit, servers)| sink.push(visit, servers).unwrap());
         sink.lost(3);
         let (bytes, rows) = sink.finish().unwrap();
@@ -474,6 +551,70 @@ mod tests {
         assert_eq!(servers[2], last);
     }
 
+    /// What the last build with version 2 of the tables wrote: numbers without a sign, and neither
+    /// keys nor instances.
+    #[test]
+    fn a_file_of_the_second_version_is_read_without_keys() {
+        let file = include_bytes!("../../../tests/data/rows-2.parquet");
+        let mut expected = Vec::new();
+        let flat = include_bytes!("../../../tests/data/rows-2.csv");
+        super::super::flat::read(&flat[..], |visit, servers| expected.push((*visit, servers.to_vec())))
+            .unwrap();
+        assert_eq!(read(file.to_vec()).unwrap(), expected);
+        let file = RowFile::from_bytes(file.to_vec()).unwrap();
+        assert_eq!((file.lost(), file.instance(), file.sample()), (0, "", None));
+        let ended = expected.iter().map(|(visit, _)| visit.replied).max().unwrap();
+        assert_eq!(file.span(), Some((Stamp(0), ended)));
+        assert!(expected.iter().any(|(_, servers)| servers.len() == 2));
+    }
+
+    #[test]
+    fn a_file_says_who_wrote_it_and_of_which_keys() {
+        let settings = RowSettings {
+            sample: super::super::KeySample::one_of(8),
+            of_clients: true,
+            instance: "10.0.0.1:11211".to_owned(),
+            ..RowSettings::from(RUN)
+        };
+        let (bytes, _) = RowFileWriter::new(vec![], settings).unwrap().finish().unwrap();
+        let file = RowFile::from_bytes(bytes).unwrap();
+        assert_eq!(
+            (file.instance(), file.sample(), file.of_clients()),
+            ("10.0.0.1:11211", Some("1/8"), true)
+        );
+    }
+
+    #[test]
+    fn keys_are_in_the_file_where_they_are_to_be_kept() {
+        let (mut visit, servers) = replied_at(7, 1);
+        visit.key = KeyDigest::of(b"user:1");
+        assert_eq!(read(written(&[(visit, servers.clone())])).unwrap()[0].0.key, visit.key);
+        let mut sink = RowFileWriter::new(vec![], RUN).unwrap();
+        sink.push(&visit, &servers).unwrap();
+        assert_eq!(read(sink.finish().unwrap().0).unwrap()[0].0.key, KeyDigest::NONE);
+    }
+
+    #[test]
+    fn row_groups_can_be_read_apart() {
+        let mut sink = RowFileWriter::new(vec![], RUN).unwrap();
+        for first in [0, 10, 20] {
+            let mut batch = RowBatch::new(10);
+            (first..first + 10).for_each(|nanos| assert!(batch.push(&replied_at(nanos, 1).0, &[])));
+            sink.write(&batch).unwrap();
+        }
+        let (bytes, _) = sink.finish().unwrap();
+        let of = |groups| {
+            let mut replies = Vec::new();
+            let file = RowFile::from_bytes(bytes.clone()).unwrap();
+            assert_eq!((file.groups(), file.rows()), (3, 30));
+            file.only(groups).for_each(|visit, _| replies.push(visit.replied.0)).unwrap();
+            replies
+        };
+        assert_eq!(of(1..2), (10..20).collect::<Vec<_>>());
+        assert_eq!([of(0..1), of(1..9)].concat(), (0..30).collect::<Vec<_>>());
+        assert_eq!(of(3..3), []);
+    }
+
     #[test]
     fn a_file_without_rows_is_a_file() {
         assert_eq!(read(written(&[])).unwrap(), []);
@@ -497,8 +638,8 @@ mod tests {
         };
         assert!(replace("krarup.schema_version", "krarup.schema_versiox").contains("which version"));
         assert!(
-            replace("krarup.schema_version\u{18}\u{1}2", "krarup.schema_version\u{18}\u{1}3")
-                .contains("version 3")
+            replace("krarup.schema_version\u{18}\u{1}3", "krarup.schema_version\u{18}\u{1}4")
+                .contains("version 4")
         );
         assert!(
             replace("krarup.epoch_unix_ns", "krarup.epoch_unix_nx").contains("`krarup.epoch_unix_ns` holds")

@@ -12,10 +12,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use super::{RowBatch, RowFileWriter};
+use krarup_units::{Nanos, Stamp};
+
+use super::rotating::RotatingRows;
+use super::{KeySample, RowBatch, RowFileWriter, RowIntervals, RowPlan, RowRotation, RowSettings};
 use crate::file::{FileError, FileProblem, Partial, RunMetadata};
 use crate::{ServerVisit, Visit};
 
@@ -28,13 +31,16 @@ const LANE_BATCHES: usize = 8;
 /// A full batch, and where it goes back to.
 type Full = (RowBatch, SyncSender<RowBatch>);
 
-/// A file of rows that a thread of its own writes.
+/// Rows that a thread of its own writes into a file, or into one after the other.
 #[derive(Debug)]
 pub struct RowWriter {
-    path: PathBuf,
     full: Sender<Full>,
     lost: Arc<AtomicU64>,
-    thread: JoinHandle<Result<u64, FileProblem>>,
+    sample: KeySample,
+    keys: bool,
+    intervals: Option<RowIntervals>,
+    thread: JoinHandle<Result<RowsWritten, FileError>>,
+    path: PathBuf,
 }
 
 /// What became of the rows.
@@ -51,34 +57,67 @@ impl RowWriter {
     ///
     /// # Errors
     /// As the operating system says, with the path.
-    pub fn create(path: &Path, run: RunMetadata) -> Result<Self, FileError> {
-        Self::begin(path, run, |_| {})
+    pub fn create(path: &Path, settings: impl Into<RowSettings>) -> Result<Self, FileError> {
+        let settings = settings.into();
+        let whose_keys = (settings.sample, settings.keys);
+        let begin = || RowFileWriter::new(Partial::create(path)?, settings);
+        let problem = |problem| FileError { path: path.to_owned(), problem };
+        let sink = begin().map_err(problem)?;
+        let whose = path.to_owned();
+        Self::spawn(path, whose_keys, None, move |batches, lost| {
+            write_one(sink, batches, lost).map_err(|problem| FileError { path: whose, problem })
+        })
     }
 
-    /// The same for a load generator's rows; the file says so.
+    /// The same with files in `folder`, as [`RowIntervals`] says, the next after each interval.
+    ///
+    /// # Errors
+    /// As [`RowWriter::create`], with the folder.
+    pub fn create_rotating(
+        folder: &Path,
+        settings: impl Into<RowSettings>,
+        rotation: RowRotation,
+    ) -> Result<Self, FileError> {
+        let settings = settings.into();
+        let whose_keys = (settings.sample, settings.keys);
+        let intervals = RowIntervals::new(rotation.every, settings.run);
+        let rows = RotatingRows::begin(folder, settings, rotation.every)?;
+        let write = move |batches: &Receiver<Full>, lost: &AtomicU64| {
+            write_rotating(rows, batches, lost, &*rotation.clock)
+        };
+        Self::spawn(folder, whose_keys, Some(intervals), write)
+    }
+
+    /// Begins what is planned for a program that has begun, whose `clock` it is.
     ///
     /// # Errors
     /// As [`RowWriter::create`].
-    pub fn of_clients(path: &Path, run: RunMetadata) -> Result<Self, FileError> {
-        Self::begin(path, run, RowFileWriter::of_clients)
+    pub fn begin(
+        plan: &RowPlan,
+        (run, of_clients): (RunMetadata, bool),
+        clock: impl Fn() -> Stamp + Send + 'static,
+    ) -> Result<Self, FileError> {
+        let settings = plan.settings(run, of_clients);
+        match plan.every {
+            None => Self::create(&plan.path, settings),
+            Some(every) => {
+                Self::create_rotating(&plan.path, settings, RowRotation { every, clock: Box::new(clock) })
+            }
+        }
     }
 
-    fn begin(
+    fn spawn(
         path: &Path,
-        run: RunMetadata,
-        mark: fn(&mut RowFileWriter<Partial>),
+        (sample, keys): (KeySample, bool),
+        intervals: Option<RowIntervals>,
+        write: impl FnOnce(&Receiver<Full>, &AtomicU64) -> Result<RowsWritten, FileError> + Send + 'static,
     ) -> Result<Self, FileError> {
         let (full, batches) = channel::<Full>();
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
-        let start = || {
-            let mut sink = RowFileWriter::new(Partial::create(path)?, run)?;
-            mark(&mut sink);
-            let thread = Builder::new().name("rows".to_owned());
-            Ok(thread.spawn(move || write_all(sink, &batches, &counted))?)
-        };
-        let thread = start().map_err(|problem| FileError { path: path.to_owned(), problem })?;
-        Ok(Self { path: path.to_owned(), full, lost, thread })
+        let thread = Builder::new().name("rows".to_owned()).spawn(move || write(&batches, &counted));
+        let thread = thread.map_err(|error| FileError { path: path.to_owned(), problem: error.into() })?;
+        Ok(Self { full, lost, sample, keys, intervals, thread, path: path.to_owned() })
     }
 
     /// A way into the file for one more event loop.
@@ -94,6 +133,10 @@ impl RowWriter {
             back,
             empty,
             lost: Arc::clone(&self.lost),
+            sample: self.sample,
+            needs_keys: self.keys || self.sample != KeySample::ALL,
+            intervals: self.intervals,
+            until: if self.intervals.is_some() { Stamp(0) } else { Stamp(u64::MAX) },
         }
     }
 
@@ -103,29 +146,58 @@ impl RowWriter {
     /// What kept the rows from being written, with the path.
     pub fn finish(self) -> Result<RowsWritten, FileError> {
         drop(self.full);
-        let written = self.thread.join().unwrap_or(Err(FileProblem::Damaged));
-        let rows = written.map_err(|problem| FileError { path: self.path, problem })?;
-        Ok(RowsWritten { rows, lost: self.lost.load(Ordering::Relaxed) })
+        let damaged = || Err(FileError { path: self.path, problem: FileProblem::Damaged });
+        self.thread.join().unwrap_or_else(|_| damaged())
     }
 }
 
-/// Writes what comes until no lane is left. After an error the lanes notice that their batches are
-/// not taken.
-fn write_all(
+/// Writes what comes into one file until no lane is left. After an error the lanes notice that
+/// their batches are not taken.
+fn write_one(
     mut sink: RowFileWriter<Partial>,
     batches: &Receiver<Full>,
     lost: &AtomicU64,
-) -> Result<u64, FileProblem> {
+) -> Result<RowsWritten, FileProblem> {
     for (mut batch, back) in batches {
         sink.write(&batch)?;
         batch.clear();
         // A lane that has ended takes no batch back.
         let _ = back.try_send(batch);
     }
-    sink.lost(lost.load(Ordering::Relaxed));
+    let lost = lost.load(Ordering::Relaxed);
+    sink.lost(lost);
     let (file, rows) = sink.finish()?;
     file.complete()?;
-    Ok(rows)
+    Ok(RowsWritten { rows, lost })
+}
+
+/// Writes what comes into the files of its time until no lane is left. A file ends on time whether
+/// or not something comes.
+fn write_rotating(
+    mut rows: RotatingRows,
+    batches: &Receiver<Full>,
+    lost: &AtomicU64,
+    now: &dyn Fn() -> Stamp,
+) -> Result<RowsWritten, FileError> {
+    loop {
+        let next = match rows.wait(now()) {
+            None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(wait) => batches.recv_timeout(wait.as_duration()),
+        };
+        match next {
+            Ok((mut batch, back)) => {
+                rows.write(&batch);
+                batch.clear();
+                let _ = back.try_send(batch);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        rows.complete_before(now(), lost.load(Ordering::Relaxed));
+    }
+    let lost = lost.load(Ordering::Relaxed);
+    let (rows, given_up) = rows.finish(lost)?;
+    Ok(RowsWritten { rows, lost: lost + given_up })
 }
 
 /// One event loop's way into the file. Its last rows are written when it is dropped.
@@ -136,12 +208,30 @@ pub struct Lane {
     back: SyncSender<RowBatch>,
     empty: Receiver<RowBatch>,
     lost: Arc<AtomicU64>,
+    sample: KeySample,
+    needs_keys: bool,
+    intervals: Option<RowIntervals>,
+    /// Rows that were replied to from then on belong into the next file.
+    until: Stamp,
 }
 
 impl Lane {
-    /// Adds one row. Never waits: where there is no room, the row is counted as lost.
+    /// Whether it matters which key a row is of: a program that would not know it otherwise need
+    /// not find out.
+    pub fn needs_keys(&self) -> bool {
+        self.needs_keys
+    }
+
+    /// Adds one row, if its key is in the sample. Never waits: where there is no room, the row is
+    /// counted as lost.
     #[inline]
     pub fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        if !self.sample.has(visit.key) {
+            return;
+        }
+        if visit.replied >= self.until {
+            self.begin_interval(visit.replied);
+        }
         if !self.batch.push(visit, servers) {
             self.turn();
             if !self.batch.push(visit, servers) {
@@ -157,6 +247,17 @@ impl Lane {
             let full = std::mem::replace(&mut self.batch, empty);
             self.hand_over(full);
         }
+    }
+
+    /// Hands over the rows of the interval before. Where no empty batch has come back they stay,
+    /// and go with the next ones.
+    #[cold]
+    fn begin_interval(&mut self, replied: Stamp) {
+        if !self.batch.is_empty() {
+            self.turn();
+        }
+        let Some(intervals) = self.intervals.filter(|_| self.batch.is_empty()) else { return };
+        self.until = intervals.stamp(intervals.at(replied).to).max(replied + Nanos(1));
     }
 
     fn hand_over(&self, batch: RowBatch) {
@@ -181,7 +282,7 @@ mod tests {
 
     use super::super::RowFile;
     use super::*;
-    use crate::Operation;
+    use crate::{KeyDigest, Operation};
 
     const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_000_000_000_000_000) };
 
@@ -242,13 +343,55 @@ mod tests {
         let (full, batches) = channel();
         let (back, empty) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
-        let mut lane = Lane { batch: RowBatch::new(2), full, back, empty, lost: Arc::clone(&lost) };
+        let mut lane = Lane {
+            batch: RowBatch::new(2),
+            full,
+            back,
+            empty,
+            lost: Arc::clone(&lost),
+            sample: KeySample::ALL,
+            needs_keys: false,
+            intervals: None,
+            until: Stamp(u64::MAX),
+        };
         let visit = Visit::at(Stamp(0), Operation::Get);
         (0..3).for_each(|_| lane.push(&visit, &[]));
         assert_eq!(lost.load(Ordering::Relaxed), 1, "the third has no room");
         drop(batches);
         drop(lane);
         assert_eq!(lost.load(Ordering::Relaxed), 3, "the first two were not taken");
+    }
+
+    /// A lane hands its rows over at the end of an interval, so that each file has those of its
+    /// time, and of the keys of the sample.
+    #[test]
+    fn rows_go_to_the_file_of_their_interval_and_others_of_the_sample_to_none() {
+        let folder = Folder::new("intervals");
+        let settings = RowSettings { sample: KeySample::one_of(4), keys: true, ..RowSettings::from(RUN) };
+        let rotation = RowRotation { every: Nanos::from_secs(1), clock: Box::new(|| Stamp(0)) };
+        let writer = RowWriter::create_rotating(&folder.0, settings, rotation).unwrap();
+        let mut lane = writer.lane();
+        let mut kept = [0; 3];
+        for number in 0..300 {
+            let key = KeyDigest::of(&[(number % 100) as u8]);
+            let visit = Visit { key, ..Visit::at(Stamp(number * 10_000_000), Operation::Get) };
+            kept[number as usize / 100] += u64::from(KeySample::one_of(4).has(key));
+            lane.push(&visit, &[]);
+        }
+        drop(lane);
+        assert_eq!(writer.finish().unwrap(), RowsWritten { rows: kept.iter().sum(), lost: 0 });
+        let mut seen = Vec::new();
+        let run =
+            crate::file::rows::RowRun::open(&crate::file::rows::RowRun::files(&folder.0).unwrap()).unwrap();
+        assert_eq!(run.sample(), Some("1/4"));
+        run.for_each(|visit, _| {
+            assert!(KeySample::one_of(4).has(visit.key) && visit.key.known().is_some());
+            seen.push(visit.replied);
+        })
+        .unwrap();
+        assert_eq!(run.lengths(), kept, "a file for each second");
+        assert!(seen.is_sorted());
+        assert!(kept[0] > 10 && kept[0] < 50 && kept.iter().all(|&of| of == kept[0]), "{kept:?}");
     }
 
     #[test]

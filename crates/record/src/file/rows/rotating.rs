@@ -1,0 +1,263 @@
+//! Rows in one file after the other: each is complete, and to be read, while the next is written.
+//!
+//! A file gets its name when it is whole and on the disk, so a kill, or a machine that stops, costs
+//! the rows of the file that is being written and of no other. Batches of several loops come in any
+//! order: a file waits [`GRACE`] after its end for those that are still on their way, and what
+//! comes later gets a file of its own in the same folder. A file that cannot be written is given
+//! up, its rows are counted as lost, and the next is begun.
+
+use std::path::{Path, PathBuf};
+
+use krarup_units::{Nanos, Stamp};
+
+use super::{RowBatch, RowFileWriter, RowInterval, RowIntervals, RowSettings};
+use crate::file::{FileError, FileProblem, Partial};
+
+/// How long after its interval a file is kept open.
+const GRACE: Nanos = Nanos::from_secs(2);
+
+/// Files of a name that are tried in one folder: a program may begin anew so often in an interval.
+const MOST_NAMES: u32 = 10_000;
+
+/// The files of one program.
+pub(super) struct RotatingRows {
+    folder: PathBuf,
+    settings: RowSettings,
+    intervals: RowIntervals,
+    open: Vec<OpenRows>,
+    rows: u64,
+    /// Lost rows that a file says already.
+    recorded: u64,
+    /// Rows of files that were given up.
+    given_up: u64,
+    /// Why the first of them was.
+    problem: Option<FileError>,
+}
+
+/// A file that is being written.
+struct OpenRows {
+    interval: RowInterval,
+    path: PathBuf,
+    writer: RowFileWriter<Partial>,
+}
+
+impl RotatingRows {
+    /// Files below this folder, which is made.
+    pub(super) fn begin(folder: &Path, settings: RowSettings, every: Nanos) -> Result<Self, FileError> {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| FileError { path: folder.to_owned(), problem: error.into() })?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            intervals: RowIntervals::new(every, settings.run),
+            settings,
+            open: Vec::new(),
+            rows: 0,
+            recorded: 0,
+            given_up: 0,
+            problem: None,
+        })
+    }
+
+    /// Writes a batch, whose rows a lane has kept within one interval.
+    pub(super) fn write(&mut self, batch: &RowBatch) {
+        let Some(last) = batch.visits.last() else { return };
+        let interval = self.intervals.at(last.replied);
+        let place = match self.open.iter().position(|open| open.interval == interval) {
+            Some(place) => place,
+            None => match self.create(interval) {
+                Ok(open) => {
+                    self.open.push(open);
+                    self.open.len() - 1
+                }
+                Err(error) => return self.give_up(error, batch.len() as u64),
+            },
+        };
+        let written = self.open[place].writer.write(batch);
+        if let Err(problem) = written {
+            let OpenRows { path, writer, .. } = self.open.swap_remove(place);
+            self.give_up(FileError { path, problem }, writer.rows() + batch.len() as u64);
+        }
+    }
+
+    fn give_up(&mut self, error: FileError, rows: u64) {
+        self.given_up += rows;
+        self.problem.get_or_insert(error);
+    }
+
+    /// How long until a file is to be completed, if one is open.
+    pub(super) fn wait(&self, now: Stamp) -> Option<Nanos> {
+        let ends = self.open.iter().map(|open| self.ends(open)).min()?;
+        Some(Nanos(ends.0.saturating_sub(now.0)))
+    }
+
+    fn ends(&self, open: &OpenRows) -> Stamp {
+        Stamp(self.intervals.stamp(open.interval.to).0.saturating_add(GRACE.0))
+    }
+
+    /// Completes the files whose time is over; `lost` rows were dropped since the beginning.
+    pub(super) fn complete_before(&mut self, now: Stamp, lost: u64) {
+        while let Some(place) = self.open.iter().position(|open| self.ends(open) <= now) {
+            let open = self.open.swap_remove(place);
+            self.complete(open, lost);
+        }
+    }
+
+    /// Completes all files, and says how many rows are in them and how many in none.
+    pub(super) fn finish(mut self, lost: u64) -> Result<(u64, u64), FileError> {
+        for open in std::mem::take(&mut self.open) {
+            self.complete(open, lost);
+        }
+        match self.problem {
+            Some(problem) => Err(problem),
+            None => Ok((self.rows, self.given_up)),
+        }
+    }
+
+    /// A file says how many rows were lost since the one that was completed before it.
+    fn complete(&mut self, open: OpenRows, lost: u64) {
+        let OpenRows { path, mut writer, .. } = open;
+        let rows = writer.rows();
+        let all = lost + self.given_up;
+        writer.lost(all.saturating_sub(self.recorded));
+        let completed = writer.finish().and_then(|(file, rows)| Ok(file.complete().map(|()| rows)?));
+        match completed {
+            Ok(rows) => (self.rows, self.recorded) = (self.rows + rows, all),
+            Err(problem) => self.give_up(FileError { path, problem }, rows),
+        }
+    }
+
+    /// A name that no file of the interval has: a program that began anew writes beside those of
+    /// the one before.
+    fn create(&self, interval: RowInterval) -> Result<OpenRows, FileError> {
+        let folder = self.folder.join(interval.folder());
+        let wrong = |path: &Path, problem| FileError { path: path.to_owned(), problem };
+        std::fs::create_dir_all(&folder).map_err(|error| wrong(&folder, error.into()))?;
+        for number in 1..=MOST_NAMES {
+            let path = folder.join(interval.file(&self.settings.instance, number));
+            let file = match Partial::create_hidden(&path) {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                Err(error) => return Err(wrong(&path, error.into())),
+            };
+            let writer =
+                RowFileWriter::new(file, self.settings.clone()).map_err(|problem| wrong(&path, problem))?;
+            return Ok(OpenRows { interval, path, writer });
+        }
+        Err(wrong(&folder, FileProblem::Io(std::io::ErrorKind::AlreadyExists.into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RowFile;
+    use super::*;
+    use crate::file::RunMetadata;
+    use crate::{Operation, ServerVisit, Visit};
+
+    /// 2026-11-25 04:59:50 UTC.
+    const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_582_790_000_000_000) };
+
+    fn begin(name: &str) -> (PathBuf, RotatingRows) {
+        let folder = std::env::temp_dir().join(format!("krarup-rotating-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let settings = RowSettings { instance: "one".to_owned(), ..RowSettings::from(RUN) };
+        let rows = RotatingRows::begin(&folder, settings, Nanos::from_secs(10)).unwrap();
+        (folder, rows)
+    }
+
+    /// Replies at these seconds of the run.
+    fn batch(seconds: &[u64]) -> RowBatch {
+        let mut batch = RowBatch::new(seconds.len());
+        for &second in seconds {
+            let at = Stamp(second * 1_000_000_000);
+            assert!(batch.push(&Visit::at(at, Operation::Get), &[ServerVisit::ok(0, at, at)]));
+        }
+        batch
+    }
+
+    /// Every file below, the seconds of its rows, and what it says was lost.
+    fn found(folder: &Path) -> Vec<(String, Vec<u64>, u64)> {
+        let mut files = Vec::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(inner) = folders.pop() {
+            for entry in std::fs::read_dir(inner).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        files.sort();
+        let read = |path: &PathBuf| {
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            let Ok(mut file) = RowFile::open(path) else { return (name, vec![], 0) };
+            let mut seconds = Vec::new();
+            file.for_each(|visit, _| seconds.push(visit.replied.0 / 1_000_000_000)).unwrap();
+            (name, seconds, file.lost())
+        };
+        files.iter().map(read).collect()
+    }
+
+    #[test]
+    fn a_file_is_whole_when_its_time_is_over_while_the_next_is_written() {
+        let (folder, mut rows) = begin("whole");
+        rows.write(&batch(&[1, 2]));
+        rows.write(&batch(&[11]));
+        // A loop that had little to do hands over what it had of the first ten seconds.
+        rows.write(&batch(&[9]));
+        assert_eq!(rows.wait(Stamp(11_000_000_000)), Some(Nanos::from_secs(1)));
+        rows.complete_before(Stamp(11_000_000_000), 0);
+        assert!(found(&folder).iter().all(|(name, ..)| name.contains("/.rows-")), "{:?}", found(&folder));
+        rows.complete_before(Stamp(12_000_000_000), 5);
+        let first = "date=2026-11-25/hour=04/rows-20261125T045950Z-one.parquet".to_owned();
+        let hidden = "date=2026-11-25/hour=05/.rows-20261125T050000Z-one.parquet.partial".to_owned();
+        assert_eq!(found(&folder), [(first, vec![1, 2, 9], 5), (hidden, vec![], 0)]);
+        // One that is later still has a file of its own, in the folder of its hour.
+        rows.write(&batch(&[8]));
+        assert_eq!(rows.finish(7).unwrap(), (5, 0));
+        let files = found(&folder);
+        let names: Vec<_> =
+            files.iter().map(|(name, seconds, lost)| (&name[24..], &seconds[..], *lost)).collect();
+        assert_eq!(
+            names,
+            [
+                ("rows-20261125T045950Z-one-2.parquet", &[8][..], 0),
+                ("rows-20261125T045950Z-one.parquet", &[1, 2, 9], 5),
+                ("rows-20261125T050000Z-one.parquet", &[11], 2),
+            ]
+        );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// What was killed left a file that is not whole; what begins anew leaves it alone.
+    #[test]
+    fn a_program_that_begins_anew_writes_beside_what_is_there() {
+        let (folder, mut killed) = begin("anew");
+        killed.write(&batch(&[1]));
+        std::mem::forget(killed);
+        let settings = RowSettings { instance: "one".to_owned(), ..RowSettings::from(RUN) };
+        let mut rows = RotatingRows::begin(&folder, settings, Nanos::from_secs(10)).unwrap();
+        rows.write(&batch(&[2]));
+        assert_eq!(rows.finish(0).unwrap(), (1, 0));
+        let files = found(&folder);
+        assert_eq!(files.len(), 2);
+        assert_eq!(files[1].0, "date=2026-11-25/hour=04/rows-20261125T045950Z-one-2.parquet");
+        assert_eq!(files[1].1, [2]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A file where a folder must be: its rows are lost, those of the next hour are not.
+    #[test]
+    fn what_cannot_be_written_is_counted_and_the_next_file_begun() {
+        let (folder, mut rows) = begin("given-up");
+        std::fs::create_dir_all(folder.join("date=2026-11-25")).unwrap();
+        std::fs::write(folder.join("date=2026-11-25/hour=04"), "in the way").unwrap();
+        rows.write(&batch(&[1, 2]));
+        rows.write(&batch(&[11]));
+        let why = rows.finish(0).unwrap_err().to_string();
+        assert!(why.contains("hour=04"), "{why}");
+        let files = found(&folder);
+        let (name, seconds, lost) = files.last().unwrap();
+        assert!(name.contains("hour=05/rows-"), "{files:?}");
+        assert_eq!((&seconds[..], *lost), (&[11][..], 2));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

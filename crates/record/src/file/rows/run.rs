@@ -1,0 +1,299 @@
+//! The rows of one program, in one file or in many: of several times of the day, or of one start
+//! after the other.
+//!
+//! Stamps count from when a program began. Files of a later start are moved, by the wall clock at
+//! their stamps zero, onto the clock of the first, so that all of them are one run. What is kept in
+//! memory is what the files say of themselves, and one batch.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use krarup_units::{Nanos, Stamp};
+
+use super::RowFile;
+use crate::file::{FileError, RunMetadata};
+use crate::{ServerVisit, Visit};
+
+/// The rows of several files as those of one run, in the order of the files.
+#[derive(Clone, Debug)]
+pub struct RowRun {
+    files: Vec<RowsOfFile>,
+    epoch: Nanos,
+    of_clients: bool,
+    sample: Option<String>,
+}
+
+/// What a file says of itself.
+#[derive(Clone, Debug)]
+struct RowsOfFile {
+    path: PathBuf,
+    epoch: Nanos,
+    span: Option<(Stamp, Stamp)>,
+    groups: usize,
+    rows: u64,
+    lost: u64,
+    instance: String,
+}
+
+/// Some of the parts of one file of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPiece {
+    /// The file.
+    pub path: PathBuf,
+    /// The wall clock at its stamp zero.
+    pub epoch: Nanos,
+    /// How many parts it has.
+    pub groups: usize,
+    /// Which of them.
+    pub read: Range<usize>,
+    /// Rows that its writer had to drop.
+    pub lost: u64,
+}
+
+impl RowRun {
+    /// The files of rows below a folder, by their paths: those whose names begin with `rows` and
+    /// end in `.parquet`. One that is being written is none.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if path.is_dir() {
+                found.extend(Self::files(&path)?);
+            } else if name.starts_with("rows") && name.ends_with(".parquet") {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Opens files as one run.
+    ///
+    /// # Errors
+    /// As [`RowFile::open`], for the first file that is none of rows.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, FileError> {
+        let mut run = Self { files: Vec::new(), epoch: Nanos(u64::MAX), of_clients: false, sample: None };
+        for path in paths {
+            let file = RowFile::open(path)?;
+            run.epoch = run.epoch.min(file.run().epoch_unix);
+            run.of_clients |= file.of_clients();
+            run.sample = run.sample.or_else(|| file.sample().map(str::to_owned));
+            run.files.push(RowsOfFile {
+                path: path.clone(),
+                epoch: file.run().epoch_unix,
+                span: file.span(),
+                groups: file.groups(),
+                rows: file.rows(),
+                lost: file.lost(),
+                instance: file.instance().to_owned(),
+            });
+        }
+        Ok(run)
+    }
+
+    /// The same rows by the programs that wrote them: one run for each instance, by name.
+    pub fn by_instance(self) -> Vec<(String, Self)> {
+        let mut names: Vec<String> = self.files.iter().map(|file| file.instance.clone()).collect();
+        names.sort();
+        names.dedup();
+        let of = |name: String| {
+            let files: Vec<_> = self.files.iter().filter(|file| file.instance == name).cloned().collect();
+            let epoch = files.iter().map(|file| file.epoch).min().unwrap_or_default();
+            (name, Self { files, epoch, of_clients: self.of_clients, sample: self.sample.clone() })
+        };
+        names.into_iter().map(of).collect()
+    }
+
+    /// The wall clock at the stamp zero of this run.
+    pub fn run(&self) -> RunMetadata {
+        RunMetadata { epoch_unix: self.epoch }
+    }
+
+    /// Whether a load generator wrote the rows.
+    pub fn of_clients(&self) -> bool {
+        self.of_clients
+    }
+
+    /// Of which keys there are rows, as `1/16`; `None` where of all.
+    pub fn sample(&self) -> Option<&str> {
+        self.sample.as_deref()
+    }
+
+    /// How many rows the writer had to drop.
+    pub fn lost(&self) -> u64 {
+        self.files.iter().map(|file| file.lost).sum()
+    }
+
+    /// How many rows each file has.
+    pub fn lengths(&self) -> Vec<u64> {
+        self.files.iter().map(|file| file.rows).collect()
+    }
+
+    /// How many parts there are that can be read apart.
+    pub fn groups(&self) -> usize {
+        self.files.iter().map(|file| file.groups).sum()
+    }
+
+    /// When the first request was received and the last reply left. `None` without rows, or where
+    /// files do not say.
+    pub fn span(&self) -> Option<(Stamp, Stamp)> {
+        let with_rows = self.files.iter().filter(|file| file.rows > 0);
+        let spans = with_rows.map(|file| {
+            let (begun, ended) = file.span?;
+            let moved = file.epoch.saturating_sub(self.epoch);
+            Some((later(begun, moved), later(ended, moved)))
+        });
+        let spans: Vec<(Stamp, Stamp)> = spans.collect::<Option<_>>()?;
+        let begun = spans.iter().map(|span| span.0).min()?;
+        Some((begun, spans.iter().map(|span| span.1).max()?))
+    }
+
+    /// The same run on a clock whose stamp zero is at this instant, or before.
+    #[must_use]
+    pub fn since(mut self, wall: Nanos) -> Self {
+        self.epoch = self.epoch.min(wall);
+        self
+    }
+
+    /// From one instant of the wall clock to another, on the clock of this run.
+    pub fn span_between(&self, from: Nanos, to: Nanos) -> (Stamp, Stamp) {
+        (Stamp(from.saturating_sub(self.epoch).0), Stamp(to.saturating_sub(self.epoch).0))
+    }
+
+    /// Every file, and which parts of it are among these of the run.
+    pub fn pieces(&self, groups: Range<usize>) -> impl Iterator<Item = RowPiece> {
+        let mut first = 0;
+        self.files.iter().map(move |file| {
+            let of_file = first..first + file.groups;
+            first = of_file.end;
+            let from = groups.start.clamp(of_file.start, of_file.end);
+            let to = groups.end.clamp(from, of_file.end);
+            RowPiece {
+                path: file.path.clone(),
+                epoch: file.epoch,
+                groups: file.groups,
+                read: from - of_file.start..to - of_file.start,
+                lost: file.lost,
+            }
+        })
+    }
+
+    /// Hands every row to `see`.
+    ///
+    /// # Errors
+    /// As [`RowFile::next_batch`], with the file; the rows before the damage have been seen then.
+    pub fn for_each(&self, see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), FileError> {
+        self.for_each_of(0..self.groups(), see)
+    }
+
+    /// The same for some of the parts.
+    ///
+    /// # Errors
+    /// As [`RowRun::for_each`].
+    pub fn for_each_of(
+        &self,
+        groups: Range<usize>,
+        mut see: impl FnMut(&Visit, &[ServerVisit]),
+    ) -> Result<(), FileError> {
+        for piece in self.pieces(groups) {
+            if piece.read.is_empty() {
+                continue;
+            }
+            let moved = piece.epoch.saturating_sub(self.epoch);
+            let mut rows = RowFile::open(&piece.path)?.only(piece.read);
+            let mut servers: Vec<ServerVisit> = Vec::new();
+            let read = rows.for_each(|visit, parts| {
+                if moved == Nanos::ZERO {
+                    return see(visit, parts);
+                }
+                servers.clear();
+                servers.extend(parts.iter().map(|part| ServerVisit {
+                    sent: later(part.sent, moved),
+                    answered: later(part.answered, moved),
+                    ..*part
+                }));
+                see(&moved_visit(visit, moved), &servers);
+            });
+            read.map_err(|problem| FileError { path: piece.path, problem })?;
+        }
+        Ok(())
+    }
+}
+
+fn moved_visit(visit: &Visit, by: Nanos) -> Visit {
+    Visit {
+        received: later(visit.received, by),
+        queued: later(visit.queued, by),
+        taken: later(visit.taken, by),
+        replied: later(visit.replied, by),
+        ..*visit
+    }
+}
+
+fn later(stamp: Stamp, by: Nanos) -> Stamp {
+    Stamp(stamp.0.saturating_add(by.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RowFileWriter, RowSettings};
+    use super::*;
+    use crate::Operation;
+
+    const EPOCH: Nanos = Nanos::from_secs(1_795_000_000);
+
+    fn write(path: &Path, instance: &str, began: Nanos, replies: &[u64]) {
+        let run = RunMetadata { epoch_unix: Nanos(EPOCH.0 + began.0) };
+        let settings = RowSettings { instance: instance.to_owned(), ..RowSettings::from(run) };
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut sink = RowFileWriter::new(fs::File::create(path).unwrap(), settings).unwrap();
+        for &reply in replies {
+            let at = Stamp(reply);
+            sink.push(&Visit::at(at, Operation::Get), &[ServerVisit::ok(0, at, at)]).unwrap();
+        }
+        sink.lost(1);
+        sink.finish().unwrap();
+    }
+
+    /// A proxy that was started twice, and another beside it.
+    #[test]
+    fn files_of_one_program_are_one_run_on_one_clock() {
+        let folder = std::env::temp_dir().join(format!("krarup-record-run-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        write(&folder.join("date=1/rows-1.parquet"), "a", Nanos(0), &[10, 20]);
+        write(&folder.join("date=1/rows-2.parquet"), "a", Nanos(0), &[30]);
+        write(&folder.join("date=2/rows-1.parquet"), "a", Nanos(1_000), &[5, 6]);
+        write(&folder.join("date=2/rows-2.parquet"), "b", Nanos(700), &[7]);
+        fs::write(folder.join("date=2/.rows-3.parquet.partial"), "PAR1").unwrap();
+        fs::write(folder.join("date=2/other.parquet"), "no rows").unwrap();
+        let files = RowRun::files(&folder).unwrap();
+        assert_eq!(files.len(), 4);
+        let runs = RowRun::open(&files).unwrap().by_instance();
+        let [(a, first), (b, second)] = &runs[..] else { panic!("{runs:?}") };
+        assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
+        let replies = |run: &RowRun, groups| {
+            let mut replies = Vec::new();
+            run.for_each_of(groups, |visit, servers| {
+                assert_eq!((visit.received, visit.replied), (servers[0].sent, servers[0].answered));
+                replies.push(visit.replied.0);
+            })
+            .unwrap();
+            replies
+        };
+        assert_eq!(replies(first, 0..9), [10, 20, 30, 1_005, 1_006]);
+        assert_eq!(replies(first, 1..2), [30]);
+        assert_eq!((first.groups(), first.lengths(), first.lost()), (3, vec![2, 1, 2], 3));
+        assert_eq!(first.span(), Some((Stamp(10), Stamp(1_006))));
+        assert_eq!((replies(second, 0..1), second.run().epoch_unix), (vec![7], Nanos(EPOCH.0 + 700)));
+        fs::remove_dir_all(&folder).unwrap();
+        let gone = first.for_each(|_, _| {}).unwrap_err().to_string();
+        assert!(gone.contains("rows-1.parquet: there is no such file"), "{gone}");
+    }
+}
