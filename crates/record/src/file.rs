@@ -69,8 +69,7 @@ impl Partial {
     /// # Errors
     /// As the operating system says.
     pub fn create_hidden(path: &Path) -> io::Result<Option<Self>> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = path.with_file_name(format!(".{name}.partial"));
+        let partial = Self::hidden_name(path);
         if path.exists() {
             return Ok(None);
         }
@@ -79,6 +78,12 @@ impl Partial {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// What a file that [`Self::create_hidden`] begins is called until it is complete.
+    pub(crate) fn hidden_name(path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".{name}.partial"))
     }
 
     /// Gives the complete file its name, once its bytes are on the disk.

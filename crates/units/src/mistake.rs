@@ -49,8 +49,8 @@ impl Mistake {
         Self { what, hint: did_you_mean(word, known), ..Self::default() }
     }
 
-    /// The same, of a word that is none of a few: the hint has all of them too, unless they are many
-    /// and one is nearly the word.
+    /// The same, of a word that is none of a few: the hint has all of them too, unless they are
+    /// many and one is nearly the word.
     pub fn none_of<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Self {
         let all = format!("there are {}", known.clone().collect::<Vec<_>>().join(", "));
         let near = did_you_mean(word, known);

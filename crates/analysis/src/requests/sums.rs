@@ -1,8 +1,6 @@
 //! What is counted of rows: whole numbers only, so that sums of parts add up exactly, in any order.
 
-use krarup_record::{
-    MeasuredDistribution, Parts, Quantity as Time, ServerVisit, Visit, VisitTally,
-};
+use krarup_record::{MeasuredDistribution, Parts, Quantity as Time, ServerVisit, Visit, VisitTally};
 use krarup_units::Stamp;
 use serde::{Deserialize, Serialize};
 

@@ -79,7 +79,9 @@ impl RotatingRows {
         }
     }
 
+    /// What is there of the file is of no use, and the disk may be full.
     fn give_up(&mut self, error: FileError, rows: u64) {
+        let _ = std::fs::remove_file(Partial::hidden_name(&error.path));
         self.given_up += rows;
         self.problem.get_or_insert(error);
     }
@@ -119,8 +121,14 @@ impl RotatingRows {
         let rows = writer.rows();
         let all = lost + self.given_up;
         writer.lost(all.saturating_sub(self.recorded));
-        let completed = writer.finish().and_then(|(file, rows)| Ok(file.complete().map(|()| rows)?));
-        match completed {
+        let completed = || {
+            let (file, rows) = writer.finish()?;
+            file.complete()?;
+            // The name too, where the machine stops now.
+            std::fs::File::open(path.parent().unwrap_or(&self.folder))?.sync_all()?;
+            Ok(rows)
+        };
+        match completed() {
             Ok(rows) => (self.rows, self.recorded) = (self.rows + rows, all),
             Err(problem) => self.give_up(FileError { path, problem }, rows),
         }
