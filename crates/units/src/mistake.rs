@@ -110,7 +110,11 @@ impl Mistake {
 /// What a reader of TOML says of a text that is none, and that in words that need no knowledge of
 /// TOML, with what helps.
 const NO_TOML: &[(&str, &str, &str)] = &[
-    ("string values must be quoted", "a text stands there without quotes", "write key = \"text\""),
+    (
+        "string values must be quoted",
+        "a value is missing, or a text stands there without quotes",
+        "write key = \"text\"",
+    ),
     ("invalid float", "this is no number", "a number stands alone, a text in quotes"),
     ("invalid integer", "this is no number", "a number stands alone, a text in quotes"),
     ("missing value", "a value is missing", "write it behind the `=`: a number as it is, a text in quotes"),
@@ -325,7 +329,7 @@ mod tests {
             ),
             (
                 "string values must be quoted, expected literal string",
-                "a text stands there without quotes",
+                "a value is missing, or a text stands there without quotes",
                 "write key = \"text\"",
             ),
             ("unexpected sign, expected digits", "unexpected sign", ""),

@@ -114,7 +114,7 @@ fn another_configuration_reaches_all_loops_and_a_bad_one_none() {
         });
     }
     for (more, part) in [
-        ("threads = 2\n", "duplicate"),
+        ("threads = 2\n", "stands there twice"),
         ("queue = 0\n", "`queue` is 0"),
         ("queue = 0\npipelin = 1\n", "must be at least 1, and "),
         ("engine = \"threads\"\n", "threads"),
