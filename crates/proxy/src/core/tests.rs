@@ -532,8 +532,10 @@ fn the_places_of_a_client_that_is_gone_come_back() {
 fn a_row_knows_the_first_key_of_its_request() {
     let mut world = World::new(1, settings());
     let client = world.client();
-    world.at(5).send(client, "get a\r\nversion\r\nget b a\r\ndelete c\r\n");
+    world.send(client, "get a\r\nversion\r\nget b a\r\ndelete c\r\n");
+    assert_eq!(world.asked(0), "get a\r\nget b a\r\ndelete c\r\n");
     world.answer(0, "END\r\nEND\r\nNOT_FOUND\r\n");
+    assert!(world.replied(client).ends_with("END\r\nNOT_FOUND\r\n"));
     let keys: Vec<KeyDigest> = (0..4).map(|row| world.row(row).0.key).collect();
     let of = |key: &str| KeyDigest::of(key.as_bytes());
     assert_eq!(keys, [of("a"), KeyDigest::NONE, of("b"), of("c")]);
