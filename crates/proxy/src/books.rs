@@ -147,15 +147,15 @@ impl Books {
         &mut self.sampling
     }
 
-    /// A request is finished. `pool` is that of its first key, `key` the hash of this.
+    /// A request is finished. `pool` is that of its first key.
     #[inline]
-    pub(crate) fn finish(&mut self, visit: &Visit, servers: &[ServerVisit], pool: PoolId, key: u64) {
+    pub(crate) fn finish(&mut self, visit: &Visit, servers: &[ServerVisit], pool: PoolId) {
         if let [server] = *servers {
             self.finished.push((*visit, server));
         } else {
             self.recorder.record(visit, servers);
         }
-        self.slowest.offer(visit, servers, pool.index(), key);
+        self.slowest.offer(visit, servers, pool.index());
         if let Some(live) = &mut self.live {
             live.finish(visit, servers);
         }

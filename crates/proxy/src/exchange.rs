@@ -92,9 +92,8 @@ pub(crate) struct Exchange {
     pub(crate) generation: u32,
     /// The pool of the address its client connected to.
     pub(crate) entry: PoolId,
-    /// The pool of its first key, and that key's hash.
+    /// The pool of its first key, of which `visit` has the digest.
     pub(crate) home: PoolId,
-    pub(crate) key: u64,
     /// Where it is sampled for the hottest keys: until it has left.
     pub(crate) sample: Option<SampleId>,
     /// The pool whose bounds it counts for, while it does.
@@ -235,7 +234,6 @@ impl Default for Exchange {
             generation: 0,
             entry: PoolId::default(),
             home: PoolId::default(),
-            key: 0,
             sample: None,
             counted_in: None,
             as_meta: false,
@@ -284,7 +282,6 @@ impl Exchange {
         self.generation = self.generation.wrapping_add(1);
         self.entry = entry;
         self.home = entry;
-        self.key = 0;
         self.sample = None;
         self.counted_in = None;
         self.copies = Copies::None;

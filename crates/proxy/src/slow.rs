@@ -17,15 +17,13 @@ const WINDOWS: usize = 60;
 /// One slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slow {
-    /// Its row.
+    /// Its row. Of its first key it has XXH3, as its servers see it: a reader that suspects a key
+    /// can tell whether it was that one, no other reader learns it.
     pub visit: Visit,
     /// The servers' parts in it.
     pub servers: Vec<ServerVisit>,
     /// The pool of its first key.
     pub pool: usize,
-    /// XXH3 of its first key as its servers see it: a reader that suspects a key can tell whether
-    /// it was that one, no other reader learns it.
-    pub key: u64,
 }
 
 impl Slow {
@@ -42,7 +40,7 @@ impl Slow {
             after(visit.replied),
             visit.operation,
             visit.outcome,
-            self.key,
+            visit.key.0,
             visit.keys,
             visit.bytes_in,
             visit.bytes_out,
@@ -82,12 +80,12 @@ impl Slowest {
 
     /// A request has been replied to.
     #[inline]
-    pub(crate) fn offer(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize, key: u64) {
+    pub(crate) fn offer(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize) {
         if visit.replied >= self.ends {
             self.open(visit.replied);
         }
         if visit.replied.0.saturating_sub(visit.received.0) > self.bar.0 {
-            self.insert(Slow { visit: *visit, servers: servers.to_vec(), pool, key });
+            self.insert(Slow { visit: *visit, servers: servers.to_vec(), pool });
         }
     }
 
@@ -142,7 +140,7 @@ impl Slowest {
 
 #[cfg(test)]
 mod tests {
-    use krarup_record::Operation;
+    use krarup_record::{KeyDigest, Operation};
     use proptest::prelude::*;
 
     use super::*;
@@ -158,7 +156,8 @@ mod tests {
         let servers = vec![ServerVisit::ok(1, Stamp(30_000), Stamp(900_000))];
         let mut visit = visit(10_000, 1_010_000);
         (visit.queued, visit.taken, visit.keys) = (Stamp(10_000), Stamp(20_000), 1);
-        let line = Slow { visit, servers, pool: 0, key: 0xab }.line("main", |server| format!("m{server}"));
+        visit.key = KeyDigest(0xab);
+        let line = Slow { visit, servers, pool: 0 }.line("main", |server| format!("m{server}"));
         assert_eq!(
             line,
             "1000us get ok pool=main key=00000000000000ab keys=1 bytes=0/0 busy=0 waiting=0 queued=0 taken=10 m1=20..890"
@@ -168,7 +167,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_where_nothing_shall_be() {
         let mut slowest = Slowest::new(0);
-        slowest.offer(&visit(0, 500), &[], 0, 0);
+        slowest.offer(&visit(0, 500), &[], 0);
         assert!(slowest.windows().all(|(_, window)| window.is_empty()));
     }
 
@@ -181,7 +180,7 @@ mod tests {
             let mut expected: std::collections::BTreeMap<u64, Vec<u64>> = Default::default();
             for (gap, response) in gaps {
                 now += gap;
-                slowest.offer(&visit(now - response, now), &[], 0, 0);
+                slowest.offer(&visit(now - response, now), &[], 0);
                 expected.entry(now / WINDOW.0).or_default().push(response);
             }
             for window in expected.values_mut() {

@@ -39,9 +39,9 @@ impl<'a> Expected<'a> {
         match pending.expect {
             Expect::Values { .. } => match rest.filter(|rest| rest.keys.len() > 0) {
                 Some(rest) => Self::InOrder(rest.keys.of(pending.part)),
-                None => Self::One(exchange.key),
+                None => Self::One(exchange.visit.key.0),
             },
-            Expect::Meta { .. } => Self::Meta(exchange.key, rest.and_then(|rest| rest.opaque)),
+            Expect::Meta { .. } => Self::Meta(exchange.visit.key.0, rest.and_then(|rest| rest.opaque)),
             _ => Self::Anything,
         }
     }

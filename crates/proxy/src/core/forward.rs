@@ -143,7 +143,7 @@ impl Core {
     #[cold]
     fn sample(&mut self, number: RequestId, one_of: u32, sent: &[u8]) {
         let exchange = &mut self.requests[number];
-        let (pool, digest) = (exchange.home, exchange.key);
+        let (pool, digest) = (exchange.home, exchange.visit.key.0);
         let key = SampledKey { pool, digest, name: sent, heir: self.routing[pool].heir(sent) };
         exchange.sample = Some(self.books.sampling().begin(one_of, key));
     }
@@ -174,7 +174,6 @@ impl Core {
         }
         let exchange = &mut self.requests[number];
         exchange.home = pool;
-        exchange.key = hash;
         exchange.visit.key = KeyDigest(hash);
         exchange.counted_in = Some(pool);
         self.routing[pool].begin();

@@ -53,7 +53,7 @@ impl Core {
         if exchange.client.is_none() {
             exchange.visit.outcome = Outcome::ClientGone;
         }
-        self.books.finish(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
+        self.books.finish(&exchange.visit, &exchange.servers, exchange.home);
         if let Some(sample) = exchange.sample {
             self.books.sampling().replied(sample, &exchange.visit);
         }
