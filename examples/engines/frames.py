@@ -4,6 +4,7 @@ import glob
 import os
 
 import numpy
+import pandas
 
 import told
 
@@ -13,6 +14,27 @@ COLUMNS = ["station", "operation", "outcome", "received", "queued", "taken", "re
 def files(path):
     """The files that are whole: those being written begin with a dot."""
     return sorted(glob.glob(os.path.join(path, "**", "*.parquet"), recursive=True)) if os.path.isdir(path) else [path]
+
+
+def read(file):
+    """The rows of one file; the names of its folders say nothing that they do not."""
+    return pandas.read_parquet(file, columns=COLUMNS, partitioning=None)
+
+
+def span_of(file):
+    """The first request and the last reply of one file."""
+    return span(read(file))
+
+
+def sums_of(file, first, last):
+    """What the rows of one file add up to."""
+    return sums(read(file), first, last)
+
+
+def whole(spans):
+    """The first request and the last reply of all files, of which some may have no row."""
+    spans = [found for found in spans if found]
+    return min(first for first, _ in spans), max(last for _, last in spans)
 
 
 def times(rows):

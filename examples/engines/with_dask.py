@@ -3,26 +3,17 @@
 import sys
 
 import dask
-import pandas
 
 import frames
 import told
 
-
-@dask.delayed
-def span(file):
-    return frames.span(pandas.read_parquet(file, columns=frames.COLUMNS, partitioning=None))
-
-
-@dask.delayed
-def sums(file, first, last):
-    return frames.sums(pandas.read_parquet(file, columns=frames.COLUMNS, partitioning=None), first, last)
+span, sums = dask.delayed(frames.span_of), dask.delayed(frames.sums_of)
 
 
 def figures(path):
-    spans = [found for found in dask.compute(*[span(file) for file in frames.files(path)]) if found]
-    first, last = min(begun for begun, _ in spans), max(ended for _, ended in spans)
-    return told.of_sums(frames.added(dask.compute(*[sums(file, first, last) for file in frames.files(path)])), last - first)
+    files = frames.files(path)
+    first, last = frames.whole(dask.compute(*[span(file) for file in files]))
+    return told.of_sums(frames.added(dask.compute(*[sums(file, first, last) for file in files])), last - first)
 
 
 if __name__ == "__main__":

@@ -2,27 +2,18 @@
 
 import sys
 
-import pandas
 import ray
 
 import frames
 import told
 
-
-@ray.remote
-def span(file):
-    return frames.span(pandas.read_parquet(file, columns=frames.COLUMNS, partitioning=None))
-
-
-@ray.remote
-def sums(file, first, last):
-    return frames.sums(pandas.read_parquet(file, columns=frames.COLUMNS, partitioning=None), first, last)
+span, sums = ray.remote(frames.span_of), ray.remote(frames.sums_of)
 
 
 def figures(path):
-    spans = [found for found in ray.get([span.remote(file) for file in frames.files(path)]) if found]
-    first, last = min(begun for begun, _ in spans), max(ended for _, ended in spans)
-    return told.of_sums(frames.added(ray.get([sums.remote(file, first, last) for file in frames.files(path)])), last - first)
+    files = frames.files(path)
+    first, last = frames.whole(ray.get([span.remote(file) for file in files]))
+    return told.of_sums(frames.added(ray.get([sums.remote(file, first, last) for file in files])), last - first)
 
 
 if __name__ == "__main__":

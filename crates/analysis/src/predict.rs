@@ -11,7 +11,7 @@
 use krarup_model::Error;
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{
-    self, Calibration, CalibrationRow, HeldOutErrors, Predicted, ResponsePercentiles,
+    self, CalibratedPredictor, Calibration, CalibrationRow, HeldOutErrors, Predicted, ResponsePercentiles,
 };
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
@@ -261,12 +261,13 @@ fn say(
     chosen: &[usize],
     certain: &[bool],
 ) -> Result<Prediction, Error> {
+    let predictor = calibration.predictor()?;
     let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
-    let measured = calibration.predict_all(&measured.collect::<Vec<_>>())?;
+    let measured = predictor.predict(&measured.collect::<Vec<_>>())?;
     let twice = rows.iter().map(|row| (row.population as usize, 2 * row.workers as usize));
-    let twice = calibration.predict_all(&twice.collect::<Vec<_>>())?;
+    let twice = predictor.predict(&twice.collect::<Vec<_>>())?;
     let (changes, asked) = changes(rows);
-    let asked = calibration.predict_all(&asked)?;
+    let asked = predictor.predict(&asked)?;
     let cells: Vec<PredictedCell> = rows
         .iter()
         .zip(&measured)
@@ -316,34 +317,34 @@ fn say(
         p99_error: median(p99s),
         nulls: nulls.filter_map(null_errors).collect(),
         what_if: what_if.collect(),
-        grid: grid(calibration, rows)?,
+        grid: grid(&predictor, rows)?,
         no_conclusion: false,
         cells,
     })
 }
 
 /// The grid around what was measured: from half the fewest clients and workers to twice the most.
-fn grid(calibration: &Calibration, rows: &[CalibrationRow]) -> Result<Vec<PredictedPoint>, Error> {
+fn grid(predictor: &CalibratedPredictor<'_>, rows: &[CalibrationRow]) -> Result<Vec<PredictedPoint>, Error> {
     let workers = levels(rows.iter().map(|row| row.workers as usize));
     let clients = levels(rows.iter().map(|row| row.population as usize));
     let pairs: Vec<(usize, usize)> =
         clients.iter().flat_map(|n| workers.iter().map(move |m| (*n, *m))).collect();
-    let predicted = calibration.predict_grid(&pairs, &HOLDS)?;
-    // By factor first; here the factor changes fastest.
-    let places = (0..pairs.len()).flat_map(|pair| (0..HOLDS.len()).map(move |hold| (pair, hold)));
-    let points = places.map(|(pair, hold)| {
-        let said = &predicted[hold * pairs.len() + pair];
-        PredictedPoint {
-            clients: pairs[pair].0 as u32,
-            workers: pairs[pair].1 as u32,
-            hold: HOLDS[hold],
+    let mut points = Vec::with_capacity(pairs.len() * HOLDS.len());
+    for hold in HOLDS {
+        let said = predictor.with_hold(hold).predict(&pairs)?;
+        points.extend(said.iter().map(|said| PredictedPoint {
+            clients: said.answer.population as u32,
+            workers: said.answer.workers as u32,
+            hold,
             predicted: (said.throughput, said.response),
             p99: p99(said),
             extrapolated: said.extrapolated,
             doubt: said.no_conclusion(),
-        }
-    });
-    Ok(points.collect())
+        }));
+    }
+    // The hold changes fastest.
+    points.sort_by_key(|point| (point.clients, point.workers));
+    Ok(points)
 }
 
 /// The values that were measured, evenly thinned where they are many, half of the least and twice

@@ -1,6 +1,5 @@
 //! `krarup analyze`: from what was recorded to tables; the same bytes for the same records.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -10,7 +9,6 @@ use krarup_analysis::requests::{
 };
 use krarup_load::LoadResult;
 use krarup_model::calibrate::Span;
-use krarup_record::file;
 use krarup_record::file::rows::RowRun;
 use krarup_report::{Page, csv, markdown, requests};
 use krarup_units::text::{count, parse_duration, parse_instant};
@@ -184,19 +182,14 @@ fn write_part(
         parts.push(RowReading::of(&name, rows, args, measured)?.part(name, share)?);
     }
     let part = RequestPart::new(parts);
-    let text = serde_json::to_vec(&part).expect("a part is plain data");
-    file::save(out, |out| Ok(out.write_all(&text)?)).map_err(|error| Failure::run(error.to_string()))?;
+    written::part(out, &part)?;
     eprintln!("{} rows counted in {}; --merge needs all parts", count(part.rows() as f64), out.display());
     Ok(())
 }
 
 /// What parts say together.
 fn merged(paths: &[PathBuf]) -> Result<Vec<(String, RequestEstimates)>, Failure> {
-    let read = |path: &PathBuf| {
-        let why = "is no part, or not a whole one: krarup analyze … --part FILE writes one";
-        input::json::<RequestPart>(path).map_err(|failure| failure.or_hint(why))
-    };
-    let parts = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let parts: Vec<RequestPart> = input::parts(paths, "krarup analyze …")?;
     merge_parts(parts).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Error, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use krarup_units::Mistake;
 use krarup_units::mistake::place;
@@ -34,6 +34,15 @@ pub(crate) fn unread(path: &Path, error: &Error) -> Failure {
 /// Names the file, the line and what is wrong there; exit code 2.
 pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     of_json(&text(path)?, path)
+}
+
+/// The parts of some work that several machines did, each in a file that `command` writes.
+///
+/// # Errors
+/// As [`json`], with how a part is made.
+pub(crate) fn parts<T: DeserializeOwned>(paths: &[PathBuf], command: &str) -> Result<Vec<T>, Failure> {
+    let why = || format!("is no part, or not a whole one: {command} --part FILE writes one");
+    paths.iter().map(|path| json(path).map_err(|failure| failure.or_hint(why()))).collect()
 }
 
 /// JSON that was read from a file.

@@ -1,9 +1,14 @@
 //! A report's page and its tables as files.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use krarup_record::file;
 use krarup_report::Page;
+use serde::Serialize;
+
+use crate::failure::Failure;
 
 /// Results as a file that programs read.
 pub(crate) const RESULTS: &str = "results.json";
@@ -11,6 +16,15 @@ pub(crate) const RESULTS: &str = "results.json";
 /// What made a page: this program, with its version.
 pub(crate) fn footer() -> String {
     format!("krarup {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Writes what one machine did of a work that several do: JSON, all of it or nothing.
+///
+/// # Errors
+/// Names the file; exit code 1.
+pub(crate) fn part(path: &Path, part: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_vec(part).expect("a part is plain data");
+    file::save(path, |out| Ok(out.write_all(&text)?)).map_err(|error| Failure::run(error.to_string()))
 }
 
 /// Writes `report.html`, the tables for programs beside it and `figures/*.csv` into a directory,

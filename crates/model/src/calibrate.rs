@@ -28,7 +28,7 @@ pub use forms::{CurveFamily, fit};
 pub use mixture::{FormFit, ModelMixture};
 pub use nulls::{HeldOutErrors, NullModel, against_nulls, null_table};
 pub use percentiles::ResponseSpread;
-pub use predicting::{Interval95, Predicted, PredictedPercentiles};
+pub use predicting::{CalibratedPredictor, Interval95, Predicted, PredictedPercentiles};
 pub use records::{ClientMeasurements, Middlewares, Span, demand_table, hold_table, link_table};
 pub use rows::{
     CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors,

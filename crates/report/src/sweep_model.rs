@@ -142,7 +142,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
             r.into(),
             cell.p99.map_or(TableValue::Missing, |(measured, _)| measured.into()),
             cell.p99.map_or(TableValue::Missing, |(_, said)| interval(&said)),
-            cell.doubt.as_ref().map_or(String::new(), |why| format!("no conclusion: {why}")).as_str().into(),
+            remark(cell.doubt.as_deref(), false).as_str().into(),
         ]
     });
     blocks.push(Block::Table(Table {

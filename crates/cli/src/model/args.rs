@@ -168,7 +168,8 @@ pub(super) struct WhatifArgs {
     pub(super) output: Output,
 }
 
-fn percent(text: &str) -> Result<f64, Mistake> {
+/// One of the percentiles that are asked for.
+pub(super) fn percent(text: &str) -> Result<f64, Mistake> {
     let wrong = || Mistake::new(format!("`{text}` is no percentile"), "above 0 and below 100, as 99.9");
     text.parse().ok().filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(wrong)
 }

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -24,7 +24,7 @@ use krarup_units::{Mistake, Nanos, Seconds};
 use serde_json::json;
 
 use super::answer::Answer;
-use super::args::Output;
+use super::args::{Output, percent};
 use super::figures;
 use super::files::{failed, name, read_network};
 use crate::failure::Failure;
@@ -73,7 +73,7 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["network", "seed", "precision", "level", "max_events", "warm_up", "replicate", "replications", "replication", "part", "percentiles", "visits"])]
     merge: Vec<PathBuf>,
     /// Which percentiles of the response times
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99")]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99", value_parser = percent)]
     percentiles: Vec<f64>,
     /// Write a row for every visit, as the proxy writes them: CSV if the name ends so, else Parquet
     #[arg(long, value_name = "FILE")]
@@ -164,8 +164,7 @@ fn written(
     range: ReplicationRange,
     path: &Path,
 ) -> Result<Answer, Failure> {
-    let text = serde_json::to_vec(part).expect("a part is plain data");
-    file::save(path, |out| Ok(out.write_all(&text)?)).map_err(|error| Failure::run(error.to_string()))?;
+    crate::written::part(path, part)?;
     Ok(Answer {
         title: format!("{name}: replications {range}"),
         notes: vec![format!("replications {range} are in {}; --merge needs all parts", path.display())],
@@ -178,11 +177,7 @@ fn written(
 
 /// What parts say together.
 fn merged(paths: &[PathBuf]) -> Result<Answer, Failure> {
-    let read = |path: &PathBuf| {
-        let why = "is no part, or not a whole one: --replication … --part FILE writes one";
-        input::json::<SimulationPart>(path).map_err(|failure| failure.or_hint(why))
-    };
-    let parts: Vec<SimulationPart> = paths.iter().map(read).collect::<Result<_, _>>()?;
+    let parts: Vec<SimulationPart> = input::parts(paths, "--replication …")?;
     let simulated = simulate::merge_parts(parts)
         .map_err(|error| Failure::usage(error.to_string()).or_hint(error.hint().unwrap_or_default()))?;
     Ok(answer(name(&simulated.network), &simulated))

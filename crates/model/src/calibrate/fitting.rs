@@ -115,7 +115,7 @@ pub fn calibrate_as(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Ca
 }
 
 /// A form fitted to all rows, and to all but each of them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct FormTrial {
     pub(super) form: CurveFamily,
     pub(super) model: FlowModel,

@@ -5,6 +5,8 @@
 //!   ln X ± t·s      s² = error of rows left out  +  forms that disagree  +  rows that decide (jackknife)
 //! ```
 
+use std::borrow::Cow;
+
 use krarup_stats::{Interval, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +80,45 @@ const DEGREES: f64 = 2.0;
 /// leaving out is felt in the errors.
 const DECIDING: f64 = 0.25;
 
+/// A calibration that is ready to predict.
+#[derive(Clone, Debug)]
+pub struct CalibratedPredictor<'a> {
+    calibration: Cow<'a, Calibration>,
+    trials: Vec<FormTrial>,
+    weights: Vec<f64>,
+    /// How long a worker holds a request, relative to what was measured.
+    hold: f64,
+}
+
+impl CalibratedPredictor<'_> {
+    /// As [`Calibration::predict_all`].
+    ///
+    /// # Errors
+    /// As [`crate::flow::FlowModel::solve`].
+    pub fn predict(&self, configurations: &[(usize, usize)]) -> Result<Vec<Predicted>, Error> {
+        let asked = configurations.iter();
+        asked
+            .map(|asked| self.calibration.predict_with(&self.trials, &self.weights, *asked, self.hold))
+            .collect()
+    }
+
+    /// What would be if a worker held each request that many times as long. Of another factor than
+    /// 1 there are no percentiles: no row was measured whose shape they could have.
+    #[must_use]
+    pub fn with_hold(&self, factor: f64) -> Self {
+        let mut changed = self.clone();
+        if factor == 1.0 {
+            return changed;
+        }
+        changed.hold *= factor;
+        let calibration = changed.calibration.to_mut();
+        calibration.spread = None;
+        calibration.model.parts.iter_mut().for_each(|part| part.model = part.model.with_hold(factor));
+        changed.trials.iter_mut().for_each(|trial| trial.hold(factor));
+        changed
+    }
+}
+
 impl Calibration {
     /// Predicts one configuration; see [`Calibration::predict_all`].
     ///
@@ -93,37 +134,19 @@ impl Calibration {
     /// # Errors
     /// As [`crate::flow::FlowModel::solve`].
     pub fn predict_all(&self, configurations: &[(usize, usize)]) -> Result<Vec<Predicted>, Error> {
-        self.predict_grid(configurations, &[1.0])
+        self.predictor()?.predict(configurations)
     }
 
-    /// As [`Calibration::predict_all`], for each of the factors: what would be if a worker held
-    /// each request that many times as long. Of another factor than 1 there are no percentiles:
-    /// no row was measured whose shape they could have.
+    /// What predicts any number of times: the forms without each row are fitted here, which is what
+    /// a prediction costs.
     ///
     /// # Errors
-    /// As [`crate::flow::FlowModel::solve`].
-    pub fn predict_grid(
-        &self,
-        configurations: &[(usize, usize)],
-        holds: &[f64],
-    ) -> Result<Vec<Predicted>, Error> {
+    /// As fitting a form.
+    pub fn predictor(&self) -> Result<CalibratedPredictor<'_>, Error> {
         let forms: Vec<_> = self.scores.iter().map(|(form, _)| *form).collect();
         let trials = trials(&self.rows, &forms)?;
         let weights = weights(&trials, None);
-        let mut predicted = Vec::with_capacity(configurations.len() * holds.len());
-        for factor in holds {
-            let mut changed = self.clone();
-            let mut trials = trials.clone();
-            if *factor != 1.0 {
-                changed.spread = None;
-                changed.model.parts.iter_mut().for_each(|part| part.model = part.model.with_hold(*factor));
-                trials.iter_mut().for_each(|trial| trial.hold(*factor));
-            }
-            let asked = configurations.iter();
-            let asked = asked.map(|asked| changed.predict_with(&trials, &weights, *asked, *factor));
-            predicted.extend(asked.collect::<Result<Vec<_>, Error>>()?);
-        }
-        Ok(predicted)
+        Ok(CalibratedPredictor { calibration: Cow::Borrowed(self), trials, weights, hold: 1.0 })
     }
 
     /// Mean squares of ln of model over measured of rows that were left out: X and R.
