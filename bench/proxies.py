@@ -68,8 +68,8 @@ def cpu_seconds(pid):
 class Station:
     """A process that listens within `patience` seconds, and is ended by its own handle."""
 
-    def __init__(self, command, port, patience=5):
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def __init__(self, command, port, patience=5, stderr=subprocess.DEVNULL):
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
         self.port = port
         self.patience = patience
         wait_for(port, patience)
@@ -92,10 +92,10 @@ def memcached():
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
-def krarup_proxy(binary, servers, flags=()):
+def krarup_proxy(binary, servers, flags=(), stderr=subprocess.DEVNULL):
     port = free_port()
     names = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true", *flags], port)
+    return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true", *flags], port, stderr=stderr)
 
 
 def memcached_proxy(program, servers, replicated, folder):

@@ -18,13 +18,26 @@ pub struct Happened {
     /// What was done.
     #[serde(rename = "do")]
     pub action: Action,
-    /// When it was due, from the beginning of what is measured.
+    /// When it was due, from the beginning of what is measured; of pauses, the first.
     pub at: Seconds,
-    /// How much later it was done; a restart is done when the station takes connections.
+    /// How much later it was done; a restart is done when the station takes connections. Of pauses,
+    /// the most.
     pub late: Seconds,
 }
 
 impl Fault {
+    /// What it comes to in a trial that is measured for so long: when which is done.
+    pub(crate) fn steps(&self, measured: Seconds) -> Vec<(Seconds, Action)> {
+        let (Action::Pause, Some(lasts)) = (self.action, self.lasts) else {
+            return vec![(self.at, self.action)];
+        };
+        let begins = (0_u32..).map(|turn| self.at + f64::from(turn) * self.every.unwrap_or(measured));
+        begins
+            .take_while(|&begin| begin < measured)
+            .flat_map(|begin| [(begin, Action::Freeze), (begin + lasts, Action::Thaw)])
+            .collect()
+    }
+
     /// Whether it is done in this cell.
     pub fn is_in(&self, cell: &PlannedCell) -> bool {
         self.when.iter().all(|(name, level)| cell.level(name) == Some(level))
@@ -39,18 +52,22 @@ pub fn in_order<'a>(spec: &'a Spec, cell: &PlannedCell) -> Vec<&'a Spanned<Fault
 }
 
 /// What a station is doing.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 enum State {
     Runs,
     Frozen,
     Gone,
+    /// It runs and stands still in turn, to the end.
+    Paused,
+    /// It stands still until then.
+    PausedUntil(Seconds),
 }
 
 /// Whether a cell's faults can be done one after the other: which one cannot, and why.
 pub(crate) fn course<'a>(spec: &'a Spec, cell: &PlannedCell) -> Result<(), (&'a Spanned<Fault>, String)> {
     let mut states: BTreeMap<FaultTarget, State> = BTreeMap::new();
     for spanned in in_order(spec, cell) {
-        let Fault { station, action, .. } = spanned.get_ref();
+        let Fault { station, action, at, lasts, every, .. } = spanned.get_ref();
         let wrong = |why: &str| Err((spanned, format!("{}: {why}", spanned.get_ref())));
         let there = match station {
             FaultTarget::Server(number) => {
@@ -69,14 +86,18 @@ pub(crate) fn course<'a>(spec: &'a Spec, cell: &PlannedCell) -> Result<(), (&'a 
         }
         let state = states.entry(*station).or_insert(State::Runs);
         *state = match (*state, action) {
-            (State::Gone, Action::Kill | Action::Freeze | Action::Thaw) => {
+            (State::Paused, _) => return wrong("it is paused again and again by then"),
+            (State::PausedUntil(end), _) if *at < end => return wrong("it is paused then"),
+            (State::Gone, Action::Kill | Action::Freeze | Action::Thaw | Action::Pause) => {
                 return wrong("it is gone by then");
             }
-            (State::Frozen, Action::Freeze) => return wrong("it is frozen already by then"),
-            (State::Runs, Action::Thaw) => return wrong("it is not frozen then"),
+            (State::Frozen, Action::Freeze | Action::Pause) => return wrong("it is frozen already by then"),
+            (State::Runs | State::PausedUntil(_), Action::Thaw) => return wrong("it is not frozen then"),
             (_, Action::Kill) => State::Gone,
             (_, Action::Freeze) => State::Frozen,
             (_, Action::Thaw | Action::Restart) => State::Runs,
+            (_, Action::Pause) if every.is_some() => State::Paused,
+            (_, Action::Pause) => State::PausedUntil(at + lasts.unwrap_or_default()),
         };
     }
     Ok(())
@@ -165,6 +186,36 @@ program = "load"
         }
         let twice = [fault("server 1", "1s", "kill", ""), fault("server 1", "2s", "thaw", "")].concat();
         assert!(refused(&twice).what.contains("it is gone by then"));
+    }
+
+    #[test]
+    fn pauses_come_again_and_again_to_the_end() {
+        let pause = |times: &str| format!("[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"pause\"\nwhen = {{ loss = \"kill\" }}\n{times}\n");
+        let steps = |times: &str| spec(&pause(times)).unwrap().faults[0].get_ref().steps(6.0);
+        let [freeze, thaw] = [Action::Freeze, Action::Thaw];
+        assert_eq!(steps("for = \"20ms\""), [(1.0, freeze), (1.02, thaw)]);
+        let many = steps("for = \"500ms\"\nevery = \"2s\"");
+        assert_eq!(many, [(1.0, freeze), (1.5, thaw), (3.0, freeze), (3.5, thaw), (5.0, freeze), (5.5, thaw)]);
+        let told = |times: &str| spec(&pause(times)).unwrap().faults[0].get_ref().to_string();
+        assert_eq!(told("for = \"20ms\""), "pause server 1 for 20.0 ms at 1.00 s");
+        assert_eq!(
+            told("for = \"20ms\"\nevery = \"1s\""),
+            "pause server 1 for 20.0 ms every 1.00 s, from 1.00 s on"
+        );
+        // After one pause it can be paused again, after pauses without end nothing can be done.
+        let later = fault("server 1", "3s", "kill", "loss = \"kill\"");
+        assert!(spec(&format!("{}{later}", pause("for = \"2s\""))).is_ok());
+        for (faults, what) in [
+            (pause(""), "a pause has no length"),
+            (pause("for = \"2s\"\nevery = \"2s\""), "it would never go on"),
+            (pause("for = \"1us\""), "for"),
+            (later.replace("when", "for = \"1s\"\nwhen"), "are of a pause alone"),
+            (format!("{}{later}", pause("for = \"2001ms\"")), "it is paused then"),
+            (format!("{}{later}", pause("for = \"1s\"\nevery = \"2s\"")), "paused again and again"),
+        ] {
+            let error = spec(&faults).unwrap_err().0.remove(0);
+            assert!(error.what.contains(what), "{faults}: {error}");
+        }
     }
 
     #[test]

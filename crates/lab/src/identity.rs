@@ -89,8 +89,14 @@ impl Identity {
         );
         for (number, fault) in fault::in_order(spec, cell).into_iter().enumerate() {
             // Whether it is done in this cell is said by its standing here.
-            let Fault { station, at, action, when: _ } = fault.get_ref();
-            list.set(format!("faults.{number}"), &format!("{action} {station} at {at}"));
+            let Fault { station, at, action, lasts, every, when: _ } = fault.get_ref();
+            let mut words = format!("{action} {station} at {at}");
+            for (name, time) in [("for", lasts), ("every", every)] {
+                if let Some(time) = time {
+                    words.push_str(&format!(" {name} {time}"));
+                }
+            }
+            list.set(format!("faults.{number}"), &words);
         }
         for (number, gate) in gates.iter().enumerate() {
             let Gate { watched, relation, limit } = gate.get_ref();

@@ -5,6 +5,7 @@ pub const SPECS: &[(&str, &str)] = &[
     ("demo", include_str!("../specs/demo.toml")),
     ("prediction", include_str!("../specs/prediction.toml")),
     ("failover", include_str!("../specs/failover.toml")),
+    ("tails", include_str!("../specs/tails.toml")),
     ("asl2015/stability", include_str!("../specs/asl2015-stability.toml")),
     ("asl2015/scalability", include_str!("../specs/asl2015-scalability.toml")),
     ("asl2016/1", include_str!("../specs/asl2016-1.toml")),

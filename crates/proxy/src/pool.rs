@@ -9,6 +9,9 @@ use krarup_record::MeasuredDistribution;
 use krarup_units::{Nanos, Stamp};
 use smallvec::SmallVec;
 
+mod ejection;
+
+use self::ejection::SlowMembers;
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
@@ -35,6 +38,8 @@ pub(crate) struct Pool {
     retries: Budget,
     shadowed: f64,
     hedge: Option<Hedging>,
+    /// How quick its members are, where one that is slow is to be left out.
+    quickness: Option<SlowMembers>,
     /// For each key that is being fetched with `get`, the request that fetches it.
     leaders: HashMap<Vec<u8>, RequestId>,
     /// The same for `mg`: requests for one key may ask for different things of it.
@@ -135,6 +140,9 @@ pub struct PoolCounts {
     pub limited: u64,
     /// Requests that the gutter pool took because the key's holders were down.
     pub guttered: u64,
+    /// Times that a holder was ejected because it was slow.
+    #[serde(default)]
+    pub slow_ejections: u64,
 }
 
 #[derive(Debug, Default)]
@@ -142,7 +150,7 @@ struct Member {
     up: bool,
     /// Keys it was asked for.
     given: u64,
-    /// Since when it is given a growing share; none: all of its share.
+    /// Since when, or from when on, it is given a growing share; none: all of its share.
     returning: Option<Stamp>,
     credit: f64,
 }
@@ -161,10 +169,18 @@ fn draw(random: &mut u64) -> u64 {
 }
 
 impl Member {
+    /// Whether it is given no reads at all.
+    fn is_left_out(&self, now: Stamp) -> bool {
+        self.returning.is_some_and(|from| now < from)
+    }
+
     /// Whether a server that has come back takes this one: a share that grows from nothing to all
     /// over `ramp`.
     fn accepts(&mut self, now: Stamp, ramp: Nanos) -> bool {
         let Some(since) = self.returning else { return true };
+        if self.is_left_out(now) {
+            return false;
+        }
         let back = now.0.saturating_sub(since.0);
         if back >= ramp.0 {
             self.returning = None;
@@ -194,6 +210,7 @@ impl PoolCounts {
             dropped,
             limited,
             guttered,
+            slow_ejections,
         } = other;
         for (ours, theirs) in [
             (&mut self.requests, requests),
@@ -207,13 +224,14 @@ impl PoolCounts {
             (&mut self.dropped, dropped),
             (&mut self.limited, limited),
             (&mut self.guttered, guttered),
+            (&mut self.slow_ejections, slow_ejections),
         ] {
             *ours += theirs;
         }
     }
 
     /// Every count with its name, for people and for scrapers.
-    pub fn named(&self) -> [(&'static str, u64); 11] {
+    pub fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("requests", self.requests),
             ("retries", self.retries),
@@ -226,6 +244,7 @@ impl PoolCounts {
             ("dropped", self.dropped),
             ("limited", self.limited),
             ("guttered", self.guttered),
+            ("slow_ejections", self.slow_ejections),
         ]
     }
 }
@@ -247,6 +266,7 @@ impl Pool {
             retries: Budget::new(spec.retry_budget),
             shadowed: 0.0,
             hedge: spec.hedge.map(Hedging::new),
+            quickness: spec.eject_slower.map(SlowMembers::new),
             leaders: HashMap::new(),
             meta_leaders: HashMap::new(),
             retired: false,
@@ -342,6 +362,7 @@ impl Pool {
         if old.hedge != self.spec.hedge {
             self.hedge = self.spec.hedge.map(Hedging::new);
         }
+        self.quickness = self.spec.eject_slower.map(SlowMembers::new);
     }
 
     /// Whether no configuration has it any more.
@@ -398,6 +419,7 @@ impl Pool {
             || spec.fall_back_on_miss
             || spec.warm.is_some()
             || spec.hedge.is_some()
+            || spec.eject_slower.is_some()
             || spec.coalesce
             || spec.shadow.is_some()
             || spec.gutter.is_some()
@@ -509,6 +531,7 @@ impl Pool {
         if let Some(place) = pushed.as_mut().and_then(|pushed| pushed.takes(order)) {
             return Some(servers[place]);
         }
+        let mut declined = false;
         loop {
             let owed = |place: usize| load(servers[place]);
             let place = match spec.reads {
@@ -516,6 +539,8 @@ impl Pool {
                 Reads::Primary => order[0],
                 Reads::LeastWork => least(order, |place| members[place].given),
                 Reads::LeastOutstanding => least(order, |place| (owed(place), members[place].given)),
+                // Whose turn it was did not take it: to the next one it would be a second turn.
+                Reads::RoundRobin if declined => order[(draw(random) % order.len() as u64) as usize],
                 Reads::RoundRobin => {
                     *turn = turn.wrapping_add(1);
                     order[*turn % order.len()]
@@ -532,6 +557,7 @@ impl Pool {
             if order.len() > 1 && !members[place].accepts(now, ramp) {
                 // What it does not get yet counts as given, or it would all come over it later.
                 order.retain(|&other| other != place);
+                declined = true;
                 continue;
             }
             return Some(servers[place]);
@@ -679,6 +705,25 @@ impl Pool {
     pub(crate) fn took(&mut self, time: Nanos) {
         if let Some(hedge) = &mut self.hedge {
             hedge.took(time);
+        }
+    }
+
+    /// One of its servers has answered a read after `time`. Those that are slow are given no reads
+    /// for a while, `eject_for`, where others hold the same.
+    pub(crate) fn member_took(&mut self, server: ServerId, time: Nanos, now: Stamp, eject_for: Nanos) {
+        let Self { quickness: Some(quickness), servers, members, counts, .. } = self else { return };
+        let Some(place) = servers.iter().position(|&one| one == server) else { return };
+        if !quickness.took(place, time, now) {
+            return;
+        }
+        let slowest = quickness.slowest();
+        let left_out = members.iter().filter(|member| member.is_left_out(now)).count();
+        if let Some(slow) = slowest.filter(|&slow| !members[slow].is_left_out(now))
+            && left_out < members.len() / 2
+        {
+            counts.slow_ejections += 1;
+            members[slow].returning = Some(Stamp(now.0 + eject_for.0));
+            members[slow].credit = 0.0;
         }
     }
 

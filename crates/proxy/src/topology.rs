@@ -67,6 +67,9 @@ pub struct PoolSpec {
     pub ttl_cap: Option<i32>,
     /// When a read is sent to a second holder while the first has not answered.
     pub hedge: Option<Hedge>,
+    /// A holder that takes so many times as long as the others is given no reads for a while; none:
+    /// never.
+    pub eject_slower: Option<f64>,
     /// Reads that each server of the pool may be asked for at once, the others wait in its own
     /// queue; none: reads and writes alike take one of the proxy's workers.
     pub readers: Option<u32>,
@@ -96,6 +99,7 @@ impl PoolSpec {
             concurrency: None,
             ttl_cap: None,
             hedge: None,
+            eject_slower: None,
             readers: None,
         }
     }

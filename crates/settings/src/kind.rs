@@ -315,6 +315,8 @@ impl Number {
     pub const FRACTION: Self = Self { open: true, ..Self::SHARE };
     /// Above 0, and finite.
     pub const POSITIVE: Self = Self { least: 0.0, most: f64::INFINITY, open: true };
+    /// Above 1, and finite: so many times as much.
+    pub const MULTIPLE: Self = Self { least: 1.0, ..Self::POSITIVE };
 
     /// Between two, both included.
     pub const fn between(least: f64, most: f64) -> Self {

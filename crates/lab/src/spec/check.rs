@@ -333,10 +333,24 @@ impl Check<'_> {
             let what = format!("{fault} comes too late: a trial is measured for {}", duration(measured));
             return wrong(at, what, "name an earlier instant, or raise phases.measure");
         }
+        match (fault.action, fault.lasts, fault.every) {
+            (Action::Pause, None, _) => {
+                return wrong(at, "a pause has no length".to_owned(), "say how long it is: for = \"20ms\"");
+            }
+            (Action::Pause, Some(lasts), Some(every)) if lasts >= every => {
+                let what = format!("{fault}: it would never go on");
+                return wrong(at, what, "let `every` be longer than `for`");
+            }
+            (Action::Pause, ..) | (_, None, None) => {}
+            _ => {
+                let what = format!("{fault}: `for` and `every` are of a pause alone");
+                return wrong(at, what, "write do = \"pause\"");
+            }
+        }
         let ends = matches!(fault.action, Action::Kill | Action::Restart);
         if ends && matches!(fault.station, FaultTarget::Middleware(_)) {
             let what = format!("{fault}: a middleware that is killed writes no records");
-            return wrong(at, what, "freeze and thaw it, or do this to a server");
+            return wrong(at, what, "freeze and thaw it, or pause it, or do this to a server");
         }
         Ok(())
     }

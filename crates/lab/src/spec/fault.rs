@@ -3,20 +3,24 @@
 //! ```text
 //! runs ── kill ──▶ gone ── restart ──▶ runs, with nothing in it
 //! runs ── freeze ──▶ stands still ── thaw ──▶ runs, as it was
+//! runs ── pause ──▶ stands still for a time, once or again and again
 //! ```
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use krarup_settings::kind::{CustomText, DAY, Duration, FreeTable, FromText, Word};
+use krarup_settings::kind::{CustomText, DAY, Duration, FreeTable, FromText, Optional, Word};
 use krarup_settings::{Mistake, settings};
-use krarup_units::Seconds;
+use krarup_units::{Nanos, Seconds};
 use krarup_units::text::duration;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::factor::{LEVEL, LevelName};
+
+/// A millisecond at least: what is shorter no machine holds.
+const PAUSE: Duration = Duration::between(Nanos::from_millis(1), DAY);
 
 settings! {
     /// Something that is done to a station.
@@ -28,9 +32,13 @@ settings! {
         at: Seconds = 0.0, Duration::up_to(DAY), required = true, example = "\"3s\"";
         /// What is done. `kill`: it is gone at once, its memory too; `restart`: it is started once
         /// more at its address with nothing in it, killed before where it runs; `freeze`: it takes
-        /// nothing and says nothing, and its connections stay; `thaw`: it goes on. A middleware is
-        /// frozen and thawed only: one that is killed writes no records.
+        /// nothing and says nothing, and its connections stay; `thaw`: it goes on; `pause`: it is
+        /// frozen for a time and goes on. A middleware is not killed: then it writes no records.
         action: Action = Action::Kill, ACTION, key = "do", required = true, example = "\"kill\"";
+        /// How long a pause is.
+        lasts: Option<Seconds> = None, Optional(PAUSE), key = "for", example = "\"20ms\"";
+        /// Again and again, so long after the beginning of the pause before; without, once.
+        every: Option<Seconds> = None, Optional(PAUSE), example = "\"1s\"";
         /// Only in cells with these levels; without, in all.
         when: BTreeMap<String, LevelName> = BTreeMap::new(), FreeTable(LEVEL), example = "{ loss = \"kill\" }";
     }
@@ -83,6 +91,8 @@ pub enum Action {
     Thaw,
     /// It is started once more at its address, with nothing in it.
     Restart,
+    /// It is frozen for a time, once or again and again, and goes on.
+    Pause,
 }
 
 const ACTIONS: Word<Action> = Word(&[
@@ -90,6 +100,7 @@ const ACTIONS: Word<Action> = Word(&[
     (Action::Freeze, "freeze"),
     (Action::Thaw, "thaw"),
     (Action::Restart, "restart"),
+    (Action::Pause, "pause"),
 ]);
 
 const ACTION: CustomText<Action> =
@@ -108,13 +119,20 @@ impl Action {
             Self::Kill => Some(Signal::KILL),
             Self::Freeze => Some(Signal::STOP),
             Self::Thaw => Some(Signal::CONT),
-            Self::Restart => None,
+            Self::Restart | Self::Pause => None,
         }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} at {}", self.action, self.station, duration(self.at))
+        write!(f, "{} {}", self.action, self.station)?;
+        if let Some(lasts) = self.lasts {
+            write!(f, " for {}", duration(lasts))?;
+        }
+        match self.every {
+            Some(every) => write!(f, " every {}, from {} on", duration(every), duration(self.at)),
+            None => write!(f, " at {}", duration(self.at)),
+        }
     }
 }

@@ -31,7 +31,7 @@ use crate::fault::{self, Happened};
 use crate::gate::Watched;
 use crate::plan::PlannedCell;
 use crate::platform::children_cpu;
-use crate::spec::{Fault, FaultTarget, Program, Spec};
+use crate::spec::{Action, Fault, FaultTarget, Program, Spec};
 
 /// What one process took of the processors while a trial was measured; `cpu.json` is a list of
 /// these.
@@ -233,7 +233,7 @@ impl<'a> TrialRun<'a> {
         let (over, ended) = channel();
         let (order, begin, stations) = (&self.faults[..], together.unwrap_or_default(), &mut stations);
         let (loaded, applied) = std::thread::scope(|scope| {
-            let faults_thread = scope.spawn(move || apply_faults(starter, stations, order, begin, &ended));
+            let faults_thread = scope.spawn(move || apply_faults(starter, stations, order, (begin, spec.phases.measure), &ended));
             let loaded = self.load(&targets, together, lead);
             drop(over);
             (loaded, faults_thread.join().expect("the thread of the faults does not panic"))
@@ -534,18 +534,23 @@ struct Applied {
     commands: Vec<String>,
 }
 
-/// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended`
-/// says that the measurement is over.
+/// Does what is to be done when it is due, counted from the beginning of what is `measured` on the
+/// wall clock, which lasts so long, until `ended` says that the measurement is over.
 fn apply_faults(
     starter: &Starter,
     stations: &mut RunningStations<'_>,
     faults: &[&Spanned<Fault>],
-    begin: Nanos,
+    measured: (Nanos, Seconds),
     ended: &Receiver<()>,
 ) -> Result<Applied, StationError> {
     let mut applied = Applied::default();
+    let mut steps: Vec<(Seconds, Action, &Fault)> = Vec::new();
     for fault in faults.iter().map(|fault| fault.get_ref()) {
-        let due = begin + Nanos::from_seconds(fault.at);
+        steps.extend(fault.steps(measured.1).into_iter().map(|(at, action)| (at, action, fault)));
+    }
+    steps.sort_by(|one, other| one.0.total_cmp(&other.0));
+    for (at, action, fault) in steps {
+        let due = measured.0 + Nanos::from_seconds(at);
         while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
             if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
                 return Ok(applied);
@@ -555,17 +560,26 @@ fn apply_faults(
             FaultTarget::Server(number) => stations.servers.get_mut(number as usize - 1),
             FaultTarget::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
         };
-        starter.apply(
-            running.expect("faults were checked against what is started"),
-            fault.action,
-            &mut applied.commands,
-        )?;
-        applied.happened.push(Happened {
+        let running = running.expect("faults were checked against what is started");
+        let mut commands = Vec::new();
+        starter.apply(running, action, &mut commands)?;
+        let happened = Happened {
             station: fault.station.to_string(),
             action: fault.action,
             at: fault.at,
             late: Nanos(wall().0.saturating_sub(due.0)).as_seconds(),
-        });
+        };
+        // Of pauses the first is told, and of all of them the latest.
+        let same = |one: &&mut Happened| {
+            fault.action == Action::Pause && (&one.station, one.at) == (&happened.station, happened.at)
+        };
+        match applied.happened.iter_mut().find(same) {
+            Some(known) => known.late = known.late.max(happened.late),
+            None => {
+                applied.happened.push(happened);
+                applied.commands.extend(commands);
+            }
+        }
     }
     Ok(applied)
 }

@@ -92,6 +92,10 @@ settings! {
         hedge_after: Option<f64> = None, Optional(Number::SHARE), example = "0.99";
         /// How many reads may be, as a share of all.
         hedge_budget: f64 = 0.05, Number::SHARE;
+        /// A holder whose reads take, in the mean of a second, so many times as long as the median
+        /// of the others' is ejected: it gets no reads for `eject_for`, then a growing share. It
+        /// needs copies; half of the servers stay at most. Never unless it is given.
+        eject_slower: Option<f64> = None, Optional(Number::MULTIPLE), example = "3.0";
         /// A queue and so many readers for each server: a reader takes one read, or its server's
         /// part of one, and holds it until the answer has come. Writes do not wait. Without it,
         /// reads and writes alike take one of the `workers`.
@@ -315,6 +319,7 @@ impl PoolConfig {
             ttl_cap: self.ttl_cap.map(seconds),
             readers: self.readers,
             hedge: self.hedge_after.map(|quantile| Hedge { quantile, budget: self.hedge_budget }),
+            eject_slower: self.eject_slower,
         })
     }
 

@@ -260,6 +260,9 @@ impl Core {
     ) {
         let exchange = &mut self.requests[number];
         let time = exchange.servers.last().expect("a server has answered").time();
+        let read_of = exchange.rest.parts[usize::from(part)].pool;
+        self.routing[read_of].member_took(server, time, now, self.settings.eject_for);
+        let exchange = &mut self.requests[number];
         let this = &mut exchange.rest.parts[usize::from(part)];
         this.open -= 1;
         if this.answered || (reply.class.is_error() && this.open > 0) {

@@ -254,6 +254,11 @@ pub const TABLE: &[ProxyMetric] = &[
         |one| one.counts.guttered,
         "Requests that the gutter pool took because the key's holders were down.",
     ),
+    pool(
+        "krarup_pool_slow_ejections_total",
+        |one| one.counts.slow_ejections,
+        "Times that a holder was given no reads for a while because it was slow.",
+    ),
     counter(
         "krarup_disagreements_total",
         |now| now.events.disagreements as f64,

@@ -321,6 +321,63 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
 }
 
 #[test]
+fn a_slow_holder_is_not_read_for_a_while_and_then_gets_a_growing_share() {
+    let spec = PoolSpec { eject_slower: Some(3.0), reads: Reads::RoundRobin, ..PoolSpec::of("main", vec![0, 1, 2]) };
+    let mut world = one_pool(spec);
+    let client = world.client();
+    // Of a thousand reads, one each 1.5 ms, how many each server is asked for; the second one
+    // takes 1 ms for an answer, the others 0.2 ms.
+    let thousand = |world: &mut World| {
+        let mut asked = [0_u32; 3];
+        for _ in 0..1_000 {
+            let begun = world.now.0;
+            world.send(client, "get a\r\n");
+            let server = (0..3).find(|&server| world.asked(server) == "get a\r\n").unwrap();
+            asked[server] += 1;
+            world.at(begun + if server == 1 { 1_000_000 } else { 200_000 }).answer(server, "END\r\n");
+            assert_eq!(world.replied(client), "END\r\n");
+            world.at(begun + 1_500_000);
+        }
+        asked
+    };
+    // It is told after a second: 667 reads.
+    let [first, slow, last] = thousand(&mut world);
+    assert!((220..=225).contains(&slow) && first.abs_diff(last) <= 50, "{first} {slow} {last}");
+    assert_eq!(world.core.pools()[0].counts().slow_ejections, 1);
+    // For ten seconds in all it is only written.
+    assert_eq!((0..5).map(|_| thousand(&mut world)[1]).sum::<u32>(), 0);
+    world.send(client, "set a 0 0 1\r\nx\r\n");
+    for server in 0..3 {
+        assert_eq!(world.asked(server), "set a 0 0 1\r\nx\r\n");
+        world.answer(server, "STORED\r\n");
+    }
+    assert_eq!(world.replied(client), "STORED\r\n");
+    // Then it is given more and more, until it has been asked often enough to be told again.
+    assert_eq!(thousand(&mut world)[1], 0);
+    let returning: Vec<u32> = (0..3).map(|_| thousand(&mut world)[1]).collect();
+    assert!(returning[0] > 0 && returning[0] < returning[1], "{returning:?}");
+    assert_eq!(world.core.pools()[0].counts().slow_ejections, 2);
+}
+
+#[test]
+fn the_only_holder_that_is_up_is_read_however_slow_it_is() {
+    let mut world = one_pool(PoolSpec { eject_slower: Some(3.0), ..placed("main", vec![0, 1, 2], 2) });
+    let client = world.client();
+    let key = key_at(&mut world, &[0, 1]);
+    for read in 0..1_500_u64 {
+        let begun = read * 1_500_000;
+        world.at(begun).send(client, format!("get {key}\r\n"));
+        let server = (0..2).find(|&server| !world.asked(server).is_empty()).unwrap();
+        world.at(begun + if server == 1 { 1_000_000 } else { 200_000 }).answer(server, "END\r\n");
+        world.replied(client);
+    }
+    assert_eq!(world.core.pools()[0].counts().slow_ejections, 1);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, format!("get {key}\r\n"));
+    assert_eq!(world.asked(1), format!("get {key}\r\n"));
+}
+
+#[test]
 fn a_prefix_leads_to_its_pool_and_the_client_sees_its_own_keys() {
     let routes = vec![
         Route { prefix: b"user:".to_vec(), pool: 1, strip: true, add: b"u/".to_vec() },

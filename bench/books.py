@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""What the live books of the proxy cost: processor time per request with and without, in one process.
+
+Two builds differ by their layout alone, by some percent: so one proxy, built with bench/books.patch, keeps its books or
+does not, in turns of 200 ms, and prints at each turn what was answered and its thread's processor time. Pairs of neighbouring
+turns are compared.
+
+    git apply bench/books.patch && cargo build --release && cp target/release/krarup /tmp/switching && git apply -R bench/books.patch
+    cargo build --release && bench/books.py --binary /tmp/switching --connections 32 --seconds 560
+
+Needs memcached and a quiet machine.
+"""
+
+import argparse
+import math
+import pathlib
+import statistics
+import tempfile
+
+from proxies import ROOT, krarup_proxy, load, memcached
+
+
+def turns(text):
+    """Of each turn: whether the books were kept, and nanoseconds of processor time per request."""
+    rows = [[int(word) for word in line.split()[1:]] for line in text.splitlines() if line.startswith("TURN ")]
+    found = []
+    for before, after in zip(rows, rows[1:]):
+        if after[1] > 1000:
+            found.append((after[0] == 1, (after[2] - before[2]) / after[1], after[1]))
+    return found
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--binary", required=True, help="krarup built with bench/books.patch")
+    arguments.add_argument("--generator", default=ROOT / "target/release/krarup", type=pathlib.Path)
+    arguments.add_argument("--connections", type=int, default=32)
+    arguments.add_argument("--seconds", type=float, default=560)
+    options = arguments.parse_args()
+    if options.seconds < 30:
+        arguments.error("--seconds must be at least 30: an interval needs several blocks of twenty pairs")
+    with tempfile.TemporaryFile("w+") as told:
+        server = memcached()
+        proxy = krarup_proxy(options.binary, [server], stderr=told)
+        try:
+            flags = f"-c {options.connections} --ratio 1:10 -d 64"
+            load(options.generator, proxy.port, flags, ["--seconds", f"{options.seconds}s", "--json", "-"])
+        finally:
+            proxy.stop()
+            server.stop()
+        told.seek(0)
+        found = turns(told.read())
+    pairs = []
+    for one, other in zip(found[::2], found[1::2]):
+        if one[0] != other[0]:
+            ratio = math.log(one[1] / other[1])
+            pairs.append(ratio if one[0] else -ratio)
+    # Neighbouring pairs are alike: the interval is that of the means of twenty.
+    blocks = [statistics.mean(pairs[at : at + 20]) for at in range(0, len(pairs) - 19, 20)]
+    mean, half = statistics.mean(blocks), 2 * statistics.stdev(blocks) / math.sqrt(len(blocks))
+    print(f"{sum(one[2] for one in found):,} requests, {len(pairs)} pairs of turns")
+    for kept in (True, False):
+        cost = statistics.mean(one[1] for one in found if one[0] == kept)
+        print(f"{'with' if kept else 'without'} books: {cost / 1000:.3f} µs of processor time a request")
+    print(f"ratio {math.exp(mean):.4f}, 95 % interval [{math.exp(mean - half):.4f}, {math.exp(mean + half):.4f}]")
+
+
+if __name__ == "__main__":
+    main()
