@@ -20,7 +20,7 @@ pub(crate) fn section(history: &History) -> Section {
     let figures = workloads(history).into_iter().zip(1..);
     blocks.extend(figures.map(|(workload, number)| Block::Figure(figure(history, workload, number))));
     blocks.push(Block::InWords(changes(history), numbers(history)));
-    blocks.push(Block::Table(comparisons(history)));
+    blocks.push(Block::Data(comparisons(history)));
     Section { title: "History".into(), blocks }
 }
 

@@ -63,7 +63,8 @@ fn the_history_of_a_sweep_stands_in_every_form() {
     let real = results.history.as_ref().unwrap().changes.iter().filter(|one| one.is_real() && !one.overall);
     assert!(real.clone().all(|one| one.to == 1), "nothing changed from spring to now");
     let page = Page::of(&document);
-    let csv = |name: &str| &page.csv.iter().find(|(known, _)| known == name).unwrap().1;
+    let files = || page.csv.iter().chain(&page.data);
+    let csv = |name: &str| &files().find(|(known, _)| known == name).unwrap().1;
     let marked = csv("history-1-read-only.csv").matches(",better").count();
     let of_workload = real.filter(|one| one.levels.workload == "read-only").count();
     assert!(marked > 0 && marked == of_workload, "{marked} and {of_workload}");
