@@ -102,7 +102,7 @@ fn a_known_change_is_marked_a_known_stillness_is_no_conclusion_and_what_is_missi
         "{ended:?}"
     );
     assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("## History"));
-    let csv = fs::read_to_string(out.join("figures/history-comparisons.csv")).unwrap();
+    let csv = fs::read_to_string(out.join("history-comparisons.csv")).unwrap();
     assert!(
         csv.lines().next().unwrap().starts_with("workload,clients,measure,from,to,change_ratio"),
         "{csv}"
