@@ -16,6 +16,7 @@ use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
 use crate::form::OutputForm;
+use crate::rows::runs;
 use crate::{experiment, input, output, written};
 
 /// Analyse what was recorded: every request of a run from its rows, or a directory of results from
@@ -216,55 +217,6 @@ impl AnalyzeArgs {
     }
 }
 
-/// The runs there are rows of, by what they are called: each `rows.parquet` is one, and all files
-/// that one program has written one after the other.
-fn runs(path: &Path) -> Result<Vec<(String, RowRun)>, Failure> {
-    let open = |files: &[PathBuf]| {
-        RowRun::open(files).map_err(|error| {
-            Failure::usage(error.to_string())
-                .hint("rows are what krarup proxy --rows and krarup load --rows write")
-        })
-    };
-    if !path.is_dir() {
-        return Ok(vec![(path.display().to_string(), open(&[path.to_owned()])?)]);
-    }
-    let files = RowRun::files(path).map_err(|error| input::unread(path, &error))?;
-    let mut found: Vec<(String, RowRun)> = Vec::new();
-    let mut series: Vec<(&Path, Vec<PathBuf>)> = Vec::new();
-    for file in &files {
-        if file.file_name().is_some_and(|name| name == ROWS) {
-            found.push((file.display().to_string(), open(std::slice::from_ref(file))?));
-            continue;
-        }
-        let folder = folder_of_series(file);
-        match series.iter_mut().find(|(known, _)| *known == folder) {
-            Some((_, files)) => files.push(file.clone()),
-            None => series.push((folder, vec![file.clone()])),
-        }
-    }
-    for (folder, files) in series {
-        for (instance, rows) in open(&files)?.by_instance() {
-            let of = if instance.is_empty() { String::new() } else { format!(" of {instance}") };
-            found.push((format!("{}{of}", folder.display()), rows));
-        }
-    }
-    if found.is_empty() {
-        return Err(Failure::usage(format!("{} holds no {ROWS}", path.display())).hint(
-            "krarup proxy --stats-dir DIR --rows writes one, and so does krarup load --rows FILE; a directory of results has a spec.toml",
-        ));
-    }
-    Ok(found)
-}
-
-/// The folder that holds those of days and hours.
-fn folder_of_series(file: &Path) -> &Path {
-    let is_cut = |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().contains('='));
-    let mut folders = file.ancestors().skip(1);
-    folders.find(|folder| !is_cut(folder)).unwrap_or(Path::new(""))
-}
-
-const ROWS: &str = "rows.parquet";
-
 /// What the clients beside the rows measured, from one wall time to another: where they say so.
 fn measured(path: &Path) -> Result<Option<(Seconds, Seconds)>, Failure> {
     let mut files = vec![path.join("load.json")];
@@ -382,13 +334,5 @@ mod tests {
         let hour = wall_span("2026-11-22T07:30:00Z,2026-11-22T08:30:00Z").unwrap();
         assert_eq!(hour.to.saturating_sub(hour.from), Nanos::from_secs(3_600));
         assert!(wall_span("7,7").is_err() && wall_span("7").is_err() && wall_span("x,y").is_err());
-    }
-
-    #[test]
-    fn files_of_days_and_hours_belong_to_the_folder_above_them() {
-        let folder = |path| folder_of_series(Path::new(path)).display().to_string();
-        assert_eq!(folder("run/rows/date=1/hour=2/rows-1.parquet"), "run/rows");
-        assert_eq!(folder("run/rows-1.parquet"), "run");
-        assert_eq!(folder("date=1/rows-1.parquet"), "");
     }
 }

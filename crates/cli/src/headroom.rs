@@ -47,7 +47,7 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
     --time 'sum(rate(http_request_duration_seconds_sum[$step]))/sum(rate(http_request_duration_seconds_count[$step]))'\n  \
     krarup headroom krarup-demo")]
 pub(crate) struct HeadroomArgs {
-    /// rows.parquet or its folder, a directory of results, or HOST:PORT of a proxy's admin address
+    /// rows.parquet or the folder of a proxy's rows, a directory of results, or HOST:PORT of a proxy's admin address
     #[arg(value_name = "ROWS|DIR|ADDRESS", required_unless_present = "prometheus")]
     of: Option<String>,
     /// The response time that clients need, as `p99 < 8ms`, with --prometheus as `mean < 8ms`
@@ -137,12 +137,6 @@ impl HeadroomArgs {
             HeadroomOf::Series(prometheus.clone())
         } else if path.join("spec.toml").is_file() {
             HeadroomOf::Results(path.to_owned())
-        } else if path.join(records::ROWS).is_file() {
-            HeadroomOf::Rows(path.join(records::ROWS))
-        } else if path.is_dir() {
-            return Err(Failure::usage(format!("{name} holds no {}", records::ROWS)).hint(
-                "krarup proxy --stats-dir DIR --rows writes one; a directory of results has a spec.toml",
-            ));
         } else if path.exists() || name.ends_with(".parquet") {
             HeadroomOf::Rows(path.to_owned())
         } else {

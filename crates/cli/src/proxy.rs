@@ -20,7 +20,7 @@ use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
 use crate::flags::Flags;
-use crate::rows::{RowFileArgs, RowKeyArgs, listener};
+use crate::rows::{self, RowFileArgs, RowKeyArgs, listener};
 use crate::{headroom_page, input};
 
 mod ending;
@@ -132,7 +132,7 @@ impl ProxyArgs {
 impl ProxyArgs {
     /// What the rows, or the folder of rows, are called in the directory of statistics.
     fn rows_name(&self) -> &'static str {
-        if self.row_files.are_several() { "rows" } else { "rows.parquet" }
+        if self.row_files.are_several() { rows::ROWS_FOLDER } else { rows::ROWS }
     }
 
     fn row_plan(&self, folder: &Path, config: &Config) -> RowPlan {
@@ -264,7 +264,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         save_statistics(folder, ended.core.recorder(), &summary, run)?;
     }
     if let Some(writer) = writer {
-        crate::rows::finish(writer, args.rows_name())?;
+        rows::finish(writer, args.rows_name())?;
     }
     Ok(())
 }

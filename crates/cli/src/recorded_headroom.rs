@@ -6,15 +6,12 @@ use krarup_analysis::headroom::{self, TrialHeadroom};
 use krarup_analysis::trial::Trial;
 use krarup_model::headroom::{Headroom, HeadroomQuestion, LiveSystem, NamedChange, ResponseTarget, judge};
 use krarup_proxy::ProxySummary;
-use krarup_record::file::rows::RowFile;
+use krarup_record::file::rows::RowRun;
 use krarup_record::{KEPT_OF_ROWS, LiveRows};
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
-use crate::input;
-
-/// The file that holds rows.
-pub(crate) const ROWS: &str = "rows.parquet";
+use crate::{input, rows};
 
 /// The seed unless another is said.
 pub(crate) const SEED: u64 = 1;
@@ -43,12 +40,12 @@ struct KnownProxy {
 }
 
 impl KnownProxy {
-    /// What stands beside the rows.
+    /// What stands beside the rows: with them, or with their folder.
     fn beside(rows: &Path) -> Result<Self, Failure> {
-        let summary = rows.with_file_name("summary.json");
-        if !summary.is_file() {
+        let with = [rows.join("summary.json"), rows.with_file_name("summary.json")];
+        let Some(summary) = with.into_iter().find(|file| file.is_file()) else {
             return Ok(Self::default());
-        }
+        };
         let summary: ProxySummary = input::json(&summary)?;
         let names = summary.servers.into_iter().map(|server| server.name).collect();
         Ok(Self { names, workers: summary.workers })
@@ -77,20 +74,24 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
         args.what_if.clone()
     };
     let known = KnownProxy::beside(path)?.or(args);
-    judge_file(path, (args.from, args.to), &known, (args.target, args.seed), changes)
+    let mut runs = rows::runs(path)?;
+    let (name, run) = runs.remove(0);
+    if let Some((another, _)) = runs.first() {
+        return Err(Failure::usage(format!("{} has rows of several programs: {name} and {another}", path.display()))
+            .hint("give the folder, or the file, of one of them"));
+    }
+    judge_run(&name, &run, (args.from, args.to), &known, (args.target, args.seed), changes)
 }
 
-fn judge_file(
-    path: &Path,
+fn judge_run(
+    name: &str,
+    rows: &RowRun,
     (from, to): (Option<Seconds>, Option<Seconds>),
     known: &KnownProxy,
     (target, seed): (Option<ResponseTarget>, u64),
     changes: impl FnOnce(&LiveSystem) -> Vec<NamedChange>,
 ) -> Result<Headroom, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
-    let mut rows = RowFile::open(path).map_err(|error| {
-        Failure::usage(error.to_string()).hint("rows are what krarup proxy --stats-dir DIR --rows writes")
-    })?;
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{name}: {why}"));
     if rows.of_clients() {
         return Err(wrong(&"a load generator wrote these rows, which do not say when servers answered")
             .hint("krarup proxy --stats-dir DIR --rows writes those of a proxy"));
@@ -104,7 +105,7 @@ fn judge_file(
             live.see(visit, servers);
         }
     })
-    .map_err(|error| wrong(&error))?;
+    .map_err(|error| Failure::usage(error.to_string()))?;
     if live.servers() == 0 {
         return Err(wrong(&"no row in it names a server").hint("see --from and --to"));
     }
@@ -134,13 +135,15 @@ fn of_trials(
 ) -> Result<Vec<TrialHeadroom>, Failure> {
     let mut found = Vec::new();
     for (folder, trial) in trials {
-        let rows = folder.join("middleware/1").join(ROWS);
-        let answer = if rows.is_file() && !folder.join("middleware/2").exists() {
-            let known = known(KnownProxy::beside(&rows)?);
-            Some(judge_file(&rows, (None, None), &known, question, |_| Vec::new())?)
-        } else {
-            None
-        };
+        let of_proxy = folder.join("middleware/1");
+        let alone = !folder.join("middleware/2").exists();
+        let rows = if alone { rows::of_program(&of_proxy)? } else { None };
+        let judged = rows.map(|rows| {
+            let known = known(KnownProxy::beside(&of_proxy)?);
+            let name = of_proxy.display().to_string();
+            judge_run(&name, &rows, (None, None), &known, question, |_| Vec::new())
+        });
+        let answer = judged.transpose()?;
         found.push((trial.clone(), answer));
     }
     Ok(headroom::beside_measured(found, question.0))

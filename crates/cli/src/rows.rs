@@ -1,15 +1,16 @@
 //! The rows beside a run, every request with its stamps: which files they go into, and what they
 //! say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use krarup_lab::platform::host_name;
-use krarup_record::file::rows::{KeySample, RowIntervals, RowPlan, RowWriter};
+use krarup_record::file::rows::{KeySample, RowIntervals, RowPlan, RowRun, RowWriter};
 use krarup_units::text::parse_duration;
 use krarup_units::{Address, Mistake, Nanos};
 
 use crate::failure::Failure;
+use crate::input;
 
 /// Into which files rows go.
 #[derive(Args, Clone)]
@@ -82,6 +83,74 @@ pub(crate) fn listener(address: &Address) -> String {
     }
 }
 
+/// The file that holds all rows of a program.
+pub(crate) const ROWS: &str = "rows.parquet";
+
+/// The folder that holds them where they are several files.
+pub(crate) const ROWS_FOLDER: &str = "rows";
+
+/// The rows that a program has written into its folder: one file, or several one after the other.
+/// None where it wrote none.
+pub(crate) fn of_program(folder: &Path) -> Result<Option<RowRun>, Failure> {
+    let (file, several) = (folder.join(ROWS), folder.join(ROWS_FOLDER));
+    if file.is_file() {
+        return open(&[file]).map(Some);
+    }
+    if !several.is_dir() {
+        return Ok(None);
+    }
+    let files = RowRun::files(&several).map_err(|error| input::unread(&several, &error))?;
+    if files.is_empty() { Ok(None) } else { open(&files).map(Some) }
+}
+
+fn open(files: &[PathBuf]) -> Result<RowRun, Failure> {
+    RowRun::open(files).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("rows are what krarup proxy --rows and krarup load --rows write")
+    })
+}
+
+/// The runs there are rows of, by what they are called: each `rows.parquet` is one, and all files
+/// that one program has written one after the other.
+pub(crate) fn runs(path: &Path) -> Result<Vec<(String, RowRun)>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![(path.display().to_string(), open(&[path.to_owned()])?)]);
+    }
+    let files = RowRun::files(path).map_err(|error| input::unread(path, &error))?;
+    let mut found: Vec<(String, RowRun)> = Vec::new();
+    let mut series: Vec<(&Path, Vec<PathBuf>)> = Vec::new();
+    for file in &files {
+        if file.file_name().is_some_and(|name| name == ROWS) {
+            found.push((file.display().to_string(), open(std::slice::from_ref(file))?));
+            continue;
+        }
+        let folder = folder_of_series(file);
+        match series.iter_mut().find(|(known, _)| *known == folder) {
+            Some((_, files)) => files.push(file.clone()),
+            None => series.push((folder, vec![file.clone()])),
+        }
+    }
+    for (folder, files) in series {
+        for (instance, rows) in open(&files)?.by_instance() {
+            let of = if instance.is_empty() { String::new() } else { format!(" of {instance}") };
+            found.push((format!("{}{of}", folder.display()), rows));
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::usage(format!("{} holds no {ROWS}", path.display())).hint(
+            "krarup proxy --stats-dir DIR --rows writes one, and so does krarup load --rows FILE; a directory of results has a spec.toml",
+        ));
+    }
+    Ok(found)
+}
+
+/// The folder that holds those of days and hours.
+fn folder_of_series(file: &Path) -> &Path {
+    let is_cut = |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().contains('='));
+    let mut folders = file.ancestors().skip(1);
+    folders.find(|folder| !is_cut(folder)).unwrap_or(Path::new(""))
+}
+
 /// Completes the files, and tells what is in them and what is not, on stderr.
 pub(crate) fn finish(writer: RowWriter, name: &str) -> Result<(), Failure> {
     let written =
@@ -114,5 +183,13 @@ mod tests {
             assert!(interval(wrong).is_err(), "{wrong}");
         }
         assert!(instance("proxy-3").is_ok() && instance(" ").is_err() && instance("a\nb").is_err());
+    }
+
+    #[test]
+    fn files_of_days_and_hours_belong_to_the_folder_above_them() {
+        let folder = |path| folder_of_series(Path::new(path)).display().to_string();
+        assert_eq!(folder("run/rows/date=1/hour=2/rows-1.parquet"), "run/rows");
+        assert_eq!(folder("run/rows-1.parquet"), "run");
+        assert_eq!(folder("date=1/rows-1.parquet"), "");
     }
 }

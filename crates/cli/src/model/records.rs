@@ -18,7 +18,6 @@ use krarup_model::calibrate::{
 use krarup_model::table::ResultTable;
 use krarup_proxy::ProxySummary;
 use krarup_record::WindowRow;
-use krarup_record::file::rows::RowFile;
 use krarup_record::file::{holds, load, log, windows};
 use krarup_record::holds::HoldRow;
 
@@ -26,6 +25,7 @@ use super::files::failed;
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::input::{self, json};
+use crate::rows;
 
 /// What files of measurements hold.
 pub(super) struct MeasurementFiles {
@@ -136,13 +136,10 @@ fn add(
     let span = Span::between(from, to, log.run.epoch_unix);
     let begun = windows.len();
     windows.extend(all.into_iter().filter(|window| span.covers(window)));
-    let rows = folder.join("rows.parquet");
-    if !rows.is_file() {
+    let Some(rows) = rows::of_program(folder)? else {
         middlewares.add_windows(&windows[begun..], span);
         return Ok(());
-    }
-    let mut rows = RowFile::open(&rows).map_err(|error| wrong(&error))?;
+    };
     let span = Span::between(from, to, rows.run().epoch_unix);
-    rows.for_each(|visit, _| middlewares.add_visit(visit, span))
-        .map_err(|error| Failure::usage(format!("{}: {error}", folder.join("rows.parquet").display())))
+    rows.for_each(|visit, _| middlewares.add_visit(visit, span)).map_err(|error| wrong(&error))
 }

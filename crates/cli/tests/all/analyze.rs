@@ -169,6 +169,21 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
         fs::read_to_string(PathBuf::from(out).join("report.html")).unwrap().contains("What headroom says")
     );
     let lines = krarup(&["headroom", out, "--target", "p99 < 1s", "--json"]);
+    // Where the rows lie in a folder, as with --rows-every, the same is said.
+    let (model, one) = (fresh("analyze-model.json"), trial(out, 1));
+    let [one, four, model] = [&one, &folder, &model].map(|path| path.to_str().unwrap());
+    let calibrated = || {
+        let ended = krarup(&["model", "calibrate", one, four, one, four, four, "--out", model]);
+        assert!(ended.success, "{ended:?}");
+        fs::read(model).unwrap()
+    };
+    let before = calibrated();
+    let of_proxy = folder.join("middleware/1");
+    let hour = of_proxy.join("rows/date=2026-11-25/hour=09");
+    fs::create_dir_all(&hour).unwrap();
+    fs::rename(of_proxy.join("rows.parquet"), hour.join("rows-1.parquet")).unwrap();
+    assert_eq!(krarup(&["headroom", out, "--target", "p99 < 1s", "--json"]).output, lines.output);
+    assert!(calibrated() == before, "another model of the same rows");
     let lines: Value = serde_json::from_str(&lines.output).unwrap();
     let most = cell["throughput"]["value"].as_f64().unwrap();
     assert!(lines[0]["highest_measured"].as_f64().unwrap() >= most * 0.999, "{lines:#}");

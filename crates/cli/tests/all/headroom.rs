@@ -1,7 +1,8 @@
 //! `krarup headroom`: of rows whose truth is known, of a running proxy, of a directory of results.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::path::Path;
 
 use krarup_record::file::RunMetadata;
 use krarup_record::file::rows::RowFileWriter;
@@ -22,8 +23,22 @@ fn krarup(words: &[&str]) -> Ended {
 /// between requests are exponential, 600 to 1,000 a second, for 60 s.
 fn rows(name: &str) -> String {
     let path = fresh(&format!("{name}.parquet"));
+    write(&path, &visits());
+    path.to_str().unwrap().to_owned()
+}
+
+fn write(path: &Path, visits: &[Visit]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
     let run = RunMetadata { epoch_unix: Nanos(0) };
-    let mut file = RowFileWriter::new(File::create(&path).unwrap(), run).unwrap();
+    let mut file = RowFileWriter::new(File::create(path).unwrap(), run).unwrap();
+    for visit in visits {
+        file.push(visit, &[ServerVisit::ok(0, visit.received, visit.replied)]).unwrap();
+    }
+    file.finish().unwrap();
+}
+
+fn visits() -> Vec<Visit> {
+    let mut visits = Vec::new();
     let (mut now, mut free, mut bits) = (1.0_f64, 0.0_f64, 7_u64);
     while now < 61.0 {
         bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -34,10 +49,9 @@ fn rows(name: &str) -> String {
         let mut visit = Visit::at(nanos(now), Operation::Get);
         visit.bytes_out = 100;
         visit.replied = nanos(free + 0.0002);
-        file.push(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]).unwrap();
+        visits.push(visit);
     }
-    file.finish().unwrap();
-    path.to_str().unwrap().to_owned()
+    visits
 }
 
 fn number(answer: &Value, pointer: &str) -> f64 {
@@ -57,6 +71,17 @@ fn rows_of_a_server_of_known_speed_give_its_saturation_and_the_same_bytes_each_t
     assert_eq!(answer["broken_now"], false);
     assert!(number(&answer, "/capacity_per_s/low") < number(&answer, "/capacity_per_s/high"));
     assert_eq!(krarup(&words).output, ended.output);
+    // The same in files that were written one after the other.
+    let folder = fresh("headroom-files");
+    for (number, part) in visits().chunks(10_000).enumerate() {
+        write(&folder.join(format!("date=1970-01-01/hour=00/rows-{number}.parquet")), part);
+    }
+    let of_folder = ["headroom", folder.to_str().unwrap(), "--target", "p99 < 20ms", "--server-names", "cache-1", "--json"];
+    assert_eq!(krarup(&of_folder).output, ended.output);
+    write(&folder.join("another/rows.parquet"), &visits()[..9]);
+    let several = krarup(&of_folder);
+    assert_eq!(several.code, Some(2), "{several:?}");
+    assert!(several.errors.contains("rows of several programs"), "{several:?}");
 }
 
 #[test]

@@ -200,6 +200,24 @@ impl RowRun {
     pub fn for_each_of(
         &self,
         groups: Range<usize>,
+        see: impl FnMut(&Visit, &[ServerVisit]),
+    ) -> Result<(), FileError> {
+        self.read(groups, false, see)
+    }
+
+    /// Hands every row to `see`, those of each file in the order of their replies
+    /// ([`RowFile::for_each_by_reply`]).
+    ///
+    /// # Errors
+    /// As [`RowRun::for_each`].
+    pub fn for_each_by_reply(&self, see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), FileError> {
+        self.read(0..self.groups(), true, see)
+    }
+
+    fn read(
+        &self,
+        groups: Range<usize>,
+        by_reply: bool,
         mut see: impl FnMut(&Visit, &[ServerVisit]),
     ) -> Result<(), FileError> {
         for piece in self.pieces(groups) {
@@ -209,7 +227,7 @@ impl RowRun {
             let moved = piece.epoch.saturating_sub(self.epoch);
             let mut rows = RowFile::open(&piece.path)?.only(piece.read);
             let mut servers: Vec<ServerVisit> = Vec::new();
-            let read = rows.for_each(|visit, parts| {
+            let moving = |visit: &Visit, parts: &[ServerVisit]| {
                 if moved == Nanos::ZERO {
                     return see(visit, parts);
                 }
@@ -220,7 +238,8 @@ impl RowRun {
                     ..*part
                 }));
                 see(&moved_visit(visit, moved), &servers);
-            });
+            };
+            let read = if by_reply { rows.for_each_by_reply(moving) } else { rows.for_each(moving) };
             read.map_err(|problem| FileError { path: piece.path, problem })?;
         }
         Ok(())
