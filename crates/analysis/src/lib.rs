@@ -15,6 +15,7 @@
 //!                       ├ history_runs::history, of several in the order of their time
 //!                       └ regression::judge, of runs of other programs too (other_programs)
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
+//! a trace           ─▶ trace::TraceReading ─▶ TraceEstimates  which keys, how much memory
 //! looks at processes ─▶ top::TopState    ─▶ TopFigures  what they do now
 //! ```
 //! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second,
@@ -50,6 +51,7 @@ pub mod so_far;
 pub mod steadiness;
 pub mod sweep;
 pub mod top;
+pub mod trace;
 pub mod trial;
 pub mod verdict;
 pub mod warning;

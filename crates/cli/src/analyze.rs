@@ -17,10 +17,10 @@ use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 use crate::failure::Failure;
 use crate::form::OutputForm;
 use crate::rows::runs;
-use crate::{experiment, input, output, written};
+use crate::{demand, experiment, input, output, written};
 
-/// Analyse what was recorded: every request of a run from its rows, or a directory of results from
-/// its trials.
+/// Analyse what was recorded: every request of a run from its rows, a directory of results from its
+/// trials, or a trace.
 ///
 /// Of rows: throughput, means and percentiles of each operation within the measured span, with
 /// intervals by batch means; where the time went; Little's law at the station, its queue, its
@@ -28,6 +28,10 @@ use crate::{experiment, input, output, written};
 /// the load generator's result (load.json) stands in the folder, what it measured is the measured
 /// span. The files that one program wrote with --rows-every are one run. Of a directory that
 /// `krarup run` made: results.json anew, from its trials alone.
+///
+/// Of a trace, as `krarup load --replay` reads it: how fast which commands come, how large values
+/// are, how unevenly keys are used, and how much memory a cache needs for which hit ratio. With
+/// --trace the same of rows that know their keys (`--rows-keys`).
 ///
 /// Many rows may be read by many machines: each with --part, and --share for its share of the same
 /// files, or --between for files that it alone has; then --merge, for the same bytes as of one
@@ -39,11 +43,15 @@ use crate::{experiment, input, output, written};
     krarup analyze run/rows.parquet --json\n  \
     krarup analyze run --share 3/16 --part 3.json\n  \
     krarup analyze --merge 1.json 2.json 3.json\n  \
+    krarup analyze trace.csv\n  \
     krarup analyze krarup-demo")]
 pub(crate) struct AnalyzeArgs {
-    /// rows.parquet, a folder with some in it, or a directory of results
+    /// rows.parquet, a folder with some in it, a directory of results, or a trace of lines
     #[arg(value_name = "PATH", required_unless_present = "merge")]
     path: Option<PathBuf>,
+    /// What the rows ask, not how long it took: as of a trace of lines
+    #[arg(long, conflicts_with_all = ["merge", "part", "warm_up", "cool_down", "window", "between"])]
+    trace: bool,
     /// Leave out this much of the beginning
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     warm_up: Option<Seconds>,
@@ -129,6 +137,13 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
             .hint("give a trial's folder for its rows; krarup report writes the page"));
         }
         return experiment::analyze(path);
+    }
+    if args.trace || demand::is_text(path) {
+        if args.cuts() || args.part.is_some() {
+            let why = format!("{} is a trace: all of it is read at once", path.display());
+            return Err(Failure::usage(why).hint("cut the file itself, as `head -1000000` does"));
+        }
+        return demand::tell(path, &args.form);
     }
     let measured = measured(path)?;
     if let Some(out) = &args.part {

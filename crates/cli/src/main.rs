@@ -17,6 +17,7 @@ mod at;
 mod broker;
 mod cache;
 mod compare;
+mod demand;
 mod demo;
 mod experiment;
 mod export;

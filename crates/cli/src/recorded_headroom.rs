@@ -77,8 +77,11 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
     let mut runs = rows::runs(path)?;
     let (name, run) = runs.remove(0);
     if let Some((another, _)) = runs.first() {
-        return Err(Failure::usage(format!("{} has rows of several programs: {name} and {another}", path.display()))
-            .hint("give the folder, or the file, of one of them"));
+        return Err(Failure::usage(format!(
+            "{} has rows of several programs: {name} and {another}",
+            path.display()
+        ))
+        .hint("give the folder, or the file, of one of them"));
     }
     judge_run(&name, &run, (args.from, args.to), &known, (args.target, args.seed), changes)
 }

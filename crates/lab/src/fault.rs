@@ -190,12 +190,19 @@ program = "load"
 
     #[test]
     fn pauses_come_again_and_again_to_the_end() {
-        let pause = |times: &str| format!("[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"pause\"\nwhen = {{ loss = \"kill\" }}\n{times}\n");
+        let pause = |times: &str| {
+            format!(
+                "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"pause\"\nwhen = {{ loss = \"kill\" }}\n{times}\n"
+            )
+        };
         let steps = |times: &str| spec(&pause(times)).unwrap().faults[0].get_ref().steps(6.0);
         let [freeze, thaw] = [Action::Freeze, Action::Thaw];
         assert_eq!(steps("for = \"20ms\""), [(1.0, freeze), (1.02, thaw)]);
         let many = steps("for = \"500ms\"\nevery = \"2s\"");
-        assert_eq!(many, [(1.0, freeze), (1.5, thaw), (3.0, freeze), (3.5, thaw), (5.0, freeze), (5.5, thaw)]);
+        assert_eq!(
+            many,
+            [(1.0, freeze), (1.5, thaw), (3.0, freeze), (3.5, thaw), (5.0, freeze), (5.5, thaw)]
+        );
         let told = |times: &str| spec(&pause(times)).unwrap().faults[0].get_ref().to_string();
         assert_eq!(told("for = \"20ms\""), "pause server 1 for 20.0 ms at 1.00 s");
         assert_eq!(

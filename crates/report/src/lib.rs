@@ -12,6 +12,7 @@ mod against;
 mod chart;
 pub mod comparison;
 pub mod csv;
+pub mod demand;
 pub mod document;
 mod estimates;
 pub mod figures;

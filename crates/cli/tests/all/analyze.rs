@@ -189,6 +189,43 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
     assert!(lines[0]["highest_measured"].as_f64().unwrap() >= most * 0.999, "{lines:#}");
 }
 
+/// One of Twitter's traces, and one with a head; and rows that know their keys.
+#[test]
+fn a_trace_tells_its_keys_and_the_memory_they_need() {
+    let lines: String = (0..4_000)
+        .map(|number| {
+            let (key, op) = (number % 40, if number < 40 { "set" } else { "get" });
+            format!("{},key{key:03},6,{},7,{op},0\n", number / 100, 100 + key)
+        })
+        .collect();
+    let of_twitter = file("analyze-twitter.csv", &lines);
+    let told = krarup(&["analyze", &of_twitter, "--json"]);
+    assert!(told.success, "{told:?}");
+    let told: Value = serde_json::from_str(&told.output).unwrap();
+    assert_eq!((&told["requests"], &told["keys"]["distinct"]), (&4_000.into(), &40.into()));
+    assert_eq!((&told["memory"]["reads"], &told["memory"]["most_hits"]), (&3_960.into(), &1.0.into()));
+    // Each key comes round after all others: a cache of 39 finds none, one of 40 all of them. The
+    // values have 119.5 bytes in the mean.
+    for size in told["memory"]["sizes"].as_array().unwrap() {
+        assert_eq!((&size["keys"], &size["bytes"]), (&40.into(), &(40 * (6 + 56) + 4_780).into()));
+    }
+    let text = krarup(&["analyze", &of_twitter]);
+    assert!(text.output.contains("99 % of those do with room for 40 keys, 7.09 KiB"), "{text:?}");
+    let page = fresh("analyze-twitter-page");
+    let forms = krarup(&["analyze", &of_twitter, "--csv", "--html", page.to_str().unwrap()]);
+    assert!(forms.output.starts_with("hit_ratio,keys,bytes\n") && page.join("report.html").is_file());
+    let with_head = file("analyze-trace.csv", "time,op,key,size\n0,set,a,5\n1,get,a b,\n2,mg,c,\n");
+    let told = krarup(&["analyze", &with_head, "--markdown"]);
+    assert!(told.output.contains("| mget | 1 | 33.3 |") || told.output.contains("| get | 1 |"), "{told:?}");
+    for (words, what) in [
+        (["analyze", &with_head, "--warm-up", "1s"], "all of it is read at once"),
+        (["analyze", &with_head, "--part", "x.json"], "all of it is read at once"),
+    ] {
+        let ended = krarup(&words);
+        assert!(ended.code == Some(2) && ended.errors.contains(what), "{words:?}: {ended:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_analysed_is_told_with_a_hint() {
     let rows = rows("analyze-wrong");

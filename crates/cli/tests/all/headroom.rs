@@ -76,7 +76,15 @@ fn rows_of_a_server_of_known_speed_give_its_saturation_and_the_same_bytes_each_t
     for (number, part) in visits().chunks(10_000).enumerate() {
         write(&folder.join(format!("date=1970-01-01/hour=00/rows-{number}.parquet")), part);
     }
-    let of_folder = ["headroom", folder.to_str().unwrap(), "--target", "p99 < 20ms", "--server-names", "cache-1", "--json"];
+    let of_folder = [
+        "headroom",
+        folder.to_str().unwrap(),
+        "--target",
+        "p99 < 20ms",
+        "--server-names",
+        "cache-1",
+        "--json",
+    ];
     assert_eq!(krarup(&of_folder).output, ended.output);
     write(&folder.join("another/rows.parquet"), &visits()[..9]);
     let several = krarup(&of_folder);

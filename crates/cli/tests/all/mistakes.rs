@@ -130,7 +130,7 @@ const OF_FILES: &[Row] = &[
     ("analyze {}/none", 2, &["none: there is no such file", "--rows"]),
     ("analyze {}", 2, &["holds no rows.parquet", "--stats-dir DIR --rows"]),
     ("analyze {}/empty", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
-    ("analyze {}/two.csv", 2, &["it is no Parquet file, or its end is missing", "--rows"]),
+    ("analyze {}/two.csv", 2, &["two.csv, line 1: the head names no `time`", "time,op,key,size"]),
     ("compare {}/none {}/none", 2, &["none: there is no such file or directory", "`krarup run` makes"]),
     (
         "compare {}/cut.json {}/cut.json",

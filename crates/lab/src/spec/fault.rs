@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use krarup_settings::kind::{CustomText, DAY, Duration, FreeTable, FromText, Optional, Word};
 use krarup_settings::{Mistake, settings};
-use krarup_units::{Nanos, Seconds};
 use krarup_units::text::duration;
+use krarup_units::{Nanos, Seconds};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 

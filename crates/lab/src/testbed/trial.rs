@@ -233,7 +233,8 @@ impl<'a> TrialRun<'a> {
         let (over, ended) = channel();
         let (order, begin, stations) = (&self.faults[..], together.unwrap_or_default(), &mut stations);
         let (loaded, applied) = std::thread::scope(|scope| {
-            let faults_thread = scope.spawn(move || apply_faults(starter, stations, order, (begin, spec.phases.measure), &ended));
+            let faults_thread = scope
+                .spawn(move || apply_faults(starter, stations, order, (begin, spec.phases.measure), &ended));
             let loaded = self.load(&targets, together, lead);
             drop(over);
             (loaded, faults_thread.join().expect("the thread of the faults does not panic"))

@@ -322,7 +322,8 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
 
 #[test]
 fn a_slow_holder_is_not_read_for_a_while_and_then_gets_a_growing_share() {
-    let spec = PoolSpec { eject_slower: Some(3.0), reads: Reads::RoundRobin, ..PoolSpec::of("main", vec![0, 1, 2]) };
+    let spec =
+        PoolSpec { eject_slower: Some(3.0), reads: Reads::RoundRobin, ..PoolSpec::of("main", vec![0, 1, 2]) };
     let mut world = one_pool(spec);
     let client = world.client();
     // Of a thousand reads, one each 1.5 ms, how many each server is asked for; the second one

@@ -1,0 +1,436 @@
+//! What a trace of requests asks: how fast, of which keys, and how much memory a cache needs for
+//! it.
+//!
+//! A cache that throws out the least recently used finds a key if what was used since its last use
+//! fits in (the stack distance of Mattson et al., "Evaluation techniques for storage hierarchies",
+//! IBM Systems Journal 9(2), 1970), so one reading tells the hit ratio of every size. It is taken
+//! that what was missed is stored, and that nothing expires.
+
+use krarup_stats::Summary;
+use krarup_units::{Nanos, Seconds};
+use serde::Serialize;
+
+/// What memcached keeps of an item beside its key and its value, in bytes: its header, with the
+/// unique of `cas`.
+pub const ITEM_HEADER: u64 = 56;
+
+/// What a request does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceUse {
+    /// It reads it: a hit or a miss.
+    Read,
+    /// It writes it, or changes it.
+    Write,
+    /// It removes it.
+    Remove,
+}
+
+/// What a trace asks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceEstimates {
+    /// How many requests there are.
+    pub requests: u64,
+    /// From the first to the last, in seconds.
+    pub length: Seconds,
+    /// Requests per second, the mean; none of a trace without length.
+    pub rate: Option<f64>,
+    /// Requests in the busiest whole second.
+    pub busiest_second: u64,
+    /// The variance of the requests in a second over their mean: 1 as of independent users; none
+    /// of fewer than ten whole seconds.
+    pub dispersion: Option<f64>,
+    /// Each command, the most frequent first.
+    pub operations: Vec<TracedOperation>,
+    /// How often which keys are asked for; none where no key is known.
+    pub keys: Option<KeyUse>,
+    /// Bytes of what is stored; none where no size is known.
+    pub values: Option<ValueSizes>,
+    /// How much memory it takes for which hit ratio; none where no key is read twice.
+    pub memory: Option<MemoryNeed>,
+}
+
+/// One command of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TracedOperation {
+    /// Its name on the wire.
+    pub name: String,
+    /// How many requests.
+    pub count: u64,
+    /// Their share of all.
+    pub share: f64,
+}
+
+/// How often which keys are asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyUse {
+    /// How many keys there are.
+    pub distinct: u64,
+    /// How many of them are asked for once.
+    pub once: u64,
+    /// The share of all uses that the most used key has, that the most used 1 % have, and 10 %.
+    pub top_shares: [f64; 3],
+    /// The exponent of Zipf's law that explains the uses best (maximum likelihood, 0 to 4); none of
+    /// a single key.
+    pub zipf: Option<f64>,
+}
+
+/// Bytes of values that are stored.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ValueSizes {
+    /// The mean.
+    pub mean: f64,
+    /// Half of them are not larger.
+    pub p50: u64,
+    /// 99 of 100 are not larger.
+    pub p99: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+/// How much memory it takes for which hit ratio.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryNeed {
+    /// Reads of keys.
+    pub reads: u64,
+    /// The share of them that finds its key if nothing is ever thrown out.
+    pub most_hits: f64,
+    /// For shares of those hits from 50 % to all.
+    pub sizes: Vec<CacheSize>,
+}
+
+/// A cache that throws out the least recently used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheSize {
+    /// The share of all reads that finds its key.
+    pub hit_ratio: f64,
+    /// How many keys it must hold.
+    pub keys: u64,
+    /// And how many bytes, keys and [`ITEM_HEADER`] included: what memcached's slabs leave unused
+    /// comes on top. None where no size is known.
+    pub bytes: Option<u64>,
+}
+
+/// Shares of the hits that are possible.
+const SHARES: [f64; 6] = [0.5, 0.8, 0.9, 0.95, 0.99, 1.0];
+
+/// A trace while it is read.
+#[derive(Debug, Default)]
+pub struct TraceReading {
+    requests: u64,
+    first: Option<Nanos>,
+    last: Nanos,
+    /// Requests by whole second.
+    seconds: Vec<u64>,
+    operations: Vec<(&'static str, u64)>,
+    uses: Vec<(u32, TraceUse)>,
+    sizes: Vec<u64>,
+    /// By key: how often it is used, and how large its value was the last time it was stored.
+    keys: Vec<(u64, Option<u64>)>,
+}
+
+impl TraceReading {
+    /// The next request, `at` so long after any beginning, in the order of time: of these keys, by
+    /// their numbers from zero, with a value of so many bytes where it stores one.
+    pub fn see(
+        &mut self,
+        at: Nanos,
+        operation: &'static str,
+        used: TraceUse,
+        keys: &[u32],
+        size: Option<u32>,
+    ) {
+        self.requests += 1;
+        let since = at.saturating_sub(*self.first.get_or_insert(at));
+        self.last = self.last.max(since);
+        let second = (since.0 / 1_000_000_000) as usize;
+        // A trace with days between two requests is none whose seconds can be compared.
+        if second < MOST_SECONDS {
+            if self.seconds.len() <= second {
+                self.seconds.resize(second + 1, 0);
+            }
+            self.seconds[second] += 1;
+        }
+        match self.operations.iter_mut().find(|(name, _)| *name == operation) {
+            Some((_, count)) => *count += 1,
+            None => self.operations.push((operation, 1)),
+        }
+        let size = size.map(u64::from);
+        self.sizes.extend(size);
+        for &key in keys {
+            let place = key as usize;
+            if self.keys.len() <= place {
+                self.keys.resize(place + 1, (0, None));
+            }
+            self.keys[place].0 += 1;
+            self.keys[place].1 = size.or(self.keys[place].1);
+            self.uses.push((key, used));
+        }
+    }
+
+    /// What it asks. `key_length` says how many bytes a key has.
+    pub fn end(self, key_length: impl Fn(u32) -> usize) -> TraceEstimates {
+        let length = self.last.as_seconds();
+        let mut operations = self.operations.clone();
+        operations.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
+        // The last second is none whole.
+        let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
+        let whole: Vec<f64> = whole.iter().map(|&count| count as f64).collect();
+        TraceEstimates {
+            requests: self.requests,
+            length,
+            rate: (length > 0.0).then(|| self.requests as f64 / length),
+            busiest_second: self.seconds.iter().copied().max().unwrap_or(0),
+            dispersion: dispersion(&whole),
+            operations: operations
+                .into_iter()
+                .map(|(name, count)| TracedOperation {
+                    name: name.to_owned(),
+                    count,
+                    share: count as f64 / self.requests as f64,
+                })
+                .collect(),
+            keys: self.key_use(),
+            values: value_sizes(self.sizes.clone()),
+            memory: self.memory(key_length),
+        }
+    }
+
+    fn key_use(&self) -> Option<KeyUse> {
+        let mut counts: Vec<u64> = self.keys.iter().map(|key| key.0).filter(|&count| count > 0).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let all: u64 = counts.iter().sum();
+        let of_first = |keys: usize| counts[..keys].iter().sum::<u64>() as f64 / all as f64;
+        let part = |share: f64| ((counts.len() as f64 * share).ceil() as usize).max(1);
+        (all > 0).then(|| KeyUse {
+            distinct: counts.len() as u64,
+            once: counts.iter().filter(|&&count| count == 1).count() as u64,
+            top_shares: [of_first(1), of_first(part(0.01)), of_first(part(0.1))],
+            zipf: zipf(&counts),
+        })
+    }
+
+    fn memory(&self, key_length: impl Fn(u32) -> usize) -> Option<MemoryNeed> {
+        let known: Vec<u64> = self.keys.iter().filter_map(|key| key.1).collect();
+        let mean = known.iter().sum::<u64>().checked_div(known.len() as u64);
+        let bytes = |key: u32| {
+            let value = self.keys[key as usize].1.or(mean).unwrap_or(0);
+            value + key_length(key) as u64 + ITEM_HEADER
+        };
+        let (reads, mut found) = distances(&self.uses, self.keys.len(), bytes);
+        found.sort_unstable();
+        let needs = |share: f64| {
+            let place = ((found.len() as f64 * share).ceil() as usize).clamp(1, found.len());
+            let (keys, bytes) = found[place - 1];
+            let hit_ratio = place as f64 / reads as f64;
+            CacheSize { hit_ratio, keys, bytes: mean.map(|_| bytes) }
+        };
+        (!found.is_empty()).then(|| MemoryNeed {
+            reads,
+            most_hits: found.len() as f64 / reads as f64,
+            sizes: SHARES.into_iter().map(needs).collect(),
+        })
+    }
+}
+
+/// The variance of counts over their mean; none of fewer than ten.
+fn dispersion(counts: &[f64]) -> Option<f64> {
+    let summary = Summary::of(counts).ok().filter(|_| counts.len() >= 10)?;
+    Some(summary.variance().ok()? / summary.mean).filter(|dispersion| dispersion.is_finite())
+}
+
+/// More seconds than this, some three years, are not counted one by one.
+const MOST_SECONDS: usize = 100_000_000;
+
+fn value_sizes(mut sizes: Vec<u64>) -> Option<ValueSizes> {
+    sizes.sort_unstable();
+    let max = *sizes.last()?;
+    let at = |share: f64| sizes[((sizes.len() as f64 * share).ceil() as usize).max(1) - 1];
+    let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
+    Some(ValueSizes { mean, p50: at(0.5), p99: at(0.99), max })
+}
+
+/// The exponent of Zipf's law over as many keys as there are counts, of which the first is the
+/// largest: the likelihood is greatest where the mean of ln rank is that of the law.
+fn zipf(counts: &[u64]) -> Option<f64> {
+    if counts.len() < 2 {
+        return None;
+    }
+    let logs: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).ln()).collect();
+    let all: u64 = counts.iter().sum();
+    let seen = logs.iter().zip(counts).map(|(log, &count)| log * count as f64).sum::<f64>() / all as f64;
+    let of_law = |exponent: f64| {
+        let (mut sum, mut weighed) = (0.0, 0.0);
+        for log in &logs {
+            let weight = (-exponent * log).exp();
+            sum += weight;
+            weighed += weight * log;
+        }
+        weighed / sum
+    };
+    let (mut low, mut high) = (0.0, 4.0);
+    for _ in 0..40 {
+        let middle = (low + high) / 2.0;
+        if of_law(middle) > seen { low = middle } else { high = middle }
+    }
+    Some((low + high) / 2.0)
+}
+
+/// How many reads there are, and for each that can find its key the stack distance, itself
+/// included, in keys and in bytes.
+fn distances(uses: &[(u32, TraceUse)], keys: usize, bytes: impl Fn(u32) -> u64) -> (u64, Vec<(u64, u64)>) {
+    const NEVER: usize = usize::MAX;
+    let mut last = vec![NEVER; keys];
+    let mut held = Sums::of(uses.len());
+    let (mut reads, mut found) = (0, Vec::new());
+    for (now, &(key, used)) in uses.iter().enumerate() {
+        let own = bytes(key);
+        let before = std::mem::replace(&mut last[key as usize], NEVER);
+        reads += u64::from(used == TraceUse::Read);
+        if before != NEVER {
+            if used == TraceUse::Read {
+                found.push(held.since(before));
+            }
+            held.remove(before, own);
+        }
+        if used != TraceUse::Remove {
+            held.add(now, own);
+            last[key as usize] = now;
+        }
+    }
+    (reads, found)
+}
+
+/// What is held, by the instant of its last use: keys and bytes from one instant on (a Fenwick
+/// tree, so that each question and change takes the logarithm of their number).
+struct Sums {
+    tree: Vec<(u64, u64)>,
+    all: (u64, u64),
+}
+
+impl Sums {
+    fn of(places: usize) -> Self {
+        Self { tree: vec![(0, 0); places + 1], all: (0, 0) }
+    }
+
+    fn add(&mut self, place: usize, bytes: u64) {
+        self.all = (self.all.0 + 1, self.all.1 + bytes);
+        self.change(place, |at| *at = (at.0 + 1, at.1 + bytes));
+    }
+
+    fn remove(&mut self, place: usize, bytes: u64) {
+        self.all = (self.all.0 - 1, self.all.1 - bytes);
+        self.change(place, |at| *at = (at.0 - 1, at.1 - bytes));
+    }
+
+    fn change(&mut self, place: usize, change: impl Fn(&mut (u64, u64))) {
+        let mut at = place + 1;
+        while at < self.tree.len() {
+            change(&mut self.tree[at]);
+            at += at & at.wrapping_neg();
+        }
+    }
+
+    /// What was used at this instant or later.
+    fn since(&self, place: usize) -> (u64, u64) {
+        let (mut at, mut before) = (place, (0, 0));
+        while at > 0 {
+            before = (before.0 + self.tree[at].0, before.1 + self.tree[at].1);
+            at -= at & at.wrapping_neg();
+        }
+        (self.all.0 - before.0, self.all.1 - before.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn drawn() -> impl Strategy<Value = Vec<(u32, TraceUse)>> {
+        let used = prop_oneof![
+            6 => Just(TraceUse::Read), 3 => Just(TraceUse::Write), 1 => Just(TraceUse::Remove)
+        ];
+        proptest::collection::vec((0_u32..12, used), 0..200)
+    }
+
+    /// Reads that find their key in a cache of so many keys, or so many bytes: key k has k + 1.
+    fn hits(uses: &[(u32, TraceUse)], fits: impl Fn(usize, u64) -> bool) -> u64 {
+        let (mut held, mut hits) = (VecDeque::new(), 0);
+        for &(key, used) in uses {
+            let place = held.iter().position(|&known| known == key);
+            hits += u64::from(used == TraceUse::Read && place.is_some());
+            place.and_then(|place| held.remove(place));
+            if used != TraceUse::Remove {
+                held.push_front(key);
+            }
+            while !fits(held.len(), held.iter().map(|&key| u64::from(key) + 1).sum()) {
+                held.pop_back();
+            }
+        }
+        hits
+    }
+
+    proptest! {
+        /// The distances say how often a cache of any number of keys hits, as one that is played
+        /// through does.
+        #[test]
+        fn distances_are_those_of_a_cache_that_is_played_through(uses in drawn(), size in 1_usize..14) {
+            let (reads, found) = distances(&uses, 12, |key| u64::from(key) + 1);
+            prop_assert_eq!(reads, uses.iter().filter(|one| one.1 == TraceUse::Read).count() as u64);
+            // A removal makes room, which a smaller cache cannot use: what it threw out is gone.
+            let without: Vec<_> = uses.iter().copied().filter(|one| one.1 != TraceUse::Remove).collect();
+            let (_, of_without) = distances(&without, 12, |key| u64::from(key) + 1);
+            let of_keys = of_without.iter().filter(|one| one.0 <= size as u64).count() as u64;
+            prop_assert_eq!(of_keys, hits(&without, |keys, _| keys <= size));
+            let all = found.len() as u64;
+            prop_assert_eq!(all, hits(&uses, |_, _| true));
+            for &(keys, bytes) in &found {
+                prop_assert!((1..=12).contains(&keys) && (keys..=12 * keys).contains(&bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_trace_is_told_whole() {
+        let mut reading = TraceReading::default();
+        let second = 1_000_000_000;
+        for (at, name, used, keys, size) in [
+            (5, "set", TraceUse::Write, &[0][..], Some(100)),
+            (5, "get", TraceUse::Read, &[0], None),
+            (6, "get", TraceUse::Read, &[1], None),
+            (7, "get", TraceUse::Read, &[0, 1], None),
+            (7, "delete", TraceUse::Remove, &[0], None),
+            (9, "get", TraceUse::Read, &[0], None),
+        ] {
+            reading.see(Nanos(at * second), name, used, keys, size);
+        }
+        let told = reading.end(|_| 4);
+        assert_eq!((told.requests, told.length, told.rate, told.busiest_second), (6, 4.0, Some(1.5), 2));
+        let operations: Vec<(&str, u64)> =
+            told.operations.iter().map(|one| (one.name.as_str(), one.count)).collect();
+        assert_eq!(operations, [("get", 4), ("delete", 1), ("set", 1)]);
+        let keys = told.keys.unwrap();
+        assert_eq!((keys.distinct, keys.once, keys.top_shares[0]), (2, 0, 5.0 / 7.0));
+        assert_eq!(told.values.unwrap(), ValueSizes { mean: 100.0, p50: 100, p99: 100, max: 100 });
+        // Of five reads those of key 0 find it twice, that of key 1 once: both held have 160 bytes.
+        let memory = told.memory.unwrap();
+        assert_eq!((memory.reads, memory.most_hits), (5, 0.6));
+        let [half, .., all] = &memory.sizes[..] else { panic!("{memory:?}") };
+        assert_eq!(*all, CacheSize { hit_ratio: 0.6, keys: 2, bytes: Some(320) });
+        assert_eq!((half.hit_ratio, half.keys), (0.4, 2));
+    }
+
+    #[test]
+    fn the_exponent_of_a_law_is_found_again() {
+        for exponent in [0.0, 0.7, 0.99, 1.4] {
+            let counts: Vec<u64> =
+                (1..=1_000).map(|rank| (1e7 * f64::from(rank).powf(-exponent)).round() as u64).collect();
+            let found = zipf(&counts).unwrap();
+            assert!((found - exponent).abs() < 1e-3, "{exponent}: {found}");
+        }
+        assert_eq!(zipf(&[7]), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! `krarup analyze` of a trace: what it asks.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use krarup_analysis::trace::{TraceEstimates, TraceReading, TraceUse};
+use krarup_load::trace::Trace;
+use krarup_record::Operation;
+use krarup_report::demand;
+use krarup_report::{Page, csv, markdown};
+
+use crate::failure::Failure;
+use crate::form::OutputForm;
+use crate::{output, written};
+
+/// Whether a file is one of lines, of which a trace may be made, and none of rows.
+pub(crate) fn is_text(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(1_000).read_to_end(&mut beginning));
+    let is_text = beginning.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
+    read.is_ok() && path.is_file() && beginning.contains(&b',') && is_text
+}
+
+/// Reads a trace, and prints what it asks in the form that was asked for.
+pub(crate) fn tell(path: &Path, form: &OutputForm) -> Result<(), Failure> {
+    let trace =
+        Trace::read(path).map_err(|mistake| Failure::from(mistake.of(&path.display().to_string())))?;
+    let found = estimates(&trace);
+    let title = format!("The requests in {}", path.display());
+    let document = demand::document(&found, &title, &written::footer());
+    if form.json {
+        println!("{}", serde_json::to_string_pretty(&found).expect("what a trace asks is plain data"));
+    } else if form.csv {
+        print!("{}", csv::table(&demand::memory(&found).unwrap_or_else(|| demand::operations(&found))));
+    } else if form.markdown {
+        print!("{}", markdown::document(&document));
+    } else {
+        print(&found, &title);
+    }
+    if let Some(directory) = &form.html {
+        let page = written::write(&Page::of(&document), directory)
+            .map_err(|error| Failure::run(error.to_string()))?;
+        eprintln!("page: {}", page.display());
+    }
+    Ok(())
+}
+
+fn estimates(trace: &Trace) -> TraceEstimates {
+    let mut reading = TraceReading::default();
+    for number in 0..trace.len() {
+        let Some(row) = trace.row(number) else { break };
+        let keys = trace.names(&row).unwrap_or_default();
+        let used = match row.command.operation(row.keys) {
+            Operation::Get | Operation::MultiGet | Operation::Gat => TraceUse::Read,
+            Operation::Delete => TraceUse::Remove,
+            _ => TraceUse::Write,
+        };
+        reading.see(row.at, row.command.name(), used, keys, row.size);
+    }
+    reading.end(|key| trace.text(u64::from(key)).len())
+}
+
+fn print(found: &TraceEstimates, title: &str) {
+    println!("{}\n", output::prose(format_args!("{title}: {}", demand::span(found))));
+    let tables =
+        [Some(demand::operations(found)), demand::values(found), demand::keys(found), demand::memory(found)];
+    for table in tables.iter().flatten() {
+        println!("{}", output::table(table));
+        if !table.caption.is_empty() {
+            println!("{}\n", output::prose(format_args!("{}", table.caption)));
+        }
+    }
+    if let Some(words) = demand::summary(found) {
+        println!("{}", output::prose(format_args!("{words}")));
+    }
+}
