@@ -17,6 +17,9 @@ pub struct Cell {
     /// Think time Z of the clients.
     #[serde(default)]
     pub think: Seconds,
+    /// Whether the rate was given (open load): then clients are only connections.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
     /// Throughput X: requests answered per second, as the clients counted them.
     pub throughput: Quantity,
     /// Response time R at the clients.

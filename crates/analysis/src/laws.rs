@@ -28,9 +28,10 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
     let clients = trial.levels.clients;
 
     // N = X (R + Z): each client is always waiting for a reply or thinking (Denning and Buzen
-    // 1978).
+    // 1978). Where the rate was given they wait for neither.
     let by_law = throughput * (client.response.mean + trial.think);
-    if clients > 0 && client.completed > 0 && (by_law / f64::from(clients) - 1.0).abs() > INTERACTIVE {
+    let closed = clients > 0 && !client.open;
+    if closed && client.completed > 0 && (by_law / f64::from(clients) - 1.0).abs() > INTERACTIVE {
         warnings.push(Warning::InteractiveLaw { clients, by_law });
     }
     if client.errors > 0 {

@@ -173,7 +173,8 @@ type Limited<'a> = (&'a Cell, &'a MiddlewareCell, u32);
 /// many processors (0: unknown).
 pub fn predictions(cells: &[Cell], cores: u32, wanted: &WantedPredictions) -> Vec<Prediction> {
     let mut families: Vec<(String, Vec<Limited<'_>>)> = Vec::new();
-    for cell in cells {
+    // Where the rate was given, clients are no population.
+    for cell in cells.iter().filter(|cell| !cell.open) {
         let Some(middleware) = &cell.middleware else { continue };
         let Some(workers) = middleware.workers else { continue };
         let shared = cell.factors.iter().filter(|(name, _)| {

@@ -69,10 +69,11 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     let known: Vec<&Cell> = cells.iter().copied().filter(|cell| is_known(cell)).collect();
     let unsure = cells.iter().filter(|cell| !is_known(cell)).map(|cell| unsure(cell)).collect();
     let highest = known.iter().map(|cell| cell.throughput.value).fold(0.0, f64::max);
+    let given = cells.iter().all(|cell| cell.open);
     let Some(last) = known.last().filter(|_| !is_outdone(highest, cells.iter().copied())) else {
         let by_rate = |one: &&&Cell, other: &&&Cell| one.throughput.value.total_cmp(&other.throughput.value);
         return cells.iter().max_by(by_rate).map(|at| Verdict {
-            saturation: Saturation::Unknown,
+            saturation: if given { Saturation::Given } else { Saturation::Unknown },
             bottleneck: Bottleneck::NotKnown,
             parts: Vec::new(),
             usable: None,
@@ -82,7 +83,9 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     };
     let at = known.iter().find(|cell| cell.throughput.value >= NEAR * highest)?;
     let fewest = cells.first().filter(|cell| is_known(cell));
-    let saturation = if at.levels != last.levels {
+    let saturation = if given {
+        Saturation::Given
+    } else if at.levels != last.levels {
         let longer = last.response.mean.value / at.response.mean.value;
         let knee = fewest.map(|first| (first.response.mean.value + think) * highest);
         Saturation::Reached { knee, tried: last.levels.clients, longer }.if_finite(longer)
@@ -97,7 +100,7 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
         saturation,
         bottleneck: bottleneck(at, cores, &shares),
         parts: shares,
-        usable: fewest.and_then(|_| usable(&known)),
+        usable: fewest.filter(|_| !given).and_then(|_| usable(&known)),
         unsure,
         ..of_cell(at)
     })
@@ -132,8 +135,13 @@ pub(crate) fn is_outdone<'a>(highest: f64, mut cells: impl Iterator<Item = &'a C
 
 /// How wide the wider of its intervals is.
 pub(crate) fn unsure(cell: &Cell) -> Unsure {
-    let halves = [cell.throughput.half_share(), cell.response.mean.half_share()];
-    Unsure { clients: cell.levels.clients, half: halves.into_iter().flatten().fold(0.0, f64::max) }
+    let [throughput, response] =
+        [&cell.throughput, &cell.response.mean].map(|one| one.half_share().unwrap_or(0.0));
+    Unsure {
+        clients: cell.levels.clients,
+        half: throughput.max(response),
+        of_response: response > throughput,
+    }
 }
 
 /// Which part of the response time is what share of it, largest first.

@@ -168,6 +168,7 @@ fn limit(verdict: &Verdict) -> Result<&Verdict, String> {
             "the limit was not reached: the last step of clients still brought {} more",
             Unit::Share.show(growth)
         )),
+        Saturation::Given => Err("the rate was given, so that no limit was looked for".into()),
         Saturation::Unknown => Err("the cells are not known well enough, or too few, to find a limit".into()),
     }
 }

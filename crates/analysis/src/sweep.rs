@@ -1,5 +1,8 @@
 //! From trials to results: each cell's repetitions become estimates with n and an interval.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use krarup_record::watch::Watch;
 use krarup_record::{quantities, stamps};
 use krarup_stats::StatsError;
@@ -11,7 +14,7 @@ use crate::distribution::QUANTILES;
 use crate::quantity::{Quantity, TimeQuantities};
 use crate::results::{Environment, Results};
 use crate::trial::{
-    CellLevels, HostLink, MiddlewareOperation, MiddlewareSide, ResponseCourse, RoundTrip, Trial,
+    CellLevels, HostLink, MiddlewareOperation, MiddlewareSide, ResponseCourse, RoundTrip, SystemPart, Trial,
     TrialHistogram, TrialTimes,
 };
 use crate::warning::{Concern, Warning};
@@ -45,6 +48,39 @@ pub enum SweepError {
     },
 }
 
+/// The same trials; where each had servers of its own, at addresses that no other has, they are
+/// called by their places, `server 1`, `server 2`, so that what belongs together has one name.
+fn with_servers_by_place(trials: &[Trial]) -> Cow<'_, [Trial]> {
+    fn names(trial: &Trial) -> Vec<String> {
+        let processes = trial.cpu.iter().filter(|process| process.station == SystemPart::Server);
+        let all = trial.servers.iter().map(|server| &server.name).chain(processes.map(|one| &one.name));
+        let mut names: Vec<String> = Vec::new();
+        for name in all {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+    let known: HashSet<String> = trials.iter().flat_map(names).collect();
+    let most = trials.iter().map(|trial| names(trial).len()).max().unwrap_or(0);
+    if known.len() <= most {
+        return Cow::Borrowed(trials);
+    }
+    let renamed = trials.iter().map(|trial| {
+        let (names, mut trial) = (names(trial), trial.clone());
+        let name = |old: &str| {
+            let place = names.iter().position(|name| name == old).expect("it is among the names");
+            format!("server {}", place + 1)
+        };
+        trial.servers.iter_mut().for_each(|server| server.name = name(&server.name));
+        let processes = trial.cpu.iter_mut().filter(|process| process.station == SystemPart::Server);
+        processes.for_each(|process| process.name = name(&process.name));
+        trial
+    });
+    Cow::Owned(renamed.collect())
+}
+
 /// The results of all trials, in whatever order they ran: workloads in the order of their first
 /// trial, clients rising.
 ///
@@ -55,6 +91,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         return Err(SweepError::Empty);
     }
     trials.iter().try_for_each(valid)?;
+    let trials = &*with_servers_by_place(trials);
     let mut workloads: Vec<&str> = Vec::new();
     for trial in trials {
         if !workloads.contains(&trial.levels.workload.as_str()) {
@@ -230,6 +267,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
     let cell = Cell {
         levels: levels.clone(),
         think: trials[0].think,
+        open: trials[0].client.open,
         throughput: estimates.of(quantities::THROUGHPUT.name, &throughputs, &rates)?,
         response: estimates.times(
             quantities::RESPONSE_TIME.name,
@@ -536,7 +574,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::quantity::IntervalBasis;
-    use crate::trial::{ClientSide, ClientWindow, ServerSide};
+    use crate::trial::{ClientSide, ClientWindow, ProcessCpu, ServerSide};
     use crate::verdict::Saturation;
 
     /// Ten seconds at a steady rate that keep every law: the clients are always waiting.
@@ -607,6 +645,47 @@ pub(crate) mod tests {
         assert_eq!(cell.repetitions.iter().map(|r| r.repetition).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(cell.completed, 600_000);
         assert_eq!(results.concerns, []);
+    }
+
+    /// Open load: connections wait for nothing, so no law of theirs is broken and no limit is
+    /// looked for.
+    #[test]
+    fn a_rate_that_was_given_is_no_limit() {
+        let mut trials: Vec<Trial> =
+            (0..3).map(|repetition| Trial { repetition, ..steady_trial("2000/s", 64, 2_000.0) }).collect();
+        for trial in &mut trials {
+            trial.client.open = true;
+            trial.client.response.mean = 1e-3;
+            trial.middleware = None;
+        }
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        assert!(results.concerns.iter().all(|one| one.levels.is_none()), "{:?}", results.concerns);
+        let [verdict] = &results.verdicts[..] else { panic!("{:?}", results.verdicts) };
+        assert_eq!((verdict.saturation.clone(), verdict.word()), (Saturation::Given, "rate given"));
+        assert!(verdict.to_string().contains("The rate was given"), "{verdict}");
+        trials.iter_mut().for_each(|trial| trial.client.open = false);
+        let closed = summarise("test", Environment::default(), &trials).unwrap();
+        let law = |one: &Concern| matches!(one.warning, Warning::InteractiveLaw { .. });
+        assert!(closed.concerns.iter().any(law), "{:?}", closed.concerns);
+    }
+
+    #[test]
+    fn servers_that_are_others_in_each_trial_are_called_by_their_places() {
+        let mut trials = [1, 2].map(|clients| steady_trial("read", clients, 1_000.0));
+        let names = |trials: &[Trial]| {
+            let results = summarise("test", Environment::default(), trials).unwrap();
+            let cells = results.cells.iter();
+            cells.flat_map(|cell| cell.servers.iter().map(|server| server.name.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&trials)[..2], ["127.0.0.1:21211", "127.0.0.1:21212"]);
+        trials[1].servers[0].name = "127.0.0.1:40191".into();
+        let process =
+            |name: &str| ProcessCpu { station: SystemPart::Server, name: name.into(), busy: 1.0, cores: 1.0 };
+        trials[1].cpu = vec![process("127.0.0.1:40191"), process("127.0.0.1:21212")];
+        assert_eq!(names(&trials), ["server 1", "server 2", "server 1", "server 2"]);
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        let busy: Vec<&str> = results.cells[1].load.iter().map(|process| process.name.as_str()).collect();
+        assert_eq!(busy, ["server 1", "server 2"]);
     }
 
     #[test]

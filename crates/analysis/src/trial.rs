@@ -177,6 +177,9 @@ pub struct TrialTimes {
 /// What the load generator measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientSide {
+    /// Whether requests came at a rate that was given, whatever the answers (open load).
+    #[serde(default)]
+    pub open: bool,
     /// Requests answered, errors included.
     pub completed: u64,
     /// Requests answered with an error, or not at all.

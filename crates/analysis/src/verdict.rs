@@ -50,6 +50,9 @@ pub struct Unsure {
     /// Half of the wider of the intervals of throughput and mean response time, as a share of the
     /// value.
     pub half: f64,
+    /// Whether that wider one is the response time's.
+    #[serde(default)]
+    pub of_response: bool,
 }
 
 /// The most clients that are still served well: beyond, requests wait more than they are served.
@@ -109,6 +112,8 @@ pub enum Saturation {
         /// By which share, from the cell before.
         growth: f64,
     },
+    /// The rate was given (open load): how much the system can carry was not tried.
+    Given,
     /// A single cell that is known well says nothing about growth, nor do cells in which nothing
     /// was answered.
     Unknown,
@@ -291,7 +296,10 @@ impl fmt::Display for Verdict {
             )?;
         }
         if !self.unsure.is_empty() {
-            write!(f, " {INSTEAD}")?;
+            if self.bottleneck == Bottleneck::NotKnown {
+                write!(f, " The widest is {}.", widest_in_words(&self.unsure))?;
+            }
+            write!(f, " {}", instead(widest(&self.unsure).of_response))?;
         }
         if let Some(usable) = self.usable.as_ref().filter(|_| self.saturation != Saturation::Unknown) {
             write!(f, " {usable}")?;
@@ -314,13 +322,34 @@ fn percent(share: f64) -> String {
 /// What to do next where a cell is not known well, in a line.
 const AGAIN: &str = "Measure longer or repeat more often, with nothing else at work on the machine.";
 
-/// What to do where a cell is not known well.
-const INSTEAD: &str = "Measure longer or repeat more often, as `repetitions = { min = 3, max = 10, until = \"cov(throughput) <= 5 %\" }` does, with nothing else at work on the machine.";
+/// What to do where a cell is not known well: where its response time is what scatters, that is to
+/// be watched.
+fn instead(of_response: bool) -> String {
+    let quantity = if of_response { "response" } else { "throughput" };
+    format!(
+        "Measure longer or repeat more often, as `repetitions = {{ min = 3, max = 10, until = \"cov({quantity}) <= 5 %\" }}` does, with nothing else at work on the machine."
+    )
+}
+
+/// The cell with the widest interval of them all.
+fn widest(unsure: &[Unsure]) -> Unsure {
+    let none = Unsure { clients: 0, half: 0.0, of_response: false };
+    unsure.iter().copied().max_by(|one, other| one.half.total_cmp(&other.half)).unwrap_or(none)
+}
+
+/// `the response time's, ± 24 %`.
+fn widest_in_words(unsure: &[Unsure]) -> String {
+    let Unsure { half, of_response, .. } = widest(unsure);
+    let quantity = if of_response { "the response time's" } else { "the throughput's" };
+    format!("{quantity}, ± {}", percent(half))
+}
 
 /// Why nothing is concluded from these cells.
 fn too_wide(unsure: &[Unsure]) -> String {
-    let widest = unsure.iter().map(|one| one.half).fold(0.0, f64::max);
-    format!("their intervals are wider than a fifth of their values (up to ± {})", percent(widest))
+    format!(
+        "their intervals are wider than a fifth of their values (the widest is {})",
+        widest_in_words(unsure)
+    )
 }
 
 /// `8`, `8 and 64`, `2, 8 and 64`.
@@ -353,6 +382,7 @@ impl fmt::Display for Saturation {
                     percent(*growth)
                 )
             }
+            Self::Given => write!(f, " The rate was given: what more the system carries was not tried."),
             Self::Unknown => Ok(()),
         }
     }
@@ -364,6 +394,7 @@ impl fmt::Display for Bottleneck {
         let name = |process: &ProcessLoad| match process.station {
             SystemPart::Clients => format!("the load generator ({})", process.name),
             SystemPart::Middleware => format!("the middleware ({})", process.name),
+            SystemPart::Server if process.name.starts_with("server ") => process.name.clone(),
             SystemPart::Server => format!("the server {}", process.name),
         };
         let of = |process: &ProcessLoad| {
@@ -444,7 +475,8 @@ impl fmt::Display for Bottleneck {
                     }
                     Some(more) => write!(
                         f,
-                        "and whether that is the limit is not known: {more}, which the intervals do not tell from none. {INSTEAD}"
+                        "and whether that is the limit is not known: {more}, which the intervals do not tell from none. {}",
+                        instead(false)
                     )?,
                     None => write!(
                         f,
@@ -496,12 +528,23 @@ impl fmt::Display for MoreWorkers {
 }
 
 impl Verdict {
+    /// Why nothing is concluded, in the words of a table: `the response time is known to ± 24 %`.
+    pub fn too_wide(&self) -> String {
+        let Unsure { half, of_response, .. } = widest(&self.unsure);
+        let quantity = if of_response { "response time" } else { "throughput" };
+        match self.unsure.is_empty() {
+            true => "intervals are too wide".into(),
+            false => format!("the {quantity} is known to ± {}", percent(half)),
+        }
+    }
+
     /// Whether the limit was reached, in the words of a table.
     pub fn word(&self) -> &'static str {
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => "no conclusion",
             (_, Saturation::Reached { .. }) => "limit reached",
             (_, Saturation::NotReached { .. }) => "limit not reached",
+            (_, Saturation::Given) => "rate given",
             (_, Saturation::Unknown) => "limit not known",
         }
     }
@@ -519,6 +562,9 @@ impl Verdict {
             }
             (Bottleneck::Machine { .. }, Saturation::NotReached { .. }) => {
                 format!("Give the clients a machine of their own, and try more of them than {clients}.")
+            }
+            (_, Saturation::Given) => {
+                "Compare the response times; to find the limit, offer more or let clients wait for their answers.".into()
             }
             (_, Saturation::NotReached { .. }) => format!("Try more clients than {clients}."),
             (_, Saturation::Unknown) if !self.unsure.is_empty() => AGAIN.into(),

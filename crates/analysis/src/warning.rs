@@ -328,7 +328,7 @@ impl fmt::Display for Warning {
             Self::OneRepetition => {
                 write!(
                     f,
-                    "Every cell ran once: intervals come from the windows of that run and say nothing about another."
+                    "Every cell ran once: where there are intervals, they come from the windows of that run and say nothing about another."
                 )
             }
             Self::NotPooled { blocks, within } => {

@@ -259,6 +259,7 @@ fn trial(
         length,
         think,
         client: ClientSide {
+            open: !matches!(load.config.arrivals, Arrivals::Closed(_)),
             quantiles: times.as_ref().map_or_else(Vec::new, quantiles),
             tail: times.as_ref().map_or_else(Vec::new, tail),
             over_time: over_time(&loads),

@@ -22,6 +22,11 @@ function make(parent, tag, className, text) {
   return element;
 }
 
+// The largest of many, or the smallest: a call with each of them as an argument has a limit.
+const largest = (values) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+const smallest = (values) => values.reduce((least, value) => Math.min(least, value ?? 0), 0);
+const over = (panel, of) => largest(panel.series.map(of));
+
 const textWidth = (() => {
   const ctx = document.createElement("canvas").getContext("2d");
   return (text, weight) => {
@@ -33,7 +38,7 @@ const textWidth = (() => {
 // Beside a diagonal what matters is how near to it the points are: a bar that is longer than all of them is cut off at the edge.
 function inSight(panel, high) {
   if (!panel.diagonal || high == null) return high;
-  return Math.min(high, 1.4 * Math.max(...panel.xs, ...panel.series.flatMap((s) => s.values.map((v) => v ?? 0))));
+  return Math.min(high, 1.4 * Math.max(largest(panel.xs), over(panel, (s) => largest(s.values))));
 }
 
 // The largest value between two places, intervals included; of stacks, the largest sum of the parts that are shown.
@@ -73,13 +78,15 @@ function xRange(panel) {
 }
 
 function topOf(panel) {
-  return Math.max(...panel.series.flatMap((s) => [...s.values, ...(s.high ?? []).map((v) => inSight(panel, v))].map((v) => v ?? 0)), 0);
+  // What is cut off at the edge is so at one place: it need not be looked for at each value.
+  const top = over(panel, (s) => largest(s.high ?? []));
+  return Math.max(over(panel, (s) => largest(s.values)), inSight(panel, top));
 }
 
 // Everything starts from zero but points that lie below it: residuals.
 function bottomOf(panel) {
   if (panel.mark !== "points") return 0;
-  return Math.min(...panel.series.flatMap((s) => [...s.values, ...(s.low ?? [])].map((v) => v ?? 0)), 0) * 1.06;
+  return smallest(panel.series.map((s) => Math.min(smallest(s.values), smallest(s.low ?? [])))) * 1.06;
 }
 
 function axes(panel) {

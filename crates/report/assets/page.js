@@ -7,7 +7,16 @@ document.documentElement.classList.add("scripted");
 const sizes = new ResizeObserver(() => {
   for (const figure of charts) figure.built.forEach(resize);
 });
-const drawFigures = () => document.querySelectorAll("figure.card").forEach(drawFigure);
+// One figure that fails leaves the others, the tables and the contents as they are.
+const drawFigures = () => {
+  for (const figure of document.querySelectorAll("figure.card")) {
+    try {
+      drawFigure(figure);
+    } catch (error) {
+      failures.push(`${figure.id}: ${error.message}`);
+    }
+  }
+};
 drawFigures();
 
 // Sections fold; a link opens the one it leads into.

@@ -1,6 +1,7 @@
 //! Writes the report of a made-up sweep into a directory, to look at:
 //! `cargo run --example synthetic -- DIRECTORY [REPETITIONS]`.
 
+#[allow(dead_code, reason = "tests use more of it")]
 #[path = "../tests/all/fixture.rs"]
 mod fixture;
 

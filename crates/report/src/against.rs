@@ -1,5 +1,5 @@
-//! Against what a sweep is drawn: the clients, or where their number never changes, another factor
-//! of numbers.
+//! Against what a sweep is drawn: the clients, or where their number never changes, another factor:
+//! one of numbers, else one of words.
 
 use krarup_analysis::cell::Cell;
 use krarup_analysis::results::Results;
@@ -22,11 +22,43 @@ pub(crate) struct Against<'a> {
 pub(crate) fn against(results: &Results) -> Against<'_> {
     let first = results.cells.first().map(|cell| cell.levels.clients);
     let alike = results.cells.iter().all(|cell| Some(cell.levels.clients) == first);
-    let factor = alike.then(|| factors_of_numbers(results).into_iter().next()).flatten();
-    match factor {
-        Some(factor) => along(results, &factor),
+    if !alike {
+        return along_clients(results);
+    }
+    if let Some(factor) = factors_of_numbers(results).into_iter().next() {
+        return along(results, &factor, Axis::linear(&factor, Unit::Count), number);
+    }
+    match factor_of_words(results) {
+        Some((factor, levels)) => {
+            let axis = Axis::words(&factor, levels.clone());
+            along(results, &factor, axis, |cell, name| {
+                let own = level(cell, name)?;
+                levels.iter().position(|level| level == own).map(|place| place as f64)
+            })
+        }
         None => along_clients(results),
     }
+}
+
+/// The factor of words with the most levels, where several vary: a line for each of the others'
+/// levels says more than a place for each cell. Its levels are in the order of the cells.
+fn factor_of_words(results: &Results) -> Option<(String, Vec<String>)> {
+    let first = results.cells.first()?;
+    let mut varying: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, _) in &first.factors {
+        let mut levels: Vec<String> = Vec::new();
+        for own in results.cells.iter().filter_map(|cell| level(cell, name)) {
+            if !levels.iter().any(|known| known == own) {
+                levels.push(own.to_owned());
+            }
+        }
+        if levels.len() > 1 {
+            varying.push((name.clone(), levels));
+        }
+    }
+    let several = varying.len() > 1;
+    // Of equals the last one, which the spec varies fastest.
+    varying.into_iter().max_by_key(|(_, levels)| levels.len()).filter(|_| several)
 }
 
 fn along_clients(results: &Results) -> Against<'_> {
@@ -44,10 +76,15 @@ fn along_clients(results: &Results) -> Against<'_> {
     }
 }
 
-fn along<'a>(results: &'a Results, factor: &str) -> Against<'a> {
+fn along<'a>(
+    results: &'a Results,
+    factor: &str,
+    axis: Axis,
+    place: impl Fn(&Cell, &str) -> Option<f64>,
+) -> Against<'a> {
     let mut lines: Vec<(String, Vec<(f64, &Cell)>)> = Vec::new();
     for cell in &results.cells {
-        let Some(x) = number(cell, factor) else { continue };
+        let Some(x) = place(cell, factor) else { continue };
         let varying = |name: &str| {
             name != factor && results.cells.iter().any(|other| level(other, name) != level(cell, name))
         };
@@ -67,7 +104,7 @@ fn along<'a>(results: &'a Results, factor: &str) -> Against<'a> {
     if let [(name, _)] = &mut lines[..] {
         *name = "all".into();
     }
-    Against { name: factor.to_owned(), axis: Axis::linear(factor, Unit::Count), lines }
+    Against { name: factor.to_owned(), axis, lines }
 }
 
 /// Levels that are words speak for themselves, unless they are words like yes and no.
@@ -91,9 +128,18 @@ fn axis(name: &str, least: f64, most: f64) -> Axis {
 }
 
 impl Against<'_> {
-    /// Whether the axis is one of equal ratios, in a word.
-    pub(crate) fn scale(&self) -> &'static str {
-        if self.axis.scale == AxisScale::Log { "logarithmic" } else { "linear" }
+    /// How the axis is divided, as a caption says it: `; clients on a linear axis`
+    pub(crate) fn scale(&self) -> String {
+        match self.axis.scale {
+            _ if !self.axis.levels.is_empty() => String::new(),
+            AxisScale::Log => format!("; {} on a logarithmic axis", self.name),
+            _ => format!("; {} on a linear axis", self.name),
+        }
+    }
+
+    /// What stands at a place of the axis: `8`, `two choices`.
+    pub(crate) fn level(&self, x: f64) -> String {
+        self.axis.levels.get(x as usize).cloned().unwrap_or_else(|| x.to_string())
     }
 
     /// A line for each workload in each panel, of the cells that have something to show.
@@ -196,10 +242,35 @@ mod tests {
         }
         let results = summarise("t", Environment::default(), &trials).unwrap();
         let found = against(&results);
-        assert_eq!((found.name.as_str(), found.scale(), found.lines.len()), ("servers", "linear", 4));
+        assert_eq!(
+            (found.name.as_str(), found.scale(), found.lines.len()),
+            ("servers", "; servers on a linear axis".into(), 4)
+        );
         let (name, cells) = &found.lines[0];
         assert_eq!(name, "copies none, 1 % writes");
         assert_eq!(cells.iter().map(|(x, _)| *x).collect::<Vec<_>>(), [3.0, 5.0]);
+    }
+
+    #[test]
+    fn a_factor_of_words_is_the_axis_where_no_other_has_numbers() {
+        let mut trials = Vec::new();
+        for copies in ["none", "half", "full"] {
+            trials.extend(["reads", "writes"].map(|kind| trial("3", copies, kind, 64)));
+        }
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let found = against(&results);
+        assert_eq!((found.name.as_str(), found.scale()), ("copies", String::new()));
+        assert_eq!(found.axis.levels, ["none", "half", "full"]);
+        let lines: Vec<(&str, Vec<f64>)> = found
+            .lines
+            .iter()
+            .map(|(name, cells)| (name.as_str(), cells.iter().map(|(x, _)| *x).collect()))
+            .collect();
+        assert_eq!(lines, [("reads", vec![0.0, 1.0, 2.0]), ("writes", vec![0.0, 1.0, 2.0])]);
+        assert_eq!(found.level(1.0), "half");
+        // A single factor: its cells stand beside each other.
+        let one = ["none", "full"].map(|copies| trial("3", copies, "reads", 64));
+        assert_eq!(against(&summarise("t", Environment::default(), &one).unwrap()).name, "clients");
     }
 
     #[test]
@@ -207,7 +278,10 @@ mod tests {
         let trials = [1, 2, 64].map(|clients| trial("3", "none", "1 % writes", clients));
         let results = summarise("t", Environment::default(), &trials).unwrap();
         let found = against(&results);
-        assert_eq!((found.name.as_str(), found.scale(), found.lines.len()), ("clients", "logarithmic", 1));
+        assert_eq!(
+            (found.name.as_str(), found.scale(), found.lines.len()),
+            ("clients", "; clients on a logarithmic axis".into(), 1)
+        );
         assert_eq!(levels_of(&results, "clients"), 3);
         assert!(factors_of_numbers(&results).is_empty());
     }

@@ -181,7 +181,11 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
     let panel = |(index, y): (usize, &Axis)| Panel {
         title: y.title.clone(),
         mark: "line",
-        x: Side { levels: lines.series.iter().all(|series| series.mark == Mark::Joined), ..side(&lines.x) },
+        x: Side {
+            levels: lines.series.iter().all(|series| series.mark == Mark::Joined),
+            names: Some(lines.x.levels.clone()).filter(|levels| !levels.is_empty()),
+            ..side(&lines.x)
+        },
         y: side(y),
         series: lines
             .series

@@ -52,6 +52,8 @@ pub struct Axis {
     pub unit: Unit,
     /// What equal distances are.
     pub scale: AxisScale,
+    /// Of a factor of words: what stands at 0, 1, 2 and so on. Empty where the axis has numbers.
+    pub levels: Vec<String>,
 }
 
 /// What equal distances along an axis are.
@@ -300,7 +302,7 @@ pub struct ScatterGroup {
 impl Axis {
     /// An axis on which equal distances are equal differences.
     pub fn linear(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, scale: AxisScale::Linear }
+        Self { title: title.into(), unit, scale: AxisScale::Linear, levels: Vec::new() }
     }
 
     /// A linear axis of a quantity, under its name: `response time`; with what is shown of it, if
@@ -313,16 +315,29 @@ impl Axis {
 
     /// An axis on which equal distances are equal ratios.
     pub fn log(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, scale: AxisScale::Log }
+        Self { scale: AxisScale::Log, ..Self::linear(title, unit) }
     }
 
     /// An axis of shares on which each further nine is as far away: 0, 90, 99, 99.9 %.
     pub fn tail(title: impl Into<String>) -> Self {
-        Self { title: title.into(), unit: Unit::Share, scale: AxisScale::Tail }
+        Self { scale: AxisScale::Tail, ..Self::linear(title, Unit::Share) }
+    }
+
+    /// An axis along the levels of a factor of words.
+    pub fn words(title: impl Into<String>, levels: Vec<String>) -> Self {
+        Self { levels, ..Self::linear(title, Unit::Text) }
     }
 
     fn column(&self) -> Column {
         Column::new(&self.title, self.unit)
+    }
+
+    /// What stands at a place, in a table.
+    fn value(&self, x: f64) -> TableValue {
+        match self.levels.get(x as usize) {
+            Some(level) => TableValue::from(level.as_str()),
+            None => x.into(),
+        }
     }
 }
 
@@ -384,7 +399,7 @@ impl Lines {
         columns.extend(self.y.iter().map(Axis::column));
         let rows = self.series.iter().flat_map(|series| {
             series.points.iter().map(|point| {
-                let mut row = vec![TableValue::from(series.name.as_str()), point.x.into()];
+                let mut row = vec![TableValue::from(series.name.as_str()), self.x.value(point.x)];
                 row.extend(point.y.iter().map(|measured| TableValue::from(*measured)));
                 row
             })

@@ -11,7 +11,9 @@ use krarup_units::Unit;
 
 use crate::chart::Chart;
 use crate::csv;
-use crate::document::{Block, Column, Document, Finding, Note, NoteLevel, Section, Table, TableValue};
+use crate::document::{
+    Block, Column, Document, Finding, Note, NoteLevel, Section, Table, TableValue, VerdictLine,
+};
 use crate::figures::{Figure, Plot};
 
 const UPLOT_SCRIPT: &str = include_str!("../assets/vendor/uplot/uPlot.iife.min.js");
@@ -177,17 +179,30 @@ fn summary(out: &mut String, document: &Document) {
     out.push_str("</section>\n");
 }
 
+/// So many verdicts stand open; the others fold.
+const OPEN_VERDICTS: usize = 12;
+
 /// One line for each verdict.
 fn verdicts(out: &mut String, findings: &[Finding]) {
-    let mut lines = findings.iter().filter_map(|one| Some((&one.about, one.line.as_ref()?))).peekable();
-    if lines.peek().is_none() {
-        return;
+    let lines: Vec<(&String, &VerdictLine)> =
+        findings.iter().filter_map(|one| Some((&one.about, one.line.as_ref()?))).collect();
+    let (open, folded) = lines.split_at(lines.len().min(OPEN_VERDICTS));
+    if !open.is_empty() {
+        verdict_table(out, open);
     }
+    if !folded.is_empty() {
+        let _ = writeln!(out, "<details class=\"evidence\"><summary>{} more workloads</summary>", folded.len());
+        verdict_table(out, folded);
+        out.push_str("</details>\n");
+    }
+}
+
+fn verdict_table(out: &mut String, lines: &[(&String, &VerdictLine)]) {
     out.push_str(
         "<div class=\"scroll\"><table class=\"verdicts\">\n<thead><tr><th scope=\"col\">workload</th>\
          <th scope=\"col\">most throughput</th><th scope=\"col\">limit</th><th scope=\"col\">what to do next</th></tr></thead>\n<tbody>\n",
     );
-    for (about, line) in lines {
+    for &(about, line) in lines {
         let (about, figure, load) = (escape(about), prose(&line.figure), prose(&line.load));
         let (verdict, cause, next) = (escape(&line.verdict), prose(&line.cause), prose(&line.next));
         let _ = writeln!(
@@ -325,8 +340,8 @@ fn captioned_table(out: &mut String, table: &Table, numbers: &Table) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     self::table(out, table);
-    if !table.caption.is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.caption));
+    if !table.told().is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.told()));
     }
     let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(numbers));
 }
@@ -337,8 +352,8 @@ fn sliders(out: &mut String, table: &Table, chosen: usize) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     let _ = writeln!(out, "<div class=\"sliders\" data-chosen=\"{chosen}\"></div>");
-    if !table.caption.is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.caption));
+    if !table.told().is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.told()));
     }
     let _ = writeln!(out, "<div class=\"tools\">{}", download(table));
     out.push_str("<details><summary>All of it as a table</summary>\n");

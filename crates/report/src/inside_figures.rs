@@ -31,10 +31,9 @@ pub(crate) fn inside(results: &Results) -> Option<Figure> {
         name: "inside-the-middleware".into(),
         title: format!("Queue time, queue length and server time against {}", against.name),
         caption: format!(
-            "{} The axes start from zero, and differ; {} on a {} axis. A queue that grows while server time stays says that workers are \
+            "{} The axes start from zero, and differ{}. A queue that grows while server time stays says that workers are \
              missing; server time that grows with the workers says that the servers are full.",
             intervals(results),
-            against.name,
             against.scale()
         ),
         quantities: vec![stamps::QUEUE_TIME, quantities::QUEUE_LENGTH, stamps::SERVER_TIME],
@@ -56,12 +55,7 @@ pub(crate) fn inside_percentiles(results: &Results) -> Option<Figure> {
     (!lines.series.is_empty()).then(|| Figure {
         name: "inside-percentiles".into(),
         title: format!("Percentiles of queue time and server time against {}", against.name),
-        caption: format!(
-            "{} The axes start from zero, and differ; {} on a {} axis.",
-            points_are(results),
-            against.name,
-            against.scale()
-        ),
+        caption: format!("{} The axes start from zero, and differ{}.", points_are(results), against.scale()),
         quantities: vec![quantities::PERCENTILE, stamps::QUEUE_TIME, stamps::SERVER_TIME],
         notes: Vec::new(),
         plot: Plot::Lines(lines),
@@ -113,9 +107,8 @@ fn of_operation(results: &Results, name: &str) -> Option<Figure> {
         name: format!("operation-{name}"),
         title: format!("{name} alone, against {}", against.name),
         caption: format!(
-            "{} Response times at the clients, queue and server times at the middleware. The axes start from zero, and differ; {} on a {} axis.",
+            "{} Response times at the clients, queue and server times at the middleware. The axes start from zero, and differ{}.",
             points_are(results),
-            against.name,
             against.scale()
         ),
         quantities: vec![

@@ -17,7 +17,7 @@ use krarup_units::{Unit, text};
 use crate::document::{Block, Column, EstimateCell, Note, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
-use crate::workloads::clients;
+use crate::workloads::{clients, drawn_at_limits, not_drawn};
 
 /// For each mix its best cell, and the least that comes near.
 pub(crate) fn configurations(results: &Results) -> Option<Table> {
@@ -164,7 +164,7 @@ pub(crate) fn machine(results: &Results) -> Option<Table> {
         title: "The machine meanwhile".into(),
         caption: "Processors kept busy by the experiment's own programs, by others, by the kernel's own threads and interrupts, and taken away by the machine's \
                   host; threads that ran or were ready to; changes of threads; packets that links threw away. At the fewest clients that reach 95 % of each \
-                  workload's highest throughput. Each trial's `monitor` folder has them second by second, by core, thread and link."
+                  workload's highest throughput. Each trial's folder monitor has them second by second, by core, thread and link."
             .into(),
         columns: vec![
             Column::new("cell", Unit::Text),
@@ -259,7 +259,12 @@ pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
                 .collect(),
         })
     };
-    let groups: Vec<ScatterGroup> = results.shapes.iter().enumerate().filter_map(group).collect();
+    let drawn = drawn_at_limits(results);
+    let is_drawn = |shape: &&ResponseShape| {
+        results.verdicts.len() == drawn.len() || drawn.iter().any(|(_, cell)| cell.levels == shape.levels)
+    };
+    let groups: Vec<ScatterGroup> =
+        results.shapes.iter().filter(is_drawn).enumerate().filter_map(group).collect();
     let far: Vec<String> = results
         .shapes
         .iter()
@@ -279,7 +284,7 @@ pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
         title: "Response times: measured quantiles against those of the nearest law".into(),
         caption: "On the line, the measurement is as the law says; above it in the upper right corner, the slowest requests are slower than the law has them. \
                   Each point is a quantile, the mean of each repetition's own."
-            .into(),
+            .to_owned() + &not_drawn(results),
         quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes,
         plot: Plot::Scatter(Scatter {

@@ -165,7 +165,7 @@ fn finding(verdict: &Verdict) -> Finding {
         ),
         verdict: verdict.word().into(),
         cause: match verdict.bottleneck {
-            Bottleneck::NotKnown => "intervals are too wide".into(),
+            Bottleneck::NotKnown => verdict.too_wide(),
             ref bottleneck => bottleneck.short(),
         },
         next: verdict.next_step(),

@@ -17,7 +17,7 @@ use crate::figures::{
     Scatter, ScatterGroup, SeriesCounts, StackedBars, StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
 };
 use crate::sweep_notes::{Topic, notes};
-use crate::workloads::{at_limits, clients, fastest, load_of, workloads};
+use crate::workloads::{clients, drawn_at_limits, fastest, load_of, not_drawn, workloads};
 
 /// No more buckets than this are drawn side by side; narrower ones are taken together.
 const MOST_BUCKETS: u64 = 80;
@@ -55,12 +55,7 @@ pub(crate) fn throughput(results: &Results) -> Figure {
     Figure {
         name: "throughput-and-response-time".into(),
         title: format!("Throughput and response time against {}", against.name),
-        caption: format!(
-            "{} All axes start from zero; {} on a {} axis.{processors}",
-            intervals(results),
-            against.name,
-            against.scale()
-        ),
+        caption: format!("{} All axes start from zero{}.{processors}", intervals(results), against.scale()),
         quantities: shown,
         notes: notes(results, Topic::Throughput),
         plot: Plot::Lines(against.draw(y, of)),
@@ -98,14 +93,20 @@ pub(crate) fn tails(results: &Results) -> Option<Figure> {
             })
             .collect(),
     };
-    let series: Vec<LineSeries> =
-        at_limits(results).enumerate().map(line).filter(|line| line.points.len() > 1).collect();
+    let series: Vec<LineSeries> = drawn_at_limits(results)
+        .into_iter()
+        .enumerate()
+        .map(line)
+        .filter(|line| line.points.len() > 1)
+        .collect();
     (!series.is_empty()).then(|| Figure {
         name: "response-time-percentiles".into(),
         title: "Response time by percentile".into(),
-        caption: "Each further nine is as far away; a line ends where fewer than ten requests were slower. At the fewest clients that reach 95 % of each \
-                  workload's highest throughput; means of the repetitions."
-            .into(),
+        caption: format!(
+            "Each further nine is as far away; a line ends where fewer than ten requests were slower. At the fewest clients that reach 95 % of each \
+             workload's highest throughput; means of the repetitions.{}",
+            not_drawn(results)
+        ),
         quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes: Vec::new(),
         plot: Plot::Lines(Lines {
@@ -156,7 +157,7 @@ pub(crate) fn response_at_throughput(results: &Results) -> Figure {
     let against = against(results);
     let label = |x: f64| match against.name.as_str() {
         "clients" => clients(x as u32),
-        factor => format!("{factor} {x}"),
+        factor => format!("{factor} {}", against.level(x)),
     };
     let groups = against.lines.iter().enumerate().map(|(index, (name, cells))| ScatterGroup {
         name: name.clone(),
@@ -211,7 +212,8 @@ pub(crate) fn percentiles(results: &Results) -> Figure {
 /// What the clients measured beside what the interactive law makes of their number and throughput.
 pub(crate) fn interactive_law(results: &Results) -> Option<Figure> {
     let by_law = |cell: &Cell| f64::from(cell.levels.clients) / cell.throughput.value - cell.think;
-    let is_usable = |cell: &&Cell| by_law(cell).is_finite() && by_law(cell) > 0.0;
+    // Where the rate was given, clients wait for nothing.
+    let is_usable = |cell: &&Cell| !cell.open && by_law(cell).is_finite() && by_law(cell) > 0.0;
     let group = |(index, workload): (usize, &str)| ScatterGroup {
         name: workload.to_owned(),
         tint: Tint::Series(index),
@@ -254,17 +256,18 @@ pub(crate) fn interactive_law(results: &Results) -> Option<Figure> {
 
 /// Where the response time went, for each workload and number of clients.
 pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
-    let panel = |workload: &&str| {
-        let bars: Vec<(String, Vec<f64>)> = results
-            .workload(workload)
-            .filter_map(|cell| {
+    let against = against(results);
+    let panel = |(name, cells): &(String, Vec<(f64, &Cell)>)| {
+        let bars: Vec<(String, Vec<f64>)> = cells
+            .iter()
+            .filter_map(|(x, cell)| {
                 let times = parts(cell)?.map(|(_, time)| time.value).to_vec();
-                Some((cell.levels.clients.to_string(), times))
+                Some((against.level(*x), times))
             })
             .collect();
-        (!bars.is_empty()).then(|| StackedPanel { name: (*workload).to_owned(), bars })
+        (!bars.is_empty()).then(|| StackedPanel { name: name.clone(), bars })
     };
-    let panels: Vec<StackedPanel> = workloads(results).iter().filter_map(panel).collect();
+    let panels: Vec<StackedPanel> = against.lines.iter().filter_map(panel).collect();
     if panels.is_empty() {
         return None;
     }
@@ -273,7 +276,7 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
     };
     Some(Figure {
         name: "where-the-time-goes".into(),
-        title: "Mean response time by part, against clients".into(),
+        title: format!("Mean response time by part, against {}", against.name),
         caption: format!(
             "Each bar is the mean response time at the clients over {}; its parts sum to it. The axes start from zero and differ \
              between workloads. The intervals of the parts are in the table below.",
@@ -283,7 +286,7 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
         notes: notes(results, Topic::Breakdown),
         plot: Plot::StackedBars(StackedBars {
             group: "workload".into(),
-            category: "clients".into(),
+            category: against.name.clone(),
             y: Axis::of(quantities::RESPONSE_TIME, "mean"),
             parts: vec![
                 part(ResponsePart::Queue, Tint::Queue),
@@ -298,15 +301,8 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
 
 /// Response times at clients and middleware, at each workload's limit.
 pub(crate) fn histogram(results: &Results) -> Option<Figure> {
-    let panels: Vec<HistogramPanel> = results
-        .verdicts
-        .iter()
-        .filter_map(|verdict| {
-            let cell = results.cell(&verdict.at)?;
-            let name = format!("{}, {}", verdict.at.workload, clients(verdict.at.clients));
-            histogram_panel(name, cell)
-        })
-        .collect();
+    let panel = |(verdict, cell): (&Verdict, &Cell)| histogram_panel(load_of(verdict), cell);
+    let panels: Vec<HistogramPanel> = drawn_at_limits(results).into_iter().filter_map(panel).collect();
     if panels.is_empty() {
         return None;
     }
@@ -316,7 +312,7 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
         caption: "Share of all requests in each bucket, all repetitions together, at the fewest clients that reach 95 % of the \
                   workload's highest throughput. The slowest of a thousand requests lie beyond the right edge; the data has \
                   their number in its last row. Lines across are mean and p99 at the clients, with their intervals as bands."
-            .into(),
+            .to_owned() + &not_drawn(results),
         quantities: vec![quantities::RESPONSE_TIME, stamps::RESPONSE_TIME],
         notes: notes(results, Topic::Histogram),
         plot: Plot::Histogram(HistogramFigure {

@@ -149,6 +149,23 @@ impl Column {
 }
 
 impl Table {
+    /// The caption; where a ± is more than its value it also says that the interval ends at zero.
+    pub fn told(&self) -> String {
+        let ends_at_zero = |value: &TableValue| match value {
+            TableValue::Measured(measured) => {
+                measured.interval.is_some_and(|(low, _)| low == 0.0)
+                    && measured.half().is_some_and(|half| half > measured.value && measured.value > 0.0)
+            }
+            _ => false,
+        };
+        let mut words: Vec<&str> =
+            Some(self.caption.as_str()).filter(|text| !text.is_empty()).into_iter().collect();
+        if self.rows.iter().flatten().any(ends_at_zero) {
+            words.push("Where a ± is more than its value, the interval begins at zero.");
+        }
+        words.join(" ")
+    }
+
     /// The scale of column `index`: the one that suits the middle of its numbers.
     pub fn scale(&self, index: usize) -> Scale {
         let mut sizes: Vec<f64> = self
@@ -204,6 +221,21 @@ impl Note {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caption_says_where_an_interval_begins_at_zero() {
+        let table = |value, low, high| {
+            let cell = EstimateCell { value, interval: Some((low, high)), n: 3 };
+            let table = Table::untitled("t", &[("x", Unit::Count)], vec![vec![TableValue::Measured(cell)]]);
+            Table { caption: "Said.".into(), ..table }.told()
+        };
+        assert_eq!(table(2.0, 1.0, 3.0), "Said.");
+        assert_eq!(table(2.0, 0.0, 3.0), "Said.");
+        assert_eq!(
+            table(2.0, 0.0, 5.0),
+            "Said. Where a ± is more than its value, the interval begins at zero."
+        );
+    }
 
     #[test]
     fn half_of_an_interval_that_ends_at_zero_is_its_upper_half() {

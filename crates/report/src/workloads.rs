@@ -32,3 +32,25 @@ pub(crate) fn clients(clients: u32) -> String {
 pub(crate) fn at_limits(results: &Results) -> impl Iterator<Item = (&Verdict, &Cell)> {
     results.verdicts.iter().filter_map(|verdict| Some((verdict, results.cell(&verdict.at)?)))
 }
+
+/// More workloads than this are not drawn one by one.
+const MOST_DRAWN: usize = 12;
+
+/// The same of those that are drawn: of many, those with the highest p99.
+pub(crate) fn drawn_at_limits(results: &Results) -> Vec<(&Verdict, &Cell)> {
+    let mut found: Vec<(usize, (&Verdict, &Cell))> = at_limits(results).enumerate().collect();
+    if found.len() > MOST_DRAWN {
+        found.sort_by(|one, other| other.1.1.response.p99.value.total_cmp(&one.1.1.response.p99.value));
+        found.truncate(MOST_DRAWN);
+        found.sort_by_key(|(place, _)| *place);
+    }
+    found.into_iter().map(|(_, one)| one).collect()
+}
+
+/// What a caption says of workloads that are not drawn; empty where all are.
+pub(crate) fn not_drawn(results: &Results) -> String {
+    match results.verdicts.len() {
+        all if all > MOST_DRAWN => format!(" Of {all} workloads the {MOST_DRAWN} with the highest p99."),
+        _ => String::new(),
+    }
+}

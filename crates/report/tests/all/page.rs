@@ -77,6 +77,25 @@ fn the_history_of_a_sweep_stands_in_every_form() {
     assert!(latex::files(&document).iter().any(|(name, _)| name == "history.tex"));
 }
 
+/// Along the factor with the most levels, a line for each of the others; not a place for each cell.
+#[test]
+fn many_workloads_are_drawn_along_a_factor() {
+    let document = sweep::document(&fixture::many_workloads(), "Krarup");
+    let page = Page::of(&document);
+    let csv = |name: &str| &page.csv.iter().find(|(known, _)| known == name).unwrap().1;
+    let lines = csv("throughput-and-response-time.csv");
+    assert!(lines.starts_with("series,policy,"), "{lines}");
+    assert!(lines.contains("\"rate 2000/s, pauses\",two choices,") && lines.lines().count() == 61, "{lines}");
+    assert!(csv("where-the-time-goes.csv").contains("slow ejected"));
+    for (name, most) in [("processes.csv", 8), ("servers.csv", 6)] {
+        let columns = csv(name).lines().next().unwrap().split(',').count();
+        assert!(columns <= most, "{name}: {columns} columns");
+    }
+    let drawn: std::collections::BTreeSet<&str> =
+        csv("response-time-histogram.csv").lines().skip(1).filter_map(|line| line.split('"').nth(1)).collect();
+    assert_eq!(drawn.len(), 12, "the twelve with the highest p99: {drawn:?}");
+}
+
 #[test]
 fn the_same_results_give_the_same_bytes() {
     let page = || Page::of(&sweep::document(&fixture::results(3), "Krarup"));
