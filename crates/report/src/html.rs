@@ -191,7 +191,8 @@ fn verdicts(out: &mut String, findings: &[Finding]) {
         verdict_table(out, open);
     }
     if !folded.is_empty() {
-        let _ = writeln!(out, "<details class=\"evidence\"><summary>{} more workloads</summary>", folded.len());
+        let _ =
+            writeln!(out, "<details class=\"evidence\"><summary>{} more workloads</summary>", folded.len());
         verdict_table(out, folded);
         out.push_str("</details>\n");
     }

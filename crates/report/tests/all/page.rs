@@ -91,8 +91,11 @@ fn many_workloads_are_drawn_along_a_factor() {
         let columns = csv(name).lines().next().unwrap().split(',').count();
         assert!(columns <= most, "{name}: {columns} columns");
     }
-    let drawn: std::collections::BTreeSet<&str> =
-        csv("response-time-histogram.csv").lines().skip(1).filter_map(|line| line.split('"').nth(1)).collect();
+    let drawn: std::collections::BTreeSet<&str> = csv("response-time-histogram.csv")
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split('"').nth(1))
+        .collect();
     assert_eq!(drawn.len(), 12, "the twelve with the highest p99: {drawn:?}");
 }
 
