@@ -6,6 +6,7 @@
 //!                  laws      same configuration, same result?      rows, residuals, seed kept
 //! ```
 
+mod correction;
 mod crowd;
 mod curves;
 mod doubts;
@@ -21,6 +22,7 @@ mod regression;
 mod rows;
 mod tables;
 
+pub use correction::{FormCorrection, StateCorrection};
 pub use doubts::{CalibrationDoubt, PredictionDoubt};
 pub use explain::{Explanation, LimitingPart};
 pub use fitting::{Calibration, calibrate, calibrate_as};

@@ -169,7 +169,7 @@ pub(super) fn downhill(from: &[f64], mut residuals: impl FnMut(&[f64]) -> Vec<f6
 
 /// The solution of a small symmetric system with a positive diagonal, its right side as the last
 /// column: elimination with the largest pivot.
-fn solved(mut system: Vec<Vec<f64>>) -> Vec<f64> {
+pub(super) fn solved(mut system: Vec<Vec<f64>>) -> Vec<f64> {
     let size = system.len();
     for column in 0..size {
         let pivot = (column..size)

@@ -80,6 +80,12 @@ impl Calibration {
             )),
             None => words.push("the rows show no second limit".into()),
         }
+        if let Some(plateau) = self.model.plateau {
+            words.push(format!(
+                "rows of different pools agree on {}/s: something that no pool changes binds there (a link, a server, the load generator), and no prediction exceeds it",
+                count(plateau)
+            ));
+        }
         if first.part == OUTSIDE_PART {
             words.push("the limit is outside of the middleware: the clients, the load generator, their links or the thread that reads from them".into());
         }

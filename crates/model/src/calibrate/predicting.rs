@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::doubts::{PredictionDoubt, prediction_doubts};
 use super::fitting::{Calibration, FormTrial, trials, weights};
+use super::mixture::FormFit;
 use super::percentiles::predicted as predicted_percentiles;
 use super::rows::CalibrationRow;
 use crate::Error;
@@ -113,6 +114,8 @@ impl CalibratedPredictor<'_> {
         changed.hold *= factor;
         let calibration = changed.calibration.to_mut();
         calibration.spread = None;
+        // What binds there may be what takes another time now.
+        calibration.model.plateau = None;
         calibration.model.parts.iter_mut().for_each(|part| part.model = part.model.with_hold(factor));
         changed.trials.iter_mut().for_each(|trial| trial.hold(factor));
         changed
@@ -175,8 +178,8 @@ impl Calibration {
         let middle = [answer.throughput.ln(), answer.response.ln()];
         let mut variance = self.left_out_squares();
         for (trial, weight) in trials.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
-            let said = |model: &crate::flow::FlowModel| {
-                let answer = model.solve(population, workers).ok()?;
+            let said = |form: &FormFit| {
+                let answer = form.solve(population, workers).ok()?;
                 Some([answer.throughput.ln(), answer.response.ln()])
             };
             let Some(of_form) = said(&trial.model).filter(|_| processor_bound.is_none()) else { continue };
