@@ -11,13 +11,16 @@
 use krarup_model::Error;
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{
-    self, CalibratedPredictor, Calibration, CalibrationRow, HeldOutErrors, Predicted, ResponsePercentiles,
+    self, BoundedResource, CalibratedPredictor, Calibration, CalibrationRow, HeldOutErrors, Predicted,
+    ResourceUse, ResponsePercentiles,
 };
+use krarup_record::watch::Watch;
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, MiddlewareCell};
 pub use crate::quantity::CERTAIN;
+use crate::trial::SystemPart;
 
 /// Which predictions are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -399,19 +402,47 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow
             .throughput
             .interval
             .map(|interval| (interval.high - interval.low) / 2.0 / cell.throughput.value),
-        machine_busy: busiest(cell),
+        uses: uses(cell),
         ..CalibrationRow::measured(u64::from(cell.levels.clients), u64::from(workers), cell.throughput.value)
             .with_times(middleware.response.mean.value, middleware.queue.mean.value)
     }
+}
+
+/// What was in use of processors and links.
+fn uses(cell: &Cell) -> Vec<ResourceUse> {
+    let of = |resource, share| ResourceUse { resource, share };
+    let mut uses: Vec<ResourceUse> = busiest(cell).map(ResourceUse::machine).into_iter().collect();
+    let processes = cell.load.iter().filter(|process| process.cores > 0.0);
+    uses.extend(processes.map(|process| {
+        let resource = match process.station {
+            // What makes the load has threads of its own, of which one may be full before the others.
+            SystemPart::Clients => BoundedResource::Generator,
+            _ => BoundedResource::Process(process.name.clone()),
+        };
+        of(resource, process.utilization())
+    }));
+    uses.extend(cell.links.iter().map(|link| {
+        let resource = match link.station {
+            SystemPart::Clients => BoundedResource::GeneratorLink(link.name.clone()),
+            _ => BoundedResource::Link(link.name.clone()),
+        };
+        of(resource, link.utilization())
+    }));
+    uses
 }
 
 /// Share of its processors that the experiment and the kernel kept busy on the busiest machine.
 fn busiest(cell: &Cell) -> Option<f64> {
     let watches = cell.machines.iter().map(|(_, watch)| watch);
     let alone = cell.machine.as_ref().filter(|_| cell.machines.is_empty());
-    let watches = watches.chain(alone).filter(|watch| watch.cores > 0);
+    busiest_machine(watches.chain(alone))
+}
+
+/// Share of its processors that an experiment and the kernel kept busy on the busiest of machines;
+/// none where none was watched.
+pub fn busiest_machine<'a>(watches: impl IntoIterator<Item = &'a Watch>) -> Option<f64> {
     // Processors that others or the host took are not there for more requests.
-    let busy = watches.map(|watch| {
+    let busy = watches.into_iter().filter(|watch| watch.cores > 0).map(|watch| {
         let there = (f64::from(watch.cores) - watch.foreign - watch.steal).max(0.1);
         (watch.own + watch.kernel) / there
     });

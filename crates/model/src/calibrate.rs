@@ -19,7 +19,9 @@ mod percentiles;
 mod predicting;
 mod records;
 mod regression;
+mod resources;
 mod rows;
+mod series;
 mod tables;
 
 pub use correction::{FormCorrection, StateCorrection};
@@ -31,11 +33,15 @@ pub use mixture::{FormFit, ModelMixture};
 pub use nulls::{HeldOutErrors, NullModel, against_nulls, null_table};
 pub use percentiles::ResponseSpread;
 pub use predicting::{CalibratedPredictor, Interval95, Predicted, PredictedPercentiles};
-pub use records::{ClientMeasurements, Middlewares, Span, demand_table, hold_table, link_table};
+pub use records::{
+    ClientMeasurements, Middlewares, Span, add_link_use, demand_table, hold_table, link_table,
+};
+pub use resources::{BoundedResource, ResourceUse, ThroughputBound};
 pub use rows::{
     CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors,
     check_rows, read_csv, read_measured,
 };
+pub use series::series_rows;
 pub use tables::{percentile_table, prediction_table};
 
 use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};

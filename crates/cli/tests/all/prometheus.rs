@@ -1,9 +1,10 @@
-//! `krarup headroom --prometheus`: of a server that speaks Prometheus' JSON and keeps the series of
-//! a service whose truth is known.
+//! `krarup headroom --prometheus` and `krarup model calibrate --prometheus`: of a server that speaks
+//! Prometheus' JSON and keeps the series of services whose truth is known.
 
 use std::net::SocketAddr;
 use std::thread;
 
+use crate::support::fresh;
 use crate::support::peer::{Peer, listen};
 use crate::support::process::{Ended, Program};
 
@@ -24,11 +25,30 @@ fn values(of: &str) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
+/// The series of a service whose requests take 2 ms and then the one of 4 ms of a server that
+/// serves 1,000 per second: 0.4 to 60 are in flight, in 200 points.
+fn busy_values(of: &str) -> String {
+    let values = (0..200_u32).map(|step| {
+        let rate = 1_000.0 * (1.0 - 0.6 * 0.03_f64.powf(0.5 - 0.5 * (f64::from(step) / 16.0).cos()));
+        let response = 2e-3 + 1.0 / (1_000.0 - rate);
+        let value = match of {
+            "busy rate" => rate,
+            "busy flight" => rate * response,
+            _ => response,
+        };
+        format!("[{},\"{value}\"]", 1_700_000_000 + 60 * step)
+    });
+    values.collect::<Vec<_>>().join(",")
+}
+
 /// What Prometheus answers to a query, in two chunks.
 fn answer(query: &str) -> String {
     let series = |values: &str| format!("{{\"metric\":{{}},\"values\":[{values}]}}");
     let (status, result) = match query {
         "rate" | "flight" | "time" => ("200 OK", series(&values(query))),
+        "busy%20rate" | "busy%20flight" | "busy%20time" => {
+            ("200 OK", series(&busy_values(&query.replace("%20", " "))))
+        }
         "none" => ("200 OK", String::new()),
         "two" => ("200 OK", format!("{},{}", series("[1,\"2\"]"), series("[1,\"3\"]"))),
         _ => ("400 Bad Request", String::new()),
@@ -90,6 +110,39 @@ fn the_limit_of_a_service_is_told_from_what_prometheus_keeps() {
     let silent = headroom(&other);
     assert_eq!(silent.code, Some(3), "{silent:?}");
     assert!(silent.output.contains("because    the number in flight is not rate x"), "{silent:?}");
+}
+
+/// What 1,000 per second bounds is calibrated from what Prometheus keeps, and the model that is
+/// written says how many come through with any number in flight.
+#[test]
+fn a_service_is_calibrated_from_what_prometheus_keeps() {
+    let url = format!("http://{}/p", prometheus());
+    let file = fresh("service-of-prometheus").join("service.json");
+    let file = file.to_str().unwrap();
+    let calibrate = |words: &[&str]| {
+        Program::begin(&[&["model", "calibrate", "--prometheus", &url, "--out", file], words].concat())
+            .ended()
+    };
+    let busy = ["--rate", "busy rate", "--in-flight", "busy flight", "--time", "busy time"];
+    let made = calibrate(&busy);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let said =
+        Program::begin(&["model", "predict", file, "--population", "10,40", "--workers", "40", "--json"]);
+    let said = said.ended().json();
+    let rate = |place: usize| said["predictions"][place]["throughput"]["value"].as_f64().unwrap();
+    // With n in flight: n = X·(2 ms + 1/(1,000/s − X)).
+    for (place, truth) in [(0, 891.5), (1, 974.4)] {
+        assert!((rate(place) / truth - 1.0).abs() < 0.03, "{said:#}");
+    }
+    let explained = Program::begin(&["model", "explain", file]).ended();
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    // The service of the other test never has three in flight.
+    let few = calibrate(&["--rate", "rate", "--in-flight", "flight", "--time", "time"]);
+    assert!(few.code == Some(1) && few.errors.contains("at most 2."), "{few:?}");
+    let other = calibrate(&["--rate", "busy rate", "--in-flight", "busy rate", "--time", "busy time"]);
+    assert!(other.code == Some(1) && other.errors.contains("times rate"), "{other:?}");
+    let both = calibrate(&[&busy[..], &["rows.csv"]].concat());
+    assert!(both.code == Some(2) && both.errors.contains("--prometheus"), "{both:?}");
 }
 
 #[test]

@@ -214,9 +214,8 @@ fn mixed(trials: &[FormTrial], rows: &[CalibrationRow]) -> ModelMixture {
 /// ln of model over measured, X and R, of a row that neither the fits nor the weights have seen.
 fn held_out(trials: &[FormTrial], rows: &[CalibrationRow], out: usize) -> Option<(f64, f64)> {
     let parts = trials.iter().zip(weights(trials, Some(out))).filter(|(_, weight)| *weight > 0.0);
-    let parts: Vec<FormFit> = parts
-        .filter_map(|(trial, weight)| Some(FormFit { weight, ..trial.without[out].clone()? }))
-        .collect();
+    let parts: Vec<FormFit> =
+        parts.filter_map(|(trial, weight)| Some(FormFit { weight, ..trial.without[out].clone()? })).collect();
     if parts.is_empty() {
         return None;
     }

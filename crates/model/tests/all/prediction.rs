@@ -229,8 +229,9 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     };
     let (x, r) = (middle(&mut xs), middle(&mut rs));
     println!("median and worst: X {x:?}, R {r:?}");
-    assert!(x.0 <= 0.04 && r.0 <= 0.06, "{x:?} {r:?}");
-    assert!(x.1 <= 0.06 && r.1 <= 0.15, "{x:?} {r:?}");
+    assert!(x.0 <= 0.025 && r.0 <= 0.03, "{x:?} {r:?}");
+    // One row of nine, in a table whose rows are known to some percent.
+    assert!(x.1 <= 0.06 && r.1 <= 0.17, "{x:?} {r:?}");
 }
 
 /// Rows that carry the cores of their machine need no flag for them; rows of different machines are
