@@ -117,7 +117,9 @@ fn the_limit_of_a_service_is_told_from_what_prometheus_keeps() {
 #[test]
 fn a_service_is_calibrated_from_what_prometheus_keeps() {
     let url = format!("http://{}/p", prometheus());
-    let file = fresh("service-of-prometheus").join("service.json");
+    let folder = fresh("service-of-prometheus");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("service.json");
     let file = file.to_str().unwrap();
     let calibrate = |words: &[&str]| {
         Program::begin(&[&["model", "calibrate", "--prometheus", &url, "--out", file], words].concat())
