@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, MiddlewareCell};
 pub use crate::quantity::CERTAIN;
-use crate::trial::SystemPart;
+use crate::trial::{HostLink, SystemPart};
 
 /// Which predictions are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -410,25 +410,34 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow
 
 /// What was in use of processors and links.
 fn uses(cell: &Cell) -> Vec<ResourceUse> {
-    let of = |resource, share| ResourceUse { resource, share };
-    let mut uses: Vec<ResourceUse> = busiest(cell).map(ResourceUse::machine).into_iter().collect();
     let processes = cell.load.iter().filter(|process| process.cores > 0.0);
-    uses.extend(processes.map(|process| {
-        let resource = match process.station {
-            // What makes the load has threads of its own, of which one may be full before the others.
-            SystemPart::Clients => BoundedResource::Generator,
-            _ => BoundedResource::Process(process.name.clone()),
-        };
-        of(resource, process.utilization())
-    }));
-    uses.extend(cell.links.iter().map(|link| {
-        let resource = match link.station {
-            SystemPart::Clients => BoundedResource::GeneratorLink(link.name.clone()),
-            _ => BoundedResource::Link(link.name.clone()),
-        };
-        of(resource, link.utilization())
-    }));
-    uses
+    let processes =
+        processes.map(|process| process_use(process.station, &process.name, process.utilization()));
+    busiest(cell)
+        .map(ResourceUse::machine)
+        .into_iter()
+        .chain(processes)
+        .chain(cell.links.iter().map(link_use))
+        .collect()
+}
+
+/// Of the processors that a process could use. What makes the load is one resource, whatever its
+/// processes are called.
+pub fn process_use(station: SystemPart, name: &str, share: f64) -> ResourceUse {
+    let resource = match station {
+        SystemPart::Clients => BoundedResource::Generator,
+        _ => BoundedResource::Process(name.to_owned()),
+    };
+    ResourceUse { resource, share }
+}
+
+/// Of a host's link.
+pub fn link_use(link: &HostLink) -> ResourceUse {
+    let resource = match link.station {
+        SystemPart::Clients => BoundedResource::GeneratorLink(link.name.clone()),
+        _ => BoundedResource::Link(link.name.clone()),
+    };
+    ResourceUse { resource, share: link.utilization() }
 }
 
 /// Share of its processors that the experiment and the kernel kept busy on the busiest machine.

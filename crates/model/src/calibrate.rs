@@ -23,6 +23,7 @@ mod resources;
 mod rows;
 mod series;
 mod tables;
+mod uses;
 
 pub use correction::{FormCorrection, StateCorrection};
 pub use doubts::{CalibrationDoubt, PredictionDoubt};
@@ -36,13 +37,14 @@ pub use predicting::{CalibratedPredictor, Interval95, Predicted, PredictedPercen
 pub use records::{
     ClientMeasurements, Middlewares, Span, add_link_use, demand_table, hold_table, link_table,
 };
-pub use resources::{BoundedResource, ResourceUse, ThroughputBound};
+pub use resources::ThroughputBound;
 pub use rows::{
     CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors,
     check_rows, read_csv, read_measured,
 };
 pub use series::series_rows;
 pub use tables::{percentile_table, prediction_table};
+pub use uses::{BoundedResource, ResourceUse};
 
 use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 use krarup_units::{Bytes, Seconds};

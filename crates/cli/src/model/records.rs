@@ -11,8 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
-use krarup_analysis::predict::busiest_machine;
-use krarup_analysis::trial::{ProcessCpu, SystemPart};
+use krarup_analysis::predict::{busiest_machine, link_use, process_use};
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
 use krarup_model::calibrate::{
@@ -119,23 +118,15 @@ fn row(
 /// What was in use while the clients measured: of the load generator by itself, and of processors
 /// and links what `krarup run` wrote beside it.
 fn uses(run: &Path, result: &LoadResult) -> Result<Vec<ResourceUse>, Failure> {
-    let of = |resource, share| ResourceUse { resource, share };
-    let mut uses = vec![of(BoundedResource::Generator, result.generator.busiest_thread)];
-    let busy: Vec<ProcessCpu> = trials::processes(run)?;
-    uses.extend(busy.iter().filter(|process| process.cores > 0.0 && result.seconds > 0.0).map(|process| {
-        let resource = match process.station {
-            SystemPart::Clients => BoundedResource::Generator,
-            _ => BoundedResource::Process(process.name.clone()),
-        };
-        of(resource, process.busy / result.seconds / process.cores)
+    let generator =
+        ResourceUse { resource: BoundedResource::Generator, share: result.generator.busiest_thread };
+    let mut uses = vec![generator];
+    let processes = trials::processes(run)?;
+    let known = processes.iter().filter(|process| process.cores > 0.0 && result.seconds > 0.0);
+    uses.extend(known.map(|process| {
+        process_use(process.station, &process.name, process.busy / result.seconds / process.cores)
     }));
-    uses.extend(trials::links(run)?.iter().map(|link| {
-        let resource = match link.station {
-            SystemPart::Clients => BoundedResource::GeneratorLink(link.name.clone()),
-            _ => BoundedResource::Link(link.name.clone()),
-        };
-        of(resource, link.utilization())
-    }));
+    uses.extend(trials::links(run)?.iter().map(link_use));
     uses.extend(busiest_machine(&trials::watches(run)?).map(ResourceUse::machine));
     Ok(uses)
 }

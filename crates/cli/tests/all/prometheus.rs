@@ -1,12 +1,15 @@
 //! `krarup headroom --prometheus` and `krarup model calibrate --prometheus`: of a server that speaks
 //! Prometheus' JSON and keeps the series of services whose truth is known.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::fresh;
 use crate::support::peer::{Peer, listen};
-use crate::support::process::{Ended, Program};
+use crate::support::process::{Ended, Port, Program, skipped};
 
 /// The series of one server of exponential service times that serves 1,000 per second: 200 to 700
 /// per second, 100 points. Response times are off by 3 % up and down in turn.
@@ -118,7 +121,7 @@ fn the_limit_of_a_service_is_told_from_what_prometheus_keeps() {
 fn a_service_is_calibrated_from_what_prometheus_keeps() {
     let url = format!("http://{}/p", prometheus());
     let folder = fresh("service-of-prometheus");
-    std::fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
     let file = folder.join("service.json");
     let file = file.to_str().unwrap();
     let calibrate = |words: &[&str]| {
@@ -145,6 +148,70 @@ fn a_service_is_calibrated_from_what_prometheus_keeps() {
     assert!(other.code == Some(1) && other.errors.contains("times rate"), "{other:?}");
     let both = calibrate(&[&busy[..], &["rows.csv"]].concat());
     assert!(both.code == Some(2) && both.errors.contains("--prometheus"), "{both:?}");
+}
+
+/// Counters of three hours, a sample each 15 s, of the service that serves 1,000 per second, in the
+/// format that promtool makes blocks of.
+fn counters(now: f64) -> String {
+    let (mut requests, mut seconds) = (0.0, 0.0);
+    let mut samples = [String::new(), String::new(), String::new()];
+    for step in 0..720_u32 {
+        let rate = 1_000.0 * (1.0 - 0.6 * 0.03_f64.powf(0.5 - 0.5 * (f64::from(step) / 60.0).cos()));
+        let response = 2e-3 + 1.0 / (1_000.0 - rate);
+        requests += 15.0 * rate;
+        seconds += 15.0 * rate * response;
+        let at = now - 15.0 * f64::from(720 - step);
+        for (samples, sample) in samples.iter_mut().zip([
+            format!("requests_total {requests} {at}\n"),
+            format!("seconds_total {seconds} {at}\n"),
+            format!("in_flight {} {at}\n", rate * response),
+        ]) {
+            samples.push_str(&sample);
+        }
+    }
+    let [requests, seconds, in_flight] = samples;
+    format!("# TYPE requests counter\n{requests}# TYPE seconds counter\n{seconds}# TYPE in_flight gauge\n{in_flight}# EOF\n")
+}
+
+/// Debian's Prometheus itself, with the counters of a service of known capacity.
+#[test]
+fn a_service_is_calibrated_from_a_real_prometheus() {
+    let folder = fresh("real-prometheus");
+    fs::create_dir_all(&folder).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    fs::write(folder.join("counters.txt"), counters(now as f64)).unwrap();
+    fs::write(folder.join("prometheus.yml"), "").unwrap();
+    let blocks = ["tsdb", "create-blocks-from", "openmetrics", "counters.txt", "data"];
+    match Command::new("promtool").current_dir(&folder).args(blocks).output() {
+        Ok(made) => assert!(made.status.success(), "{made:?}"),
+        Err(error) => {
+            return skipped(&format!("promtool cannot be run ({error}); Debian's package is prometheus"));
+        }
+    }
+    let port = Port::new();
+    let mut command = Command::new("prometheus");
+    command.current_dir(&folder).args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
+    command.arg(format!("--web.listen-address={}", port.address()));
+    let mut server = Program::spawn(command);
+    server.says_text("Server is ready");
+    let (url, file) = (format!("http://{}", port.address()), folder.join("service.json"));
+    let file = file.to_str().unwrap();
+    let words = [
+        ["--prometheus", &url],
+        ["--over", "3h"],
+        ["--rate", "rate(requests_total[$step])"],
+        ["--in-flight", "avg_over_time(in_flight[$step])"],
+        ["--time", "rate(seconds_total[$step])/rate(requests_total[$step])"],
+        ["--out", file],
+    ];
+    let made = Program::begin(&[&["model", "calibrate"], &words.concat()[..]].concat()).ended();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let said = Program::begin(&["model", "predict", file, "--population", "10,40", "--workers", "40", "--json"]);
+    let said = said.ended().json();
+    for (place, truth) in [(0, 891.5), (1, 974.4)] {
+        let rate = said["predictions"][place]["throughput"]["value"].as_f64().unwrap();
+        assert!((rate / truth - 1.0).abs() < 0.04, "{said:#}");
+    }
 }
 
 #[test]

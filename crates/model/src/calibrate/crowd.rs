@@ -204,7 +204,7 @@ pub(super) fn solved(mut system: Vec<Vec<f64>>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resources::ResourceUse;
+    use super::super::uses::ResourceUse;
     use super::*;
 
     /// Rows that the form itself gives, without noise.

@@ -263,7 +263,7 @@ fn statistics(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::calibrate;
-    use super::super::resources::ResourceUse;
+    use super::super::uses::ResourceUse;
     use super::*;
     use crate::flow::{Curve, FlowModel, OutsideCount};
 

@@ -14,8 +14,8 @@ use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 use krarup_units::{Nanos, Seconds, Stamp};
 
-use super::resources::{BoundedResource, ResourceUse};
 use super::rows::CalibrationRow;
+use super::uses::{BoundedResource, ResourceUse};
 use crate::Error;
 use crate::table::{ResultTable, TableCell};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use super::resources::ResourceUse;
+use super::uses::ResourceUse;
 use crate::Error;
 use crate::laws::{self, LawCheck};
 

@@ -2,8 +2,10 @@
 //!
 //! The service is taken as one place in which n requests are: how long one takes, T(n), is what
 //! its series show, whatever sent them. So a row has as many clients as requests are in flight, as
-//! many workers, and no time outside. Points near a whole number n make the row of n, by a line of
-//! ln R on ln n through them; X = n/R is Little's law.
+//! many workers, and no time outside. How many are in flight is rate × response time (Little's law),
+//! which holds for the very requests that are timed; the number that the service says is only set
+//! beside it. Points near a whole number n make the row of n, by a line of ln R on ln n through
+//! them, with X = n/R.
 
 use krarup_stats::{Intercept, Interval, Predictor, Regression, USUAL_LEVEL};
 
@@ -18,8 +20,9 @@ const NEAR: f64 = 1.2;
 const FEWEST: usize = 4;
 /// Rows from which a model can be made.
 const ROWS: usize = 3;
-/// The number in flight may differ from rate × response time by so much.
-const LITTLE: f64 = 0.1;
+/// By this factor the number in flight may differ from rate × response time: gauges are read at
+/// moments, and some requests are counted while they are not timed.
+const LITTLE: f64 = 1.28;
 
 /// A row for each number in flight that was seen often enough, rising by factors of about 1.4.
 ///
@@ -33,14 +36,14 @@ pub fn series_rows(points: &[SeriesPoint]) -> Result<Vec<CalibrationRow>, Error>
     let known: Vec<&SeriesPoint> = points.iter().filter(numbers).collect();
     let wrong = |what: String, hint: &str| Err(Error::Measurements { what, hint: hint.into() });
     let there: f64 = known.iter().map(|point| point.in_flight).sum();
-    let by_law: f64 = known.iter().map(|point| little(point.rate, point.response)).sum();
-    if !known.is_empty() && (there / by_law).ln().abs() > LITTLE {
+    let by_law: f64 = known.iter().map(|point| in_flight(point)).sum();
+    if !known.is_empty() && (there / by_law).ln().abs() > LITTLE.ln() {
         return wrong(
             format!("requests in flight are {:.2} times rate × response time", there / by_law),
             SeriesSilence::LittlesLawBroken.text(),
         );
     }
-    let most = known.iter().map(|point| point.in_flight).fold(0.0, f64::max);
+    let most = known.iter().map(|point| in_flight(point)).fold(0.0, f64::max);
     let rows: Vec<CalibrationRow> = levels(most).into_iter().filter_map(|n| row(&known, n)).collect();
     if rows.len() < ROWS {
         return wrong(
@@ -50,6 +53,11 @@ pub fn series_rows(points: &[SeriesPoint]) -> Result<Vec<CalibrationRow>, Error>
         );
     }
     Ok(rows)
+}
+
+/// By Little's law, of the requests that are timed.
+fn in_flight(point: &SeriesPoint) -> f64 {
+    little(point.rate, point.response)
 }
 
 /// Whole numbers up to `most`, by factors of about 1.4: 1, 2, 3, 4, 6, 8, 12, …
@@ -63,14 +71,14 @@ fn levels(most: f64) -> Vec<u64> {
 }
 
 /// The row of so many in flight.
-fn row(points: &[&SeriesPoint], in_flight: u64) -> Option<CalibrationRow> {
-    let n = in_flight as f64;
-    let near = |point: &&&SeriesPoint| (point.in_flight / n).ln().abs() <= NEAR.ln();
+fn row(points: &[&SeriesPoint], number: u64) -> Option<CalibrationRow> {
+    let n = number as f64;
+    let near = |point: &&&SeriesPoint| (in_flight(point) / n).ln().abs() <= NEAR.ln();
     let near: Vec<&&SeriesPoint> = points.iter().filter(near).collect();
     if near.len() < FEWEST {
         return None;
     }
-    let away: Vec<f64> = near.iter().map(|point| (point.in_flight / n).ln()).collect();
+    let away: Vec<f64> = near.iter().map(|point| (in_flight(point) / n).ln()).collect();
     let responses: Vec<f64> = near.iter().map(|point| point.response.ln()).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let slope = Regression::fit(&[Predictor::new("n", &away)], Intercept::Fitted, &responses, USUAL_LEVEL)
@@ -84,14 +92,14 @@ fn row(points: &[&SeriesPoint], in_flight: u64) -> Option<CalibrationRow> {
     let half_width = Interval::student(0.0, error, (at.len() - 1) as f64, USUAL_LEVEL)
         .map(|found| found.half_width())
         .ok();
-    // R of the later half over that of the earlier: X at the same number in flight changed against it.
+    // R of the earlier half over that of the later: how X changed at the same number in flight.
     let (earlier, later) = at.split_at(at.len() / 2);
     let drift = (at.len() >= 2 * FEWEST).then(|| (mean(earlier) - mean(later)).exp_m1());
     Some(CalibrationRow {
-        place: format!("{in_flight} in flight"),
+        place: format!("{number} in flight"),
         half_width,
         drift,
-        ..CalibrationRow::measured(in_flight, in_flight, n / response).with_times(response, 0.0)
+        ..CalibrationRow::measured(number, number, n / response).with_times(response, 0.0)
     })
 }
 
@@ -136,11 +144,13 @@ mod tests {
     #[test]
     fn series_of_different_things_and_of_few_requests_are_refused() {
         let mut other = day();
-        other.iter_mut().for_each(|point| point.in_flight *= 2.0);
+        other.iter_mut().for_each(|point| point.in_flight *= 1.1);
+        assert_eq!(series_rows(&other).unwrap(), series_rows(&day()).unwrap());
+        other.iter_mut().for_each(|point| point.in_flight *= 2.0 / 1.1);
         let error = series_rows(&other).unwrap_err();
         assert!(error.to_string().contains("2.00 times rate"), "{error}");
         let mut quiet = day();
-        quiet.retain(|point| point.in_flight < 2.5);
+        quiet.retain(|point| in_flight(point) < 2.5);
         let error = series_rows(&quiet).unwrap_err();
         assert!(
             error.to_string().contains("at most 2.") && error.hint().unwrap().contains("headroom"),
