@@ -170,7 +170,9 @@ fn counters(now: f64) -> String {
         }
     }
     let [requests, seconds, in_flight] = samples;
-    format!("# TYPE requests counter\n{requests}# TYPE seconds counter\n{seconds}# TYPE in_flight gauge\n{in_flight}# EOF\n")
+    format!(
+        "# TYPE requests counter\n{requests}# TYPE seconds counter\n{seconds}# TYPE in_flight gauge\n{in_flight}# EOF\n"
+    )
 }
 
 /// Debian's Prometheus itself, with the counters of a service of known capacity.
@@ -206,7 +208,8 @@ fn a_service_is_calibrated_from_a_real_prometheus() {
     ];
     let made = Program::begin(&[&["model", "calibrate"], &words.concat()[..]].concat()).ended();
     assert_eq!(made.code, Some(0), "{made:?}");
-    let said = Program::begin(&["model", "predict", file, "--population", "10,40", "--workers", "40", "--json"]);
+    let said =
+        Program::begin(&["model", "predict", file, "--population", "10,40", "--workers", "40", "--json"]);
     let said = said.ended().json();
     for (place, truth) in [(0, 891.5), (1, 974.4)] {
         let rate = said["predictions"][place]["throughput"]["value"].as_f64().unwrap();

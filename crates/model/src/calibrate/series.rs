@@ -2,8 +2,8 @@
 //!
 //! The service is taken as one place in which n requests are: how long one takes, T(n), is what
 //! its series show, whatever sent them. So a row has as many clients as requests are in flight, as
-//! many workers, and no time outside. How many are in flight is rate × response time (Little's law),
-//! which holds for the very requests that are timed; the number that the service says is only set
+//! many workers, and no time outside. By Little's law rate × response time are in flight: that
+//! holds for the very requests that are timed, and the number that the service says is only set
 //! beside it. Points near a whole number n make the row of n, by a line of ln R on ln n through
 //! them, with X = n/R.
 
