@@ -11,13 +11,16 @@
 use krarup_model::Error;
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{
-    self, CalibratedPredictor, Calibration, CalibrationRow, HeldOutErrors, Predicted, ResponsePercentiles,
+    self, BoundedResource, CalibratedPredictor, Calibration, CalibrationRow, HeldOutErrors, Predicted,
+    ResourceUse, ResponsePercentiles,
 };
+use krarup_record::watch::Watch;
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, MiddlewareCell};
 pub use crate::quantity::CERTAIN;
+use crate::trial::{HostLink, SystemPart};
 
 /// Which predictions are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -400,19 +403,56 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow
             .throughput
             .interval
             .map(|interval| (interval.high - interval.low) / 2.0 / cell.throughput.value),
-        machine_busy: busiest(cell),
+        uses: uses(cell),
         ..CalibrationRow::measured(u64::from(cell.levels.clients), u64::from(workers), cell.throughput.value)
             .with_times(middleware.response.mean.value, middleware.queue.mean.value)
     }
+}
+
+/// What was in use of processors and links.
+fn uses(cell: &Cell) -> Vec<ResourceUse> {
+    let processes = cell.load.iter().filter(|process| process.cores > 0.0);
+    let processes =
+        processes.map(|process| process_use(process.station, &process.name, process.utilization()));
+    busiest(cell)
+        .map(ResourceUse::machine)
+        .into_iter()
+        .chain(processes)
+        .chain(cell.links.iter().map(link_use))
+        .collect()
+}
+
+/// Of the processors that a process could use. What makes the load is one resource, whatever its
+/// processes are called.
+pub fn process_use(station: SystemPart, name: &str, share: f64) -> ResourceUse {
+    let resource = match station {
+        SystemPart::Clients => BoundedResource::Generator,
+        _ => BoundedResource::Process(name.to_owned()),
+    };
+    ResourceUse { resource, share }
+}
+
+/// Of a host's link.
+pub fn link_use(link: &HostLink) -> ResourceUse {
+    let resource = match link.station {
+        SystemPart::Clients => BoundedResource::GeneratorLink(link.name.clone()),
+        _ => BoundedResource::Link(link.name.clone()),
+    };
+    ResourceUse { resource, share: link.utilization() }
 }
 
 /// Share of its processors that the experiment and the kernel kept busy on the busiest machine.
 fn busiest(cell: &Cell) -> Option<f64> {
     let watches = cell.machines.iter().map(|(_, watch)| watch);
     let alone = cell.machine.as_ref().filter(|_| cell.machines.is_empty());
-    let watches = watches.chain(alone).filter(|watch| watch.cores > 0);
+    busiest_machine(watches.chain(alone))
+}
+
+/// Share of its processors that an experiment and the kernel kept busy on the busiest of machines;
+/// none where none was watched.
+pub fn busiest_machine<'a>(watches: impl IntoIterator<Item = &'a Watch>) -> Option<f64> {
     // Processors that others or the host took are not there for more requests.
-    let busy = watches.map(|watch| {
+    let busy = watches.into_iter().filter(|watch| watch.cores > 0).map(|watch| {
         let there = (f64::from(watch.cores) - watch.foreign - watch.steal).max(0.1);
         (watch.own + watch.kernel) / there
     });

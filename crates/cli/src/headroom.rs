@@ -18,7 +18,7 @@ use krarup_units::{Address, Seconds};
 use crate::experiment;
 use crate::failure::Failure;
 use crate::flags::{count, whole};
-use crate::prometheus::{Prometheus, SeriesExpressions};
+use crate::prometheus::SeriesArgs;
 use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 
 /// Say how much headroom a proxy or a broker has: which resource is full first, and up to which
@@ -49,32 +49,19 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 pub(crate) struct HeadroomArgs {
     /// rows.parquet or the folder of a proxy's rows, a directory of results, or HOST:PORT of a
     /// proxy's admin address
-    #[arg(value_name = "ROWS|DIR|ADDRESS", required_unless_present = "prometheus")]
+    #[arg(
+        value_name = "ROWS|DIR|ADDRESS",
+        required_unless_present = "prometheus",
+        conflicts_with = "prometheus"
+    )]
     of: Option<String>,
     /// The response time that clients need, as `p99 < 8ms`, with --prometheus as `mean < 8ms`
     /// [default: the proxy's `headroom_target`; else none: at which rate the first resource is
     /// full]
     #[arg(long, value_name = "TARGET")]
     target: Option<HeadroomTarget>,
-    /// Ask this Prometheus about a service, as http://HOST:PORT
-    #[arg(long, value_name = "URL", conflicts_with = "of", requires_all = ["rate", "in_flight", "time"])]
-    prometheus: Option<Prometheus>,
-    /// PromQL for requests per second; $step stands for the length of a step here and in the two
-    /// others
-    #[arg(long, value_name = "EXPR", requires = "prometheus")]
-    rate: Option<String>,
-    /// PromQL for the number of requests in flight
-    #[arg(long, value_name = "EXPR", requires = "prometheus")]
-    in_flight: Option<String>,
-    /// PromQL for the mean response time, in seconds
-    #[arg(long, value_name = "EXPR", requires = "prometheus")]
-    time: Option<String>,
-    /// How far back to look [default: 6h]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "prometheus")]
-    over: Option<Seconds>,
-    /// Length of a step [default: a 120th of --over, at least 15s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "prometheus")]
-    step: Option<Seconds>,
+    #[command(flatten)]
+    series: SeriesArgs,
     /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server
     /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower) [default: those that
     /// make sense]
@@ -115,7 +102,7 @@ const BROKEN: u8 = 1;
 
 /// Whose headroom.
 enum HeadroomOf {
-    Series(Prometheus),
+    Series,
     Rows(PathBuf),
     Results(PathBuf),
     Proxy(Address),
@@ -123,7 +110,7 @@ enum HeadroomOf {
 
 pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {
     match args.of()? {
-        HeadroomOf::Series(prometheus) => args.tell_series(&prometheus),
+        HeadroomOf::Series => args.tell_series(),
         HeadroomOf::Rows(path) => args.tell(&records::judge_rows(&args.of_rows()?, &path)?),
         HeadroomOf::Results(path) => args.tell_trials(&path),
         HeadroomOf::Proxy(address) => args.tell(&args.ask(&address)?),
@@ -134,8 +121,8 @@ impl HeadroomArgs {
     fn of(&self) -> Result<HeadroomOf, Failure> {
         let name = self.of.as_deref().unwrap_or_default();
         let path = Path::new(name);
-        let of = if let Some(prometheus) = &self.prometheus {
-            HeadroomOf::Series(prometheus.clone())
+        let of = if self.series.prometheus.is_some() {
+            HeadroomOf::Series
         } else if path.join("spec.toml").is_file() {
             HeadroomOf::Results(path.to_owned())
         } else if path.exists() || name.ends_with(".parquet") {
@@ -155,7 +142,7 @@ impl HeadroomArgs {
     fn suits(&self, of: &HeadroomOf) -> Result<(), Failure> {
         let of_rows = self.from.is_some() || self.to.is_some() || !self.server_names.is_empty();
         let wrong = match of {
-            HeadroomOf::Series(_)
+            HeadroomOf::Series
                 if of_rows
                     || self.workers.is_some()
                     || self.until_stated.is_some()
@@ -226,7 +213,7 @@ impl HeadroomArgs {
     }
 
     /// Asks Prometheus about a service and says what its series say.
-    fn tell_series(&self, prometheus: &Prometheus) -> Result<ExitCode, Failure> {
+    fn tell_series(&self) -> Result<ExitCode, Failure> {
         let target = match self.target {
             None => None,
             Some(HeadroomTarget::Mean(target)) => Some(target),
@@ -235,12 +222,7 @@ impl HeadroomArgs {
                     .hint("write it like 'mean < 8ms'; percentiles take a proxy, or its rows"));
             }
         };
-        let expressions = SeriesExpressions {
-            rate: self.rate.as_deref().unwrap_or_default(),
-            in_flight: self.in_flight.as_deref().unwrap_or_default(),
-            time: self.time.as_deref().unwrap_or_default(),
-        };
-        let points = prometheus.points(&expressions, self.over, self.step)?;
+        let points = self.series.points()?.unwrap_or_default();
         let answer = judge_series(&points, target);
         if self.json {
             println!("{}", serde_json::to_string_pretty(&answer).expect("an answer is plain data"));

@@ -1,12 +1,13 @@
-//! Series of a service, asked of Prometheus over its HTTP interface.
+//! Series of a service, asked of Prometheus over its HTTP interface, and the flags that say which.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::Args;
 use krarup_model::headroom::SeriesPoint;
 use krarup_net::http;
-use krarup_units::text::duration;
+use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Address, Mistake, Seconds};
 use serde::Deserialize;
 
@@ -53,11 +54,48 @@ impl FromStr for Prometheus {
     }
 }
 
-/// What is asked for: in PromQL, with `$step` for the length of a step.
-pub(crate) struct SeriesExpressions<'a> {
-    pub(crate) rate: &'a str,
-    pub(crate) in_flight: &'a str,
-    pub(crate) time: &'a str,
+/// Which service is asked about, and over which time.
+#[derive(Args)]
+pub(crate) struct SeriesArgs {
+    /// Ask this Prometheus about a service, as http://HOST:PORT
+    #[arg(long, value_name = "URL", requires_all = ["rate", "in_flight", "time"])]
+    pub(crate) prometheus: Option<Prometheus>,
+    /// PromQL for requests per second; $step stands for the length of a step here and in the two
+    /// others
+    #[arg(long, value_name = "EXPR", requires = "prometheus")]
+    rate: Option<String>,
+    /// PromQL for the number of requests in flight
+    #[arg(long, value_name = "EXPR", requires = "prometheus")]
+    in_flight: Option<String>,
+    /// PromQL for the mean response time, in seconds
+    #[arg(long, value_name = "EXPR", requires = "prometheus")]
+    time: Option<String>,
+    /// How far back to look [default: 6h]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "prometheus")]
+    over: Option<Seconds>,
+    /// Length of a step [default: a 120th of --over, at least 15s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "prometheus")]
+    step: Option<Seconds>,
+}
+
+impl SeriesArgs {
+    /// The points of the service over the time until now, those that have all three values; none
+    /// where no Prometheus is to be asked.
+    pub(crate) fn points(&self) -> Result<Option<Vec<SeriesPoint>>, Failure> {
+        let Some(prometheus) = &self.prometheus else { return Ok(None) };
+        let range = query_range(self.over.unwrap_or(OVER), self.step)?;
+        let series = |flag: &str, expression: &Option<String>| {
+            prometheus.series(flag, expression.as_deref().unwrap_or_default(), &range)
+        };
+        let rates = series("--rate", &self.rate)?;
+        let in_flight = series("--in-flight", &self.in_flight)?;
+        let times = series("--time", &self.time)?;
+        let point = |(at, rate): (&u64, &f64)| {
+            let (in_flight, response) = (*in_flight.get(at)?, *times.get(at)?);
+            Some(SeriesPoint { at: *at as f64 / 1e3, rate: *rate, in_flight, response })
+        };
+        Ok(Some(rates.iter().filter_map(point).collect()))
+    }
 }
 
 /// Which stretch of time, in whole milliseconds.
@@ -85,24 +123,6 @@ struct RangeSeries {
 }
 
 impl Prometheus {
-    /// The points of a service over the time until now, those that have all three values.
-    pub(crate) fn points(
-        &self,
-        expressions: &SeriesExpressions<'_>,
-        over: Option<Seconds>,
-        step: Option<Seconds>,
-    ) -> Result<Vec<SeriesPoint>, Failure> {
-        let range = query_range(over.unwrap_or(OVER), step)?;
-        let rates = self.series("--rate", expressions.rate, &range)?;
-        let in_flight = self.series("--in-flight", expressions.in_flight, &range)?;
-        let times = self.series("--time", expressions.time, &range)?;
-        let point = |(at, rate): (&u64, &f64)| {
-            let (in_flight, response) = (*in_flight.get(at)?, *times.get(at)?);
-            Some(SeriesPoint { at: *at as f64 / 1e3, rate: *rate, in_flight, response })
-        };
-        Ok(rates.iter().filter_map(point).collect())
-    }
-
     /// The one series that an expression gives, by milliseconds since 1970.
     fn series(
         &self,

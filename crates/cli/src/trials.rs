@@ -221,10 +221,6 @@ fn trial(
     let files = result_files(folder, clients);
     let loads = files.iter().map(|file| json(file)).collect::<Result<Vec<LoadResult>, _>>()?;
     let load = &loads[0];
-    let busy: Vec<Busy> = json(&folder.join("cpu.json"))?;
-    let links = folder.join("links.json");
-    // Trials of earlier versions have none.
-    let links: Vec<LinkUse> = if links.is_file() { json(&links)? } else { Vec::new() };
     let ways = folder.join("paths.json");
     let ways: Vec<RoundTrips> = if ways.is_file() { json(&ways)? } else { Vec::new() };
     let mut proxies = Vec::new();
@@ -271,8 +267,8 @@ fn trial(
             0 | 1 => sides.pop(),
             _ => Some(together(&proxies, &sides)?),
         },
-        cpu: busy.iter().map(process).collect(),
-        links: links.iter().map(link).collect(),
+        cpu: processes(folder)?,
+        links: links(folder)?,
         ways: ways.iter().map(way).collect(),
         factors: Vec::new(),
         course: course(folder, &loads, length)?,
@@ -319,6 +315,27 @@ fn course(folder: &Path, loads: &[LoadResult], length: f64) -> Result<Vec<Stretc
         });
     }
     Ok(course)
+}
+
+/// What the processes of a trial took of the processors; empty where it was not written down.
+pub(crate) fn processes(folder: &Path) -> Result<Vec<ProcessCpu>, Failure> {
+    let file = folder.join("cpu.json");
+    let busy: Vec<Busy> = if file.is_file() { json(&file)? } else { Vec::new() };
+    Ok(busy.iter().map(process).collect())
+}
+
+/// What its hosts sent over their links; trials of earlier versions have none.
+pub(crate) fn links(folder: &Path) -> Result<Vec<HostLink>, Failure> {
+    let file = folder.join("links.json");
+    let links: Vec<LinkUse> = if file.is_file() { json(&file)? } else { Vec::new() };
+    Ok(links.iter().map(link).collect())
+}
+
+/// What its machines did meanwhile: each of several, or the one; empty where none was watched.
+pub(crate) fn watches(folder: &Path) -> Result<Vec<Watch>, Failure> {
+    let monitor = folder.join("monitor");
+    let each: Vec<Watch> = each_machine(&monitor)?.into_iter().map(|(_, watch)| watch).collect();
+    Ok(if each.is_empty() { machine(&monitor)?.into_iter().collect() } else { each })
 }
 
 /// What the machine did meanwhile; none where it was not watched.

@@ -6,6 +6,7 @@
 //!                  laws      same configuration, same result?      rows, residuals, seed kept
 //! ```
 
+mod correction;
 mod crowd;
 mod curves;
 mod doubts;
@@ -18,9 +19,13 @@ mod percentiles;
 mod predicting;
 mod records;
 mod regression;
+mod resources;
 mod rows;
+mod series;
 mod tables;
+mod uses;
 
+pub use correction::{FormCorrection, StateCorrection};
 pub use doubts::{CalibrationDoubt, PredictionDoubt};
 pub use explain::{Explanation, LimitingPart};
 pub use fitting::{Calibration, calibrate, calibrate_as};
@@ -29,12 +34,17 @@ pub use mixture::{FormFit, ModelMixture};
 pub use nulls::{HeldOutErrors, NullModel, against_nulls, null_table};
 pub use percentiles::ResponseSpread;
 pub use predicting::{CalibratedPredictor, Interval95, Predicted, PredictedPercentiles};
-pub use records::{ClientMeasurements, Middlewares, Span, demand_table, hold_table, link_table};
+pub use records::{
+    ClientMeasurements, Middlewares, Span, add_link_use, demand_table, hold_table, link_table,
+};
+pub use resources::ThroughputBound;
 pub use rows::{
     CalibrationResidual, CalibrationRow, PopulationMeasurement, ResponsePercentiles, check_anchors,
     check_rows, read_csv, read_measured,
 };
+pub use series::series_rows;
 pub use tables::{percentile_table, prediction_table};
+pub use uses::{BoundedResource, ResourceUse};
 
 use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 use krarup_units::{Bytes, Seconds};

@@ -8,6 +8,7 @@ use krarup_units::Mistake;
 use krarup_units::text::parse_bandwidth;
 
 use crate::flags::{count, whole};
+use crate::prometheus::SeriesArgs;
 
 #[derive(Args)]
 pub(super) struct Output {
@@ -97,15 +98,18 @@ pub(super) struct CsvArgs {
 pub(super) struct CalibrateArgs {
     /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or
     /// folders of runs: load.json (krarup load --json) and what krarup proxy --stats-dir wrote, or
-    /// of many such
-    #[arg(value_name = "ROWS", required = true)]
+    /// of many such; what `krarup run` wrote beside it of processors and links is a bound on X
+    #[arg(value_name = "ROWS", required_unless_present = "prometheus", conflicts_with = "prometheus")]
     pub(super) rows: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) csv: CsvArgs,
+    #[command(flatten)]
+    pub(super) series: SeriesArgs,
     /// Cores of a middleware [default: what its records say, or the column `cores` of the CSV]
     #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, u64::MAX))]
     pub(super) cores: Option<u32>,
-    /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
+    /// Each middleware has a link of this bandwidth, such as 101Mbit/s: tell what it carries of the
+    /// recorded requests, and predict no more than that
     #[arg(long, value_name = "BANDWIDTH", value_parser = parse_bandwidth)]
     pub(super) link: Option<f64>,
     /// Where to write the model

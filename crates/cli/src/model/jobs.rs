@@ -93,10 +93,24 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
     })
 }
 
+/// The rows to calibrate on, from files or from a monitoring, and what they are of.
+fn measured(args: &CalibrateArgs) -> Result<(PathBuf, records::MeasurementFiles), Failure> {
+    let Some(points) = args.series.points()? else {
+        let files = records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares)?;
+        return Ok((args.rows[0].clone(), files));
+    };
+    let of = PathBuf::from("Prometheus");
+    let rows = calibrate::series_rows(&points).map_err(|error| failed(&of, &error))?;
+    Ok((of, records::MeasurementFiles { rows, holds: None, windows: Vec::new(), middlewares: 0 }))
+}
+
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
-    let records::MeasurementFiles { rows, holds, windows } =
-        records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares)?;
-    let fail = |error: Error| failed(&args.rows[0], &error);
+    let (of, files) = measured(args)?;
+    let records::MeasurementFiles { mut rows, holds, windows, middlewares } = files;
+    let fail = |error: Error| failed(&of, &error);
+    if let Some(link) = args.link {
+        calibrate::add_link_use(&mut rows, &windows, link * middlewares.max(1) as f64);
+    }
     let calibration = calibrate::calibrate(&rows, args.cores).map_err(fail)?;
     let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
@@ -121,8 +135,9 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
         );
         tables.push(broken);
     }
+    notes.extend(calibration.limits());
     notes.extend(calibration.doubts.iter().map(|doubt| format!("no conclusion from this model: {doubt}")));
-    let title = format!("{}: calibration", args.rows[0].display());
+    let title = format!("{}: calibration", of.display());
     let mut figures = vec![calibration_figure(&calibration, &rows).map_err(fail)?];
     figures.extend(residual_figures(&calibration));
     Ok(Answer { title, notes, tables, full: None, figures, value: json!(calibration) })

@@ -5,15 +5,18 @@
 //! run/load.json           krarup load --json
 //! run/…                   krarup proxy --stats-dir run [--rows]
 //! run/a/…  run/b/…        the same of several middlewares before which the clients were
-//! DIR/trials/…/0/…        what `krarup run` made
+//! DIR/trials/…/0/…        what `krarup run` made; beside load.json what was in use meanwhile:
+//!                         cpu.json, links.json, monitor/
 //! ```
 
 use std::path::{Path, PathBuf};
 
+use krarup_analysis::predict::{busiest_machine, link_use, process_use};
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
 use krarup_model::calibrate::{
-    self, CalibrationRow, ClientMeasurements, Middlewares, ResponsePercentiles, Span, hold_table,
+    self, BoundedResource, CalibrationRow, ClientMeasurements, Middlewares, ResourceUse, ResponsePercentiles,
+    Span, hold_table,
 };
 use krarup_model::table::ResultTable;
 use krarup_proxy::ProxySummary;
@@ -25,7 +28,7 @@ use super::files::failed;
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::input::{self, json};
-use crate::rows;
+use crate::{rows, trials};
 
 /// What files of measurements hold.
 pub(super) struct MeasurementFiles {
@@ -35,15 +38,19 @@ pub(super) struct MeasurementFiles {
     pub(super) holds: Option<ResultTable>,
     /// The windows of all runs that lie within what their clients measured.
     pub(super) windows: Vec<WindowRow>,
+    /// Middlewares of the run with the most.
+    pub(super) middlewares: usize,
 }
 
 /// Reads files and folders, in their order. `unit` and `middlewares` are for CSV.
 pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<MeasurementFiles, Failure> {
     let mut rows = Vec::new();
     let (mut seen, mut windows) = (Vec::new(), Vec::new());
+    let mut most = 0;
     for path in paths {
         if path.is_dir() {
             for run in runs(path)? {
+                most = most.max(holding(&run, "summary.json")?.len());
                 rows.push(row(&run, &mut seen, &mut windows)?);
             }
         } else {
@@ -52,7 +59,7 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
         }
     }
     let holds = (!seen.is_empty()).then(|| hold_table(&seen));
-    Ok(MeasurementFiles { rows, holds, windows })
+    Ok(MeasurementFiles { rows, holds, windows, middlewares: most })
 }
 
 /// The runs in a folder: itself, or those in it, however deep, by name.
@@ -99,7 +106,28 @@ fn row(
         middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))?;
     let times = &result.overall.response_time;
     let percentiles = ResponsePercentiles { p50: times.p50, p90: times.p90, p99: times.p99 };
-    Ok(CalibrationRow { percentiles: (times.p50 > 0.0).then_some(percentiles), drift: drift(&result), ..row })
+    Ok(CalibrationRow {
+        percentiles: (times.p50 > 0.0).then_some(percentiles),
+        drift: drift(&result),
+        uses: uses(run, &result)?,
+        ..row
+    })
+}
+
+/// What was in use while the clients measured: of the load generator by itself, and of processors
+/// and links what `krarup run` wrote beside it.
+fn uses(run: &Path, result: &LoadResult) -> Result<Vec<ResourceUse>, Failure> {
+    let generator =
+        ResourceUse { resource: BoundedResource::Generator, share: result.generator.busiest_thread };
+    let mut uses = vec![generator];
+    let processes = trials::processes(run)?;
+    let known = processes.iter().filter(|process| process.cores > 0.0 && result.seconds > 0.0);
+    uses.extend(known.map(|process| {
+        process_use(process.station, &process.name, process.busy / result.seconds / process.cores)
+    }));
+    uses.extend(trials::links(run)?.iter().map(link_use));
+    uses.extend(busiest_machine(&trials::watches(run)?).map(ResourceUse::machine));
+    Ok(uses)
 }
 
 /// Throughput of the second half of the measured part over that of the first, less 1; none of fewer

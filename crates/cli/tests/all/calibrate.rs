@@ -67,6 +67,26 @@ fn recorded_runs_become_a_model() {
         let waiting = number("throughput") * number("client_response");
         assert!(0.0 < waiting && waiting <= 2.0 * number("population"), "N ≥ X·R: {waiting} of {row}");
     }
+    // Every run knows how busy the load generator was; what else was in use stands beside it, where
+    // an experiment wrote it down.
+    assert!(rows.iter().all(|row| row["uses"][0]["resource"] == "generator"), "{rows:?}");
+    let last = runs.join("24-8");
+    let load: Value = serde_json::from_slice(&fs::read(last.join("load.json")).unwrap()).unwrap();
+    let seconds = load["seconds"].as_f64().unwrap();
+    let busy =
+        format!(r#"[{{"station":"servers","name":"memcached 1","seconds":{},"cores":2.0}}]"#, 1.9 * seconds);
+    fs::write(last.join("cpu.json"), busy).unwrap();
+    let bounded = run(&["model", "calibrate", folder, "--out", model, "--json"]).json();
+    let notes = bounded["notes"].to_string();
+    assert!(
+        notes.contains("the processors of memcached 1: 95.0 % busy at") && notes.contains("the limit there"),
+        "{notes}"
+    );
+    let most = bounded["rows"][4]["throughput"].as_f64().unwrap() / 0.95;
+    let far = run(&["model", "predict", model, "--population", "500", "--workers", "500", "--json"]).json();
+    let said = far["predictions"][0]["throughput"]["value"].as_f64().unwrap();
+    assert!(said <= 1.001 * most, "{said} of at most {most}");
+
     let shown = run(&["model", "calibrate", folder, "--out", model, "--cores", "2"]).output;
     assert!(shown.contains("Hold time T(n)") && shown.contains("Calibration rows"), "{shown}");
     let predict = ["model", "predict", model, "--population", "18", "--workers", "4", "--json"];

@@ -1,11 +1,15 @@
-//! `krarup headroom --prometheus`: of a server that speaks Prometheus' JSON and keeps the series of
-//! a service whose truth is known.
+//! `krarup headroom --prometheus` and `krarup model calibrate --prometheus`: of a server that speaks
+//! Prometheus' JSON and keeps the series of services whose truth is known.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::support::fresh;
 use crate::support::peer::{Peer, listen};
-use crate::support::process::{Ended, Program};
+use crate::support::process::{Ended, Port, Program, skipped};
 
 /// The series of one server of exponential service times that serves 1,000 per second: 200 to 700
 /// per second, 100 points. Response times are off by 3 % up and down in turn.
@@ -24,11 +28,30 @@ fn values(of: &str) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
+/// The series of a service whose requests take 2 ms and then the one of 4 ms of a server that
+/// serves 1,000 per second: 0.4 to 60 are in flight, in 200 points.
+fn busy_values(of: &str) -> String {
+    let values = (0..200_u32).map(|step| {
+        let rate = 1_000.0 * (1.0 - 0.6 * 0.03_f64.powf(0.5 - 0.5 * (f64::from(step) / 16.0).cos()));
+        let response = 2e-3 + 1.0 / (1_000.0 - rate);
+        let value = match of {
+            "busy rate" => rate,
+            "busy flight" => rate * response,
+            _ => response,
+        };
+        format!("[{},\"{value}\"]", 1_700_000_000 + 60 * step)
+    });
+    values.collect::<Vec<_>>().join(",")
+}
+
 /// What Prometheus answers to a query, in two chunks.
 fn answer(query: &str) -> String {
     let series = |values: &str| format!("{{\"metric\":{{}},\"values\":[{values}]}}");
     let (status, result) = match query {
         "rate" | "flight" | "time" => ("200 OK", series(&values(query))),
+        "busy%20rate" | "busy%20flight" | "busy%20time" => {
+            ("200 OK", series(&busy_values(&query.replace("%20", " "))))
+        }
         "none" => ("200 OK", String::new()),
         "two" => ("200 OK", format!("{},{}", series("[1,\"2\"]"), series("[1,\"3\"]"))),
         _ => ("400 Bad Request", String::new()),
@@ -90,6 +113,108 @@ fn the_limit_of_a_service_is_told_from_what_prometheus_keeps() {
     let silent = headroom(&other);
     assert_eq!(silent.code, Some(3), "{silent:?}");
     assert!(silent.output.contains("because    the number in flight is not rate x"), "{silent:?}");
+}
+
+/// What 1,000 per second bounds is calibrated from what Prometheus keeps, and the model that is
+/// written says how many come through with any number in flight.
+#[test]
+fn a_service_is_calibrated_from_what_prometheus_keeps() {
+    let url = format!("http://{}/p", prometheus());
+    let folder = fresh("service-of-prometheus");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("service.json");
+    let file = file.to_str().unwrap();
+    let calibrate = |words: &[&str]| {
+        Program::begin(&[&["model", "calibrate", "--prometheus", &url, "--out", file], words].concat())
+            .ended()
+    };
+    let busy = ["--rate", "busy rate", "--in-flight", "busy flight", "--time", "busy time"];
+    let made = calibrate(&busy);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let said =
+        Program::begin(&["model", "predict", file, "--population", "10,40", "--workers", "40", "--json"]);
+    let said = said.ended().json();
+    let rate = |place: usize| said["predictions"][place]["throughput"]["value"].as_f64().unwrap();
+    // With n in flight: n = X·(2 ms + 1/(1,000/s − X)).
+    for (place, truth) in [(0, 891.5), (1, 974.4)] {
+        assert!((rate(place) / truth - 1.0).abs() < 0.03, "{said:#}");
+    }
+    let explained = Program::begin(&["model", "explain", file]).ended();
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    // The service of the other test never has three in flight.
+    let few = calibrate(&["--rate", "rate", "--in-flight", "flight", "--time", "time"]);
+    assert!(few.code == Some(1) && few.errors.contains("at most 2."), "{few:?}");
+    let other = calibrate(&["--rate", "busy rate", "--in-flight", "busy rate", "--time", "busy time"]);
+    assert!(other.code == Some(1) && other.errors.contains("times rate"), "{other:?}");
+    let both = calibrate(&[&busy[..], &["rows.csv"]].concat());
+    assert!(both.code == Some(2) && both.errors.contains("--prometheus"), "{both:?}");
+}
+
+/// Counters of three hours, a sample each 15 s, of the service that serves 1,000 per second, in the
+/// format that promtool makes blocks of.
+fn counters(now: f64) -> String {
+    let (mut requests, mut seconds) = (0.0, 0.0);
+    let mut samples = [String::new(), String::new(), String::new()];
+    for step in 0..720_u32 {
+        let rate = 1_000.0 * (1.0 - 0.6 * 0.03_f64.powf(0.5 - 0.5 * (f64::from(step) / 60.0).cos()));
+        let response = 2e-3 + 1.0 / (1_000.0 - rate);
+        requests += 15.0 * rate;
+        seconds += 15.0 * rate * response;
+        let at = now - 15.0 * f64::from(720 - step);
+        for (samples, sample) in samples.iter_mut().zip([
+            format!("requests_total {requests} {at}\n"),
+            format!("seconds_total {seconds} {at}\n"),
+            format!("in_flight {} {at}\n", rate * response),
+        ]) {
+            samples.push_str(&sample);
+        }
+    }
+    let [requests, seconds, in_flight] = samples;
+    format!(
+        "# TYPE requests counter\n{requests}# TYPE seconds counter\n{seconds}# TYPE in_flight gauge\n{in_flight}# EOF\n"
+    )
+}
+
+/// Debian's Prometheus itself, with the counters of a service of known capacity.
+#[test]
+fn a_service_is_calibrated_from_a_real_prometheus() {
+    let folder = fresh("real-prometheus");
+    fs::create_dir_all(&folder).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    fs::write(folder.join("counters.txt"), counters(now as f64)).unwrap();
+    fs::write(folder.join("prometheus.yml"), "").unwrap();
+    let blocks = ["tsdb", "create-blocks-from", "openmetrics", "counters.txt", "data"];
+    match Command::new("promtool").current_dir(&folder).args(blocks).output() {
+        Ok(made) => assert!(made.status.success(), "{made:?}"),
+        Err(error) => {
+            return skipped(&format!("promtool cannot be run ({error}); Debian's package is prometheus"));
+        }
+    }
+    let port = Port::new();
+    let mut command = Command::new("prometheus");
+    command.current_dir(&folder).args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
+    command.arg(format!("--web.listen-address={}", port.address()));
+    let mut server = Program::spawn(command);
+    server.says_text("Server is ready");
+    let (url, file) = (format!("http://{}", port.address()), folder.join("service.json"));
+    let file = file.to_str().unwrap();
+    let words = [
+        ["--prometheus", &url],
+        ["--over", "3h"],
+        ["--rate", "rate(requests_total[$step])"],
+        ["--in-flight", "avg_over_time(in_flight[$step])"],
+        ["--time", "rate(seconds_total[$step])/rate(requests_total[$step])"],
+        ["--out", file],
+    ];
+    let made = Program::begin(&[&["model", "calibrate"], &words.concat()[..]].concat()).ended();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let said =
+        Program::begin(&["model", "predict", file, "--population", "10,40", "--workers", "40", "--json"]);
+    let said = said.ended().json();
+    for (place, truth) in [(0, 891.5), (1, 974.4)] {
+        let rate = said["predictions"][place]["throughput"]["value"].as_f64().unwrap();
+        assert!((rate / truth - 1.0).abs() < 0.04, "{said:#}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 use krarup_units::Seconds;
 
 use super::regression::{line, square};
+use super::resources::bounds;
 use super::rows::CalibrationRow;
 use crate::Error;
 use crate::flow::{Curve, FlowModel, OutsideCount, Surroundings};
@@ -87,7 +88,8 @@ pub(super) fn fitted(
 
 /// Where the parameters begin, and stay unless rows say otherwise: the shortest hold time is half
 /// latency and half work, the slope of the hold times is that work over its processors, and most of
-/// the shortest time outside is there whatever the crowd.
+/// the shortest time outside is there whatever the crowd. Where rows say how much of what makes the
+/// load, and of what works inside, was in use, they say what all of it carries: 1/s and C/d.
 fn start(rows: &[CalibrationRow], hold: HoldShape, over: OutsideCount) -> Result<Vec<f64>, Error> {
     let points =
         |of: fn(&CalibrationRow) -> Seconds| rows.iter().map(|row| (row.busy(), of(row))).collect::<Vec<_>>();
@@ -97,15 +99,24 @@ fn start(rows: &[CalibrationRow], hold: HoldShape, over: OutsideCount) -> Result
     // Rows whose clocks disagree may have no time outside: it is then short beside the hold.
     let nearest = least(&outsides).max(shortest / 100.0);
     let [constant, slope] = line(&holds)?;
+    let known = bounds(rows);
+    let carries = |of_load: bool| {
+        known.iter().find(|bound| bound.resource.is_load() == of_load).map(|bound| bound.throughput)
+    };
+    let (inside, outside) = (carries(false), carries(true));
     let mut start = match hold {
         HoldShape::Processors => {
             let work = shortest / 2.0;
-            vec![shortest / 2.0, work, (work / slope.max(1e-12)).clamp(0.5, 1e4)]
+            let processors = inside.map_or(work / slope.max(1e-12), |carries| work * carries);
+            vec![shortest / 2.0, work, processors.clamp(0.5, 1e4)]
         }
         HoldShape::Line => vec![constant.max(shortest / 100.0), slope.max(shortest / 1e4)],
     };
     match over {
-        OutsideCount::Outside => start.extend([0.8 * nearest, 0.05 * nearest]),
+        OutsideCount::Outside => {
+            let shared = outside.map_or(0.05 * nearest, |carries| 1.0 / carries);
+            start.extend([0.8 * nearest, shared]);
+        }
         OutsideCount::BusyWorkers => {
             let Curve::Square { constant, square } = square(&outsides)? else { unreachable!("a square") };
             start.extend([constant.max(nearest / 10.0), square.max(nearest / 1e5)]);
@@ -169,7 +180,7 @@ pub(super) fn downhill(from: &[f64], mut residuals: impl FnMut(&[f64]) -> Vec<f6
 
 /// The solution of a small symmetric system with a positive diagonal, its right side as the last
 /// column: elimination with the largest pivot.
-fn solved(mut system: Vec<Vec<f64>>) -> Vec<f64> {
+pub(super) fn solved(mut system: Vec<Vec<f64>>) -> Vec<f64> {
     let size = system.len();
     for column in 0..size {
         let pivot = (column..size)
@@ -193,6 +204,7 @@ fn solved(mut system: Vec<Vec<f64>>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::uses::ResourceUse;
     use super::*;
 
     /// Rows that the form itself gives, without noise.
@@ -220,6 +232,30 @@ mod tests {
             assert!((said.throughput / is.throughput - 1.0).abs() < 0.01, "{found:?}");
             assert!((said.response / is.response - 1.0).abs() < 0.02, "{found:?}");
         }
+    }
+
+    /// Three rows at low load do not tell how many processors there are; how busy they were does.
+    #[test]
+    fn how_busy_processors_are_tells_how_many_there_are() {
+        let truth = FlowModel {
+            hold: Curve::Processors { latency: 5e-4, work: 5e-4, processors: 4.0 },
+            outside: Curve::Line { constant: 7e-4, slope: 1e-6 },
+            outside_over: OutsideCount::Outside,
+        };
+        let carries = |rows: &[CalibrationRow]| {
+            let found = fitted(rows, HoldShape::Processors, OutsideCount::Outside).unwrap();
+            let Curve::Processors { work, processors, .. } = found.hold else { panic!("{found:?}") };
+            processors / work
+        };
+        let mut few = [(1, 8), (3, 8), (5, 16)].map(|(n, m)| {
+            let said = truth.solve(n, m).unwrap();
+            CalibrationRow::measured(n as u64, m as u64, said.throughput).with_times(said.response, said.wait)
+        });
+        let blind = carries(&few);
+        few.iter_mut().for_each(|row| row.uses.push(ResourceUse::machine(row.throughput / 8_000.0)));
+        let seen = carries(&few);
+        assert!((seen / 8_000.0).ln().abs() < 0.2, "{seen}");
+        assert!((seen / 8_000.0).ln().abs() < (blind / 8_000.0).ln().abs(), "{seen} {blind}");
     }
 
     #[test]

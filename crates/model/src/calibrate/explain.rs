@@ -6,6 +6,7 @@ use krarup_units::{Seconds, Unit};
 use serde::Serialize;
 
 use super::fitting::Calibration;
+use super::resources::{bounds, limits};
 use crate::Error;
 use crate::flow::{Curve, OutsideCount};
 use crate::table::ResultTable;
@@ -80,11 +81,23 @@ impl Calibration {
             )),
             None => words.push("the rows show no second limit".into()),
         }
+        if let Some(plateau) = self.model.plateau {
+            words.push(format!(
+                "rows of different pools agree on {}/s: something that no pool changes binds there (a link, a server, the load generator), and no prediction exceeds it",
+                count(plateau)
+            ));
+        }
         if first.part == OUTSIDE_PART {
             words.push("the limit is outside of the middleware: the clients, the load generator, their links or the thread that reads from them".into());
         }
+        words.extend(self.limits());
         words.extend(self.doubts.iter().map(|doubt| format!("no conclusion from this model: {doubt}")));
         Ok(Explanation { words, parts, knee })
+    }
+
+    /// What was full in some row, a sentence each: processors, links, the load generator itself.
+    pub fn limits(&self) -> Vec<String> {
+        limits(&self.rows)
     }
 
     /// What bounds the throughput, the least first: the pool as it is, what its workers share, and
@@ -110,6 +123,11 @@ impl Calibration {
         {
             parts.push(LimitingPart { part: OUTSIDE_PART.to_owned(), capacity: 1.0 / slope });
         }
+        let known = bounds(&self.rows).into_iter().filter(|bound| bound.throughput < FAR * seen);
+        parts.extend(known.map(|bound| LimitingPart {
+            part: format!("the {}", bound.resource),
+            capacity: bound.throughput,
+        }));
         parts.sort_by(|one, other| one.capacity.total_cmp(&other.capacity));
         parts
     }

@@ -7,13 +7,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::correction::FormCorrection;
 use super::doubts::{CalibrationDoubt, calibration_doubts};
 use super::forms::{CurveFamily, fit};
-use super::mixture::{FormFit, ModelMixture};
+use super::mixture::{FormFit, ModelMixture, plateau};
 use super::percentiles::{ResponseSpread, spread};
 use super::rows::{CalibrationResidual, CalibrationRow, LAW_TOLERANCE, check_anchors, check_rows};
 use crate::Error;
-use crate::flow::FlowModel;
 use crate::laws::LawCheck;
 
 /// A model with everything needed to judge it and to do it again.
@@ -92,7 +92,7 @@ fn written_down(rows: &[CalibrationRow]) -> Result<Option<u32>, Error> {
 pub fn calibrate_as(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Calibration, Error> {
     check_anchors(rows, ANCHOR_TOLERANCE)?;
     let trials = trials(rows, forms)?;
-    let model = mixed(&trials, None);
+    let model = mixed(&trials, rows);
     let residuals: Vec<CalibrationResidual> = rows
         .iter()
         .enumerate()
@@ -118,9 +118,9 @@ pub fn calibrate_as(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Ca
 #[derive(Clone, Debug)]
 pub(super) struct FormTrial {
     pub(super) form: CurveFamily,
-    pub(super) model: FlowModel,
+    pub(super) model: FormFit,
     /// The model without each row; none where the others do not suffice.
-    pub(super) without: Vec<Option<FlowModel>>,
+    pub(super) without: Vec<Option<FormFit>>,
     /// ln of model over measured, X and R, of each row that was left out.
     errors: Vec<Option<(f64, f64)>>,
 }
@@ -129,7 +129,7 @@ impl FormTrial {
     /// The same where a worker holds each request that many times as long.
     pub(super) fn hold(&mut self, factor: f64) {
         let models = std::iter::once(&mut self.model).chain(self.without.iter_mut().flatten());
-        models.for_each(|model| *model = model.with_hold(factor));
+        models.for_each(|form| form.model = form.model.with_hold(factor));
     }
 
     /// Mean squared error of the rows left out, in logarithms; without row `but`.
@@ -157,12 +157,17 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// [`Error::Measurements`] where they suffice for none.
 pub(super) fn trials(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Vec<FormTrial>, Error> {
     let tried = forms.iter().filter(|form| form.least_rows() <= rows.len()).filter_map(|form| {
-        let model = fit(rows, *form).ok()?;
-        let without: Vec<Option<FlowModel>> = (0..rows.len())
+        let fitted = |rows: &[CalibrationRow]| {
+            let model = fit(rows, *form).ok()?;
+            let correction = FormCorrection::of(&model, rows);
+            Some(FormFit { form: *form, weight: 1.0, model, correction })
+        };
+        let model = fitted(rows)?;
+        let without: Vec<Option<FormFit>> = (0..rows.len())
             .map(|out| {
                 let others: Vec<CalibrationRow> =
                     rows.iter().enumerate().filter(|(i, _)| *i != out).map(|(_, row)| row.clone()).collect();
-                fit(&others, *form).ok()
+                fitted(&others)
             })
             .collect();
         let errors = without.iter().zip(rows).map(|(model, row)| distance(model.as_ref()?, row)).collect();
@@ -179,7 +184,7 @@ pub(super) fn trials(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<V
 }
 
 /// ln of model over measured, X and R.
-fn distance(model: &FlowModel, row: &CalibrationRow) -> Option<(f64, f64)> {
+fn distance(model: &FormFit, row: &CalibrationRow) -> Option<(f64, f64)> {
     let answer = model.solve(row.population as usize, row.workers as usize).ok()?;
     Some(((answer.throughput / row.throughput).ln(), (answer.response / row.response).ln()))
 }
@@ -200,24 +205,23 @@ pub(super) fn weights(trials: &[FormTrial], but: Option<usize>) -> Vec<f64> {
 }
 
 /// The forms that weigh something.
-fn mixed(trials: &[FormTrial], but: Option<usize>) -> ModelMixture {
-    let parts = trials.iter().zip(weights(trials, but)).filter(|(_, weight)| *weight > 0.0);
-    let parts = parts.map(|(trial, weight)| FormFit { form: trial.form, weight, model: trial.model.clone() });
-    ModelMixture { parts: parts.collect() }
+fn mixed(trials: &[FormTrial], rows: &[CalibrationRow]) -> ModelMixture {
+    let parts = trials.iter().zip(weights(trials, None)).filter(|(_, weight)| *weight > 0.0);
+    let parts = parts.map(|(trial, weight)| FormFit { weight, ..trial.model.clone() });
+    ModelMixture { parts: parts.collect(), plateau: plateau(rows.iter()) }
 }
 
 /// ln of model over measured, X and R, of a row that neither the fits nor the weights have seen.
 fn held_out(trials: &[FormTrial], rows: &[CalibrationRow], out: usize) -> Option<(f64, f64)> {
     let parts = trials.iter().zip(weights(trials, Some(out))).filter(|(_, weight)| *weight > 0.0);
-    let parts: Vec<FormFit> = parts
-        .filter_map(|(trial, weight)| {
-            Some(FormFit { form: trial.form, weight, model: trial.without[out].clone()? })
-        })
-        .collect();
+    let parts: Vec<FormFit> =
+        parts.filter_map(|(trial, weight)| Some(FormFit { weight, ..trial.without[out].clone()? })).collect();
     if parts.is_empty() {
         return None;
     }
     let row = &rows[out];
-    let answer = ModelMixture { parts }.solve(row.population as usize, row.workers as usize).ok()?;
+    let others = rows.iter().enumerate().filter(|(place, _)| *place != out).map(|(_, row)| row);
+    let model = ModelMixture { parts, plateau: plateau(others) };
+    let answer = model.solve(row.population as usize, row.workers as usize).ok()?;
     Some(((answer.throughput / row.throughput).ln(), (answer.response / row.response).ln()))
 }

@@ -217,7 +217,7 @@ fn fitted(known: &[(&[f64; 3], &[AlikeRequests])]) -> [f64; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CurveFamily, FormFit};
+    use super::super::{CurveFamily, FormCorrection, FormFit};
     use super::*;
     use crate::flow::{Curve, FlowModel, OutsideCount};
 
@@ -227,7 +227,9 @@ mod tests {
             outside: Curve::Line { constant: 6e-4, slope: 1e-5 },
             outside_over: OutsideCount::Outside,
         };
-        ModelMixture { parts: vec![FormFit { form: CurveFamily::Processors, weight: 1.0, model }] }
+        let correction = FormCorrection::default();
+        let form = FormFit { form: CurveFamily::Processors, weight: 1.0, model, correction };
+        ModelMixture { parts: vec![form], plateau: None }
     }
 
     /// A row whose percentiles are those of three parameters.

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::doubts::{PredictionDoubt, prediction_doubts};
 use super::fitting::{Calibration, FormTrial, trials, weights};
+use super::mixture::FormFit;
 use super::percentiles::predicted as predicted_percentiles;
+use super::resources::{ThroughputBound, bounds};
 use super::rows::CalibrationRow;
 use crate::Error;
 use crate::flow::FlowAnswer;
@@ -55,10 +57,10 @@ pub struct Predicted {
     pub calibrated: bool,
     /// Whether it lies outside of the range of busy workers that was measured.
     pub extrapolated: bool,
-    /// What the machine's processors allow, where rows say how busy they were and the forms said
-    /// more: X is that then.
+    /// What allows no more, where rows say how much of it was in use and the forms said more: X is
+    /// that then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub processor_bound: Option<f64>,
+    pub bound: Option<ThroughputBound>,
     /// Why nothing can be concluded; empty where the prediction holds.
     pub doubts: Vec<PredictionDoubt>,
 }
@@ -113,6 +115,8 @@ impl CalibratedPredictor<'_> {
         changed.hold *= factor;
         let calibration = changed.calibration.to_mut();
         calibration.spread = None;
+        // What binds there may be what takes another time now.
+        calibration.model.plateau = None;
         calibration.model.parts.iter_mut().for_each(|part| part.model = part.model.with_hold(factor));
         changed.trials.iter_mut().for_each(|trial| trial.hold(factor));
         changed
@@ -168,18 +172,21 @@ impl Calibration {
         hold: f64,
     ) -> Result<Predicted, Error> {
         let free = self.model.solve(population, workers)?;
-        // A request that is held longer may also keep the processors longer.
-        let bound = processor_bound(&self.rows).map(|bound| bound / hold.max(1.0));
-        let processor_bound = bound.filter(|bound| free.throughput > *bound);
-        let answer = processor_bound.map_or(free, |bound| held_to(free, bound));
+        let bound = bounds(&self.rows).into_iter().next().map(|mut bound| {
+            // A request that is held longer may also keep the processors longer.
+            bound.throughput /= hold.max(1.0);
+            bound
+        });
+        let bound = bound.filter(|bound| free.throughput > bound.throughput);
+        let answer = bound.as_ref().map_or(free, |bound| held_to(free, bound.throughput));
         let middle = [answer.throughput.ln(), answer.response.ln()];
         let mut variance = self.left_out_squares();
         for (trial, weight) in trials.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
-            let said = |model: &crate::flow::FlowModel| {
-                let answer = model.solve(population, workers).ok()?;
+            let said = |form: &FormFit| {
+                let answer = form.solve(population, workers).ok()?;
                 Some([answer.throughput.ln(), answer.response.ln()])
             };
-            let Some(of_form) = said(&trial.model).filter(|_| processor_bound.is_none()) else { continue };
+            let Some(of_form) = said(&trial.model).filter(|_| bound.is_none()) else { continue };
             let without: Vec<[f64; 2]> = trial.without.iter().flatten().filter_map(said).collect();
             for part in 0..2 {
                 variance[part] += weight * (of_form[part] - middle[part]).powi(2);
@@ -217,7 +224,7 @@ impl Calibration {
             percentiles,
             calibrated: self.rows.iter().any(same),
             extrapolated: answer.busy > most * 1.02 || answer.busy < least * 0.98,
-            processor_bound,
+            bound,
             doubts: prediction_doubts(
                 &self.rows,
                 &self.residuals,
@@ -227,18 +234,6 @@ impl Calibration {
             ),
         })
     }
-}
-
-/// A machine that is less busy than this says little of what it could do.
-const BUSY_ENOUGH: f64 = 0.3;
-
-/// X ≤ processors / processor time per request: what the machine does when all its processors work
-/// at the least time per request that was measured.
-fn processor_bound(rows: &[CalibrationRow]) -> Option<f64> {
-    let busy = rows.iter().filter_map(|row| Some((row, row.machine_busy?)));
-    let bounds =
-        busy.filter(|(_, busy)| (BUSY_ENOUGH..=1.0).contains(busy)).map(|(row, busy)| row.throughput / busy);
-    bounds.max_by(f64::total_cmp)
 }
 
 /// The answer of a system that is held to a throughput: what a cycle takes longer is spent waiting
@@ -268,6 +263,7 @@ fn statistics(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::calibrate;
+    use super::super::uses::ResourceUse;
     use super::*;
     use crate::flow::{Curve, FlowModel, OutsideCount};
 
@@ -282,7 +278,10 @@ mod tests {
                 let said = truth.solve(n, m).unwrap();
                 let mut row = CalibrationRow::measured(n as u64, m as u64, said.throughput)
                     .with_times(said.response, said.wait);
-                row.machine_busy = busy.map(|busy| busy * said.throughput / 4_000.0);
+                row.uses = busy
+                    .map(|busy| ResourceUse::machine(busy * said.throughput / 4_000.0))
+                    .into_iter()
+                    .collect();
                 row
             })
             .to_vec()
@@ -291,18 +290,17 @@ mod tests {
     #[test]
     fn no_prediction_exceeds_what_the_processors_allow() {
         let free = calibrate(&rows(None), None).unwrap().predict(96, 16).unwrap();
-        assert!(free.throughput.value > 6_500.0 && free.processor_bound.is_none(), "{free:?}");
+        assert!(free.throughput.value > 6_500.0 && free.bound.is_none(), "{free:?}");
         let held = calibrate(&rows(Some(0.75)), None).unwrap().predict(96, 16).unwrap();
-        let bound = held.processor_bound.unwrap();
+        let bound = held.bound.clone().unwrap().throughput;
         assert!((bound / (4_000.0 / 0.75) - 1.0).abs() < 0.01, "{held:?}");
         assert_eq!(held.throughput.value, bound);
-        // N = X·(R + Z), before and after.
-        let outside = held.answer.client_response - held.answer.response;
-        assert!((outside / (free.answer.client_response - free.answer.response) - 1.0).abs() < 1e-6);
+        // N = X·(R + Z): all that a cycle takes longer is spent at the middleware.
+        let outside = |said: &Predicted| said.answer.client_response - said.answer.response;
+        assert!((outside(&held) / outside(&free) - 1.0).abs() < 0.05, "{held:?} {free:?}");
+        assert!((held.answer.client_response - 96.0 / bound).abs() < 1e-12, "{held:?}");
         // Where the forms say less, nothing is held.
-        assert!(
-            calibrate(&rows(Some(0.75)), None).unwrap().predict(12, 4).unwrap().processor_bound.is_none()
-        );
+        assert!(calibrate(&rows(Some(0.75)), None).unwrap().predict(12, 4).unwrap().bound.is_none());
     }
 
     /// The spread of a prediction is wider where single rows decide more.

@@ -15,6 +15,7 @@ use krarup_units::Unit;
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::rows::CalibrationRow;
+use super::uses::{BoundedResource, ResourceUse};
 use crate::Error;
 use crate::table::{ResultTable, TableCell};
 
@@ -218,6 +219,24 @@ pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> ResultTable {
     table
 }
 
+/// Adds what each row used of links that carry `bits_per_second` together, by the bytes of the
+/// recorded requests and replies with their headers: of the way with more.
+pub fn add_link_use(rows: &mut [CalibrationRow], windows: &[WindowRow], bits_per_second: f64) {
+    let mut all = VisitTally::EMPTY;
+    windows.iter().for_each(|row| all.merge(&row.tally));
+    if all.count == 0 {
+        return;
+    }
+    let carries = |bytes: u64| {
+        super::Wire::TCP.limit(bits_per_second, (bytes as f64 / all.count as f64).round() as u64)
+    };
+    let limit = carries(all.bytes_in).min(carries(all.bytes_out));
+    let resource = BoundedResource::Link("the middlewares".into());
+    for row in rows {
+        row.uses.push(ResourceUse { resource: resource.clone(), share: row.throughput / limit });
+    }
+}
+
 /// The curve T(n) as it was recorded: mean hold time by workers busy at `taken`, over all
 /// operations of one or several middlewares.
 pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> ResultTable {
@@ -321,6 +340,16 @@ mod tests {
         }
         let same_mix: Vec<WindowRow> = (0..5).flat_map(|s| window(s, 100 + s, 2 * (100 + s))).collect();
         assert!(demand_table(&same_mix).unwrap_err().hint().unwrap().contains("mixes"));
+    }
+
+    #[test]
+    fn rows_use_a_link_as_far_as_their_bytes_go() {
+        let mut rows = vec![CalibrationRow::measured(8, 4, 1_472.0)];
+        add_link_use(&mut rows, &[], 101e6);
+        assert!(rows[0].uses.is_empty());
+        // Gets alone: 4,132 bytes each to the clients.
+        add_link_use(&mut rows, &window(0, 10, 10)[..1], 101e6);
+        assert!((rows[0].uses[0].share - 0.5).abs() < 1e-3, "{rows:?}");
     }
 
     #[test]

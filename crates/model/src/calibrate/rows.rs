@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
+use super::uses::ResourceUse;
 use crate::Error;
 use crate::laws::{self, LawCheck};
 
@@ -42,10 +43,9 @@ pub struct CalibrationRow {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<f64>,
-    /// Share of its machine's processors that the system and the kernel kept busy, of the busiest
-    /// machine, where it was watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine_busy: Option<f64>,
+    /// What was in use meanwhile of things that there is only so much of, as far as it was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<ResourceUse>,
 }
 
 /// Percentiles of the response time as the clients measured it.
@@ -87,7 +87,7 @@ impl CalibrationRow {
             percentiles: None,
             half_width: None,
             drift: None,
-            machine_busy: None,
+            uses: Vec::new(),
         }
     }
 
@@ -330,7 +330,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
                 percentiles: sheet.percentiles(line, percentiles)?,
                 half_width: sheet.maybe_number(line, half_width)?,
                 drift: sheet.maybe_number(line, drift)?,
-                machine_busy: sheet.maybe_number(line, machine_busy)?,
+                uses: sheet.maybe_number(line, machine_busy)?.map(ResourceUse::machine).into_iter().collect(),
             };
             if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
                 return Err(wrong(

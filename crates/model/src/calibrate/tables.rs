@@ -111,8 +111,8 @@ pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
             (true, ..) => "calibrated on this configuration: no prediction".to_owned(),
             (false, Some(why), _) => format!("no conclusion: {why}"),
             (false, None, true) => "outside of the busy workers measured".to_owned(),
-            (false, None, false) => p.processor_bound.map_or(String::new(), |bound| {
-                format!("the machine's processors allow {}/s", krarup_units::text::count(bound))
+            (false, None, false) => p.bound.as_ref().map_or(String::new(), |bound| {
+                format!("bound by the {}: {}/s", bound.resource, krarup_units::text::count(bound.throughput))
             }),
         };
         table.push(vec![

@@ -229,8 +229,9 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     };
     let (x, r) = (middle(&mut xs), middle(&mut rs));
     println!("median and worst: X {x:?}, R {r:?}");
-    assert!(x.0 <= 0.04 && r.0 <= 0.06, "{x:?} {r:?}");
-    assert!(x.1 <= 0.06 && r.1 <= 0.15, "{x:?} {r:?}");
+    assert!(x.0 <= 0.025 && r.0 <= 0.03, "{x:?} {r:?}");
+    // One row of nine, in a table whose rows are known to some percent.
+    assert!(x.1 <= 0.06 && r.1 <= 0.17, "{x:?} {r:?}");
 }
 
 /// Rows that carry the cores of their machine need no flag for them; rows of different machines are
@@ -350,20 +351,20 @@ fn the_five_rows_that_are_recommended_predict_the_others() {
     let median = |errors: &[f64]| 100.0 * HeldOutErrors::median_and_worst(errors).expect("23 rows").0;
     let ours = (median(&errors[0].throughput), median(&errors[0].response));
     println!("{ours:?} {errors:?}");
-    assert!(ours.0 <= 2.7 && ours.1 <= 4.1, "no worse than ever before: {ours:?}");
+    assert!(ours.0 <= 2.7 && ours.1 <= 2.5, "no worse than ever before: {ours:?}");
     for null in &errors[1..] {
         assert!(median(&null.response) > ours.1, "{}", null.model);
     }
 }
 
 const HELD_OUT: &str = "\
-## Beside null models, on systems that no form was shaped on
+## Beside null models
 
 Five rows calibrate: least load, the smallest and the largest pool with the most clients, the middle of both, and many clients before the
 largest pool. Median |error| over the other rows, in percent; the best of each line is bold, whichever model it is. All models are fitted to the same
 five rows. X and R are of the middleware, p99 is of the response time at the clients. No measurement but a simulation are the first three: four
 processors that bind behind a thread that reads by itself; a load generator that binds; and a thread that reads from the same three processors as the workers, which
-no form has. The forms of *processors* were shaped on other measurements, *contention* on the 2018 report's and *curves* partly on our own.
+no form has. The forms of *processors* were shaped on other measurements, *contention* on the 2018 report's and *curves* partly on our own; how what they miss is taken along was chosen with all five tables in view.
 
 ```sh
 krarup model calibrate five.csv --unit ms && krarup model predict model.json --against-null all.csv --unit ms
@@ -377,71 +378,92 @@ of what was measured, an interval of a factor of four, rows that contradict laws
 
 ## On measurements of others
 
-Twenty tables that four other systems' authors published (middlewares of 2017 and 2018 in Java before memcached: reads and writes, one and two
-middlewares, one and three servers; 16 to 44 rows each; not in this repository), calibrated on the five recommended rows, and on twelve random choices of five. The commands are those
-above, for each table. Rows that break Little's law by more than 3 % are left out. Means over these 20 and the two measured tables above of the medians over rows held out, in percent:
+Thirty-eight tables that seven other systems' authors published (middlewares of 2017 and 2018 in Java before memcached: reads and writes, one and two
+middlewares, one and three servers; 16 to 40 rows each; not in this repository), calibrated on the five recommended rows, and on twelve random choices of five (the second line: on six). The commands are those
+above, for each table; where a recommended row is missing, the nearest. Rows that break Little's law by more than 3 % are left out. Means over the tables of the medians over rows held out, in percent.
+
+*For judging:* 26 tables of systems B, D, E, F and G. What is added to the forms (what they miss of their rows, and a throughput that rows agree on) was settled before these tables were looked at with it; E, F and G had never been read at all.
 
 | | X, recommended | R, recommended | X, random | R, random |
 |---|---:|---:|---:|---:|
-| this model | **3.4** | **4.7** | **4.7** | **6.0** |
-| one form, chosen (until 0.1.0) | 4.3 | 5.6 | 5.9 | 6.7 |
-| closed M/M/m | 38.3 | 67.6 | 36.1 | 39.8 |
-| USL over clients | 8.7 | 20.3 | 12.5 | 25.9 |
-| USL over min(N, a·M) | 4.2 | 14.4 | 5.2 | 15.7 |
-| log-linear regression | 12.6 | 19.5 | 13.5 | 16.9 |
-| nearest row | 9.3 | 32.9 | 12.5 | 32.7 |
-| last value | 34.1 | 78.8 | 27.4 | 69.5 |
+| this model | **3.3** | **4.9** | **3.6** | **5.7** |
+| the forms alone (until 0.1.0) | 4.8 | 6.3 | 4.2 | 6.4 |
+| closed M/M/m | 44.0 | 78.7 | 36.5 | 45.8 |
+| USL over clients | 7.1 | 20.7 | 11.4 | 21.9 |
+| USL over min(N, a·M) | 4.9 | 15.0 | 5.8 | 13.4 |
+| log-linear regression | 20.1 | 25.6 | 20.3 | 27.4 |
+| nearest row | 12.8 | 41.9 | 13.8 | 33.8 |
+| last value | 42.9 | 72.3 | 34.2 | 66.3 |
 
-System B has the make of the data that the new forms come from and may be one with them. Without B and the two measured tables above, on fifteen tables that no form can have seen:
+*For shaping:* twelve tables of systems A and C. With them, the simulated ones above, our own and the 2018 report's in view it was chosen over which counts what is missed is interpolated, how far it reaches, and
+how near rows must be to agree; any of some twenty settings brings most of the gain.
 
 | | X, recommended | R, recommended | X, random | R, random |
 |---|---:|---:|---:|---:|
-| this model | **3.7** | **5.2** | **5.1** | **6.4** |
-| one form, chosen (until 0.1.0) | 4.2 | 5.3 | 5.5 | 6.5 |
-| closed M/M/m | 34.2 | 59.5 | 26.3 | 35.2 |
-| USL over clients | 10.9 | 14.7 | 15.7 | 23.8 |
-| USL over min(N, a·M) | 5.0 | 7.0 | 5.7 | 9.2 |
-| log-linear regression | 12.6 | 17.7 | 13.3 | 17.1 |
-| nearest row | 10.9 | 31.3 | 14.9 | 32.9 |
-| last value | 43.6 | 56.8 | 31.5 | 62.6 |
+| this model | **2.3** | **3.6** | **3.5** | **5.3** |
+| the forms alone (until 0.1.0) | 3.8 | 5.8 | 4.7 | 6.4 |
+| closed M/M/m | 34.1 | 56.6 | 30.4 | 43.0 |
+| USL over clients | 8.2 | 12.0 | 9.0 | 14.4 |
+| USL over min(N, a·M) | 5.1 | 6.6 | 5.9 | 7.4 |
+| log-linear regression | 9.6 | 13.9 | 11.7 | 15.9 |
+| nearest row | 11.8 | 26.7 | 10.4 | 29.8 |
+| last value | 26.6 | 54.0 | 26.5 | 70.0 |
 
-The new forms bring most where outside is crowded (B), and half a point of X elsewhere.
+By table, X and R of the five recommended rows beside the best of the six null models, which is known only afterwards and is another one from table to table:
 
-By table, X and R of the five recommended rows beside the best null model of each:
+| table | rows | X | R | best null X | best null R |
+|---|---:|---:|---:|---:|---:|
+| A, one, reads | 24 | **1.9** | **3.5** | 5.9 | 8.1 |
+| A, one, writes | 24 | **2.5** | **2.5** | 4.7 | 7.8 |
+| A, two, reads | 20 | **2.0** | 8.1 | 6.6 | **5.9** |
+| A, two, writes | 20 | **2.8** | **1.9** | 5.5 | 5.2 |
+| A, full system, writes | 20 | **2.6** | **2.3** | 3.2 | 3.4 |
+| B, one, reads | 36 | **2.0** | **4.0** | 2.3 | 10.3 |
+| B, one, writes | 36 | **1.6** | **4.7** | 2.8 | 12.9 |
+| B, two, reads | 36 | **2.4** | **20.9** | 3.7 | 23.7 |
+| B, two, writes | 36 | 5.8 | **5.6** | **2.4** | 17.2 |
+| B, full system, writes | 36 | **1.6** | **2.3** | 3.3 | 5.5 |
+| C, one, reads | 32 | **0.3** | **0.9** | **0.3** | 1.6 |
+| C, one, writes | 32 | **2.8** | **3.6** | 4.2 | 7.1 |
+| C, one, reads at low load | 24 | **5.1** | **7.7** | 5.8 | 9.2 |
+| C, two, reads | 32 | **0.2** | **0.2** | **0.2** | 0.8 |
+| C, two, writes | 33 | **2.6** | 5.7 | 3.9 | **5.1** |
+| C, two, reads at low load | 16 | **1.5** | **4.5** | 10.1 | 10.3 |
+| C, full system, writes | 28 | **2.8** | **2.5** | 7.4 | 4.9 |
+| D, one, reads | 40 | **2.3** | **3.6** | 3.1 | 7.5 |
+| D, one, writes | 40 | 4.1 | **4.1** | **3.8** | 23.8 |
+| D, two, reads | 39 | 2.7 | 6.5 | **2.2** | **3.6** |
+| D, two, writes | 39 | **5.0** | **6.2** | 5.3 | 18.4 |
+| D, two, from two machines, writes | 39 | **4.1** | **3.6** | 8.4 | 7.5 |
+| D, full system, writes | 39 | **4.6** | **3.5** | 5.4 | 15.0 |
+| E, one, reads | 24 | 0.2 | **0.7** | **0.1** | 1.4 |
+| E, one, writes | 24 | 9.9 | **5.2** | **5.1** | 17.0 |
+| E, two, reads | 24 | **0.2** | **1.1** | **0.2** | **1.1** |
+| E, two, writes | 24 | 6.0 | **7.1** | **5.5** | 16.6 |
+| E, full system, writes | 28 | **2.8** | **4.4** | 5.8 | 7.6 |
+| F, one, reads | 28 | **6.3** | **7.7** | 8.2 | 27.1 |
+| F, one, writes | 28 | 2.8 | **3.3** | **2.5** | 23.6 |
+| F, two, reads | 28 | 3.6 | **2.0** | **2.8** | 2.5 |
+| F, two, writes | 28 | **1.2** | **2.1** | 2.7 | **2.1** |
+| F, full system, writes | 28 | **1.9** | **2.7** | 5.0 | 8.2 |
+| G, one, reads | 24 | **0.2** | 5.3 | 0.3 | **5.1** |
+| G, one, writes | 24 | 6.5 | 6.4 | **3.7** | **5.8** |
+| G, two, reads | 24 | 0.5 | **8.6** | **0.3** | 35.0 |
+| G, two, writes | 28 | 4.8 | **2.7** | **3.7** | 10.6 |
+| G, full system, writes | 27 | **1.6** | **4.5** | 4.0 | 6.3 |
 
-| table | rows | X | R | best null X | best null R | |
-|---|---:|---:|---:|---:|---:|---|
-| A, one middleware, reads | 24 | 1.9 | 6.6 | 4.1 | 9.7 | |
-| A, one, writes | 24 | 3.6 | 5.6 | 3.8 | 7.1 | |
-| A, two, reads | 20 | 4.6 | 12.3 | 6.2 | **6.5** | workers hardly matter |
-| A, two, writes | 20 | 4.6 | 5.0 | 5.5 | 5.9 | |
-| A, full system, writes | 20 | 2.2 | 4.3 | 5.4 | 8.2 | |
-| B, one, reads | 36 | 4.8 | 3.7 | **1.4** | 29.1 | X is nearly constant |
-| B, one, writes | 36 | 3.1 | 4.6 | **1.9** | 23.2 | X is nearly constant |
-| B, two, reads | 36 | 2.2 | 3.3 | 3.4 | 22.3 | |
-| B, two, writes | 36 | 2.0 | 4.2 | 2.9 | 22.6 | |
-| B, full system, writes | 36 | 3.6 | 4.9 | **1.8** | 29.4 | |
-| C, one, reads | 32 | 1.2 | 1.3 | **0.3** | **1.2** | a link binds: X is constant |
-| C, one, reads at low load | 24 | 5.6 | 7.9 | 6.3 | 9.6 | |
-| C, one, writes | 32 | 5.8 | 6.2 | **2.8** | 8.5 | |
-| C, two, reads | 32 | 0.7 | 0.5 | **0.3** | 1.2 | a link binds: X is constant |
-| C, two, reads at low load | 16 | 8.5 | 10.0 | 9.8 | 10.3 | one client to seven |
-| C, two, writes | 33 | 4.3 | 5.9 | 7.4 | 7.6 | |
-| C, full system, writes | 28 | 3.4 | 3.1 | 7.7 | 4.1 | |
-| D, one, writes | 42 | 3.1 | 2.4 | **2.1** | 4.6 | |
-| D, two, writes | 44 | 4.1 | 3.9 | 4.5 | 5.3 | |
-| D, full system, writes | 44 | 2.3 | 2.8 | **2.0** | 4.0 | |
+Where they were judged, X is at least as good as the best null model in 15 of 26 tables (with the forms alone in 5), R in 23 (22). In the median of these tables X is off by 2.7 % and R by 4.2 %; 16 have at most 4 % of X, 19 at most 6 % of R. A null model
+is still better for X in eleven: by up to half a point in five, where X hardly changes or nearly follows a law, and by 0.8 to 5 where five rows do not show where few workers begin to bind (writes of B, E and G, reads of F: the law over min(N, a·M) has
+that corner as its parameter). Giving that law a place among the forms, for X alone, brought nothing on the tables for shaping, and was left out. Two tables miss the aim for R by much (B, two, reads, was measured on two sets of machines).
 
-The intervals cover 94.7 % of X and 95.0 % of R in the mean of the tables (80 to 100 by table: least in D, whose 44 rows five random ones describe badly), with a median of upper
-over lower end of 1.53 and 1.78; drawing rows again, as until 0.1.0, covered 89 and 88 % with 1.60 and 1.76. Of eight rows they cover 97.9 and 96.5 % with 1.39 and 1.56. Nothing is concluded in 17 % of the predictions; these
-are off by two to five times as much as the others in most tables.
+The intervals cover 94.9 % of X and 94.6 % of R in the mean of the 26 tables (83 to 100 by table), with a median of upper over lower end of 1.52 and 2.01; 96.6 and 95.9 %, 1.44 and 1.77 in the tables for shaping. Nothing is concluded in 27 % of the predictions.
 
-Percentiles at the middleware, which system C wrote down (its clients' are averages of averages): calibrated on the recommended rows p50 is off by 3 to 15 %, p90 by 5 to 15 % and p99 by 7 to 20 %, where an exponential law is off by 140 to 250 % and
+Percentiles at the middleware, which system C wrote down (its clients' are averages of averages): calibrated on the recommended rows p50 was off by 3 to 15 %, p90 by 5 to 15 % and p99 by 7 to 20 % with the forms alone, where an exponential law is off by 140 to 250 % and
 the nearest row's p99 by 27 to 43 % (random rows). There the time outside is no part of the response time, and the rows say little of how waits vary.
 
-*What the forms have seen.* *Processors* and *outside by itself* come from one study of a fifth system (not among these). Their shapes were fixed before these tables were read. Which of seven forms are kept (all but *lines*), how much
-a row left out counts (0.08), the priors of forms and the width of intervals (what rows and forms count) were chosen with these tables in view, among some two dozen settings: expect half a point more elsewhere, and
-intervals that cover a few percent less.
+*What the forms have seen.* *Processors* and *outside by itself* come from one study of a system that is, by its figures, B. Which of seven forms are kept (all but *lines*), how much
+a row left out counts (0.08), the priors of forms and the width of intervals (what rows and forms count) were chosen for version 0.1.0 with twenty published tables in view, A and C among them and perhaps some of B and D, among some two dozen settings; nothing of that was changed since.
+On the 21 tables of D to G alone this model is off by 3.4 % of X and 4.3 % of R, the law over min(N, a·M) by 5.2 and 15.0 %.
 
 ";
 
@@ -486,7 +508,7 @@ fn the_page_is_what_the_tests_find() {
          on other data expect more than these errors; lines and curves had no such help. *Contention, cores not known*: the same shape\n\
          without the number of cores: the mean over 2 to 32 of them, each weighted by how usual it is (two of three machines have 4 to 16) and by how well\n\
          it explains the rows. *Weighed by cross-validation* is what `krarup model calibrate ROWS` does, without and with `--cores 8`: six forms, each\n\
-         weighed by how well it says calibration rows that were left out, one at a time; it sees no other. Where runs were recorded by `krarup proxy`, or the CSV has\n\
+         weighed by how well it says calibration rows that were left out, one at a time, and corrected by what it misses of the others; it sees no other. Where runs were recorded by `krarup proxy`, or the CSV has\n\
          a column `cores`, it knows them without the flag; the rows here have neither. Of five random rows it is here behind the form that was\n\
          shaped on this table, which is what it costs to be right elsewhere, below. Calibration rows that contain neither low nor\n\
          high load are what the 90th percentile shows: measure at low load, saturated with the smallest pool, and saturated with the largest.\n\n",
