@@ -32,6 +32,7 @@ mod input;
 mod limits;
 mod live_report;
 mod load;
+mod manual;
 mod memtier;
 mod model;
 mod pages;

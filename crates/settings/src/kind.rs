@@ -591,6 +591,10 @@ impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
         Some(format!("[{}]", items.join(", ")))
     }
 
+    fn words(&self) -> Vec<&'static str> {
+        self.0.words()
+    }
+
     fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {
         self.0.key_tables(name, tables);
     }
