@@ -65,8 +65,8 @@ pub(crate) struct RunArgs {
     /// Where the results go, or are already [default: krarup-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace trials of another plan in the directory without asking; where nobody can be asked,
-    /// as in a script, they are replaced by this alone
+    /// Replace trials of another plan in the directory without asking; in a script, which has no
+    /// terminal to ask on, they are replaced by this alone
     #[arg(long)]
     yes: bool,
     /// Go on with what a disturbed machine gives, marked, in place of running each such trial twice
@@ -477,7 +477,7 @@ fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> 
     }
     let hint = "--yes replaces them; --out takes another directory";
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        let what = format!("{} would be replaced, and nobody can be asked", counted(*replaced, "trial"));
+        let what = format!("{} would be replaced, and there is no terminal to ask on", counted(*replaced, "trial"));
         return Err(Failure::usage(what).at(&out.display().to_string()).hint(hint));
     }
     output::eprint(format_args!("Replace {}? [y/N] ", count(*replaced as f64)));

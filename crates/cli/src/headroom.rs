@@ -48,7 +48,8 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
     / sum(rate(http_request_duration_seconds_count[$step]))'\n  \
     krarup headroom krarup-demo")]
 pub(crate) struct HeadroomArgs {
-    /// rows.parquet or the folder of a proxy's rows, a directory of results, or HOST:PORT of a proxy's admin address
+    /// rows.parquet or the folder of a proxy's rows, a directory of results, or HOST:PORT of a
+    /// proxy's admin address
     #[arg(value_name = "ROWS|DIR|ADDRESS", required_unless_present = "prometheus")]
     of: Option<String>,
     /// The response time that clients need, as `p99 < 8ms`, with --prometheus as `mean < 8ms`

@@ -74,7 +74,11 @@ pub fn scalar(name: &str, item: &FileItem<'_>) -> Result<String, Mistake> {
         },
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
         DeValue::Boolean(is) => Ok(is.to_string()),
-        other => Err(Mistake::new(format!("`{name}` is a {}", other.type_str()), "write one value")),
+        other => {
+            let kind = other.type_str();
+            let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
+            Err(Mistake::new(format!("`{name}` is {article} {kind}"), "write one value"))
+        }
     }
 }
 

@@ -112,6 +112,7 @@ const OF_FILES: &[Row] = &[
     ("proxy --config {}", 2, &["it is a directory", "a file in it"]),
     ("proxy --config {}/bytes", 2, &["bytes: it is no text in UTF-8", "--print-config"]),
     ("proxy --config {}/open.toml", 2, &["open.toml, line 1: a value is missing", "write key ="]),
+    ("proxy --config {}/array.toml", 2, &["array.toml, line 1: `listen` is an array", "write one value"]),
     ("proxy --config {}/title.toml", 2, &["title.toml, line 1: there is no key `title`"]),
     ("proxy --import {}/none", 2, &["none: there is no such file"]),
     ("proxy --import {}/two.csv", 2, &["two.csv: line 1", "nutcracker.yml"]),
@@ -157,6 +158,7 @@ fn files(folder: &Path) {
     for (name, text) in [
         ("bytes", &b"\xff\xfe\0"[..]),
         ("open.toml", b"servers = \n"),
+        ("array.toml", b"listen = [\"127.0.0.1:1\"]\n"),
         ("title.toml", b"title = 3\n"),
         ("minus.toml", b"connections = -3\n"),
         ("list.toml", b"connections = 1\nrate = { a = 1 }\n"),
