@@ -80,11 +80,12 @@ class Experiment:
         return plot(self.figure_data(name, "arrow"), name, axes)
 
 
-def run(spec="demo", out=None, quick=False, show=True):
+def run(spec="demo", out=None, quick=False, show=True, replace=False):
     """Carries out an experiment, and gives its results.
 
     ``spec`` is a file, the name of a spec that comes with the program (``demo``, ``asl2018/2.1``), or the text of one (with line breaks). An
-    experiment whose directory is there goes on where it stopped. With ``show`` progress goes to stderr.
+    experiment whose directory is there goes on where it stopped; trials of another plan there are replaced with ``replace`` alone.
+    With ``show`` progress goes to stderr.
     """
     with tempfile.TemporaryDirectory(prefix="krarup-spec-") as folder:
         if "\n" in str(spec):
@@ -94,7 +95,7 @@ def run(spec="demo", out=None, quick=False, show=True):
         else:
             path = spec
             out = out or f"krarup-{pathlib.Path(spec).stem if os.path.exists(spec) else str(spec).replace('/', '-')}"
-        call("run", path, "--out", out, *(["--quick"] if quick else []), show=show)
+        call("run", path, "--out", out, *(["--quick"] if quick else []), *(["--yes"] if replace else []), show=show)
     return Experiment(out)
 
 

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::{StringValueParser, TypedValueParser};
 use krarup_analysis::compare::{Comparison, compare};
 use krarup_analysis::other_programs::{self, ProgramRuns, RunChange};
 use krarup_analysis::regression::{
-    RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
+    MEASURES, RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
 };
 use krarup_analysis::results::Results;
 use krarup_lab::store::ResultsDirectory;
@@ -17,6 +18,7 @@ use krarup_units::Mistake;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::flags::WithWords;
 use crate::folders::holding;
 use crate::form::OutputForm;
 use crate::written::RESULTS;
@@ -46,13 +48,19 @@ pub(crate) struct CompareArgs {
     other: PathBuf,
     /// A change that is too much, as `throughput < -5%`; may be given several times. Of results:
     /// throughput, response, p99; of other programs: what their table shows
-    #[arg(long, value_name = "LIMIT")]
+    #[arg(long, value_name = "LIMIT", value_parser = limit(), hide_possible_values = true)]
     fail_if: Vec<RegressionLimit>,
     /// With which probability the repetitions that are named would decide
     #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = power)]
     power: f64,
     #[command(flatten)]
     form: OutputForm,
+}
+
+/// A limit, of which a shell completes how it begins.
+fn limit() -> WithWords<impl TypedValueParser<Value = RegressionLimit>> {
+    let parser = StringValueParser::new().try_map(|text| text.parse());
+    WithWords { parser, words: MEASURES.to_vec() }
 }
 
 fn power(text: &str) -> Result<f64, Mistake> {

@@ -24,7 +24,7 @@ use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
 use krarup_lab::testbed::netns::{self, Namespaces};
 use krarup_lab::testbed::ssh::fleet::Fleet;
-use krarup_lab::testbed::stations::{self, Caps, Starter};
+use krarup_lab::testbed::stations::{self, Caps, LoadSeconds, Starter};
 use krarup_report::document::{Column, Table, TableValue};
 use krarup_settings::{Mistake, Mistakes};
 use krarup_units::text::{count, timestamp};
@@ -65,7 +65,8 @@ pub(crate) struct RunArgs {
     /// Where the results go, or are already [default: krarup-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace trials of another plan in the directory without asking
+    /// Replace trials of another plan in the directory without asking; in a script, which has no
+    /// terminal to ask on, they are replaced by this alone
     #[arg(long)]
     yes: bool,
     /// Go on with what a disturbed machine gives, marked, in place of running each such trial twice
@@ -204,14 +205,14 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     for repetition in 0..spec.repetitions.min {
         let order: Vec<String> =
             plan.block(repetition).iter().map(|cell| (cell.number + 1).to_string()).collect();
-        println!("block {}: {}", repetition + 1, order.join(" "));
+        println!("{}", output::prose(format_args!("block {}: {}", repetition + 1, order.join(" "))));
     }
     for fault in &spec.faults {
         let fault = fault.get_ref();
         let levels = fault.when.iter().map(|(name, level)| format!("{name} {level}")).collect::<Vec<_>>();
         let when =
             if levels.is_empty() { "in all cells".into() } else { format!("with {}", levels.join(", ")) };
-        println!("fault: {fault}, {when}");
+        println!("{}", output::prose(format_args!("fault: {fault}, {when}")));
     }
     let (least, most) = (spec.repetitions.min as usize, spec.repetitions.most() as usize);
     let trials = plan.cells.len() * least;
@@ -320,11 +321,13 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         hosts,
         caps: Caps::of(spec),
         calibrations: Vec::new(),
+        seconds: LoadSeconds::default(),
     };
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
     calibrate(records, &identities, &mut starter, (&kind, started), &stop)?;
+    let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
-    let mut progress = Telling::begin(trial_time(spec));
+    let mut progress = Telling::begin(trial_time(spec), seconds);
     let mut live = live.map(|live| live.of(records));
     let disturbed = manner.disturbed;
     let results = CampaignStore { store: &store, identities: &identities, disturbed, seal: seal.as_deref() };
@@ -466,12 +469,16 @@ fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> 
         ),
     ] {
         if *number > 0 {
-            eprintln!("  {} {what}", count(*number as f64));
+            eprintln!("{}", output::talk(format_args!("  {} {what}", count(*number as f64))));
         }
     }
-    let asks = *replaced > 0 && !yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !asks {
+    if *replaced == 0 || yes {
         return Ok(());
+    }
+    let hint = "--yes replaces them; --out takes another directory";
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        let what = format!("{} would be replaced, and there is no terminal to ask on", counted(*replaced, "trial"));
+        return Err(Failure::usage(what).at(&out.display().to_string()).hint(hint));
     }
     output::eprint(format_args!("Replace {}? [y/N] ", count(*replaced as f64)));
     let mut answer = String::new();
@@ -479,7 +486,7 @@ fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> 
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
-    Err(Failure::usage("nothing was changed").hint("give another directory with --out, or --yes"))
+    Err(Failure::usage("nothing was changed").hint(hint))
 }
 
 /// The hosts of a spec, made or reached.

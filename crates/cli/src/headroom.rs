@@ -41,10 +41,11 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
     krarup headroom 127.0.0.1:9151 --target 'p99 < 8ms'\n  \
     krarup headroom 127.0.0.1:9151 --what-if 'server lost' --what-if 'traffic x1.5' --target 'p99 < 8ms'\n  \
     krarup headroom run/rows.parquet --json\n  \
-    krarup headroom --prometheus http://127.0.0.1:9090 --target 'mean < 50ms' --over 1d\n      \
-    --rate 'sum(rate(http_request_duration_seconds_count[$step]))'\n      \
-    --in-flight 'sum(avg_over_time(http_requests_in_flight[$step]))'\n      \
-    --time 'sum(rate(http_request_duration_seconds_sum[$step]))/sum(rate(http_request_duration_seconds_count[$step]))'\n  \
+    krarup headroom --prometheus http://127.0.0.1:9090 --target 'mean < 50ms' --over 1d \\\n      \
+    --rate 'sum(rate(http_request_duration_seconds_count[$step]))' \\\n      \
+    --in-flight 'sum(avg_over_time(http_requests_in_flight[$step]))' \\\n      \
+    --time 'sum(rate(http_request_duration_seconds_sum[$step]))\n        \
+    / sum(rate(http_request_duration_seconds_count[$step]))'\n  \
     krarup headroom krarup-demo")]
 pub(crate) struct HeadroomArgs {
     /// rows.parquet or the folder of a proxy's rows, a directory of results, or HOST:PORT of a

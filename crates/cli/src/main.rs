@@ -33,6 +33,7 @@ mod input;
 mod limits;
 mod live_report;
 mod load;
+mod manual;
 mod memtier;
 mod model;
 mod pages;

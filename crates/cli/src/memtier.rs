@@ -12,6 +12,7 @@ use krarup_load::{Conductor, LoadError, LoadResult};
 
 use crate::failure::Failure;
 use crate::flags::WithWords;
+use crate::pages;
 
 /// Run a command line written for memtier_benchmark, unchanged.
 ///
@@ -19,24 +20,41 @@ use crate::flags::WithWords;
 /// memtier_benchmark's table and JSON. A link to krarup with the name memtier_benchmark does the
 /// same. Response times count from when a request was due.
 #[derive(Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct MemtierArgs {
     /// memtier_benchmark's flags, as they are
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS", value_parser = flag(), hide_possible_values = true)]
     flags: Vec<String>,
 }
 
+/// Command lines that run.
+const EXAMPLES: &str = "Examples:\n  \
+    krarup memtier -s 127.0.0.1 -p 11211 -P memcache_text -c 10 -t 2 --test-time 30\n  \
+    krarup memtier -p 11211 -P memcache_text --ratio 1:9 --rate-limiting 100 --json-out-file m.json\n  \
+    ln -s $(command -v krarup) memtier_benchmark && ./memtier_benchmark --help";
+
+/// The flags by what they decide.
 const HELP: &str = "\
+Run a command line written for memtier_benchmark, unchanged: its flags for memcached's text
+protocol, and its table and JSON.
+
 Usage: krarup memtier -s HOST -p PORT -P memcache_text [flags of memtier_benchmark]
 
-  -s --server  -p --port  -P --protocol=memcache_text  -c --clients (per thread)  -t --threads
-  -n --requests (per client, or allkeys)  --test-time  --ratio=SETS:GETS  --pipeline  --rate-limiting  -x --run-count
-  -d --data-size  --data-size-range  --data-size-list  --expiry-range  --multi-key-get
-  --key-prefix  --key-minimum  --key-maximum  --key-pattern (R G Z S P)  --key-stddev  --key-median  --key-zipf-exp
-  -S --unix-socket  -a --authenticate=USER:PASSWORD  --tls --cacert --cert --key --sni  --reconnect-interval  --print-all-runs
-  --randomize  --distinct-client-seed  -o --out-file  --json-out-file  --hide-histogram  --print-percentiles
+Requests and values:
+  -P --protocol=memcache_text  --ratio=SETS:GETS  --multi-key-get
+  -d --data-size  --data-size-range  --data-size-list  --expiry-range
+  --key-prefix  --key-minimum  --key-maximum  --key-pattern (R G Z S P)
+  --key-stddev  --key-median  --key-zipf-exp  --randomize  --distinct-client-seed
 
-krarup load --help shows what krarup's own command can do beyond that.
+When:
+  -n --requests (per client, or allkeys)  --test-time  --rate-limiting  -x --run-count
+
+Connections:
+  -s --server  -p --port  -S --unix-socket  -c --clients (per thread)  -t --threads  --pipeline
+  -a --authenticate=USER:PASSWORD  --reconnect-interval  --tls --cacert --cert --key --sni
+
+Output:
+  -o --out-file  --json-out-file  --hide-histogram  --print-percentiles  --print-all-runs
 ";
 
 /// Any word, of which a shell completes the flags that help names.
@@ -68,7 +86,7 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
         Failure::from(error).or_hint("krarup memtier --help lists the flags that are understood")
     })?;
     if memtier.help {
-        return put(None, HELP);
+        return put(None, &format!("{HELP}\n{}\n", pages::after_help("memtier", EXAMPLES)));
     }
     for note in &memtier.notes {
         eprintln!("note: {note}");

@@ -40,6 +40,7 @@ pub(crate) struct ModelArgs {
 #[derive(Subcommand)]
 enum Job {
     /// Print a commented network file with every key
+    #[command(after_help = "Example:\n  krarup model example > network.toml")]
     Example,
     /// Solve a network: throughput and response at every population, and each station
     Solve(SolveArgs),

@@ -1,5 +1,5 @@
-//! `krarup man` and `krarup completions`: pages and completions from the same table as the flags
-//! themselves.
+//! What all commands have in their help, and `krarup man` and `krarup completions`, from the same
+//! table as the flags themselves.
 
 use std::fs;
 use std::io;
@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use krarup_units::Mistake;
 
 use crate::failure::Failure;
+use crate::manual;
 
 /// Write the man pages, one for each subcommand, into a directory.
 #[derive(Args)]
@@ -138,7 +139,14 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("report", "docs/reference/report.md"),
     ("compare", "docs/concepts/statistics.md"),
     ("at", "docs/guide/machines.md"),
+    ("man", "docs/guide/install.md, docs/reference/commands.md"),
+    ("completions", "docs/guide/install.md"),
 ];
+
+/// What a reader tries first.
+const FIRST: &str = "Examples:\n  krarup demo --quick\n  \
+    krarup proxy --servers 127.0.0.1:11212,127.0.0.1:11213 --distribution ketama\n  \
+    krarup load --servers 127.0.0.1:11211 --seconds 10";
 
 /// What a command's exit code says. Those of some commands are in their own help.
 const EXIT_CODES: &str = "Exit codes: 0 it was done; 1 it could not be carried out; 2 a mistake on the command line or \
@@ -149,27 +157,30 @@ const EXIT_CODES: &str = "Exit codes: 0 it was done; 1 it could not be carried o
 /// Adds to help what all commands have: headings, where the documents are, what exit codes say.
 pub(crate) fn complete(krarup: Command) -> Command {
     let krarup = krarup.mut_subcommands(|command| {
-        let document = DOCUMENTS.iter().find(|(name, _)| *name == command.get_name());
-        let command = in_lines(with_headings(command));
-        let command = command.mut_subcommands(|command| in_lines(with_headings(command)));
-        match document {
-            Some((_, pages)) => {
-                let before = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
-                command.after_help(format!("{before}Documents: {pages}"))
-            }
-            None => command,
-        }
+        let name = command.get_name().to_owned();
+        completed(command, &name)
     });
-    krarup.after_help(format!("{EXIT_CODES}\n\nDocuments: README.md, docs/guide, docs/reference"))
+    krarup.after_help(format!("{FIRST}\n\n{EXIT_CODES}\n\nDocuments: README.md, docs/guide, docs/reference"))
 }
 
-/// Its examples in lines that a narrow terminal has room for, as a shell goes on with a line.
-fn in_lines(command: Command) -> Command {
-    let Some(text) = command.get_after_help().map(ToString::to_string) else { return command };
-    let lines: Vec<_> = text.lines().map(example_in_lines).collect();
-    command.after_help(lines.join("\n"))
+/// The same for a command and those within it, which have the documents of `document`.
+fn completed(command: Command, document: &str) -> Command {
+    let command = with_headings(command).mut_subcommands(|command| completed(command, document));
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    command.after_help(after_help(document, &examples))
 }
 
+/// What stands below the flags of a command: its examples, in lines that a narrow terminal has room
+/// for, and the documents that say more about `command`.
+pub(crate) fn after_help(command: &str, examples: &str) -> String {
+    let examples: Vec<_> = examples.lines().map(example_in_lines).collect();
+    let pages = DOCUMENTS.iter().find(|(name, _)| *name == command);
+    let pages = pages.map(|(_, pages)| format!("Documents: {pages}"));
+    let blocks = [Some(examples.join("\n")), pages].into_iter().flatten();
+    blocks.filter(|block| !block.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// An example as a shell goes on with a line.
 fn example_in_lines(line: &str) -> String {
     const WIDTH: usize = 78;
     if line.chars().count() <= WIDTH || !line.starts_with("  krarup ") {
@@ -215,7 +226,9 @@ pub(crate) fn man(args: &ManArgs, krarup: Command) -> Result<(), Failure> {
             .hint("give a directory that can be made or written to")
     };
     fs::create_dir_all(&args.directory).map_err(failed)?;
-    clap_mangen::generate_to(krarup, &args.directory).map_err(failed)?;
+    for (name, page) in manual::pages(krarup) {
+        fs::write(args.directory.join(name), page).map_err(failed)?;
+    }
     eprintln!(
         "man pages in {}; read one with: man -l {}/krarup-proxy.1",
         args.directory.display(),

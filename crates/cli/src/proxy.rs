@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
 use krarup_net::Clock;
 use krarup_proxy::config::{KeySpread, PoolConfig};
@@ -19,7 +20,7 @@ use krarup_units::mistake::system_words;
 use krarup_units::{Mistake, Nanos};
 
 use crate::failure::Failure;
-use crate::flags::Flags;
+use crate::flags::{Flags, WithWords};
 use crate::rows::{self, RowFileArgs, RowKeyArgs, listener};
 use crate::{headroom_page, input};
 
@@ -53,7 +54,7 @@ pub(crate) struct ProxyArgs {
     #[arg(short = 'p', value_name = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
     /// Whether a get of several keys is shared out evenly over all servers [default: false]
-    #[arg(long, short = 's', value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
+    #[arg(long, short = 's', value_name = "BOOL", action = ArgAction::Set, value_parser = yes_or_no())]
     sharded: Option<bool>,
     /// A configuration file; flags go over what it says
     #[arg(long, value_name = "FILE")]
@@ -85,6 +86,14 @@ pub(crate) struct ProxyArgs {
 
 /// As the course's own launcher reads it: `true` in any case is true, everything else is false;
 /// only that here the rest must be `false`.
+/// A yes or no, of which a shell completes both.
+fn yes_or_no() -> WithWords<impl TypedValueParser<Value = bool>> {
+    WithWords {
+        parser: StringValueParser::new().try_map(|text| parse_bool(&text)),
+        words: vec!["true", "false"],
+    }
+}
+
 fn parse_bool(text: &str) -> Result<bool, Mistake> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),

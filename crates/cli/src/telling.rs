@@ -1,14 +1,17 @@
 //! How far an experiment is, for the user: a bar on a terminal, else lines.
 
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use krarup_lab::campaign::{CampaignEvent, CampaignProgress};
 use krarup_lab::plan::run_name;
+use krarup_lab::testbed::stations::LoadSeconds;
 use krarup_units::Seconds;
 use krarup_units::text::{count, duration};
+
+use crate::output;
 
 /// How long a user has to wait: in minutes, or in hours, where seconds say nothing any more.
 pub(crate) fn wait(seconds: Seconds) -> String {
@@ -44,34 +47,89 @@ pub(crate) struct Telling {
     begun: Instant,
     /// How long a trial is planned to take.
     planned: Seconds,
-    /// When all is expected to be done.
-    end: Arc<Mutex<Option<Instant>>>,
+    shown: Arc<Mutex<ShownTrial>>,
     /// What the last complete trial gave.
     last: String,
     /// Whether it was said that others use the machine.
     disturbed: bool,
 }
 
+/// What stands beside the bar.
+#[derive(Default)]
+struct ShownTrial {
+    /// Its cell, or what the trial that ended gave.
+    what: String,
+    /// Which repetition: `, run 1`.
+    run: String,
+    /// What the trial before gave.
+    before: String,
+    /// When all is expected to be done.
+    end: Option<Instant>,
+}
+
+impl ShownTrial {
+    /// In one line of at most `width` letters: how far it is, the trial, what it gives `now`, what
+    /// the one before gave, and how long all takes. What does not fit is left out: first the trial
+    /// before, then the end of the cell's name.
+    fn line(&self, (done, all): (u64, u64), now: &str, width: usize) -> String {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
+        let left = left.map_or(String::new(), |left| format!(", {}", in_words(left)));
+        let line = |what: &str, before: &str| format!("{done}/{all} {what}{}{now}{before}{left}", self.run);
+        let letters = |line: &str| line.chars().count();
+        let whole = [line(&self.what, &self.before), line(&self.what, "")];
+        if let Some(fitting) = whole.into_iter().find(|line| letters(line) <= width) {
+            return fitting;
+        }
+        let room = width.saturating_sub(letters(&line("…", "")));
+        let what: String = self.what.chars().take(room).collect();
+        line(&format!("{what}…"), "").chars().take(width).collect()
+    }
+}
+
+/// What the load generators that run say of their last second: `: 204/s, 2.19 ms`; nothing before
+/// each has said something.
+fn now(lines: &[String]) -> String {
+    let read = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok();
+    let Some(seconds) = lines.iter().map(read).collect::<Option<Vec<_>>>() else { return String::new() };
+    if seconds.iter().any(|second| second["phase"] != "run") {
+        return ": populating".to_owned();
+    }
+    let value = |second: &serde_json::Value, name: &str| second["second"][name].as_f64().unwrap_or(0.0);
+    let rate: f64 = seconds.iter().map(|second| value(second, "throughput")).sum();
+    let weighted: f64 =
+        seconds.iter().map(|second| value(second, "throughput") * value(second, "mean")).sum();
+    if rate > 0.0 {
+        format!(": {}/s, {}", count(rate.round()), duration(weighted / rate))
+    } else {
+        String::new()
+    }
+}
+
+/// How wide the bar is.
+const BAR: usize = 16;
+
 impl Telling {
-    pub(crate) fn begin(planned: Seconds) -> Self {
-        let end = Arc::new(Mutex::new(None::<Instant>));
-        let shown = Arc::clone(&end);
-        let left = move |_: &ProgressState, out: &mut dyn Write| {
-            let end = shown.lock().ok().and_then(|end| *end);
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
+    /// Begins; `seconds` is what the load generators tell while they run.
+    pub(crate) fn begin(planned: Seconds, seconds: LoadSeconds) -> Self {
+        let shown = Arc::new(Mutex::new(ShownTrial::default()));
+        let its = Arc::clone(&shown);
+        let line = move |state: &ProgressState, out: &mut dyn Write| {
+            let width = output::stderr_width().unwrap_or(80).saturating_sub(BAR + 1);
+            let shown = its.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = (state.pos(), state.len().unwrap_or(0));
             // A bar that cannot be drawn is no failure of the run.
-            let _ = left.map_or(Ok(()), |left| write!(out, ", {}", in_words(left)));
+            let _ = write!(out, "{}", shown.line(done, &now(&seconds.lines()), width));
         };
         let bar = ProgressBar::new(0);
         bar.set_style(
-            ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}{left}")
+            ProgressStyle::with_template(&format!("{{bar:{BAR}}} {{line}}"))
                 .expect("the template is valid")
-                .with_key("left", left),
+                .with_key("line", line),
         );
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_secs(1));
         }
-        Self { bar, begun: Instant::now(), planned, end, last: String::new(), disturbed: false }
+        Self { bar, begun: Instant::now(), planned, shown, last: String::new(), disturbed: false }
     }
 
     /// Tells what happens; the trial that begins by it.
@@ -80,9 +138,15 @@ impl Telling {
             CampaignEvent::Begins(due, progress) => {
                 let again =
                     if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
-                let what =
-                    format!("{}, {}{again}{}", due.cell.name(), run_in_words(due.repetition), self.last);
-                let left = self.line(*progress, &what);
+                let run = format!(", {}{again}", run_in_words(due.repetition));
+                let trial = ShownTrial {
+                    what: due.cell.name(),
+                    run: run.clone(),
+                    before: self.last.clone(),
+                    end: None,
+                };
+                let left = self.line(*progress, trial);
+                let what = format!("{}{run}{}", due.cell.name(), self.last);
                 return Some(RunningTrial { number: progress.done + 1, all: progress.all, what, left });
             }
             CampaignEvent::Skipped(..) => {}
@@ -93,13 +157,15 @@ impl Telling {
                     self.disturbed(why, "kept, and marked");
                 }
                 if !self.bar.is_hidden() {
-                    self.line(*progress, &format!("{rate}/s, {response}"));
+                    let what = format!("{rate}/s, {response}");
+                    self.line(*progress, ShownTrial { what, ..ShownTrial::default() });
                 }
             }
             CampaignEvent::Failed(due, why, again) => {
                 let next = if *again { "; trying again" } else { "; given up" };
                 self.bar.suspend(|| {
-                    eprintln!("{}, {}: {why}{next}", due.cell.name(), run_in_words(due.repetition));
+                    let trial = format!("{}, {}", due.cell.name(), run_in_words(due.repetition));
+                    eprintln!("{}", output::talk(format_args!("{trial}: {why}{next}")));
                 });
             }
             CampaignEvent::Disturbed(_, why) => {
@@ -112,23 +178,23 @@ impl Telling {
     /// What others did is said once; it is the same machine for all trials.
     fn disturbed(&mut self, why: &str, then: &str) {
         if !self.disturbed {
-            self.bar.suspend(|| eprintln!("{why}: such trials are {then}"));
+            self.bar.suspend(|| eprintln!("{}", output::talk(format_args!("{why}: such trials are {then}"))));
         }
         self.disturbed = true;
     }
 
     /// Shows it; how long all that is left takes.
-    fn line(&self, progress: CampaignProgress, what: &str) -> Seconds {
+    fn line(&self, progress: CampaignProgress, trial: ShownTrial) -> Seconds {
         let left = progress.estimate(self.begun.elapsed().as_secs_f64(), self.planned);
-        if let Ok(mut end) = self.end.lock() {
-            *end = Some(Instant::now() + Duration::from_secs_f64(left));
-        }
         if self.bar.is_hidden() {
-            eprintln!("{}/{} {what}, {}", progress.done + 1, progress.all, in_words(left));
+            let ShownTrial { what, run, before, .. } = &trial;
+            eprintln!("{}/{} {what}{run}{before}, {}", progress.done + 1, progress.all, in_words(left));
         } else {
+            let end = Some(Instant::now() + Duration::from_secs_f64(left));
+            *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = ShownTrial { end, ..trial };
             self.bar.set_length(progress.all as u64);
             self.bar.set_position(progress.done as u64);
-            self.bar.set_message(what.to_owned());
+            self.bar.tick();
         }
         left
     }
@@ -141,4 +207,43 @@ impl Telling {
 /// `about 12 s left`.
 pub(crate) fn in_words(left: Seconds) -> String {
     if left < 90.0 { format!("about {left:.0} s left") } else { format!("about {} left", wait(left)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(phase: &str, throughput: f64, mean: f64) -> String {
+        serde_json::json!({
+            "of": { "seconds": 6.0 },
+            "phase": phase,
+            "second": { "throughput": throughput, "mean": mean },
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn the_trial_that_runs_shows_what_its_generators_say_together() {
+        assert_eq!(now(&[second("run", 300.0, 0.002), second("run", 100.0, 0.004)]), ": 400/s, 2.50 ms");
+        assert_eq!(now(&[second("run", 300.0, 0.002), second("populate", 9.0, 0.1)]), ": populating");
+        assert_eq!(now(&[second("run", 300.0, 0.002), String::new()]), "", "one has said nothing yet");
+        assert_eq!(now(&[second("run", 0.0, 0.0)]), "");
+    }
+
+    #[test]
+    fn the_line_beside_the_bar_fits_the_terminal() {
+        let shown = ShownTrial {
+            what: "clients 8".into(),
+            run: ", run 1".into(),
+            before: " (before: 204/s, 2.19 ms)".into(),
+            end: None,
+        };
+        let line = |width| shown.line((1, 4), ": 400/s, 2.50 ms", width);
+        assert_eq!(line(80), "1/4 clients 8, run 1: 400/s, 2.50 ms (before: 204/s, 2.19 ms)");
+        assert_eq!(line(40), "1/4 clients 8, run 1: 400/s, 2.50 ms");
+        assert_eq!(line(30), "1/4 cl…, run 1: 400/s, 2.50 ms");
+        for width in 1..80 {
+            assert!(line(width).chars().count() <= width, "{}", line(width));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use krarup_settings::kind::{
-    Count, FILE, Grammar, Number, Optional, Size, Switch, TEXT, Verbatim, Word, joined,
+    Count, FILE, Grammar, Number, Optional, OrWords, Size, Switch, TEXT, Verbatim, Word, joined,
 };
 use krarup_settings::table::FileItem;
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, document, said, settings, template};
@@ -32,6 +32,8 @@ use crate::workload::{KEYS, MULTI_GET, Mix, NAMES, OnMiss, Sequence, TUBES, Work
 const SERVERS: Grammar<Vec<Address>> = Grammar(text::servers);
 const THINK: Grammar<Think> = Grammar(text::think);
 const PROCESS: Grammar<ArrivalProcess> = Grammar(text::process);
+/// How the text of each begins.
+const PROCESSES: &[&str] = &["paced", "poisson", "bursty:"];
 const SPEED: Grammar<Speed> = Grammar(text::speed);
 const RATIO: Grammar<Mix> = Grammar(text::ratio);
 const VALUE_SIZE: Grammar<SizeLaw> = Grammar(text::size_law);
@@ -83,7 +85,7 @@ settings! {
         rate: Option<Verbatim<Vec<Leg>>> = None, Optional(Grammar(text::rate)), of_class = true,
             example = "1000", excludes = &["think", "replay"], flag = Some(Flag::of_key("RATE"));
         /// How an open load's requests are spread: paced, poisson, or bursty:FACTOR:SHARE:LENGTH.
-        arrivals: Verbatim<ArrivalProcess> = PROCESS.value("poisson"), PROCESS, of_class = true,
+        arrivals: Verbatim<ArrivalProcess> = PROCESS.value("poisson"), OrWords(PROCESS, PROCESSES), of_class = true,
             flag = Some(Flag::of_key("PROCESS"));
         /// Send a recorded trace again: rows.parquet, or a folder of such files, CSV with
         /// time,op,key,size, or a cache trace of Twitter's.

@@ -74,7 +74,11 @@ pub fn scalar(name: &str, item: &FileItem<'_>) -> Result<String, Mistake> {
         },
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
         DeValue::Boolean(is) => Ok(is.to_string()),
-        other => Err(Mistake::new(format!("`{name}` is a {}", other.type_str()), "write one value")),
+        other => {
+            let kind = other.type_str();
+            let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
+            Err(Mistake::new(format!("`{name}` is {article} {kind}"), "write one value"))
+        }
     }
 }
 
@@ -589,6 +593,10 @@ impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
     fn write(&self, value: &Vec<T>) -> Option<String> {
         let items: Vec<_> = value.iter().filter_map(|item| self.0.write(item)).collect();
         Some(format!("[{}]", items.join(", ")))
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.0.words()
     }
 
     fn key_tables(&self, name: &str, tables: &mut Vec<KeyTable>) {

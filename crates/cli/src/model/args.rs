@@ -43,6 +43,10 @@ impl From<MethodArg> for SolutionMethod {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup model example > network.toml && krarup model solve network.toml\n  \
+    krarup model solve network.toml --csv\n  \
+    krarup model solve network.toml --html page")]
 pub(super) struct SolveArgs {
     /// The network, TOML or JSON
     #[arg(value_name = "FILE")]
@@ -55,6 +59,7 @@ pub(super) struct SolveArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup model bounds network.toml --population 10,100,1k")]
 pub(super) struct BoundsArgs {
     /// The network, TOML or JSON
     #[arg(value_name = "FILE")]
@@ -95,6 +100,9 @@ pub(super) struct CsvArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup model calibrate runs/ --cores 8\n  \
+    krarup model calibrate rows.csv --unit ms --cores 8 --out model.json")]
 pub(super) struct CalibrateArgs {
     /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or
     /// folders of runs: load.json (krarup load --json) and what krarup proxy --stats-dir wrote, or
@@ -120,6 +128,9 @@ pub(super) struct CalibrateArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup model predict model.json --population 96,192 --workers 64\n  \
+    krarup model predict model.json --against-null all-rows.csv --unit ms")]
 pub(super) struct PredictArgs {
     /// A model that `calibrate` wrote
     #[arg(value_name = "FILE")]
@@ -142,6 +153,7 @@ pub(super) struct PredictArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Example:\n  krarup model explain model.json --html page")]
 pub(super) struct ExplainArgs {
     /// A model that `calibrate` wrote
     #[arg(value_name = "FILE")]
@@ -151,6 +163,9 @@ pub(super) struct ExplainArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup model whatif network.toml --change workers.size=128\n  \
+    krarup model whatif network.toml --change memcached.replicas=3 --percentiles 50,99.9")]
 pub(super) struct WhatifArgs {
     /// The network, TOML or JSON
     #[arg(value_name = "FILE")]
@@ -179,6 +194,9 @@ pub(super) fn percent(text: &str) -> Result<f64, Mistake> {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup model compare network.toml measured.csv --unit ms\n  \
+    krarup model compare model.json runs/")]
 pub(super) struct ModelCompareArgs {
     /// A network (TOML or JSON), or a model that `calibrate` wrote
     #[arg(value_name = "FILE")]

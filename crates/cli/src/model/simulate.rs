@@ -33,6 +33,9 @@ use crate::input;
 use crate::load::ProgressStyle;
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    krarup model simulate network.toml --precision 0.005 --seed 7\n  \
+    krarup model simulate network.toml --replicate 60s --replications 20")]
 pub(super) struct SimulateArgs {
     /// The network, TOML or JSON
     #[arg(value_name = "FILE", required_unless_present = "merge")]

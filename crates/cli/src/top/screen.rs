@@ -357,6 +357,7 @@ fn key_of(key: KeyEvent) -> Option<TopKey> {
         KeyCode::Char(' ') => TopKey::Pause,
         KeyCode::Char('i') => TopKey::Instance,
         KeyCode::Char('g') => TopKey::Group,
+        KeyCode::Char('c') => TopKey::Columns,
         KeyCode::Char(digit) => TopKey::Page(digit.to_digit(10)? as usize),
         KeyCode::Tab | KeyCode::Right => TopKey::NextPage,
         KeyCode::BackTab | KeyCode::Left => TopKey::PreviousPage,

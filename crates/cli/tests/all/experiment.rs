@@ -10,6 +10,7 @@ use std::process::Command;
 use crate::support::experiment::{LONG, begin, place, run, still_runs};
 use crate::support::fresh;
 use crate::support::process::{Program, skipped, unread};
+use crate::support::terminal::OnTerminal;
 use rustix::process::Signal;
 
 const SPEC: &str = r#"
@@ -82,6 +83,48 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
     let again = run(&spec, &out);
     assert_eq!(again.errors.matches("/8 workload ").count(), 1, "{again:?}");
     assert!(!again.output.contains(&told), "{again:?}");
+}
+
+/// A script that changes its spec does not lose what was measured.
+#[test]
+fn trials_of_another_plan_are_replaced_on_request_alone() {
+    let one = SPEC.replace("min = 2", "min = 1").replace("levels = [1, 3]", "levels = [1]");
+    let (spec, out) = place("experiment-another-plan", &one);
+    run(&spec, &out);
+    let there = || (trials(&out), fs::read(out.join("spec.toml")).unwrap());
+    let before = there();
+    fs::write(&spec, one.replace("\"--workers\", \"2\"", "\"--workers\", \"3\"")).unwrap();
+    let refused = begin(&spec, &out).ended();
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.errors.contains("2 trials would be replaced"), "{refused:?}");
+    assert!(refused.errors.contains("hint: --yes replaces them; --out takes another"), "{refused:?}");
+    assert!(there() == before, "nothing was changed");
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--yes"];
+    let replaced = Program::begin(&words).ended_within(LONG);
+    assert!(replaced.success && there().0 != before.0, "{replaced:?}");
+}
+
+#[test]
+fn a_plan_on_a_terminal_breaks_its_lines_between_words() {
+    let mut terminal = OnTerminal::begin(60, &["plan", "tails"]);
+    terminal.shows(&["block 2: ", " trials, "]);
+    let screen = terminal.screen();
+    let wide: Vec<_> = screen.lines().filter(|line| line.chars().count() > 60).collect();
+    assert!(wide.is_empty() && screen.contains("fault: "), "{wide:?}\n{screen}");
+}
+
+/// A run shows on its first line what its load generators say now, before any trial is complete.
+#[test]
+fn a_run_on_a_terminal_shows_the_figures_of_the_trial_that_runs() {
+    let long = SPEC.replace("min = 2", "min = 1").replace("measure = \"100ms\"", "measure = \"60s\"");
+    let (spec, out) = place("experiment-figures", &long);
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let mut terminal = OnTerminal::begin(80, &words);
+    terminal.shows(&["0/4 ", ", run 1: ", "/s, ", " left"]);
+    let screen = terminal.screen();
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    terminal.signal(Signal::INT);
+    terminal.shows(&["stopped on request"]);
 }
 
 /// Only the next run can clean up after a kill -9.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::fresh;
-use crate::support::process::skipped;
+use crate::support::process::{Program, skipped};
 
 /// What a reader does with a block of a guide.
 enum Step {
@@ -230,4 +230,116 @@ fn every_guide_with_commands_is_run() {
     let mut run: Vec<&str> = RUN.to_vec();
     run.sort_unstable();
     assert_eq!(typed, run, "each guide with a block of `sh` or `console` is a line of `guides!`");
+}
+
+/// Blocks that no command takes, by their first line, each with the reason.
+const NOT_READ: &[(&str, &str)] = &[];
+
+/// What a `toml` block of a guide is.
+enum Block {
+    /// A spec, or a part of one.
+    Spec(String),
+    Proxy(String),
+    Load(String),
+}
+
+/// Factors that parts of specs use, each with its levels.
+const FACTORS: &[(&str, &str)] = &[
+    ("workload", "[{ name = 'read-only', words = ['--ratio', '0:1'] }, { name = 'mixed', words = [] }]"),
+    ("operation", "[{ name = 'read-only', words = ['--ratio', '0:1'] }, { name = 'mixed', words = [] }]"),
+    ("clients", "[2, 64]"),
+    ("workers", "[8]"),
+    ("loss", "['none', 'kill']"),
+];
+
+/// Stations that are not in a part of a spec.
+const STATIONS: &[(&str, &str)] = &[
+    ("servers", "program = 'auto'"),
+    ("middleware", "program = 'proxy'\nflags = ['--workers', '$workers']"),
+    ("clients", "program = 'load'\nflags = ['$workload', '--connections', '$clients']"),
+];
+
+/// A part of a spec with what it takes for granted: stations, and the factors that are used.
+fn whole_spec(part: &str) -> String {
+    let needed = STATIONS.iter().filter(|(name, _)| !part.contains(&format!("[stations.{name}]")));
+    let stations: String = needed.map(|(name, keys)| format!("[stations.{name}]\n{keys}\n")).collect();
+    // The mix of operations has one name in each guide.
+    let mix = if part.contains("operation =") { "$operation" } else { "$workload" };
+    let stations = stations.replace("$workload", mix);
+    let is_used = |name: &str| stations.contains(&format!("${name}")) || part.contains(name);
+    let used = FACTORS.iter().filter(|(name, _)| is_used(name));
+    let factors: String =
+        used.map(|(name, levels)| format!("[[factor]]\nname = '{name}'\nlevels = {levels}\n")).collect();
+    let head = "title = 'a part of a guide'\nrepetitions = { min = 2 }\nphases = { measure = '10s' }\n";
+    let tables = format!("{factors}[populate]\n{stations}");
+    if part.starts_with('[') { format!("{head}{tables}{part}") } else { format!("{head}{part}\n{tables}") }
+}
+
+/// What a block is: each guide shows files of one kind, beside parts of specs.
+fn block(guide: &str, text: &str) -> Block {
+    let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+    match guide {
+        _ if has("title = ") => Block::Spec(text.to_owned()),
+        "load.md" => Block::Load(text.to_owned()),
+        _ if has("servers = ") || has("[pools.") => Block::Proxy(text.to_owned()),
+        _ => Block::Spec(whole_spec(text)),
+    }
+}
+
+/// The `toml` blocks of a guide.
+fn toml_blocks(guide: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = guide.lines();
+    while let Some(line) = lines.next() {
+        let indented = line.len() - line.trim_start().len();
+        if line.trim_start() != "```toml" {
+            continue;
+        }
+        let block = lines.by_ref().take_while(|line| line.trim_start() != "```");
+        let block: Vec<&str> = block.map(|line| line.get(indented..).unwrap_or_default()).collect();
+        blocks.push(block.join("\n"));
+    }
+    blocks
+}
+
+/// What a guide shows of a file is read by the command that the file is for.
+#[test]
+fn every_toml_block_is_read_by_its_command() {
+    let folder = fresh("guides-toml");
+    fs::create_dir_all(&folder).unwrap();
+    let (mut specs, mut proxies, mut loads, mut wrong) = (0, 0, 0, String::new());
+    for entry in fs::read_dir(folder_of_guides()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let guide = fs::read_to_string(&path).unwrap_or_default();
+        for (number, text) in toml_blocks(&guide).into_iter().enumerate() {
+            let first = text.lines().next().unwrap_or_default();
+            if NOT_READ.iter().any(|(line, _)| *line == first) {
+                continue;
+            }
+            let file = folder.join(format!("{name}-{number}.toml"));
+            let file_name = file.to_str().unwrap();
+            let (text, words) = match block(&name, &text) {
+                Block::Spec(text) => {
+                    specs += 1;
+                    (text, vec!["plan", file_name])
+                }
+                Block::Proxy(text) => {
+                    proxies += 1;
+                    (text, vec!["proxy", "--config", file_name, "--check"])
+                }
+                Block::Load(text) => {
+                    loads += 1;
+                    (text, vec!["load", "--config", file_name, "--print-config"])
+                }
+            };
+            fs::write(&file, text).unwrap();
+            let ended = Program::begin(&words).ended();
+            if !ended.success {
+                writeln!(wrong, "{name}, block {}: {}", number + 1, ended.errors).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(specs >= 10 && proxies >= 2 && loads >= 1, "{specs} specs, {proxies} proxies, {loads} loads");
 }

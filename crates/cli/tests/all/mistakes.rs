@@ -112,6 +112,7 @@ const OF_FILES: &[Row] = &[
     ("proxy --config {}", 2, &["it is a directory", "a file in it"]),
     ("proxy --config {}/bytes", 2, &["bytes: it is no text in UTF-8", "--print-config"]),
     ("proxy --config {}/open.toml", 2, &["open.toml, line 1: a value is missing", "write key ="]),
+    ("proxy --config {}/array.toml", 2, &["array.toml, line 1: `listen` is an array", "write one value"]),
     ("proxy --config {}/title.toml", 2, &["title.toml, line 1: there is no key `title`"]),
     ("proxy --import {}/none", 2, &["none: there is no such file"]),
     ("proxy --import {}/two.csv", 2, &["two.csv: line 1", "nutcracker.yml"]),
@@ -157,6 +158,7 @@ fn files(folder: &Path) {
     for (name, text) in [
         ("bytes", &b"\xff\xfe\0"[..]),
         ("open.toml", b"servers = \n"),
+        ("array.toml", b"listen = [\"127.0.0.1:1\"]\n"),
         ("title.toml", b"title = 3\n"),
         ("minus.toml", b"connections = -3\n"),
         ("list.toml", b"connections = 1\nrate = { a = 1 }\n"),
@@ -263,18 +265,40 @@ fn a_proxy_says_at_its_start_where_keys_lie() {
     }
 }
 
+/// The long help of a command and of all that it lists, each with the words before `--help`.
+fn helps(words: &[&str]) -> Vec<(Vec<String>, String)> {
+    let said = Program::begin(&[words, &["--help"]].concat()).ended().output;
+    let list = said.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let list = list.lines().take_while(|line| line.starts_with("  "));
+    let names =
+        list.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    let within: Vec<_> =
+        names.filter(|name| *name != "help").flat_map(|name| helps(&[words, &[name]].concat())).collect();
+    let own = (words.iter().map(|word| (*word).to_owned()).collect(), said.clone());
+    [vec![own], within].concat()
+}
+
 #[test]
 fn help_has_headings_an_example_the_documents_and_what_exit_codes_say() {
     let help = |words: &[&str]| Program::begin(&[words, &["--help"]].concat()).ended().output;
     let top = help(&[]);
     assert!(top.contains("Exit codes: 0 ") && top.contains("130"), "{top}");
-    for name in [
-        "proxy", "broker", "cache", "load", "model", "top", "headroom", "redline", "demo", "plan", "run",
-        "analyze", "report", "compare", "at",
-    ] {
-        let said = help(&[name]);
-        assert!(said.contains(&format!("krarup {name}")) && said.contains("Documents: docs/"), "{said}");
-        assert!(said.contains("Example"), "{said}");
+    let pages = helps(&[]);
+    for name in ["proxy", "memtier", "model whatif", "health", "completions"] {
+        assert!(pages.iter().any(|(words, _)| words.join(" ") == name), "{name} is among them");
+    }
+    for (words, said) in &pages {
+        let name = words.join(" ");
+        assert!(said.contains(&format!("\n  krarup {name}")), "an example of `{name}`: {said}");
+        assert!(said.contains("\nExample") && said.contains("\nDocuments: "), "`{name}`: {said}");
+        let pages = said.split("\nDocuments: ").nth(1).unwrap().trim_end();
+        for page in pages.split(", ") {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+            assert!(path.exists(), "`{name}` names {page}");
+        }
+        for line in said.lines() {
+            assert!(line.chars().count() <= 100, "`{name}` has a wide line: {line}");
+        }
     }
     for (name, flag) in [("load", "--rate"), ("proxy", "--listen"), ("broker", "--listen")] {
         let said = help(&[name]);
@@ -298,5 +322,16 @@ fn completions_know_values_and_the_specs_that_come_with_the_program() {
         for word in ["rendezvous", "murmur3", "asl2018/3.1", "failover", "batch"] {
             assert!(said.contains(word), "{shell} lacks {word}");
         }
+    }
+    let bash = Program::begin(&["completions", "bash"]).ended().output;
+    for (flag, words) in [
+        ("--sharded", "true false"),
+        ("--allow", "flush_all verbosity"),
+        ("--arrivals", "paced poisson bursty:"),
+        ("--fail-if", "throughput response p99"),
+    ] {
+        let mut after = bash.lines().skip_while(|line| line.trim() != format!("{flag})")).skip(1);
+        let line = after.next().unwrap_or_default();
+        assert!(line.contains(&format!("compgen -W \"{words}\"")), "{flag}: {line}");
     }
 }

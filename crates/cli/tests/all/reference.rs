@@ -88,6 +88,11 @@ fn man_pages_and_completions_are_made() {
     krarup(&["man", directory.to_str().expect("a path is text")]);
     let page = fs::read_to_string(directory.join("krarup-proxy.1")).expect("the proxy has a page");
     assert!(page.contains("\\-\\-servers"), "the page names the flags");
+    assert!(!page.contains(".SH EXTRA"), "each paragraph below help has its own section");
+    for name in ["krarup", "krarup-proxy", "krarup-model", "krarup-model-whatif", "krarup-memtier"] {
+        let page = fs::read_to_string(directory.join(format!("{name}.1"))).expect("it has a page");
+        assert!(page.contains(".SH EXAMPLES\n") && page.contains(".SH DOCUMENTS\n"), "{name}: {page}");
+    }
     for shell in ["bash", "zsh", "fish"] {
         assert!(krarup(&["completions", shell]).contains("krarup"));
     }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -83,12 +84,21 @@ fn beat(mut stdin: ChildStdin, words: &Receiver<String>) {
     }
 }
 
+/// What a load generator told of its last second; empty before it told any.
+pub type LastSecond = Arc<Mutex<String>>;
+
+/// Whether a line is one that `krarup load --progress json` writes once a second.
+fn is_second(line: &str) -> bool {
+    line.starts_with('{') && line.contains("\"second\":")
+}
+
 /// A process that was started here. Dropping it kills it.
 #[derive(Debug)]
 pub struct ChildProcess {
     name: String,
     child: Child,
     lines: Receiver<String>,
+    second: LastSecond,
     said: VecDeque<String>,
     stdout: Option<JoinHandle<Vec<u8>>>,
     ended: Option<ExitStatus>,
@@ -163,11 +173,17 @@ impl ChildProcess {
         let stderr = child.stderr.take().expect("stderr is piped");
         let stdout = std::thread::spawn(move || drain(stdout));
         let (send, lines) = channel();
+        let second = LastSecond::default();
+        let its = Arc::clone(&second);
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stderr);
             let mut line = Vec::new();
             while matches!(lines.read_until(b'\n', &mut line), Ok(count) if count > 0) {
-                if send.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                // What passes is no word of an error: only the last of it is kept.
+                if is_second(&text) {
+                    *its.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                } else if send.send(text).is_err() {
                     break;
                 }
                 line.clear();
@@ -177,6 +193,7 @@ impl ChildProcess {
             name: name.to_owned(),
             child,
             lines,
+            second,
             said: VecDeque::new(),
             stdout: Some(stdout),
             ended: None,
@@ -197,6 +214,12 @@ impl ChildProcess {
         cap.hold(self.id())?;
         self.cap = Some(cap);
         Ok(())
+    }
+
+    /// What it tells of its last second, where it is a load generator of ours; it changes while it
+    /// runs.
+    pub fn last_second(&self) -> LastSecond {
+        Arc::clone(&self.second)
     }
 
     /// Its process number.

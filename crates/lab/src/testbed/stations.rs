@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use krarup_units::Nanos;
@@ -15,7 +16,7 @@ use super::error::StationError;
 use super::host::{Host, HostGroup};
 use super::hosts::Hosts;
 use super::netns::Namespaces;
-use super::process::{ChildProcess, PATIENCE, StationEnd, is_refusal};
+use super::process::{ChildProcess, LastSecond, PATIENCE, StationEnd, is_refusal};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
 use crate::agent::protocol::ACCEPTS;
@@ -69,6 +70,25 @@ pub struct Starter {
     pub caps: Caps,
     /// What is known of the quotas that limit them.
     pub calibrations: Vec<LimitCalibration>,
+    /// What the load generators that run now tell.
+    pub seconds: LoadSeconds,
+}
+
+/// What load generators tell while they run, for one who shows it: the last second of each.
+#[derive(Clone, Debug, Default)]
+pub struct LoadSeconds(Arc<Mutex<Vec<LastSecond>>>);
+
+impl LoadSeconds {
+    /// The last line of each generator that runs, as `krarup load --progress json` writes it; of
+    /// one that has told nothing yet, an empty one. None while no load is made.
+    pub fn lines(&self) -> Vec<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|second| second.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+    }
+
+    fn follow(&self, seconds: Vec<LastSecond>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seconds;
+    }
 }
 
 /// Processors that each client, middleware and server may use; none: all there are.
@@ -323,10 +343,12 @@ impl Starter {
     pub fn load(&self, loads: &Loads<'_>, commands: &mut Vec<String>) -> Result<(), StationError> {
         let words = |host: &Host, words: &[String], _| {
             let ours =
-                self.krarup(host, &["load", "--progress", "none", "--servers", &joined(loads.targets)]);
+                self.krarup(host, &["load", "--progress", "json", "--servers", &joined(loads.targets)]);
             [&ours[..], words].concat()
         };
-        self.side_by_side("load", loads, &words, commands).map(drop)
+        let ended = self.side_by_side("load", loads, &words, commands);
+        self.seconds.follow(Vec::new());
+        ended.map(drop)
     }
 
     /// Runs load generators that are none of ours side by side to their ends. Each is told which
@@ -364,6 +386,7 @@ impl Starter {
             let words = told(&host, words, number as usize);
             all.push(self.start(&format!("{name} {number}"), &host, &words, (loads.out, None), commands)?);
         }
+        self.seconds.follow(all.iter().map(ChildProcess::last_second).collect());
         // A client that asks a server that was cut off would wait for a long time.
         let stands = || self.hosts.network().map_or(Ok(()), Namespaces::stands);
         let mut ends = Vec::new();

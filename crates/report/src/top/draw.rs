@@ -57,9 +57,9 @@ impl Tone {
 }
 
 /// A line above the table: its keyword, the text, and what it means.
-struct HeadLine {
+pub(super) struct HeadLine {
     keyword: &'static str,
-    text: String,
+    pub(super) text: String,
     tone: Tone,
 }
 
@@ -113,18 +113,20 @@ pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, now: Seconds, vie
         lines.next().into_iter().for_each(|line| draw_tabs(line, buffer, &figures, page));
     }
     let mut rest = lines.left;
-    if high >= 8 {
+    let foot = (high >= 8).then(|| {
         rest.height -= 1;
-        let foot = Rect { y: rest.bottom(), height: 1, ..rest };
-        draw_keys(foot, buffer);
-    }
+        Rect { y: rest.bottom(), height: 1, ..rest }
+    });
     let mut body = pages::body(&figures, page, view.by_connection);
     if let Some(order) = view.order(page) {
         body.grid.sort(order.column, order.reversed);
     }
-    draw_body(rest, buffer, &body, page, view);
+    let left_out = draw_body(rest, buffer, &body, page, view);
+    if let Some(foot) = foot {
+        draw_keys(foot, buffer, left_out.len());
+    }
     if view.help {
-        draw_help(area, buffer, page);
+        draw_help(area, buffer, (page, &figures.services), &left_out);
     }
 }
 
@@ -237,18 +239,18 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
         };
         return HeadLine { keyword, text, tone: Tone::Plain };
     };
-    let of = if several { format!(" (the least of {})", figures.headroom.len()) } else { String::new() };
+    let of = if several { format!(", the least of {}", figures.headroom.len()) } else { String::new() };
     let broken = says.broken_now == Some(true);
     let target = says.target.map_or("the first resource is full".to_owned(), |target| target.to_string());
     let capacity = says.capacity_per_s.zip(says.headroom_ratio);
     let capacity = capacity.filter(|_| says.verdict != HeadroomVerdict::Silent).map(|(capacity, ratio)| {
         format!(
-            "{} × the traffic now{of}, {}: {target} {} {} ({})",
-            three_digits(ratio.mean),
-            headroom::word(says.verdict),
-            if says.target.is_some() { "up to" } else { "at" },
+            "{} ({}), {} × now, {}{of}: {target} {}",
             headroom::rate(capacity.mean),
             headroom::range(capacity),
+            three_digits(ratio.mean),
+            headroom::word(says.verdict),
+            if says.target.is_some() { "holds up to there" } else { "there" },
         )
     });
     let first = says.bottleneck.as_ref().map(|first| format!("first full: {}", headroom::of_limit(first)));
@@ -288,14 +290,13 @@ fn workers_line(figures: &TopFigures) -> HeadLine {
     HeadLine { keyword, text, tone }
 }
 
-fn queue_line(queue: &TopQueue) -> HeadLine {
+pub(super) fn queue_line(queue: &TopQueue) -> HeadLine {
     let parts = [
         format!("{} wait", count(queue.waiting)),
-        format!(
-            "{} of {} workers busy",
-            count(queue.busy_workers),
-            queue.workers.map_or("unlimited".to_owned(), count)
-        ),
+        match queue.workers {
+            Some(workers) => format!("{} of {} workers busy", count(queue.busy_workers), count(workers)),
+            None => format!("{} under way, no limit", count(queue.busy_workers)),
+        },
         format!("{} of {} servers up", count(queue.servers_up), count(queue.servers)),
     ];
     let tone = if queue.servers_up < queue.servers { Tone::Warning } else { Tone::Plain };
@@ -425,21 +426,18 @@ fn draw_course(area: Rect, buffer: &mut Buffer, course: &CourseLine) {
 fn draw_tabs(area: Rect, buffer: &mut Buffer, figures: &TopFigures, page: TopPage) {
     let pages = TopPage::about(&figures.services);
     let chosen = pages.iter().position(|one| *one == page).unwrap_or(0);
-    // Where there is no room for whole words, that of the chosen page alone is whole; else numbers.
-    let titles = |letters: usize| -> Vec<String> {
+    // Where there is no room for all titles, the others are numbers: help says of which pages.
+    let titles = |all: bool| -> Vec<String> {
         let title = |(place, page): (usize, &TopPage)| match (page.title(), place + 1) {
             (title, number) if place == chosen => format!(" {number} {title} "),
-            (_, number) if letters == 0 => format!(" {number}"),
-            (title, number) => {
-                let front: String = title.chars().take(letters).collect();
-                format!(" {number} {}", front.trim_end())
-            }
+            (title, number) if all => format!(" {number} {title}"),
+            (_, number) => format!(" {number}"),
         };
         pages.iter().enumerate().map(title).collect()
     };
-    let fits =
-        |titles: &Vec<String>| titles.iter().map(String::len).sum::<usize>() <= usize::from(area.width);
-    let shown = [usize::MAX, 4].into_iter().map(titles).find(fits).unwrap_or_else(|| titles(0));
+    let letters = |titles: &[String]| titles.iter().map(String::len).sum::<usize>();
+    let shown = Some(titles(true)).filter(|titles| letters(titles) <= usize::from(area.width));
+    let shown = shown.unwrap_or_else(|| titles(false));
     Tabs::new(shown)
         .select(chosen)
         .style(Style::new())
@@ -451,12 +449,21 @@ fn draw_tabs(area: Rect, buffer: &mut Buffer, figures: &TopFigures, page: TopPag
 
 // ---- the table --------------------------------------------------------------------------------
 
-fn draw_body(area: Rect, buffer: &mut Buffer, body: &PageBody, page: TopPage, view: &mut TopView) {
+/// Draws it; the headings for which there was no room.
+fn draw_body(
+    area: Rect,
+    buffer: &mut Buffer,
+    body: &PageBody,
+    page: TopPage,
+    view: &mut TopView,
+) -> Vec<&'static str> {
     if area.is_empty() {
-        return;
+        return Vec::new();
     }
     let sorted = view.order(page).map(|order| (order.column, order.reversed));
-    let columns = body.grid.fitted(usize::from(area.width), sorted);
+    let mut parts = body.grid.parts(usize::from(area.width), sorted);
+    view.part %= parts.len();
+    let columns = parts.swap_remove(view.part);
     let rows = body.grid.rows.len();
     let heading = match area.height {
         0..4 => 0,
@@ -482,6 +489,9 @@ fn draw_body(area: Rect, buffer: &mut Buffer, body: &PageBody, page: TopPage, vi
         Line::styled(format!("↓ {more} more"), Tone::Faint.style(view.color)).render(line, buffer);
     }
     draw_notes(rest, buffer, &body.notes, rows > 0);
+    let shows = |index: usize| columns.iter().any(|column| column.index == index);
+    let left_out = body.grid.columns.iter().enumerate().filter(|(index, _)| rows > 0 && !shows(*index));
+    left_out.map(|(_, column)| column.heading).collect()
 }
 
 fn draw_table(
@@ -547,37 +557,50 @@ fn wrapped_lines(text: &str, width: usize) -> Vec<String> {
 
 // ---- keys -------------------------------------------------------------------------------------
 
-const KEYS: [(&str, &str, &str); 9] = [
+/// The key of the columns that are left out.
+const COLUMNS: &str = "c";
+
+const KEYS: [(&str, &str, &str); 10] = [
     ("q", "quit", "end; Ctrl-C too"),
     ("?", "help", "this list, and away with it"),
-    (
-        "←→",
-        "page",
-        "the page before, or the next; Tab and Shift-Tab too, a digit opens the page of that number",
-    ),
-    ("↑↓", "scroll", "a row up or down; Page Up and Page Down, Home and End"),
+    ("←→", "page", "the page before, or the next; Tab too, or its number"),
+    ("↑↓", "scroll", "a row; Page Up and Page Down, Home and End"),
     ("s", "sort", "by the next column: numbers from the largest; after the last column as at first"),
     ("r", "reverse", "the other way round"),
-    ("space", "pause", "this moment stays until space is pressed once more"),
+    ("space", "pause", "this moment stays, until space once more"),
+    (COLUMNS, "columns", "those that are left out here; then these again"),
     ("i", "instance", "each instance alone, then all together"),
     ("g", "group", "clients by host, or each connection"),
 ];
 
-fn draw_keys(area: Rect, buffer: &mut Buffer) {
+/// The keys, and first of all how many columns are left out.
+fn draw_keys(area: Rect, buffer: &mut Buffer, left_out: usize) {
     let mut spans = Vec::new();
     let mut width = 0;
-    for (key, word, _) in &KEYS {
+    let others = KEYS.iter().filter(|(key, _, _)| *key != COLUMNS);
+    let keys = others.map(|(key, word, _)| (*key, (*word).to_owned()));
+    let more = match left_out {
+        0 => None,
+        1 => Some((COLUMNS, "1 column more".to_owned())),
+        _ => Some((COLUMNS, format!("{left_out} columns more"))),
+    };
+    for (key, word) in more.into_iter().chain(keys) {
         width += key.chars().count() + word.len() + 3;
         if width > usize::from(area.width) + 2 {
             break;
         }
-        spans.push(Span::styled(*key, Tone::Strong.style(false)));
+        spans.push(Span::styled(key, Tone::Strong.style(false)));
         spans.push(Span::styled(format!(" {word}  "), Tone::Faint.style(false)));
     }
     Line::from(spans).render(area, buffer);
 }
 
-fn draw_help(area: Rect, buffer: &mut Buffer, page: TopPage) {
+fn draw_help(
+    area: Rect,
+    buffer: &mut Buffer,
+    (page, services): (TopPage, &[ServiceKind]),
+    left_out: &[&str],
+) {
     let inner_width = area.width.saturating_sub(4).min(86);
     let behind = usize::from(inner_width.saturating_sub(8));
     let mut lines: Vec<Line<'_>> = Vec::new();
@@ -591,8 +614,15 @@ fn draw_help(area: Rect, buffer: &mut Buffer, page: TopPage) {
         }
     }
     lines.push(Line::default());
-    let columns = wrapped_lines(pages::legend(page), usize::from(inner_width));
-    lines.extend(columns.into_iter().map(Line::from));
+    let pages = TopPage::about(services).into_iter().enumerate();
+    let pages: Vec<_> = pages.map(|(place, page)| format!("{} {}", place + 1, page.title())).collect();
+    let mut paragraphs = vec![format!("pages: {}", pages.join(", ")), pages::legend(page).to_owned()];
+    if !left_out.is_empty() {
+        let columns = left_out.join(", ");
+        paragraphs.push(format!("not shown here: {columns}; {COLUMNS} shows them, or a wider terminal"));
+    }
+    let paragraphs = paragraphs.iter().flat_map(|said| wrapped_lines(said, usize::from(inner_width)));
+    lines.extend(paragraphs.map(Line::from));
     let height = (lines.len() as u16 + 2).min(area.height);
     let width = (inner_width + 4).min(area.width);
     let place =

@@ -73,6 +73,8 @@ pub(super) struct TopGrid {
 /// One column of those that fit, as it is written.
 #[derive(Clone, Debug)]
 pub(super) struct FittedColumn {
+    /// Which of the grid's columns it is.
+    pub(super) index: usize,
     pub(super) heading: String,
     pub(super) symbol: &'static str,
     pub(super) is_text: bool,
@@ -97,24 +99,43 @@ impl TopGrid {
         });
     }
 
-    /// The columns for which there is room, each as it is written. `sorted` is one of them.
-    pub(super) fn fitted(&self, width: usize, sorted: Option<(usize, bool)>) -> Vec<FittedColumn> {
-        let mut columns: Vec<(usize, FittedColumn)> =
-            (0..self.columns.len()).map(|index| (index, self.column(index, sorted))).collect();
-        let needed = |columns: &[(usize, FittedColumn)]| -> usize {
-            columns.iter().map(|(_, column)| column.width + GAP).sum::<usize>().saturating_sub(GAP)
+    /// The columns as they fit, each as it is written: first those that matter most, then those
+    /// that were left out, and so on, each time beside the first column and the `sorted` one.
+    pub(super) fn parts(&self, width: usize, sorted: Option<(usize, bool)>) -> Vec<Vec<FittedColumn>> {
+        let mut left: Vec<usize> = (0..self.columns.len()).collect();
+        let mut parts: Vec<Vec<FittedColumn>> = Vec::new();
+        loop {
+            let part = self.fitted(&left, width, sorted);
+            let stay = |index: usize| stays(index, sorted);
+            // Where there is room for no other column, no key brings one.
+            if !parts.is_empty() && part.iter().all(|column| stay(column.index)) {
+                return parts;
+            }
+            let shown: Vec<usize> = part.iter().map(|column| column.index).collect();
+            parts.push(part);
+            left.retain(|index| stay(*index) || !shown.contains(index));
+            if left.iter().all(|index| stay(*index)) {
+                return parts;
+            }
+        }
+    }
+
+    /// Of some columns those for which there is room. `sorted` is one of them.
+    fn fitted(&self, of: &[usize], width: usize, sorted: Option<(usize, bool)>) -> Vec<FittedColumn> {
+        let mut columns: Vec<FittedColumn> = of.iter().map(|index| self.column(*index, sorted)).collect();
+        let needed = |columns: &[FittedColumn]| -> usize {
+            columns.iter().map(|column| column.width + GAP).sum::<usize>().saturating_sub(GAP)
         };
-        let stays = |index: usize| index == 0 || sorted.is_some_and(|(sorted, _)| sorted == index);
         while needed(&columns) > width {
             let least = columns
                 .iter()
                 .enumerate()
-                .filter(|(_, (index, _))| !stays(*index))
-                .max_by_key(|(_, (index, _))| self.columns[*index].rank);
+                .filter(|(_, column)| !stays(column.index, sorted))
+                .max_by_key(|(_, column)| self.columns[column.index].rank);
             let Some((place, _)) = least else { break };
             // A name that is long gives way before a figure does, down to a third of the width.
             let over = needed(&columns) - width;
-            let (_, name) = &mut columns[0];
+            let name = &mut columns[0];
             let shortest = name.width.min((width / 3).max(LEAST_TEXT));
             if name.width - shortest >= over {
                 name.width -= over;
@@ -123,10 +144,10 @@ impl TopGrid {
             columns.remove(place);
         }
         let over = needed(&columns).saturating_sub(width);
-        if let Some((_, name)) = columns.first_mut() {
+        if let Some(name) = columns.first_mut() {
             name.width = name.width.saturating_sub(over).max(1.min(width));
         }
-        columns.into_iter().map(|(_, column)| column.cut()).collect()
+        columns.into_iter().map(FittedColumn::cut).collect()
     }
 
     fn column(&self, index: usize, sorted: Option<(usize, bool)>) -> FittedColumn {
@@ -147,8 +168,13 @@ impl TopGrid {
         let widest = cells.iter().chain([&heading]).map(|cell| cell.chars().count()).max().unwrap_or(0);
         let width = widest.max(scale.symbol.chars().count()).max(least);
         let width = if unit == TEXT { width.min(MOST_TEXT) } else { width };
-        FittedColumn { heading, symbol: scale.symbol, is_text: unit == TEXT, width, cells }
+        FittedColumn { index, heading, symbol: scale.symbol, is_text: unit == TEXT, width, cells }
     }
+}
+
+/// Whether a column is there at every width: the first, and the one that the rows are sorted by.
+fn stays(index: usize, sorted: Option<(usize, bool)>) -> bool {
+    index == 0 || sorted.is_some_and(|(sorted, _)| sorted == index)
 }
 
 impl FittedColumn {
@@ -251,19 +277,26 @@ mod tests {
     fn a_narrow_grid_leaves_out_what_matters_least_but_not_what_it_is_sorted_by() {
         let grid = grid(&[("10.0.0.1:11211", 4_467.0, Some(0.001_9))]);
         let headings = |width, sorted| -> Vec<String> {
-            grid.fitted(width, sorted).into_iter().map(|column| column.heading).collect()
+            grid.parts(width, sorted).swap_remove(0).into_iter().map(|column| column.heading).collect()
         };
         assert_eq!(headings(80, None), ["server", "rate", "p99", "losses"]);
         assert_eq!(headings(29, None), ["server", "rate", "p99"]);
         assert_eq!(headings(22, Some((3, false))), ["server", "losses▼"]);
-        let narrow = grid.fitted(9, None);
-        assert_eq!((narrow.len(), narrow[0].cells[0].as_str()), (1, "10.0.0.1…"));
+        let narrow = grid.parts(9, None);
+        assert_eq!((narrow.len(), narrow[0].len(), narrow[0][0].cells[0].as_str()), (1, 1, "10.0.0.1…"));
+        let parts = |width, sorted| -> Vec<Vec<String>> {
+            let part = |part: Vec<FittedColumn>| part.into_iter().map(|column| column.heading).collect();
+            grid.parts(width, sorted).into_iter().map(part).collect()
+        };
+        assert_eq!(parts(29, None), [vec!["server", "rate", "p99"], vec!["server", "losses"]]);
+        assert_eq!(parts(22, Some((3, false)))[0], ["server", "losses▼"]);
+        assert_eq!(parts(80, None).len(), 1);
     }
 
     #[test]
     fn a_column_has_one_unit() {
         let grid = grid(&[("a", 1.0, Some(0.000_012)), ("b", 1.0, Some(2.5))]);
-        let p99 = &grid.fitted(80, None)[2];
+        let p99 = &grid.parts(80, None)[0][2];
         assert_eq!((p99.symbol, &p99.cells), ("ms", &vec!["0.0120".to_owned(), "2,500".to_owned()]));
     }
 
@@ -279,13 +312,16 @@ mod tests {
             if let Some((column, reversed)) = sorted {
                 grid.sort(column, reversed);
             }
-            let fitted = grid.fitted(width, sorted);
+            let parts = grid.parts(width, sorted);
+            let shown = |index: usize| parts.iter().flatten().any(|column| column.index == index);
+            prop_assert!(width < 80 || (0..COLUMNS.len()).all(shown), "every column is in a part");
+            let fitted = &parts[0];
             prop_assert!(!fitted.is_empty());
             // A figure is never cut: where there is only room for a name and what the rows are
             // sorted by, the latter may stand out.
             let widths: usize = fitted.iter().map(|column| column.width + GAP).sum::<usize>() - GAP;
             prop_assert!(widths <= width || fitted.len() <= 2);
-            for column in &fitted {
+            for column in fitted {
                 prop_assert!(column.cells.iter().all(|cell| cell.chars().count() <= column.width));
                 prop_assert_eq!(column.cells.len(), rows.len());
             }

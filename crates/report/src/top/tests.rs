@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use krarup_analysis::top::TopState;
+use krarup_analysis::top::{TopQueue, TopState};
 use krarup_model::headroom::{
     CapacityEstimate, Headroom, HeadroomVerdict, LimitingResource, ProvenRate, ResourceKind, ResourceState,
     ResponseTarget, SCHEMA, Silence, TrafficSeen,
@@ -212,7 +212,7 @@ fn the_servers_of_a_proxy_in_eighty_columns() {
     let lines = lines(&state(&["p:9151"]), &mut TopView::of(TopPage::Servers, false), 80, 16);
     let expected = [
         "krarup proxy at p:9151, up 11 min 49 s: 64 clients, 0.91 processors",
-        "headroom   2.39 × the traffic now, stated: p99 < 8 ms up to 23,900/s (19,700 – …",
+        "headroom   23,900/s (19,700 – 26,800), 2.39 × now, stated: p99 < 8 ms holds up …",
         "queue      2 wait; 30 of 32 workers busy; 2 of 3 servers up",
     ];
     assert_eq!(lines[..3], expected);
@@ -259,11 +259,43 @@ fn a_wider_terminal_shows_more_columns_of_each_page() {
             let says =
                 if width < 120 { lost } else { &format!("{lost}; it is asked again until it answers") };
             assert!(lines.iter().any(|line| line.trim_end() == says), "{lines:#?}");
-            assert!(has(&lines, "headroom   2.39 × the traffic now"), "{lines:#?}");
+            assert!(has(&lines, "headroom   23,900/s (19,700 – 26,800), 2.39 × now, "), "{lines:#?}");
             assert!(has(&lines, "tube jobs has 4 and needs 6 (6 – 7)"), "{lines:#?}");
             assert!(has(&lines, "krarup proxy and broker: 2 of 3 instances answer"), "{lines:#?}");
         }
     }
+}
+
+/// What a narrow terminal leaves out is said, has a key, and is named by help.
+#[test]
+fn a_narrow_terminal_says_which_columns_it_leaves_out() {
+    let state = state(&["p:9151"]);
+    let figures = state.figures(NOW, None);
+    let mut view = TopView::of(TopPage::Servers, false);
+    let narrow = lines(&state, &mut view, 60, 24);
+    assert!(narrow[5].starts_with(" 1 servers  2 3 4 5 6 7"), "{narrow:#?}");
+    assert!(has(&narrow, "p99") && !has(&narrow, "p50"), "{narrow:#?}");
+    let foot = &narrow[23];
+    assert!(foot.starts_with("c 3 columns more  q quit  ? help"), "{foot}");
+    view.press(TopKey::Help, &figures);
+    let help = lines(&state, &mut view, 60, 24);
+    assert!(has(&help, "not shown here: share, p50, losses; c shows them"), "{help:#?}");
+    assert!(has(&help, "pages: 1 servers, 2 pools, 3 operations"), "{help:#?}");
+    view.press(TopKey::Close, &figures);
+    view.press(TopKey::Columns, &figures);
+    let others = lines(&state, &mut view, 60, 24);
+    assert!(others[6].starts_with("server ") && others[6].contains("p50"), "{others:#?}");
+    assert!(others[6].contains("losses") && !has(&others, "outstanding"), "{others:#?}");
+    view.press(TopKey::Columns, &figures);
+    assert_eq!(lines(&state, &mut view, 60, 24), narrow);
+    let wide = lines(&state, &mut view, 120, 24);
+    assert!(wide[23].starts_with("q quit"), "{wide:#?}");
+}
+
+#[test]
+fn requests_of_workers_without_a_limit_are_said_to_be_under_way() {
+    let queue = TopQueue { waiting: 0.0, busy_workers: 2.0, workers: None, servers_up: 3.0, servers: 3.0 };
+    assert_eq!(draw::queue_line(&queue).text, "0 wait; 2 under way, no limit; 3 of 3 servers up");
 }
 
 #[test]
@@ -420,6 +452,7 @@ fn key() -> impl Strategy<Value = TopKey> {
             TopKey::Pause,
             TopKey::Instance,
             TopKey::Group,
+            TopKey::Columns,
             TopKey::NextPage,
             TopKey::PreviousPage,
             TopKey::First,

@@ -26,6 +26,8 @@ pub enum TopKey {
     Instance,
     /// `g`: clients by host, or each connection.
     Group,
+    /// `c`: the columns for which there was no room.
+    Columns,
     /// Tab or →.
     NextPage,
     /// Shift-Tab or ←.
@@ -62,6 +64,8 @@ pub struct TopView {
     pub instance: Option<String>,
     /// Whether clients are shown by connection rather than by host.
     pub by_connection: bool,
+    /// Which part of the columns is shown, where not all fit.
+    pub(super) part: usize,
     /// The first row that is shown, of those that do not fit.
     pub(super) scroll: usize,
     sorted: BTreeMap<TopPage, SortOrder>,
@@ -77,6 +81,7 @@ impl TopView {
             help: false,
             instance: None,
             by_connection: false,
+            part: 0,
             scroll: 0,
             sorted: BTreeMap::new(),
         }
@@ -102,6 +107,8 @@ impl TopView {
             TopKey::Close => self.help = false,
             TopKey::Pause => self.paused = !self.paused,
             TopKey::Group => self.by_connection = !self.by_connection,
+            // Drawing knows how many parts there are.
+            TopKey::Columns => self.part += 1,
             TopKey::Sort => self.sort_by_next(figures),
             TopKey::Reverse => self.reverse(figures),
             TopKey::Instance => self.choose_next(figures),
@@ -123,7 +130,7 @@ impl TopView {
 
     fn open(&mut self, page: TopPage) {
         if page != self.page {
-            (self.page, self.scroll) = (page, 0);
+            (self.page, self.scroll, self.part) = (page, 0, 0);
         }
     }
 

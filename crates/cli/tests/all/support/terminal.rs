@@ -69,6 +69,11 @@ impl OnTerminal {
         }
     }
 
+    /// What it shows now; a line that the terminal had to break is one line here.
+    pub(crate) fn screen(&self) -> String {
+        self.shows.screen().contents()
+    }
+
     /// Types these keys.
     pub(crate) fn types(&mut self, keys: &[u8]) {
         self.person.write_all(keys).unwrap();
