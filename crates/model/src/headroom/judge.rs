@@ -11,7 +11,7 @@ use super::answer::{
 use super::changes;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
-use super::resources::run_queue;
+use super::resources::MUCH_OF_OTHERS;
 use super::server_fit;
 use super::traffic::SeenTraffic;
 
@@ -243,8 +243,7 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
     // More was served than what is told to be full first could do.
     let refuted = first.full_at < NEARLY_SERVED * fitted.kept.served();
     silent(refuted || answer.check.is_some_and(misses), Silence::CheckFailed);
-    let busy = fitted.loops.map_or(0.0, |fit| fit.busy * fitted.system.processors_per_loop);
-    silent(run_queue(&fitted.kept) > busy.max(0.05), Silence::MachineContended);
+    silent(fitted.is_contended(), Silence::MachineContended);
     silent(estimate.mean > PROJECTED * fitted.traffic.highest(), Silence::TooFar);
     let wide = if answer_has_target { WIDE_OF_PERCENTILE } else { WIDE };
     silent(estimate.high > wide * estimate.low, Silence::IntervalTooWide);
@@ -313,6 +312,8 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     states.extend(
         fitted.machine().map(|(resource, fit)| plain(resource, Some(fit.middle), Some(fit.busy), None)),
     );
+    let taken = fitted.processors.filter(|fit| fit.others > MUCH_OF_OTHERS);
+    states.extend(taken.map(|fit| plain(ResourceKind::Processors, None, Some(fit.busy), None)));
     let clients = fitted.system.most_clients.map(|most| Allowance {
         resource: ResourceKind::Connections,
         server: None,
