@@ -74,7 +74,7 @@ pub fn workers_wanted(
     }
     // Where the server is full now the workers are enough, and the round trip cannot be told from
     // the queue that they make: they stay.
-    let full = replied_lately(snapshot) > FULL * full_at;
+    let full = snapshot.replied_per_s(LATELY) > FULL * full_at;
     if full || may_be_full_before(&fitted, full_at) || is_batched(fit) {
         return Ok(now.clamp(FEWEST.min(most), most));
     }
@@ -99,16 +99,6 @@ fn may_be_full_before(fitted: &Fitted<'_>, full_at: f64) -> bool {
 /// Whether requests take the less time the more there are.
 fn is_batched(fit: &ServiceFit) -> bool {
     fit.together > TOGETHER || fit.contention.z < FALLS
-}
-
-/// Requests a second of the last windows of all loops.
-fn replied_lately(snapshot: &LiveSnapshot) -> f64 {
-    let from = snapshot.at.0.saturating_sub(LATELY.0);
-    let late = snapshot.windows.iter().filter(|one| one.from.0 >= from);
-    let (requests, begin, end) = late.fold((0, u64::MAX, 0), |(requests, begin, end), one| {
-        (requests + one.requests, begin.min(one.from.0), end.max(one.to.0))
-    });
-    if end > begin { requests as f64 * 1e9 / (end - begin) as f64 } else { 0.0 }
 }
 
 /// For how long a request holds its worker at a server that has little to do.

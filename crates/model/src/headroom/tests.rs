@@ -166,6 +166,35 @@ fn a_machine_that_others_use_silences_and_is_not_named() {
     }
 }
 
+/// What is used up by clients that come with the traffic is full before the server is.
+#[test]
+fn connections_that_grow_with_the_traffic_are_the_limit() {
+    let rate = |second: f64| 300.0 + 200.0 * (second / 8.0).sin();
+    let seen =
+        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let mut snapshot = seen.run(5);
+    let most = |clients: u32| LiveSystem { most_clients: Some(clients), ..one() };
+    let question = HeadroomQuestion { target: None, ..asked(0.02) };
+    for window in &mut snapshot.windows {
+        window.used.clients = 10 + window.requests as u32 / 10;
+    }
+    let answer = judge(&snapshot, &most(80), &question);
+    let bottleneck = answer.bottleneck.as_ref().map(|one| one.resource);
+    assert_eq!(bottleneck, Some(ResourceKind::Connections), "{answer:#?}");
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / 700.0 - 1.0).abs() < 0.05, "{saturation}");
+    assert!(answer.capacity_per_s.unwrap().mean <= saturation);
+    assert_eq!(answer.resources[0].full_at_per_s, Some(saturation), "first");
+    // There is room for many more.
+    let server = judge(&snapshot, &most(1_000), &question);
+    assert_eq!(server.bottleneck.map(|one| one.resource), Some(ResourceKind::Server));
+    // They stay as many as they are, near the limit.
+    snapshot.windows.iter_mut().for_each(|window| window.used.clients = 75);
+    let near = judge(&snapshot, &most(80), &question);
+    assert!(near.assumes.iter().any(|one| one.contains("connections: 94 % used")), "{:?}", near.assumes);
+    assert!(near.assumes.iter().any(|one| one.starts_with("others who ask the same servers")));
+}
+
 /// Two servers that swap their shares: what was fitted is of another mix.
 #[test]
 fn shares_that_change_silence() {
