@@ -34,8 +34,8 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 /// `--prometheus`: up to which rate the mean response time holds, or where throughput ends, by the
 /// law that predicts the series best.
 ///
-/// Exit code: 0 where there is a capacity, 3 where there is no conclusion, 1 where the target is
-/// broken now, 2 where it could not be asked.
+/// Exit code: 0 where there is a capacity, 3 where there is no conclusion or --until-stated ends
+/// without a stated one, 1 where the target is broken now, 2 where it could not be asked.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup headroom 127.0.0.1:9151 --target 'p99 < 8ms'\n  \
@@ -64,8 +64,8 @@ pub(crate) struct HeadroomArgs {
     #[command(flatten)]
     series: SeriesArgs,
     /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server
-    /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower) [default: those that
-    /// make sense]
+    /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower), `replicas +1`, `replicas
+    /// -1` [default: those that make sense]
     #[arg(long, value_name = "CHANGE")]
     what_if: Vec<NamedChange>,
     /// How many workers the rows' proxy had [default: what summary.json beside the rows says]
@@ -96,7 +96,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// How long an answer may take: it is computed at the lowest priority.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// No conclusion.
+/// No conclusion, or not the one that was waited for.
 const SILENT: u8 = 3;
 /// The target is broken by the traffic of now.
 const BROKEN: u8 = 1;
@@ -198,7 +198,10 @@ impl HeadroomArgs {
         } else {
             print!("{}", shown::screen(answer, !is_terminal()));
         }
-        Ok(code(answer.broken_now, answer.verdict))
+        let said = code(answer.broken_now, answer.verdict);
+        // Who waits for a stated one must be able to tell that it did not come.
+        let is_projected = self.until_stated.is_some() && answer.verdict == HeadroomVerdict::Projected;
+        Ok(if is_projected && said == ExitCode::SUCCESS { ExitCode::from(SILENT) } else { said })
     }
 
     /// The target of a proxy or of rows.

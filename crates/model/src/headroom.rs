@@ -26,6 +26,7 @@
 //!
 //! Everything here is a pure function of a snapshot, a description of the system and a seed.
 
+mod allowances;
 mod answer;
 mod changes;
 mod consumers;

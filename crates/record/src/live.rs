@@ -484,6 +484,17 @@ pub struct LiveSnapshot {
 }
 
 impl LiveSnapshot {
+    /// Requests a second that all loops replied to in the windows that began within this time before
+    /// the snapshot; zero without any.
+    pub fn replied_per_s(&self, within: Nanos) -> f64 {
+        let from = self.at.0.saturating_sub(within.0);
+        let late = self.windows.iter().filter(|one| one.from.0 >= from);
+        let (requests, begin, end) = late.fold((0, u64::MAX, 0), |(requests, begin, end), one| {
+            (requests + one.requests, begin.min(one.from.0), end.max(one.to.0))
+        });
+        if end > begin { requests as f64 * 1e9 / (end - begin) as f64 } else { 0.0 }
+    }
+
     /// Adds what another loop kept. Its loops get the next numbers.
     pub fn merge(&mut self, other: &Self) {
         let (loops, first) = (self.loops, self.visits.len());

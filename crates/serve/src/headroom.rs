@@ -1,19 +1,20 @@
 //! The answer to `GET /headroom`: computed beside the loops, on a thread that yields to all others,
 //! and kept for ten seconds.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_model::headroom::{
-    Headroom, HeadroomChange, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer, ResponseTarget, judge,
+    Allowance, Headroom, HeadroomChange, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer,
+    ResourceKind, ResponseTarget, judge,
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
 use krarup_proxy::moves::{hot_shares, moves};
-use krarup_units::Mistake;
 use krarup_units::text::parse_count;
+use krarup_units::{Mistake, Nanos};
 
 use crate::live::{LiveQuestion, LiveState};
 use crate::process;
@@ -27,6 +28,10 @@ const DAY: Duration = Duration::from_secs(86_400);
 const KEPT: usize = 16;
 /// How many changes one question may have: each is replayed.
 const MOST_CHANGES: usize = 16;
+/// What is used is kept with the rate of this time before, so far apart, for so many moments.
+const LATELY: Nanos = Nanos::from_secs(10);
+const APART: Duration = Duration::from_secs(5);
+const MOMENTS: usize = 240;
 /// The seed of all answers: the same traffic gives the same answer.
 const SEED: u64 = 1;
 
@@ -44,6 +49,7 @@ pub(crate) struct LiveHeadroom {
     /// What servers have shown that they can do, by name, and when.
     proven: Mutex<HashMap<String, (ProvenServer, Instant)>>,
     servers: AskedServers,
+    uses: Mutex<UsesSeen>,
 }
 
 #[derive(Clone)]
@@ -106,6 +112,33 @@ impl AskedHeadroom {
     }
 }
 
+/// What was used of each resource at which rate, as often as somebody asked.
+#[derive(Debug, Default)]
+struct UsesSeen {
+    of: BTreeMap<(ResourceKind, Option<String>), VecDeque<(f64, f64)>>,
+    last: Option<Instant>,
+}
+
+impl UsesSeen {
+    /// Adds what is used now, at this rate, and tells each what was seen of it.
+    fn complete(&mut self, allowances: &mut [Allowance], rate: f64, now: Instant) {
+        let is_new = self.last.is_none_or(|last| now.duration_since(last) >= APART);
+        if is_new {
+            self.last = Some(now);
+        }
+        for one in allowances {
+            let seen = self.of.entry((one.resource, one.server.clone())).or_default();
+            if is_new {
+                if seen.len() == MOMENTS {
+                    seen.pop_front();
+                }
+                seen.push_back((rate, one.used));
+            }
+            one.seen = seen.iter().copied().collect();
+        }
+    }
+}
+
 /// Why there is no answer.
 enum NoHeadroom {
     /// What is asked makes no sense.
@@ -124,7 +157,8 @@ impl LiveHeadroom {
     /// Answers about the loops that `live` asks; a browser is given a `page`.
     pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
         let (answers, last, proven) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { live, page, answers, last, proven, servers: AskedServers::default() }
+        let (servers, uses) = (AskedServers::default(), Mutex::default());
+        Self { live, page, answers, last, proven, servers, uses }
     }
 
     /// The answer to a request for `/headroom`.
@@ -177,6 +211,8 @@ impl LiveHeadroom {
             let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
             system.allowances.extend(self.servers.allowances(&names));
         }
+        let rate = state.kept.replied_per_s(LATELY);
+        lock(&self.uses).complete(&mut system.allowances, rate, Instant::now());
         let mut proven = lock(&self.proven);
         proven.retain(|_, (_, at)| at.elapsed() < DAY);
         for server in &mut system.servers {
@@ -258,6 +294,25 @@ mod tests {
         assert_eq!(answer.target, nothing_seen().target, "the configured one");
         let page = ask(&headroom, "target=p50%3C1s", true);
         assert_eq!((page.status, page.body.as_str()), (200, "<p>Silent</p>"));
+    }
+
+    #[test]
+    fn uses_are_kept_beside_the_rate_some_seconds_apart_and_so_many_at_the_most() {
+        let begun = Instant::now();
+        let mut uses = UsesSeen::default();
+        let mut seen_at = |second: u64, rate: f64| {
+            let (resource, used) = (ResourceKind::Files, 2.0 * rate);
+            let mut all = [Allowance { resource, server: None, used, most: 1e9, seen: Vec::new() }];
+            uses.complete(&mut all, rate, begun + Duration::from_secs(second));
+            all[0].seen.clone()
+        };
+        assert_eq!(seen_at(0, 10.0), [(10.0, 20.0)]);
+        assert_eq!(seen_at(1, 90.0), [(10.0, 20.0)], "too soon after the one before");
+        assert_eq!(seen_at(5, 30.0), [(10.0, 20.0), (30.0, 60.0)]);
+        let many = (0..2 * MOMENTS as u64).map(|number| seen_at(10 + 5 * number, number as f64));
+        let many = many.last().unwrap();
+        let latest = 2.0 * MOMENTS as f64 - 1.0;
+        assert_eq!((many.len(), many.last()), (MOMENTS, Some(&(latest, 2.0 * latest))));
     }
 
     #[test]

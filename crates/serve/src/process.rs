@@ -20,7 +20,8 @@ pub(crate) fn yield_to_others() {
 pub(crate) fn allowances() -> Vec<Allowance> {
     let ProcessMetrics { resident, open_files, most_files, .. } = process();
     let of = |resource, used: Option<u64>, most: Option<f64>| {
-        Some(Allowance { resource, server: None, used: used? as f64, most: most.filter(|most| *most > 0.0)? })
+        let (used, most) = (used? as f64, most.filter(|most| *most > 0.0)?);
+        Some(Allowance { resource, server: None, used, most, seen: Vec::new() })
     };
     let memory = of(ResourceKind::Memory, resident, processors::memory());
     let files = of(ResourceKind::Files, open_files, most_files.map(|most| most as f64));

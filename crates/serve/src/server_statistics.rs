@@ -92,7 +92,7 @@ impl ServerAnswer {
         let server = server.to_owned();
         each.into_iter().filter_map(move |(resource, used, most)| {
             let (used, most) = used.zip(most).filter(|(_, most)| *most > 0.0)?;
-            Some(Allowance { resource, server: Some(server.clone()), used, most })
+            Some(Allowance { resource, server: Some(server.clone()), used, most, seen: Vec::new() })
         })
     }
 }

@@ -1,8 +1,10 @@
 //! `krarup headroom`: of rows whose truth is known, of a running proxy, of a directory of results.
 
 use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::thread;
 
 use krarup_record::file::RunMetadata;
 use krarup_record::file::rows::RowFileWriter;
@@ -215,4 +217,42 @@ fn waiting_for_a_stated_capacity_ends_with_its_time() {
     let (_proxy, admin) = proxy(&server, &[]);
     let ended = krarup(&["headroom", &admin.to_string(), "--until-stated", "1ms"]);
     assert_eq!(ended.code, Some(3), "{ended:?}");
+}
+
+/// An admin address that answers once with this.
+fn answers(body: String) -> (SocketAddr, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut asked, mut room) = (Vec::new(), [0; 512]);
+        while !asked.ends_with(b"\r\n\r\n") {
+            let read = stream.read(&mut room).unwrap();
+            asked.extend_from_slice(&room[..read]);
+        }
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        stream.write_all((head + &body).as_bytes()).unwrap();
+    });
+    (address, served)
+}
+
+#[test]
+fn who_waits_for_a_stated_capacity_is_told_that_it_did_not_come() {
+    let rows = rows("headroom-waited");
+    let answer = krarup(&["headroom", &rows, "--json"]).output;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    for (verdict, waiting, code) in
+        [("projected", true, 3), ("projected", false, 0), ("stated", true, 0), ("stated", false, 0)]
+    {
+        let mut answer = answer.clone();
+        answer["verdict"] = verdict.into();
+        answer["silent"] = Value::Array(Vec::new());
+        let (address, served) = answers(answer.to_string());
+        let address = address.to_string();
+        let mut words = vec!["headroom", address.as_str()];
+        words.extend(waiting.then_some(["--until-stated", "0s"]).into_iter().flatten());
+        let ended = krarup(&words);
+        served.join().unwrap();
+        assert_eq!(ended.code, Some(code), "{verdict}, waiting {waiting}: {ended:?}");
+    }
 }

@@ -61,6 +61,12 @@ pub struct ProvenServer {
     pub server_per_s: f64,
     /// The rate of all traffic at which it gets as much with its usual share.
     pub traffic_per_s: f64,
+    /// The same rate at which it missed the target; none: nothing showed it to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_per_s: Option<f64>,
+    /// The same rate at which its service time rose: contention begins. None: it did not rise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slower_per_s: Option<f64>,
 }
 
 /// What is known of the system beside its traffic.
@@ -103,8 +109,10 @@ pub struct Allowance {
     pub server: Option<String>,
     /// How much is used.
     pub used: f64,
-    /// How much may be.
+    /// How much may be, above zero.
     pub most: f64,
+    /// Requests a second, and how much was used, at moments until now.
+    pub seen: Vec<(f64, f64)>,
 }
 
 impl LiveSystem {
@@ -186,7 +194,7 @@ pub struct HeadroomQuestion {
 #[serde(rename_all = "snake_case")]
 pub enum HeadroomVerdict {
     /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
-    /// 100 ms, or times what a redline has proven.
+    /// 100 ms, or times what a redline has proven; and no more than the rate at which one broke.
     Stated,
     /// It is at most [`PROJECTED`] times the highest rate seen: a limit that does not act until it
     /// is met may lie before.

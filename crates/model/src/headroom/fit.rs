@@ -178,6 +178,9 @@ pub(super) struct ServiceFit {
     pub(super) law: Vec<Seconds>,
     /// Requests that found their connection busy.
     pub(super) waited: usize,
+    /// The share of those whose answer came in one read with others': the server or the loop takes
+    /// several at once.
+    pub(super) together: f64,
     /// Requests that found it idle.
     pub(super) idle: usize,
     /// Different seconds in which there were any.
@@ -207,6 +210,8 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     }
     let sum: f64 = busy.iter().map(|&place| units[place].effective(delay)).sum();
     let service = sum / waited;
+    let several = busy.iter().map(|&place| units[place].count).filter(|&count| count > 1.0);
+    let together = several.sum::<f64>() / waited;
     let stalls = stalls(kept, number, &units, delay, service, &long);
     count_outstanding(kept, number, &mut units, delay);
     let busy: Vec<Unit> = busy.iter().map(|&place| units[place]).collect();
@@ -244,6 +249,7 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
         jitter,
         quota: stops_with_a_period(&units, delay, service),
         waited: waited as usize,
+        together,
         idle: idle.len(),
         seconds,
         allowance,

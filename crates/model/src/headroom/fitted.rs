@@ -7,13 +7,20 @@ use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, Re
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
 use super::replay::{ReplayServer, TrafficReplay};
-use super::resources::{LoopFit, MachineFit, ServerLimit, first_full, loops, own_link, processors, servers};
+use super::resources::{
+    LoopFit, MUCH_OF_OTHERS, MachineFit, ServerLimit, first_full, loops, own_link, processors, run_queue,
+    servers,
+};
 use super::server_fit::ServerFit;
 use super::traffic::SeenTraffic;
 use crate::simulate::random::RandomStream;
 
 /// Half the interval's width in units of its spread: 90 % of a normal distribution.
 pub(super) const NORMAL_90: f64 = 1.65;
+/// Loops that are ready and wait for a processor, as a share of the time in which they have one and
+/// of all time: on a quiet machine they wait for less, about 1 % of all time.
+const WAIT_OF_BUSY: f64 = 0.25;
+const LEAST_WAIT: f64 = 0.02;
 /// The spread of an estimate beyond what its standard error says, in logarithms: of saturation.
 pub(super) const SPREAD: f64 = 0.07;
 /// The same of the rate at which a percentile breaks its target: ± 25 % at 90 %.
@@ -137,10 +144,19 @@ impl<'a> Fitted<'a> {
         }
     }
 
-    /// What the machine around the loops can do, as far as it is known.
+    /// What the machine around the loops can do, as far as it is known. Processors that others take
+    /// much of are left out: what they leave is no limit of this traffic.
     pub(super) fn machine(&self) -> impl Iterator<Item = (ResourceKind, MachineFit)> + use<> {
-        let each = [(ResourceKind::Processors, self.processors), (ResourceKind::Link, self.own_link)];
+        let processors = self.processors.filter(|fit| fit.others <= MUCH_OF_OTHERS);
+        let each = [(ResourceKind::Processors, processors), (ResourceKind::Link, self.own_link)];
         each.into_iter().filter_map(|(resource, fit)| Some((resource, fit?)))
+    }
+
+    /// Whether other programs take so much of the machine that what is measured is not the traffic's.
+    pub(super) fn is_contended(&self) -> bool {
+        let busy = self.loops.map_or(0.0, |fit| fit.busy * self.system.processors_per_loop);
+        run_queue(&self.kept) > (WAIT_OF_BUSY * busy).max(LEAST_WAIT)
+            || self.processors.is_some_and(|fit| fit.least_others > MUCH_OF_OTHERS)
     }
 
     /// The fit of the machine's own resource that is full first, if one of those is.

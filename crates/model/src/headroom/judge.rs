@@ -11,7 +11,7 @@ use super::answer::{
 use super::changes;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
-use super::resources::run_queue;
+use super::resources::MUCH_OF_OTHERS;
 use super::server_fit;
 use super::traffic::SeenTraffic;
 
@@ -96,6 +96,7 @@ impl Headroom {
         self.assumes = vec![
             "servers keep the speed they show".to_owned(),
             format!("bursts are like those of the last {:.0} s", kept.span),
+            "others who ask the same servers go on as they do now".to_owned(),
         ];
     }
 }
@@ -168,7 +169,9 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
 fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion) {
     let server = fitted.first_server();
     let workers = fitted.workers_full_at(server.map(|(_, rate)| rate));
-    answer.resources = states(fitted, workers);
+    let allowances = allowances(fitted);
+    answer.resources = states(fitted, workers, &allowances);
+    answer.assumes.extend(allowances.iter().filter_map(Allowance::assumed));
     let Some(first) = fitted.first() else {
         answer.silent.push(Silence::NoQueueSeen);
         return;
@@ -192,6 +195,22 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
             high: estimate.high.max(proven),
         };
     }
+    let broke = Broke::of(fitted.system, question.target);
+    estimate = estimate.map(|rate| rate.min(broke.most));
+    // Whatever else could still be done, what is used up is full.
+    let used_up = allowances.iter().filter_map(|one| Some((one, one.full_at()?)));
+    if let Some((one, full)) = used_up.min_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
+        && full.mean < first.full_at
+    {
+        let name = one.server.clone().unwrap_or_default();
+        answer.bottleneck = Some(LimitingResource { resource: one.resource, name });
+        answer.saturation_per_s = Some(full.mean);
+        estimate = CapacityEstimate {
+            low: estimate.low.min(full.low),
+            mean: estimate.mean.min(full.mean),
+            high: estimate.high.min(full.high),
+        };
+    }
     answer.capacity_per_s = Some(estimate);
     let now = fitted.traffic.now();
     answer.headroom_ratio = (now > 0.0).then(|| estimate.map(|rate| rate / now));
@@ -201,12 +220,38 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         HeadroomVerdict::Silent
     } else if estimate.mean <= STATED * fitted.traffic.highest().max(proven.unwrap_or(0.0))
         && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth().max(proven.unwrap_or(0.0))
+        && estimate.mean <= broke.most_stated
     {
         HeadroomVerdict::Stated
     } else {
         HeadroomVerdict::Projected
     };
     answer.what_if = changes::effects(fitted, question, &first, &estimate);
+}
+
+/// The rates of all traffic at which redlines were ended by a limit of a server.
+struct Broke {
+    /// At this rate the target, or a looser one, was missed.
+    most: f64,
+    /// Beyond this one a server was seen to be other than below.
+    most_stated: f64,
+}
+
+impl Broke {
+    fn of(system: &LiveSystem, target: Option<ResponseTarget>) -> Self {
+        let mut broke = Self { most: f64::INFINITY, most_stated: f64::INFINITY };
+        for proven in system.servers.iter().filter_map(|server| server.proven) {
+            let as_strict = target.is_some_and(|target| {
+                target.seconds <= proven.target.seconds && target.quantile >= proven.target.quantile
+            });
+            if let Some(missed) = proven.missed_per_s.filter(|_| as_strict) {
+                broke.most = broke.most.min(missed);
+            }
+            let ends = [proven.missed_per_s, proven.slower_per_s];
+            broke.most_stated = ends.into_iter().flatten().fold(broke.most_stated, f64::min);
+        }
+        broke
+    }
 }
 
 /// The rate of all traffic at which the server that is full first gets no more than it has shown
@@ -243,8 +288,7 @@ fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answe
     // More was served than what is told to be full first could do.
     let refuted = first.full_at < NEARLY_SERVED * fitted.kept.served();
     silent(refuted || answer.check.is_some_and(misses), Silence::CheckFailed);
-    let busy = fitted.loops.map_or(0.0, |fit| fit.busy * fitted.system.processors_per_loop);
-    silent(run_queue(&fitted.kept) > busy.max(0.05), Silence::MachineContended);
+    silent(fitted.is_contended(), Silence::MachineContended);
     silent(estimate.mean > PROJECTED * fitted.traffic.highest(), Silence::TooFar);
     let wide = if answer_has_target { WIDE_OF_PERCENTILE } else { WIDE };
     silent(estimate.high > wide * estimate.low, Silence::IntervalTooWide);
@@ -276,10 +320,23 @@ const fn plain(
 
 fn of_allowance(one: &Allowance) -> ResourceState {
     let name = one.server.clone().unwrap_or_default();
-    ResourceState { name, ..plain(one.resource, None, Some(one.used / one.most), None) }
+    let full_at = one.full_at().map(|full| full.mean);
+    ResourceState { name, ..plain(one.resource, full_at, Some(one.used / one.most), None) }
 }
 
-fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
+/// What is used of what there is, the clients' connections among it.
+fn allowances(fitted: &Fitted<'_>) -> Vec<Allowance> {
+    let clients = fitted.system.most_clients.map(|most| Allowance {
+        resource: ResourceKind::Connections,
+        server: None,
+        used: f64::from(fitted.kept.clients()),
+        most: f64::from(most),
+        seen: fitted.kept.clients_at_rates(),
+    });
+    fitted.system.allowances.iter().cloned().chain(clients).collect()
+}
+
+fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -> Vec<ResourceState> {
     let now = fitted.traffic.now();
     let mut states: Vec<ResourceState> = Vec::new();
     for (place, (server, limit)) in fitted.servers.iter().zip(&fitted.limits).enumerate() {
@@ -313,13 +370,9 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>) -> Vec<ResourceState> {
     states.extend(
         fitted.machine().map(|(resource, fit)| plain(resource, Some(fit.middle), Some(fit.busy), None)),
     );
-    let clients = fitted.system.most_clients.map(|most| Allowance {
-        resource: ResourceKind::Connections,
-        server: None,
-        used: f64::from(fitted.kept.clients()),
-        most: f64::from(most),
-    });
-    states.extend(fitted.system.allowances.iter().chain(&clients).map(of_allowance));
+    let taken = fitted.processors.filter(|fit| fit.others > MUCH_OF_OTHERS);
+    states.extend(taken.map(|fit| plain(ResourceKind::Processors, None, Some(fit.busy), None)));
+    states.extend(allowances.iter().map(of_allowance));
     if let Some(busy) = fitted.kept.clients_busy() {
         // Asking again at once, with the response time of now.
         states.push(plain(ResourceKind::Clients, Some(now / busy), Some(busy), None));

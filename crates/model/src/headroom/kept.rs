@@ -161,6 +161,21 @@ impl Kept {
         (0..loops).filter_map(last).map(|one| one.used.clients).sum()
     }
 
+    /// Requests a second and clients that were connected, of all loops, in each second in which both
+    /// are known of every loop.
+    pub(super) fn clients_at_rates(&self) -> Vec<(f64, f64)> {
+        let Some(origin) = self.windows.iter().map(|one| one.from.0).min() else { return Vec::new() };
+        let loops = self.windows.iter().map(|one| one.in_loop).max().map_or(0, |last| last + 1);
+        let mut seconds: BTreeMap<u64, BTreeMap<u16, (f64, f64)>> = BTreeMap::new();
+        for one in &self.windows {
+            let rate = one.requests as f64 * 1e9 / (one.to.0 - one.from.0).max(1) as f64;
+            let second = seconds.entry((one.from.0 - origin) / 1_000_000_000).or_default();
+            second.insert(one.in_loop, (rate, f64::from(one.used.clients)));
+        }
+        let whole = seconds.into_values().filter(|second| second.len() == usize::from(loops));
+        whole.map(|all| all.values().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))).collect()
+    }
+
     /// The share of their time in which clients waited for replies; none where that is not known.
     pub(super) fn clients_busy(&self) -> Option<f64> {
         let seconds = |one: &LoopWindow| (one.to.0 - one.from.0) as f64 / 1e9;

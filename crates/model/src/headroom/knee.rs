@@ -1,14 +1,20 @@
 //! How many workers a proxy needs, from what its servers show: as many as keep the first server to
 //! be full busy, and hardly more, because a request that waits at the proxy slows no server down.
+//!
+//! The number is left alone where that is not the whole truth: where nothing can be said of the
+//! headroom, where the event loop or the machine may be full before the server, and where a server
+//! or the loop does several requests at once, so that each takes the less the more there are.
 
 use krarup_record::LiveSnapshot;
 use krarup_units::{Nanos, Seconds, Stamp};
 
-use super::answer::{LiveSystem, Silence};
+use super::answer::{HeadroomQuestion, LiveSystem, Silence};
 use super::fit::{DEEP, ServiceFit};
+use super::fitted::Fitted;
+use super::judge::judge;
 use super::kept::{kept, mean};
-use super::resources::{first_full, servers};
 use super::server_fit::ServerFit;
+use super::traffic::SeenTraffic;
 
 /// How far it is looked back.
 const LOOKED_BACK: Nanos = Nanos::from_secs(60);
@@ -24,6 +30,14 @@ const IDLE_SEEN: usize = 50;
 /// The first server counts as full at this share of what it can do, over so long.
 const FULL: f64 = 0.9;
 const LATELY: Nanos = Nanos::from_secs(10);
+/// What can be full within this many times the rate at which the server is may be full before it.
+const NEAR: f64 = 2.0;
+/// Where more than this share of those that waited are answered with others, or the service time
+/// falls with those outstanding beyond doubt (slope over standard error), requests are batched.
+const TOGETHER: f64 = 0.1;
+const FALLS: f64 = -2.5;
+/// The seed of the replays.
+const SEED: u64 = 1;
 
 /// How many workers there shall be from now on, where there are `now` and may be `most`.
 ///
@@ -33,28 +47,38 @@ const LATELY: Nanos = Nanos::from_secs(10);
 /// best W gives, by mean value analysis (Jain, "The Art of Computer Systems Performance Analysis",
 /// chapter 34). Servers that are not full then hold as many as they have by Little's law.
 ///
+/// It is `now` while the server is full, and where that network is another than the system: the
+/// event loop or the machine may be full before the server, or requests are batched.
+///
 /// # Errors
-/// Why nothing can be said; the number shall stay what it is.
+/// Why nothing can be said, of the headroom or of the number; the number shall stay what it is.
 pub fn workers_wanted(
     snapshot: &LiveSnapshot,
     system: &LiveSystem,
     now: u32,
     most: u32,
 ) -> Result<u32, Silence> {
+    let question = HeadroomQuestion { target: None, changes: Vec::new(), seed: SEED };
+    if let Some(why) = judge(snapshot, system, &question).silent.first() {
+        return Err(*why);
+    }
     let from = Stamp(snapshot.at.0.saturating_sub(LOOKED_BACK.0));
     let kept = kept(snapshot, system, from, snapshot.at);
-    let (servers, limits) = servers(&kept, system);
-    let (first, full_at) = first_full(&limits).ok_or(Silence::NoQueueSeen)?;
-    let fit = servers[first].fit.as_ref().ok_or(Silence::NoQueueSeen)?;
+    let traffic = SeenTraffic::of(&kept).ok_or(Silence::ShortTime)?;
+    let fitted = Fitted::of(kept, traffic, system, SEED);
+    let (first, full_at) = fitted.first_server().ok_or(Silence::NoQueueSeen)?;
+    let fit = fitted.servers[first].fit.as_ref().ok_or(Silence::NoQueueSeen)?;
     if fit.waited < 300 || fit.idle < IDLE_SEEN {
         // Without requests that found it idle the round trip is not told from the queue.
         return Err(Silence::FewWaited);
     }
     // Where the server is full now the workers are enough, and the round trip cannot be told from
     // the queue that they make: they stay.
-    if replied_lately(snapshot) > FULL * full_at {
+    let full = snapshot.replied_per_s(LATELY) > FULL * full_at;
+    if full || may_be_full_before(&fitted, full_at) || is_batched(fit) {
         return Ok(now.clamp(FEWEST.min(most), most));
     }
+    let (kept, servers) = (&fitted.kept, &fitted.servers);
     let own = mean(kept.requests.iter().filter(|one| !one.late).map(|one| one.own));
     let others = servers.iter().enumerate().filter(|(number, _)| *number != first);
     let elsewhere: f64 = others.map(|(_, one)| full_at * one.share * busy_for(one)).sum();
@@ -64,14 +88,17 @@ pub fn workers_wanted(
     Ok(wanted.clamp(lowest.min(most), highest.max(FEWEST).min(most)))
 }
 
-/// Requests a second of the last windows of all loops.
-fn replied_lately(snapshot: &LiveSnapshot) -> f64 {
-    let from = snapshot.at.0.saturating_sub(LATELY.0);
-    let late = snapshot.windows.iter().filter(|one| one.from.0 >= from);
-    let (requests, begin, end) = late.fold((0, u64::MAX, 0), |(requests, begin, end), one| {
-        (requests + one.requests, begin.min(one.from.0), end.max(one.to.0))
-    });
-    if end > begin { requests as f64 * 1e9 / (end - begin) as f64 } else { 0.0 }
+/// Whether the loops or the machine may be full before a server that is at this rate: then more
+/// workers give each pass of a loop more to do at once, and fewer make all of them slower.
+fn may_be_full_before(fitted: &Fitted<'_>, full_at: f64) -> bool {
+    let loops = fitted.loops.map(|fit| fit.low);
+    let all = fitted.machine().map(|(_, fit)| fit.middle).chain(loops);
+    all.fold(f64::INFINITY, f64::min) < NEAR * full_at
+}
+
+/// Whether requests take the less time the more there are.
+fn is_batched(fit: &ServiceFit) -> bool {
+    fit.together > TOGETHER || fit.contention.z < FALLS
 }
 
 /// For how long a request holds its worker at a server that has little to do.

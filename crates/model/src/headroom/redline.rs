@@ -145,6 +145,9 @@ pub struct Redline {
     steps: Vec<RedlineStep>,
     /// The part of all requests that the server gets by itself.
     usual: f64,
+    /// Requests a second that it had when it missed the target, and when its service time rose.
+    missed_at: Option<f64>,
+    slower_at: Option<f64>,
 }
 
 impl Redline {
@@ -165,6 +168,8 @@ impl Redline {
             seconds: 0,
             steps: Vec::new(),
             usual: 0.0,
+            missed_at: None,
+            slower_at: None,
         }
     }
 
@@ -192,10 +197,14 @@ impl Redline {
     pub fn proven(&self) -> Option<ProvenServer> {
         let kept = self.steps.iter().filter(|step| step.kept_target);
         let most = kept.map(|step| step.server_per_s).max_by(f64::total_cmp)?;
+        // What it has done before is not beyond what it can do.
+        let of_all = |rate: f64| rate.max(most) / self.usual;
         (self.usual > 0.0).then(|| ProvenServer {
             target: self.settings.target,
             server_per_s: most,
             traffic_per_s: most / self.usual,
+            missed_per_s: self.missed_at.map(of_all),
+            slower_per_s: self.slower_at.map(of_all),
         })
     }
 
@@ -207,6 +216,11 @@ impl Redline {
             return RedlineOrder::End(RedlineEnd::Errors);
         }
         if let Some(end) = self.look_at_second(snapshot) {
+            if end == RedlineEnd::Target {
+                // The step has hardly begun: its rate is that of the one before, of its share.
+                let last = self.steps.last();
+                self.missed_at = last.map(|last| last.server_per_s * self.share() / last.share);
+            }
             return RedlineOrder::End(end);
         }
         let lasted = now.0.saturating_sub(self.step_begun.0);
@@ -220,6 +234,7 @@ impl Redline {
         if let (Some(least), Some(service), Some(error)) = (least, step.service_us, step.standard_error)
             && service * (1.0 - 2.0 * error) > RISE * least
         {
+            self.slower_at = Some(step.server_per_s);
             self.steps.push(RedlineStep { kept_target: false, ..step });
             return RedlineOrder::End(RedlineEnd::Contention);
         }

@@ -276,6 +276,10 @@ pub(super) struct MachineFit {
     pub(super) high: f64,
     /// The share of its time in which it worked at the highest load seen.
     pub(super) busy: f64,
+    /// The share of its time in which it works for others, and how much of that at the least, by two
+    /// standard errors.
+    pub(super) others: f64,
+    pub(super) least_others: f64,
 }
 
 /// What the machine does grows at least by this share of its mean per request: without any
@@ -323,15 +327,24 @@ fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit
         slope.map_or((0.0, f64::INFINITY), |slope| (slope.estimate.value, slope.standard_error));
     // Of one loop's rate to that of all.
     let share = own / all.max(1.0);
-    let full = |slope: f64| {
-        let slope = slope.clamp(LEAST_OF_A_REQUEST * most, most).max(1e-12);
-        let others = (y - slope * x).max(0.0);
-        (1.0 - others).max(0.0) / slope / share
-    };
+    let of_a_request = |slope: f64| slope.clamp(LEAST_OF_A_REQUEST * most, most).max(1e-12);
+    let others = |slope: f64| (y - of_a_request(slope) * x).max(0.0);
+    let full = |slope: f64| (1.0 - others(slope)).max(0.0) / of_a_request(slope) / share;
     let (a, b) = (full(slope - 2.0 * error), full(slope + 2.0 * error));
     let (middle, low) = (full(slope), full(most));
-    Some(MachineFit { low: low.min(b).min(middle), middle, high: a.max(middle), busy })
+    Some(MachineFit {
+        low: low.min(b).min(middle),
+        middle,
+        high: a.max(middle),
+        busy,
+        others: others(slope),
+        least_others: others(slope + 2.0 * error),
+    })
 }
+
+/// Others' share of a machine's processors above which they are its load: they may take more or
+/// less at any time, and what is left for requests is not known.
+pub(super) const MUCH_OF_OTHERS: f64 = 0.25;
 
 /// The share of time in which loops waited for a processor.
 pub(super) fn run_queue(kept: &Kept) -> f64 {
@@ -389,11 +402,13 @@ mod tests {
         let fit = processors(&kept).unwrap();
         assert!((fit.middle - 8_000.0).abs() < 1.0, "{fit:?}");
         assert!(fit.low < 7_500.0 && fit.high < 8_001.0 && (fit.busy - 0.385).abs() < 0.01, "{fit:?}");
+        assert!((fit.others - 0.2).abs() < 1e-6 && (fit.least_others - 0.2).abs() < 1e-6, "{fit:?}");
         for one in &mut kept.windows {
             (one.requests, one.used.machine_busy) = (1_000, Nanos(600_000_000));
         }
         let alike = processors(&kept).unwrap();
         assert!(alike.low < 3_400.0 && alike.high > 8_000.0, "{alike:?}");
+        assert_eq!(alike.least_others, 0.0, "all of it may come with requests");
         kept.windows.iter_mut().for_each(|one| one.used.machine_time = Nanos::ZERO);
         assert_eq!(processors(&kept), None);
     }

@@ -114,6 +114,7 @@ pub(super) fn one_by_one(kept: &Kept, server: usize, lanes: usize) -> Option<Ser
         by_busy_lanes: curve,
         jitter: 0.0,
         waited: trips.len(),
+        together: 0.0,
         idle: 0,
         seconds,
         allowance: false,

@@ -116,9 +116,7 @@ fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
     }
 }
 
-/// Two servers that swap their shares: what was fitted is of another mix.
-/// Others fill the machine's processors, and get out of the way: more is served than the processors
-/// seem to allow.
+/// A link that seems full, and carries more.
 #[test]
 fn what_was_served_refutes_a_resource_that_is_told_full_before() {
     let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
@@ -127,14 +125,77 @@ fn what_was_served_refutes_a_resource_that_is_told_full_before() {
     let mut snapshot = seen.run(5);
     assert_eq!(judge(&snapshot, &one(), &asked(0.02)).silent, []);
     for window in &mut snapshot.windows {
-        window.used.machine_time = krarup_units::Nanos::from_secs(1);
-        window.used.machine_busy = krarup_units::Nanos(700_000_000 + 1_000_000 * window.requests.min(300));
+        window.used.link_time = krarup_units::Nanos::from_secs(1);
+        window.used.link_busy = krarup_units::Nanos(700_000_000 + 1_000_000 * window.requests.min(300));
     }
     let answer = judge(&snapshot, &one(), &asked(0.02));
-    assert_eq!(answer.bottleneck.map(|one| one.resource), Some(ResourceKind::Processors));
+    assert_eq!(answer.bottleneck.map(|one| one.resource), Some(ResourceKind::Link));
     assert_eq!(answer.silent, [Silence::CheckFailed], "full at {:?}", answer.saturation_per_s);
 }
 
+/// What others leave of a machine is no limit, and their work distorts what is measured.
+#[test]
+fn a_machine_that_others_use_silences_and_is_not_named() {
+    let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
+    let seen =
+        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let snapshot = seen.run(5);
+    // Shares of the machine that others take, and of the loop's time that it waits; 100 us a request
+    // on the loop, 200 us on the machine.
+    let judged = |others: f64, waited: f64| {
+        let mut snapshot = snapshot.clone();
+        for window in &mut snapshot.windows {
+            window.used.processor = krarup_units::Nanos(100_000 * window.requests);
+            window.used.run_queue = krarup_units::Nanos((waited * 1e9) as u64);
+            window.used.machine_time = krarup_units::Nanos::from_secs(1);
+            let busy = (others * 1e9) as u64 + 200_000 * window.requests;
+            window.used.machine_busy = krarup_units::Nanos(busy.min(1_000_000_000));
+        }
+        judge(&snapshot, &one(), &HeadroomQuestion { target: None, ..asked(0.02) })
+    };
+    let silent = |others: f64, waited: f64| judged(others, waited).silent;
+    assert_eq!(silent(0.1, 0.01), []);
+    assert_eq!(silent(0.1, 0.04), [Silence::MachineContended], "its own processor time is 3 %");
+    for others in [0.5, 0.9, 0.99] {
+        let answer = judged(others, 0.01);
+        assert_eq!(answer.silent, [Silence::MachineContended], "{others}");
+        assert_eq!(answer.bottleneck.map(|one| one.resource), Some(ResourceKind::Server), "{others}");
+        let processors = answer.resources.iter().find(|one| one.resource == ResourceKind::Processors);
+        let state = processors.map(|one| (one.full_at_per_s, one.busy_now.unwrap() > others - 1e-6));
+        assert_eq!(state, Some((None, true)));
+    }
+}
+
+/// What is used up by clients that come with the traffic is full before the server is.
+#[test]
+fn connections_that_grow_with_the_traffic_are_the_limit() {
+    let rate = |second: f64| 300.0 + 200.0 * (second / 8.0).sin();
+    let seen =
+        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let mut snapshot = seen.run(5);
+    let most = |clients: u32| LiveSystem { most_clients: Some(clients), ..one() };
+    let question = HeadroomQuestion { target: None, ..asked(0.02) };
+    for window in &mut snapshot.windows {
+        window.used.clients = 10 + window.requests as u32 / 10;
+    }
+    let answer = judge(&snapshot, &most(80), &question);
+    let bottleneck = answer.bottleneck.as_ref().map(|one| one.resource);
+    assert_eq!(bottleneck, Some(ResourceKind::Connections), "{answer:#?}");
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / 700.0 - 1.0).abs() < 0.05, "{saturation}");
+    assert!(answer.capacity_per_s.unwrap().mean <= saturation);
+    assert_eq!(answer.resources[0].full_at_per_s, Some(saturation), "first");
+    // There is room for many more.
+    let server = judge(&snapshot, &most(1_000), &question);
+    assert_eq!(server.bottleneck.map(|one| one.resource), Some(ResourceKind::Server));
+    // They stay as many as they are, near the limit.
+    snapshot.windows.iter_mut().for_each(|window| window.used.clients = 75);
+    let near = judge(&snapshot, &most(80), &question);
+    assert!(near.assumes.iter().any(|one| one.contains("connections: 94 % used")), "{:?}", near.assumes);
+    assert!(near.assumes.iter().any(|one| one.starts_with("others who ask the same servers")));
+}
+
+/// Two servers that swap their shares: what was fitted is of another mix.
 #[test]
 fn shares_that_change_silence() {
     let judged = |swapped: f64| {

@@ -110,6 +110,29 @@ fn it_ends_where_the_target_breaks_and_proves_what_came_before() {
     let answer = judge(&snapshot, &told, &question);
     let capacity = answer.capacity_per_s.unwrap();
     assert!(capacity.low >= proven.traffic_per_s && answer.verdict == HeadroomVerdict::Stated, "{answer:?}");
+    // Of what missed the target no more is told, whatever the model says; and of a looser target no
+    // more is stated.
+    let missed = proven.missed_per_s.unwrap();
+    assert!((proven.traffic_per_s..1.5 * proven.traffic_per_s).contains(&missed), "{proven:?}");
+    assert_eq!(proven.slower_per_s, None);
+    assert!(capacity.high <= missed, "{capacity:?} of {missed}");
+    let looser = ResponseTarget { quantile: 0.97, ..settings(10.0).target };
+    let mut ends_at = |missed: Option<f64>, slower: Option<f64>, target: ResponseTarget| {
+        let ended = ProvenServer { missed_per_s: missed, slower_per_s: slower, ..proven };
+        told.servers[0].proven = Some(ended);
+        let answer = judge(&snapshot, &told, &HeadroomQuestion { target: Some(target), ..question.clone() });
+        (answer.verdict, answer.capacity_per_s.unwrap())
+    };
+    let early = Some(1.02 * proven.traffic_per_s);
+    let (verdict, unbroken) = ends_at(None, None, looser);
+    assert!(
+        verdict == HeadroomVerdict::Stated && unbroken.mean > 1.05 * proven.traffic_per_s,
+        "{unbroken:?}"
+    );
+    assert_eq!(ends_at(early, None, looser), (HeadroomVerdict::Projected, unbroken));
+    assert_eq!(ends_at(None, early, looser), (HeadroomVerdict::Projected, unbroken));
+    let (verdict, kept) = ends_at(early, None, settings(10.0).target);
+    assert!(verdict == HeadroomVerdict::Stated && Some(kept.high) == early, "{kept:?}");
 }
 
 #[test]
@@ -131,6 +154,10 @@ fn contention_ends_it_before_the_target_breaks() {
     let mut system = Pushed::new(2_400.0, |_, waits| if waits > 3e-3 { 675e-6 } else { 450e-6 });
     let (redline, end) = system.push(settings(200.0));
     assert_eq!(end, RedlineEnd::Contention, "{:#?}", redline.steps());
+    let proven = redline.proven().unwrap();
+    let last = redline.steps().last().map(|step| step.server_per_s / proven.server_per_s);
+    assert_eq!((proven.missed_per_s, proven.slower_per_s.is_some()), (None, true));
+    assert!((proven.slower_per_s.unwrap() / proven.traffic_per_s - last.unwrap().max(1.0)).abs() < 1e-9);
 }
 
 #[test]
