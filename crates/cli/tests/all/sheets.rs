@@ -158,7 +158,7 @@ fn answers_that_are_none_are_named_and_nothing_begins() {
         ("rte = 1", "there is no question `rte`"),
         ("rate = 1", "`knee` is not answered"),
         ("rate = 1.k", "hint: what is no plain number stands in quotes"),
-        ("rate = []", "`rate` is a array"),
+        ("rate = []", "`rate` is an array"),
     ] {
         fs::write(&answers, text).unwrap();
         let ended = run(&spec, &out, &words);
