@@ -484,8 +484,8 @@ pub struct LiveSnapshot {
 }
 
 impl LiveSnapshot {
-    /// Requests a second that all loops replied to in the windows that began within this time before
-    /// the snapshot; zero without any.
+    /// Requests a second that all loops replied to in the windows that began within this time
+    /// before the snapshot; zero without any.
     pub fn replied_per_s(&self, within: Nanos) -> f64 {
         let from = self.at.0.saturating_sub(within.0);
         let late = self.windows.iter().filter(|one| one.from.0 >= from);

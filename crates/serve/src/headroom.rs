@@ -112,10 +112,14 @@ impl AskedHeadroom {
     }
 }
 
-/// What was used of each resource at which rate, as often as somebody asked.
+/// Requests a second and how much was used, from the oldest on.
+type RatesAndUses = VecDeque<(f64, f64)>;
+
+/// What was used of each resource at which rate, as often as that was asked.
 #[derive(Debug, Default)]
 struct UsesSeen {
-    of: BTreeMap<(ResourceKind, Option<String>), VecDeque<(f64, f64)>>,
+    /// Of a resource of this program, or of the server of that name.
+    of: BTreeMap<(ResourceKind, Option<String>), RatesAndUses>,
     last: Option<Instant>,
 }
 

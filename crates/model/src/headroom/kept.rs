@@ -161,8 +161,8 @@ impl Kept {
         (0..loops).filter_map(last).map(|one| one.used.clients).sum()
     }
 
-    /// Requests a second and clients that were connected, of all loops, in each second in which both
-    /// are known of every loop.
+    /// Requests a second and clients that were connected, of all loops, in each second in which
+    /// both are known of every loop.
     pub(super) fn clients_at_rates(&self) -> Vec<(f64, f64)> {
         let Some(origin) = self.windows.iter().map(|one| one.from.0).min() else { return Vec::new() };
         let loops = self.windows.iter().map(|one| one.in_loop).max().map_or(0, |last| last + 1);

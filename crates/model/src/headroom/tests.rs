@@ -140,8 +140,8 @@ fn a_machine_that_others_use_silences_and_is_not_named() {
     let seen =
         OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
     let snapshot = seen.run(5);
-    // Shares of the machine that others take, and of the loop's time that it waits; 100 us a request
-    // on the loop, 200 us on the machine.
+    // Shares of the machine that others take, and of the loop's time that it waits; 100 us a
+    // request on the loop, 200 us on the machine.
     let judged = |others: f64, waited: f64| {
         let mut snapshot = snapshot.clone();
         for window in &mut snapshot.windows {
