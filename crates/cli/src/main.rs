@@ -41,6 +41,7 @@ mod recorded_headroom;
 mod redline;
 mod reporting;
 mod rows;
+mod share;
 mod sheet;
 mod stations;
 mod telling;

@@ -1,14 +1,16 @@
-//! The configuration as it changes: its file is read again when a reload is asked for, and names of
-//! servers are resolved again at intervals. Both happen on a thread of their own, because files and
-//! name services may block.
+//! The configuration as it changes: its file is read again when a reload is asked for, or when it
+//! is seen to have changed, and names of servers are resolved again at intervals. All this happens
+//! on a thread of its own, because files and name services may block.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use krarup_units::Nanos;
-use krarup_units::{Address, Mistake};
+use krarup_net::Clock;
+use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use krarup_proxy::config::{Config, Replicas, ServerConfig};
 use krarup_proxy::engine::Engine;
@@ -115,6 +117,8 @@ pub struct ConfigurationSource {
     pub resolved: Resolved,
     /// Reads and checks it again.
     pub reread: Box<dyn FnMut() -> Result<Config, Mistake> + Send>,
+    /// The file that it was read from, if any: see `reload_every`.
+    pub file: Option<PathBuf>,
 }
 
 impl ConfigurationSource {
@@ -141,7 +145,13 @@ impl ConfigurationSource {
             }
             all => all?,
         };
-        Ok(Self { written, resolved, reread: Box::new(reread) })
+        Ok(Self { written, resolved, reread: Box::new(reread), file: None })
+    }
+
+    /// The same, with the file that it was read from.
+    #[must_use]
+    pub fn of_file(self, file: Option<PathBuf>) -> Self {
+        Self { file, ..self }
     }
 }
 
@@ -203,50 +213,111 @@ impl ConfigurationWatcher {
     }
 }
 
+/// When names are looked up again, and files looked at: never is a day from now, or later.
+struct DueChecks {
+    clock: Clock,
+    names: Stamp,
+    files: Stamp,
+}
+
+impl DueChecks {
+    fn after(clock: Clock, written: &Config) -> Self {
+        let mut checks = Self { clock, names: Stamp(0), files: Stamp(0) };
+        checks.after_names(written);
+        checks.after_files(written);
+        checks
+    }
+
+    fn after_names(&mut self, written: &Config) {
+        self.names =
+            self.clock.now() + if has_names(written) { or_a_day(written.resolve_every) } else { DAY };
+    }
+
+    fn after_files(&mut self, written: &Config) {
+        self.files = self.clock.now() + or_a_day(written.reload_every);
+    }
+
+    /// How long nothing is due.
+    fn wait(&self) -> Duration {
+        Nanos(self.names.min(self.files).0.saturating_sub(self.clock.now().0)).as_duration()
+    }
+}
+
+const DAY: Nanos = Nanos::from_secs(86_400);
+
+fn or_a_day(interval: Nanos) -> Nanos {
+    if interval > Nanos::ZERO { interval } else { DAY }
+}
+
+/// A digest of what the files hold that a configuration is read from: its own, and those that it
+/// names. Files in folders that Kubernetes mounts are links, which lead to other files when
+/// something has changed, so that what they hold is compared, and not when they were written.
+fn digest(file: Option<&Path>, written: &Config) -> u64 {
+    let mut digest = DefaultHasher::new();
+    for path in file.into_iter().chain(written.edge.files()) {
+        std::fs::read(path).ok().hash(&mut digest);
+    }
+    digest.finish()
+}
+
 fn watch(
     source: ConfigurationSource,
     requested: &mpsc::Receiver<Option<ReloadReply>>,
     tell: &mpsc::Sender<ConfigurationChange>,
     wake: &(impl Fn() + Send + 'static),
 ) {
-    let ConfigurationSource { mut written, mut resolved, mut reread } = source;
+    let ConfigurationSource { mut written, mut resolved, mut reread, file } = source;
+    let mut seen = digest(file.as_deref(), &written);
+    let mut due = DueChecks::after(Clock::start(), &written);
     loop {
-        let changes = match requested.recv_timeout(pause(&written)) {
-            Ok(reply) => {
-                let read = reread()
-                    .and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
-                let read = read.map(|(found, config)| {
-                    written = config;
-                    resolved = found.clone();
-                    found
-                });
-                ConfigurationChange::Configuration(Box::new(read), reply)
+        let reload = match requested.recv_timeout(due.wait()) {
+            Ok(reply) => Some(reply),
+            Err(RecvTimeoutError::Timeout) if due.files <= due.names => {
+                due.after_files(&written);
+                // What is not read well is told once, and read again when it has changed again.
+                (written.reload_every > Nanos::ZERO && digest(file.as_deref(), &written) != seen)
+                    .then_some(None)
             }
-            Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut krarup_net::resolve)
-            {
-                Some(changes) => changes,
-                None => continue,
-            },
+            Err(RecvTimeoutError::Timeout) => {
+                due.after_names(&written);
+                let Some(changes) = change(&written, &mut resolved, &mut krarup_net::resolve) else {
+                    continue;
+                };
+                if tell.send(changes).is_err() {
+                    return;
+                }
+                wake();
+                continue;
+            }
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if tell.send(changes).is_err() {
+        let Some(reply) = reload else { continue };
+        // Before they are read: what changes meanwhile is seen the next time.
+        let before = digest(file.as_deref(), &written);
+        let read = reread().and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
+        seen = before;
+        let read = read.map(|(found, config)| {
+            if config.edge.files() != written.edge.files() {
+                seen = digest(file.as_deref(), &config);
+            }
+            written = config;
+            resolved = found.clone();
+            found
+        });
+        due = DueChecks::after(due.clock, &written);
+        if tell.send(ConfigurationChange::Configuration(Box::new(read), reply)).is_err() {
             return;
         }
         wake();
     }
 }
 
-/// How long to wait before names are looked up again.
-fn pause(written: &Config) -> Duration {
+/// Whether any server has a name that must be looked up.
+fn has_names(written: &Config) -> bool {
     let named =
         |address: &Address| address.file().is_none() && address.host.parse::<std::net::IpAddr>().is_err();
     let mut pools = std::iter::once(&written.main).chain(written.pools.values());
-    let any = pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)));
-    if any && written.resolve_every > Nanos::ZERO {
-        written.resolve_every.as_duration()
-    } else {
-        Duration::from_secs(86_400)
-    }
+    pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)))
 }
 
 /// What is different from `resolved` when all names are looked up again. A name that is not found
@@ -371,10 +442,19 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_up_again_only_where_there_are_any() {
-        let day = Duration::from_secs(86_400);
-        assert_eq!(pause(&config("servers = [\"10.0.0.1:1\", \"unix:/run/m\"]")), day);
-        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = 0")), day);
-        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = \"5s\"")), Duration::from_secs(5));
+    fn what_is_looked_at_again_is_due_only_where_there_is_any() {
+        let least = |text: &str| {
+            let due = DueChecks::after(Clock::start(), &config(text));
+            (due.names.min(due.files), due.clock.now())
+        };
+        let never =
+            ["servers = [\"10.0.0.1:1\", \"unix:/run/m\"]", "servers = [\"many:1\"]\nresolve_every = 0"];
+        for (text, is_soon) in never.map(|text| (text, false)).into_iter().chain([
+            ("servers = [\"many:1\"]\nresolve_every = \"5s\"", true),
+            ("servers = [\"10.0.0.1:1\"]\nreload_every = \"5s\"", true),
+        ]) {
+            let (due, now) = least(text);
+            assert_eq!(due < now + Nanos::from_secs(3_600), is_soon, "{text}");
+        }
     }
 }
