@@ -264,7 +264,7 @@ fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
         }
         if clock.now().0 >= Nanos::from_seconds(limit).0 {
             let (count, all, limit) = (missing.len(), files.len(), krarup_units::text::duration(limit));
-            let what = format!("after {limit} of {all} results {count} are missing: {}", missing.join(", "));
+            let what = format!("after {limit} {count} of {all} results are missing: {}", missing.join(", "));
             return Err(Failure::run(what).hint(
                 "a generator that was lost writes none; the sum of the others would be a lower figure",
             ));

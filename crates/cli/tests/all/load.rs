@@ -737,7 +737,7 @@ fn shares_of_several_generators_are_one_load_and_none_may_be_missing() {
     assert!(code == 2 && out.is_empty() && errors.contains("of 3 shares these are missing: 2"), "{errors}");
     std::fs::remove_file(&names[1]).unwrap();
     let (code, out, errors) = finished(&["--merge", &one, &two, &three, "--merge-within", "10ms"]);
-    assert!(code == 1 && out.is_empty() && errors.contains("of 3 results 1 are missing"), "{errors}");
+    assert!(code == 1 && out.is_empty() && errors.contains("1 of 3 results are missing"), "{errors}");
     let waiting = begun(&["--merge", &one, &two, &three, "--merge-within", "60s"]);
     let (code, _, stderr) = finished(&[&asked[..], &["--share", "2/3", "--json", &two]].concat());
     assert_eq!(code, 0, "{stderr}");
