@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use krarup_net::Clock;
+use krarup_net::{Clock, services};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use krarup_proxy::config::{Config, Replicas, ServerConfig};
@@ -17,6 +17,55 @@ use krarup_proxy::engine::Engine;
 
 /// The numbers behind addresses.
 pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
+
+/// The servers of services, as they were found last.
+pub type Services = HashMap<Address, Vec<Address>>;
+
+/// Asks for the servers of a service.
+pub type FindServers<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<Address>, Mistake>;
+
+/// A configuration with its services replaced by their servers, each under its own name. One that
+/// cannot be looked up, of which `missing` is told, keeps those that it had; before any are known it
+/// is one server without a number.
+fn with_servers(
+    as_written: &Config,
+    known: &mut Services,
+    find: FindServers<'_>,
+    missing: &mut dyn FnMut(&Mistake),
+) -> Config {
+    let mut config = as_written.clone();
+    for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
+        let mut servers: Vec<ServerConfig> = Vec::new();
+        for server in std::mem::take(&mut pool.servers) {
+            if server.address.service().is_none() {
+                // What a service before it has is not there twice.
+                if !servers.iter().any(|other| other.address == server.address) {
+                    servers.push(server);
+                }
+                continue;
+            }
+            match find(&server.address) {
+                Ok(found) => drop(known.insert(server.address.clone(), found)),
+                Err(why) => missing(&why),
+            }
+            let Some(found) = known.get(&server.address) else {
+                servers.push(server);
+                continue;
+            };
+            for address in found {
+                if !servers.iter().any(|other| other.address == *address) {
+                    servers.push(ServerConfig { address: address.clone(), ..server.clone() });
+                }
+            }
+            if let Replicas::Count(count) = pool.replicas {
+                // There may be fewer for a while.
+                pool.replicas = Replicas::Count(count.min(servers.len()));
+            }
+        }
+        pool.servers = servers;
+    }
+    config
+}
 
 /// Asks for the numbers behind an address.
 pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, Mistake>;
@@ -115,6 +164,8 @@ pub struct ConfigurationSource {
     pub written: Config,
     /// As it holds from the start.
     pub resolved: Resolved,
+    /// The servers that its services have at the start.
+    pub services: Services,
     /// Reads and checks it again.
     pub reread: Box<dyn FnMut() -> Result<Config, Mistake> + Send>,
     /// The file that it was read from, if any: see `reload_every`.
@@ -131,13 +182,15 @@ impl ConfigurationSource {
     pub fn new(
         written: Config,
         reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
-        missing: impl FnMut(&Mistake),
+        mut missing: impl FnMut(&Mistake),
     ) -> Result<Self, Mistake> {
         let mut resolve = krarup_net::resolve;
-        let resolved = match Resolved::of(&written, &mut resolve) {
+        let mut services = Services::new();
+        let found = with_servers(&written, &mut services, &mut services::servers_of, &mut missing);
+        let resolved = match Resolved::of(&found, &mut resolve) {
             Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
                 let mut unknown = Vec::new();
-                let found = Resolved::of_known_names(&written, &mut resolve, &mut |why| {
+                let found = Resolved::of_known_names(&found, &mut resolve, &mut |why| {
                     unknown.push(why.clone());
                 })?;
                 unknown.iter().for_each(missing);
@@ -145,7 +198,7 @@ impl ConfigurationSource {
             }
             all => all?,
         };
-        Ok(Self { written, resolved, reread: Box::new(reread), file: None })
+        Ok(Self { written, resolved, services, reread: Box::new(reread), file: None })
     }
 
     /// The same, with the file that it was read from.
@@ -266,7 +319,7 @@ fn watch(
     tell: &mpsc::Sender<ConfigurationChange>,
     wake: &(impl Fn() + Send + 'static),
 ) {
-    let ConfigurationSource { mut written, mut resolved, mut reread, file } = source;
+    let ConfigurationSource { mut written, mut resolved, mut services, mut reread, file } = source;
     let mut seen = digest(file.as_deref(), &written);
     let mut due = DueChecks::after(Clock::start(), &written);
     loop {
@@ -280,9 +333,8 @@ fn watch(
             }
             Err(RecvTimeoutError::Timeout) => {
                 due.after_names(&written);
-                let Some(changes) = change(&written, &mut resolved, &mut krarup_net::resolve) else {
-                    continue;
-                };
+                let now = with_servers(&written, &mut services, &mut services::servers_of, &mut |_| {});
+                let Some(changes) = change(&now, &mut resolved, &mut krarup_net::resolve) else { continue };
                 if tell.send(changes).is_err() {
                     return;
                 }
@@ -294,7 +346,7 @@ fn watch(
         let Some(reply) = reload else { continue };
         // Before they are read: what changes meanwhile is seen the next time.
         let before = digest(file.as_deref(), &written);
-        let read = reread().and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
+        let read = reread().and_then(|config| Ok((read_again(&config, &mut services)?, config)));
         seen = before;
         let read = read.map(|(found, config)| {
             if config.edge.files() != written.edge.files() {
@@ -309,6 +361,17 @@ fn watch(
             return;
         }
         wake();
+    }
+}
+
+/// The names of a configuration that was read again, looked up: none may be unknown.
+fn read_again(config: &Config, services: &mut Services) -> Result<Resolved, Mistake> {
+    let mut unknown = None;
+    let mut missing = |why: &Mistake| _ = unknown.get_or_insert_with(|| why.clone());
+    let found = with_servers(config, services, &mut services::servers_of, &mut missing);
+    match unknown {
+        Some(why) if found.addresses().iter().any(|one| one.service().is_some()) => Err(why),
+        _ => Resolved::of(&found, &mut krarup_net::resolve),
     }
 }
 
@@ -391,6 +454,33 @@ mod tests {
         let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
         let Some(ConfigurationChange::Configuration(found, None)) = changes else { panic!("{changes:?}") };
         assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
+    }
+
+    #[test]
+    fn a_service_is_its_servers_by_their_names_and_keeps_those_it_had() {
+        let written = config(
+            "servers = [{ address = \"srv:_m._tcp.a\", weight = 2 }, \"one:2\"]\ndistribution = \"ketama\"\nreplicas = 2",
+        );
+        assert_eq!(written.check(), Ok(()));
+        let mut services = Services::new();
+        let mut told = Vec::new();
+        let mut now = |found: Result<&[&str], &str>| {
+            let mut find = |_: &Address| match found {
+                Ok(found) => Ok(found.iter().map(|text| text.parse().unwrap()).collect()),
+                Err(why) => Err(Mistake::plain(why)),
+            };
+            let config =
+                with_servers(&written, &mut services, &mut find, &mut |why| told.push(why.to_string()));
+            assert_eq!(config.check(), Ok(()));
+            assert!(config.topology().is_ok());
+            let names: Vec<_> = config.addresses().iter().map(ToString::to_string).collect();
+            (names.join(" "), config.main.servers[0].weight)
+        };
+        assert_eq!(now(Err("no name server")), ("srv:_m._tcp.a one:2".into(), 2));
+        assert_eq!(now(Ok(&["m-0.a:1", "m-1.a:1"])), ("m-0.a:1 m-1.a:1 one:2".into(), 2));
+        assert_eq!(now(Err("no name server")), ("m-0.a:1 m-1.a:1 one:2".into(), 2));
+        assert_eq!(now(Ok(&["m-1.a:1", "one:2"])), ("m-1.a:1 one:2".into(), 2));
+        assert_eq!(told, ["no name server", "no name server"]);
     }
 
     #[test]
