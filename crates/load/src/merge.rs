@@ -49,28 +49,11 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
         ));
     }
     let are_shares = shares_are_whole(results)?;
-    let every = |part: &dyn Fn(&LoadResult) -> OperationResult| -> Result<OperationResult, Mistake> {
-        let parts: Vec<_> = results.iter().map(|one| (part(one), one.seconds)).collect();
-        operation(&parts.iter().map(|(part, seconds)| (part, *seconds)).collect::<Vec<_>>())
-    };
-    let overall = every(&|one| one.overall.clone())?;
+    let overall = every(results, |one| &one.overall)?;
     let account = account(results);
     let started = results.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
     let latest = results.iter().map(|one| one.started_unix).fold(started, f64::max);
-    let mut classes = Vec::new();
-    for (place, class) in first.classes.iter().enumerate() {
-        classes.push(ClassResult {
-            name: class.name.clone(),
-            connections: if are_shares {
-                class.connections
-            } else {
-                results.iter().map(|one| one.classes[place].connections).sum()
-            },
-            answered: results.iter().map(|one| one.classes[place].answered).sum(),
-            overall: every(&|one| one.classes[place].overall.clone())?,
-            operations: operations(results, |one| &one.classes[place].operations)?,
-        });
-    }
+    let classes = classes(results, are_shares)?;
     let mut verified = None;
     for one in results.iter().filter_map(|one| one.verified.clone()) {
         verified.get_or_insert_with(crate::account::Verified::default).merge(one);
@@ -110,6 +93,33 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
         merged_from: results.iter().flat_map(sources).collect(),
         warnings,
     })
+}
+
+/// One operation of all generators together.
+fn every(
+    results: &[LoadResult],
+    part: impl Fn(&LoadResult) -> &OperationResult,
+) -> Result<OperationResult, Mistake> {
+    operation(&results.iter().map(|one| (part(one), one.seconds)).collect::<Vec<_>>())
+}
+
+/// The classes, which all results have; of shares each has the connections of all.
+fn classes(results: &[LoadResult], are_shares: bool) -> Result<Vec<ClassResult>, Mistake> {
+    let of = |(place, class): (usize, &ClassResult)| {
+        let all = results.iter().map(|one| &one.classes[place]);
+        Ok(ClassResult {
+            name: class.name.clone(),
+            connections: if are_shares {
+                class.connections
+            } else {
+                all.clone().map(|one| one.connections).sum()
+            },
+            answered: all.map(|one| one.answered).sum(),
+            overall: every(results, |one| &one.classes[place].overall)?,
+            operations: operations(results, |one| &one.classes[place].operations)?,
+        })
+    };
+    results[0].classes.iter().enumerate().map(of).collect()
 }
 
 fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
