@@ -3,8 +3,8 @@
 //! Clients are numbered through all classes; client g is driven by thread g mod threads and asks
 //! server g mod servers first. An open class has one schedule, of which each thread that has any of
 //! its connections takes every so-manieth request. Of several generators that send one load
-//! together, each has the threads that are its share of all. Each class has random streams of its own, by its
-//! name: another class beside it changes nothing in what it sends.
+//! together, each has the threads that are its share of all. Each class has random streams of its
+//! own, by its name: another class beside it changes nothing in what it sends.
 
 use std::sync::Arc;
 
@@ -266,9 +266,9 @@ mod tests {
         );
     }
 
-    /// What the threads are to do, without what can not be compared: of each its connections (client
-    /// and server) and how many requests it may send.
-    fn told(tasks: &[Task]) -> Vec<String> {
+    /// What each thread is to do, as a text: its connections (client and server), how many requests
+    /// its clients may send, and when those of open classes are due.
+    fn described(tasks: &[Task]) -> Vec<String> {
         let one = |task: &Task| {
             let connections: Vec<_> =
                 task.connections.iter().map(|one| format!("{:?} {}", one.client, one.target)).collect();
@@ -289,11 +289,11 @@ mod tests {
         let whole =
             Load { connections: 22, classes, targets, extent: Extent::Requests(1_003), ..Load::default() };
         let (threads, of) = (2, 4);
-        let all = told(&tasks_of(&Load { threads: threads * of, ..whole.clone() }));
+        let all = described(&tasks_of(&Load { threads: threads * of, ..whole.clone() }));
         let mut shares = vec![Vec::new(); all.len()];
         for number in 1..=of {
             let share = Some(LoadShare { number, of, start_at: None });
-            let own = told(&tasks_of(&Load { threads, share, ..whole.clone() }));
+            let own = described(&tasks_of(&Load { threads, share, ..whole.clone() }));
             assert_eq!(own.len(), 2);
             for (thread, task) in own.into_iter().enumerate() {
                 shares[(number - 1) as usize + thread * of as usize].push(task);

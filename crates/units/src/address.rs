@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Mistake;
 
-/// A host, by name or by number, and a port; or the file of a unix socket; or a service, whose hosts
-/// and ports a name service knows (DNS SRV, RFC 2782).
+/// A host, by name or by number, and a port; or the file of a unix socket; or a service, whose
+/// hosts and ports a name service knows (DNS SRV, RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address {

@@ -124,8 +124,8 @@ fn a_reload_that_takes_an_expired_certificate_warns() {
     assert!(checked.success && checked.errors.contains("has expired"), "{checked:?}");
 }
 
-/// A folder as Kubernetes mounts it: the names are links into `..data`, which is a link to the folder
-/// of the day, and is replaced at once.
+/// A folder as Kubernetes mounts it: the names are links into `..data`, which is a link to the
+/// folder of the day, and is replaced at once.
 #[test]
 fn files_that_change_are_read_again_where_they_are_looked_at() {
     let (one, other) = (memcached(), memcached());

@@ -22,8 +22,9 @@ settings! {
         /// The servers, in order. { address = "host:port", weight = 2, name = "b" } gives one a
         /// weight and the name by which keys are placed; with every_address = true each address
         /// that the name has is a server of its own. "srv:_memcache._tcp.cache.example" are all
-        /// servers that DNS knows of this service, placed by their names. cpu = 0.5 and link = "1Gbit/s" say what it may
-        /// use, for the headroom. The first holder of a key gives out its cas uniques.
+        /// servers that DNS knows of this service, placed by their names. cpu = 0.5 and
+        /// link = "1Gbit/s" say what it may use, for the headroom. The first holder of a key gives
+        /// out its cas uniques.
         servers: Vec<ServerConfig> = Vec::new(), List(SERVER),
             flag = Some(Flag::new("servers", "HOST:PORT").short('m').many());
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted

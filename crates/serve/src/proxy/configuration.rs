@@ -25,8 +25,8 @@ pub type Services = HashMap<Address, Vec<Address>>;
 pub type FindServers<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<Address>, Mistake>;
 
 /// A configuration with its services replaced by their servers, each under its own name. One that
-/// cannot be looked up, of which `missing` is told, keeps those that it had; before any are known it
-/// is one server without a number.
+/// cannot be looked up, of which `missing` is told, keeps those that it had; before any are known
+/// it is one server without a number.
 fn with_servers(
     as_written: &Config,
     known: &mut Services,
@@ -346,7 +346,7 @@ fn watch(
         let Some(reply) = reload else { continue };
         // Before they are read: what changes meanwhile is seen the next time.
         let before = digest(file.as_deref(), &written);
-        let read = reread().and_then(|config| Ok((read_again(&config, &mut services)?, config)));
+        let read = reread().and_then(|config| Ok((with_known_names(&config, &mut services)?, config)));
         seen = before;
         let read = read.map(|(found, config)| {
             if config.edge.files() != written.edge.files() {
@@ -365,7 +365,7 @@ fn watch(
 }
 
 /// The names of a configuration that was read again, looked up: none may be unknown.
-fn read_again(config: &Config, services: &mut Services) -> Result<Resolved, Mistake> {
+fn with_known_names(config: &Config, services: &mut Services) -> Result<Resolved, Mistake> {
     let mut unknown = None;
     let mut missing = |why: &Mistake| _ = unknown.get_or_insert_with(|| why.clone());
     let found = with_servers(config, services, &mut services::servers_of, &mut missing);
