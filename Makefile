@@ -120,10 +120,11 @@ test-packages: packages ## each of them installed and used where nothing else is
 	scripts/test-wheel $$(ls -t $(PACKAGES)/*.whl | head -1) $(PACKAGES)
 	scripts/test-image $$(ls -t $(PACKAGES)/*-image.tar | head -1) $(BUILT)
 
-test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run; rows in DuckDB, Polars, pandas, Dask, Ray and Spark: the figures of krarup analyze (root; minutes)
+test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run; a load as an array of Slurm's: one generator to the unit; rows in DuckDB, Polars, pandas, Dask, Ray and Spark: the figures of krarup analyze (root; minutes)
 	@scripts/need sbatch slurm-wlm
 	@scripts/need munged munge
 	@scripts/need java default-jre-headless
+	@scripts/need jq jq
 	$(CARGO) build --package krarup
 	scripts/test-engines $(TARGET)/debug/krarup $(TARGET)/engines
 
