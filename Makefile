@@ -12,7 +12,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/release/krarup
 ARCHIVE = $$(ls -t $(PACKAGES)/krarup-*-$(MUSL).tar.gz | head -1)
 
-.PHONY: help demo demo-broker test test-fast test-clients test-failover test-postgres-versions test-oracles test-packages test-engines check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-failover test-postgres-versions test-oracles test-packages test-engines test-kubernetes check test-guides release static packages deb static-archive wheel image bench bench-headroom docs docs-site fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -120,12 +120,26 @@ test-packages: packages ## each of them installed and used where nothing else is
 	scripts/test-wheel $$(ls -t $(PACKAGES)/*.whl | head -1) $(PACKAGES)
 	scripts/test-image $$(ls -t $(PACKAGES)/*-image.tar | head -1) $(BUILT)
 
-test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run; rows in DuckDB, Polars, pandas, Dask, Ray and Spark: the figures of krarup analyze (root; minutes)
+test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run; a load as an array of Slurm's: one generator to the unit; rows in DuckDB, Polars, pandas, Dask, Ray and Spark: the figures of krarup analyze (root; minutes)
 	@scripts/need sbatch slurm-wlm
 	@scripts/need munged munge
 	@scripts/need java default-jre-headless
+	@scripts/need jq jq
 	$(CARGO) build --package krarup
 	scripts/test-engines $(TARGET)/debug/krarup $(TARGET)/engines
+
+test-kubernetes: static ## the chart and the manifests on a real Kubernetes of one node, built from Go's module proxy into target/kubernetes: fleets of load generators, a lost pod, rolling restarts, reloads (root; minutes)
+	@scripts/need go golang
+	@scripts/need etcd etcd-server
+	@scripts/need containerd containerd
+	@scripts/need runc runc
+	@scripts/need /usr/lib/cni/bridge containernetworking-plugins
+	@scripts/need iptables iptables
+	@scripts/need openssl openssl
+	@scripts/need curl curl
+	@scripts/need jq jq
+	@scripts/need nc netcat-openbsd
+	scripts/test-kubernetes $(STATIC) $(TARGET)/kubernetes
 
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace

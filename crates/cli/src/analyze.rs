@@ -1,7 +1,6 @@
 //! `krarup analyze`: from what was recorded to tables; the same bytes for the same records.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::Args;
 use krarup_analysis::requests::{
@@ -17,6 +16,7 @@ use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 use crate::failure::Failure;
 use crate::form::OutputForm;
 use crate::rows::runs;
+use crate::share::WorkShare;
 use crate::{demand, experiment, input, output, written};
 
 /// Analyse what was recorded: every request of a run from its rows, a directory of results from its
@@ -71,7 +71,7 @@ pub(crate) struct AnalyzeArgs {
     /// Read only share I of N of the rows, into the file --part: any machine may read any of them,
     /// in any order
     #[arg(long, value_name = "I/N", requires = "part")]
-    share: Option<RowShare>,
+    share: Option<WorkShare>,
     /// What these parts say together: the same bytes as one reading of all rows
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["path", "part", "share", "between", "warm_up", "cool_down", "window"])]
     merge: Vec<PathBuf>,
@@ -92,38 +92,6 @@ fn wall_span(text: &str) -> Result<WallSpan, Mistake> {
     let (from, to) = text.split_once(',').ok_or_else(|| wrong("are no two instants"))?;
     let (from, to) = (parse_instant(from)?, parse_instant(to)?);
     if from < to { Ok(WallSpan { from, to }) } else { Err(wrong("ends before it begins")) }
-}
-
-/// One share of several, numbered from one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RowShare {
-    number: usize,
-    of: usize,
-}
-
-impl FromStr for RowShare {
-    type Err = Mistake;
-
-    fn from_str(text: &str) -> Result<Self, Mistake> {
-        let parsed = || {
-            let (number, of) = text.split_once('/')?;
-            Some(Self { number: number.parse().ok()?, of: of.parse().ok()? })
-        };
-        let fits = |one: &Self| 1 <= one.number && one.number <= one.of && one.of <= 1_000_000;
-        parsed().filter(fits).ok_or_else(|| {
-            Mistake::new(format!("`{text}` is no share"), "3/16 is the third of sixteen shares")
-        })
-    }
-}
-
-impl RowShare {
-    const ALL: Self = Self { number: 1, of: 1 };
-
-    /// The places of this share in a list of so many.
-    fn among(self, many: usize) -> std::ops::Range<usize> {
-        let end = |number: usize| (many as u128 * number as u128 / self.of as u128) as usize;
-        end(self.number - 1)..end(self.number)
-    }
 }
 
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
@@ -192,7 +160,7 @@ fn write_part(
     args: &AnalyzeArgs,
     measured: Option<(Seconds, Seconds)>,
 ) -> Result<(), Failure> {
-    let share = args.share.unwrap_or(RowShare::ALL);
+    let share = args.share.unwrap_or(WorkShare::ALL);
     let mut parts = Vec::new();
     for (name, rows) in runs(path)? {
         parts.push(RowReading::of(&name, rows, args, measured)?.part(name, share)?);
@@ -278,7 +246,7 @@ impl RowReading {
         Ok(Self { rows, cut })
     }
 
-    fn read(&self, share: RowShare) -> Result<RowReader, Failure> {
+    fn read(&self, share: WorkShare) -> Result<RowReader, Failure> {
         let mut reading = RowReader::new(self.cut)
             .of_clients(self.rows.of_clients())
             .of_sample(self.rows.sample().map(str::to_owned));
@@ -290,10 +258,10 @@ impl RowReading {
     }
 
     fn end(&self) -> Result<RequestEstimates, Failure> {
-        Ok(self.read(RowShare::ALL)?.end(self.rows.lost()))
+        Ok(self.read(WorkShare::ALL)?.end(self.rows.lost()))
     }
 
-    fn part(&self, name: String, share: RowShare) -> Result<PartOfRun, Failure> {
+    fn part(&self, name: String, share: WorkShare) -> Result<PartOfRun, Failure> {
         let sums = self.read(share)?.sums();
         let files = self.rows.pieces(share.among(self.rows.groups()));
         let files = files.map(|piece| PartOfFile {
@@ -331,18 +299,6 @@ fn cut(run: (Stamp, Stamp), args: &AnalyzeArgs, measured: Option<Span>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_are_all_of_it_and_none_twice() {
-        for (many, of) in [(0, 1), (7, 3), (3, 7), (100, 16)] {
-            let shares = (1..=of).flat_map(|number| RowShare { number, of }.among(many));
-            assert_eq!(shares.collect::<Vec<_>>(), (0..many).collect::<Vec<_>>());
-        }
-        assert_eq!("3/16".parse(), Ok(RowShare { number: 3, of: 16 }));
-        for wrong in ["", "3", "0/4", "5/4", "a/b", "1/0"] {
-            assert!(wrong.parse::<RowShare>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_span_is_from_one_instant_to_a_later_one() {

@@ -3,13 +3,17 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use krarup_lab::platform::host_name;
+use krarup_load::config::LoadShare;
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, Search, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
 use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, table};
+use krarup_net::Clock;
+use krarup_record::file;
 use krarup_settings::Mistakes;
 use krarup_units::text::{parse_duration, parse_instant};
 use krarup_units::{Nanos, Seconds};
@@ -19,6 +23,7 @@ use files::LoadFiles;
 use crate::failure::Failure;
 use crate::flags::{Flags, whole};
 use crate::rows::{RowFileArgs, RowKeyArgs};
+use crate::share::WorkShare;
 use crate::{input, output};
 
 mod files;
@@ -35,7 +40,8 @@ mod files;
     krarup load --rate 20000 --arrivals poisson --data-size etc --key-law zipf:0.99 --json result.json\n  \
     krarup load --config classes.toml\n  \
     krarup load --replay rows.parquet --replay-speed 2\n  \
-    krarup load --merge a.json,b.json --json both.json")]
+    krarup load --merge a.json,b.json --json both.json\n  \
+    krarup load --share 3/8 --start-at 2026-11-22T07:30:00Z --json 3.json")]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     flags: Flags<Options>,
@@ -57,6 +63,14 @@ pub(crate) struct LoadArgs {
     /// Merge results that several generators wrote with --json into that of all, and end
     #[arg(long, value_name = "FILE", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["config", "print_config", "from_memtier"])]
     merge: Vec<PathBuf>,
+    /// Wait so long for results that are not there yet
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "merge")]
+    merge_within: Option<Seconds>,
+    /// Send only share I of N of the load (I+1/N where I counts from 0): the shares that N
+    /// generators send are together what one with N times as many threads sends; --merge takes all
+    /// of them, or none. Of --populate share 1 stores all keys
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["find_max", "merge"])]
+    share: Option<WorkShare>,
     /// First store every key, in order and exactly once, and verify that all are there
     #[arg(long)]
     populate: bool,
@@ -173,7 +187,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.find_max.is_some() && !settings.says("rate") {
         settings = settings.with_flags([("rate", "1000".to_owned())]).map_err(wrong)?;
     }
-    let load = settings.load().map_err(wrong)?;
+    let load = own_share(args, settings.load().map_err(wrong)?)?;
     krarup_net::files::allow_many();
     let mut tell = observer(args.progress);
     let mut records = LoadFiles::begin(args.csv.as_deref(), args.hlog.as_deref(), &load)?;
@@ -182,12 +196,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         records.keep(event);
     };
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
-    if args.populate || args.populate_only {
+    if (args.populate || args.populate_only) && load.share.is_none_or(|share| share.number == 1) {
         let stored = conductor.populate(&load, &mut observe).map_err(failure)?;
         eprintln!("populated: {stored} keys stored and verified");
-        if args.populate_only {
-            return Ok(());
-        }
+    }
+    if args.populate_only {
+        return Ok(());
     }
     if let Some(p99) = args.find_max {
         return find_max(args, load, TrialLimit { p99, carried: CARRIED }, &mut conductor);
@@ -199,6 +213,16 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     records.finish()?;
     report(args, &result)?;
     verdict(&result)
+}
+
+/// The load of which this generator sends a share, where it is told so.
+fn own_share(args: &LoadArgs, load: Load) -> Result<Load, Failure> {
+    let Some(WorkShare { number, of }) = args.share else { return Ok(load) };
+    let start_at = args.start_at.map(|instant| instant.0);
+    let share = Some(LoadShare { number: number as u32, of: of as u32, start_at });
+    let load = Load { share, ..load };
+    load.check().map_err(wrong)?;
+    Ok(load)
 }
 
 /// The text of what was written for memtier_benchmark, or by it.
@@ -217,10 +241,36 @@ fn merge(args: &LoadArgs) -> Result<(), Failure> {
     let read = |path: &PathBuf| -> Result<LoadResult, Failure> {
         input::json(path).map_err(|why| why.or_hint("a result is what krarup load --json FILE wrote"))
     };
+    if let Some(limit) = args.merge_within {
+        wait_for(&args.merge, limit)?;
+    }
     let results = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let merged = krarup_load::merge::merge(&results).map_err(|wrong| Failure::from(Mistakes::from(wrong)))?;
     report(args, &merged)?;
     verdict(&merged)
+}
+
+/// How often results that are not there yet are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Waits for files, which are whole once they have their names.
+fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
+    let clock = Clock::start();
+    loop {
+        let missing: Vec<String> =
+            files.iter().filter(|file| !file.exists()).map(|file| file.display().to_string()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if clock.now().0 >= Nanos::from_seconds(limit).0 {
+            let (count, all, limit) = (missing.len(), files.len(), krarup_units::text::duration(limit));
+            let what = format!("after {limit} {count} of {all} results are missing: {}", missing.join(", "));
+            return Err(Failure::run(what).hint(
+                "a generator that was lost writes none; the sum of the others would be a lower figure",
+            ));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// A rate of which less than this share was answered was not carried.
@@ -333,7 +383,13 @@ fn write_json(args: &LoadArgs, result: &impl serde::Serialize) -> Result<(), Fai
     let Some(path) = &args.json else { return Ok(()) };
     let mut text = serde_json::to_string_pretty(result).map_err(|error| Failure::run(error.to_string()))?;
     text.push('\n');
-    write(path, |out| out.write_all(text.as_bytes()))
+    // Others may wait for the name of a file: it is whole then. What is there and is no plain file
+    // is written into.
+    if path == Path::new("-") || std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return write(path, |out| out.write_all(text.as_bytes()));
+    }
+    file::save(path, |out| Ok(out.write_all(text.as_bytes())?))
+        .map_err(|error| files::unwritten(path, &error.problem))
 }
 
 /// Writes a file, or stdout if the name is `-`.
@@ -357,6 +413,10 @@ fn verdict(result: &LoadResult) -> Result<(), Failure> {
             verified.mismatched, verified.checked
         ))
         .hint("has something else written keys of this prefix? --populate stores all of them anew"));
+    }
+    if let Some(share) = result.config.share.filter(|_| result.interrupted) {
+        let what = format!("stopped before its end: this is not the whole of share {}", share.number);
+        return Err(Failure::run(what).hint("run all shares again; --merge refuses this one"));
     }
     if result.account.answered == 0 {
         return Err(Failure::run("not one request was answered"));

@@ -43,6 +43,7 @@ mod recorded_headroom;
 mod redline;
 mod reporting;
 mod rows;
+mod share;
 mod sheet;
 mod stations;
 mod telling;

@@ -228,6 +228,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let source = ConfigurationSource::new(config.clone(), again, missing).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
+    let source = source.of_file(args.config.clone());
     let config = &source.resolved.config;
     let clock = Clock::start();
     let topology = config.topology().expect("the configuration was checked");

@@ -47,6 +47,10 @@ pub struct Load {
     /// `connections` is the sum of theirs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClientClass>,
+    /// Which share of all this is sent here, where several generators send it together. None: all
+    /// of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<LoadShare>,
     /// When the run is over.
     pub extent: Extent,
     /// What happens in this many seconds at the start is counted but not measured.
@@ -92,6 +96,22 @@ impl Default for ClientClass {
         let Load { connections, pipeline, arrivals, workload, habits, .. } = Load::default();
         Self { name: String::new(), connections, pipeline, arrivals, workload, habits }
     }
+}
+
+/// One generator's share of a load that several generators send together.
+///
+/// Of generators with `threads` threads each, all shares together send what one generator with
+/// `of` times as many threads sends, request by request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadShare {
+    /// Which one, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+    /// When all of them begin, in nanoseconds since 1970 (UTC); tells runs apart. None: as soon as
+    /// they are connected.
+    pub start_at: Option<u64>,
 }
 
 /// Which server a client asks.
@@ -219,11 +239,7 @@ impl Load {
         }
         CONNECTIONS.check("connections", &self.connections)?;
         THREADS.check("threads", &self.threads)?;
-        if self.threads > self.connections {
-            let (threads, connections) = (self.threads, self.connections);
-            let what = format!("{threads} threads need at least as many connections, not {connections}");
-            return Err(Mistake::plain(what));
-        }
+        self.check_threads()?;
         for (key, value) in [
             ("warm_up", self.warm_up),
             ("cool_down", self.cool_down),
@@ -236,6 +252,21 @@ impl Load {
         }
         self.check_extent()?;
         self.check_classes()
+    }
+
+    /// Every thread has a client, of all generators.
+    fn check_threads(&self) -> Result<(), Mistake> {
+        let (threads, connections) = (self.threads, self.connections);
+        let (number, of) = self.share.map_or((1, 1), |share| (share.number, share.of));
+        if !(1..=of).contains(&number) {
+            return Err(Mistake::new(format!("there is no share {number} of {of}"), "they count from 1"));
+        }
+        if u64::from(threads) * u64::from(of) <= u64::from(connections) {
+            return Ok(());
+        }
+        let of = if of > 1 { format!(" of each of {of} generators") } else { String::new() };
+        let what = format!("{threads} threads{of} need at least as many connections, not {connections}");
+        Err(Mistake::plain(what))
     }
 
     fn check_extent(&self) -> Result<(), Mistake> {
@@ -340,6 +371,7 @@ impl Load {
             targets: vec![target.clone()],
             spread: ServerChoice::One,
             classes: Vec::new(),
+            share: None,
             habits: Habits::default(),
             connections: 1,
             threads: 1,
@@ -380,6 +412,12 @@ mod tests {
         assert!(check(|load| load.targets.clear()).contains("server"));
         assert!(check(|load| load.connections = 0).contains("1 servers need"));
         assert!(check(|load| load.threads = 51).contains("51 threads"));
+        let share = |number, of| Some(LoadShare { number, of, start_at: None });
+        let of = share(1, 50);
+        assert_eq!(Load { share: of, ..Load::default() }.check(), Ok(()));
+        for wrong in [share(0, 2), share(3, 2), share(1, 51)] {
+            assert!(Load { share: wrong, ..Load::default() }.check().is_err(), "{wrong:?}");
+        }
         assert!(check(|load| load.pipeline = 0).contains("pipeline"));
         assert!(check(|load| load.warm_up = 10.0).contains("nothing left"));
         assert!(check(|load| load.drain = f64::NAN).contains("NaN"));

@@ -1,7 +1,8 @@
 //! Results of several generators become that of all: counts and histograms add up exactly,
 //! percentiles come from the sum.
 //!
-//! A merged result is what one generator with all the clients would have reported. Seconds are laid
+//! A merged result is what one generator with all the clients would have reported. Shares of one
+//! load are merged only where all of them are there, and whole. Seconds are laid
 //! over each other by the wall clock, to the whole second; generators should begin together, and a
 //! warning says when they did not.
 
@@ -13,7 +14,7 @@ use krarup_settings::Mistake;
 use krarup_units::{Nanos, PerSecond};
 
 use crate::collect::warnings_of_counts;
-use crate::config::Load;
+use crate::config::{Load, LoadShare};
 use crate::result::{
     ClassResult, Distributions, Generator, GeneratorResult, HistogramResult, LoadResult, LoadWarning,
     OperationResult, RowsKept, SeriesRow, TimeDistribution, WholeRun,
@@ -47,24 +48,12 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
             "",
         ));
     }
-    let every = |part: &dyn Fn(&LoadResult) -> OperationResult| -> Result<OperationResult, Mistake> {
-        let parts: Vec<_> = results.iter().map(|one| (part(one), one.seconds)).collect();
-        operation(&parts.iter().map(|(part, seconds)| (part, *seconds)).collect::<Vec<_>>())
-    };
-    let overall = every(&|one| one.overall.clone())?;
+    let are_shares = shares_are_whole(results)?;
+    let overall = every(results, |one| &one.overall)?;
     let account = account(results);
     let started = results.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
     let latest = results.iter().map(|one| one.started_unix).fold(started, f64::max);
-    let mut classes = Vec::new();
-    for (place, class) in first.classes.iter().enumerate() {
-        classes.push(ClassResult {
-            name: class.name.clone(),
-            connections: results.iter().map(|one| one.classes[place].connections).sum(),
-            answered: results.iter().map(|one| one.classes[place].answered).sum(),
-            overall: every(&|one| one.classes[place].overall.clone())?,
-            operations: operations(results, |one| &one.classes[place].operations)?,
-        });
-    }
+    let classes = classes(results, are_shares)?;
     let mut verified = None;
     for one in results.iter().filter_map(|one| one.verified.clone()) {
         verified.get_or_insert_with(crate::account::Verified::default).merge(one);
@@ -106,6 +95,33 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     })
 }
 
+/// One operation of all generators together.
+fn every(
+    results: &[LoadResult],
+    part: impl Fn(&LoadResult) -> &OperationResult,
+) -> Result<OperationResult, Mistake> {
+    operation(&results.iter().map(|one| (part(one), one.seconds)).collect::<Vec<_>>())
+}
+
+/// The classes, which all results have; of shares each has the connections of all.
+fn classes(results: &[LoadResult], are_shares: bool) -> Result<Vec<ClassResult>, Mistake> {
+    let of = |(place, class): (usize, &ClassResult)| {
+        let all = results.iter().map(|one| &one.classes[place]);
+        Ok(ClassResult {
+            name: class.name.clone(),
+            connections: if are_shares {
+                class.connections
+            } else {
+                all.clone().map(|one| one.connections).sum()
+            },
+            answered: all.map(|one| one.answered).sum(),
+            overall: every(results, |one| &one.classes[place].overall)?,
+            operations: operations(results, |one| &one.classes[place].operations)?,
+        })
+    };
+    results[0].classes.iter().enumerate().map(of).collect()
+}
+
 fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
     if !one.merged_from.is_empty() {
         return one.merged_from.clone();
@@ -114,9 +130,54 @@ fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
     vec![GeneratorResult { config, started_unix: one.started_unix, seconds: one.seconds, throughput }]
 }
 
-/// All clients, threads and servers together; what else was asked for is taken from the first.
+/// Whether these are shares of one load: then all of them are there, each once and whole.
+///
+/// # Errors
+/// What is missing, is there twice, was stopped early, or belongs to another run.
+fn shares_are_whole(results: &[LoadResult]) -> Result<bool, Mistake> {
+    let shares: Vec<LoadShare> = results.iter().filter_map(|one| one.config.share).collect();
+    let Some(&LoadShare { of, start_at, .. }) = shares.first() else { return Ok(false) };
+    let refused = |what: String, hint: &str| Err(Mistake::new(what, hint));
+    let of_run = |one: &LoadResult| Load { share: None, ..one.config.clone() };
+    let run = of_run(&results[0]);
+    if shares.len() < results.len() || results.iter().any(|one| of_run(one) != run) {
+        return refused("these are not shares of the same load".into(), "name the shares of one load");
+    }
+    if shares.iter().any(|one| (one.of, one.start_at) != (of, start_at)) {
+        let hint = "name the shares of one run: an older file is none of them";
+        return refused("these are shares of runs that began at different times".into(), hint);
+    }
+    let mut counts = vec![0_u32; of as usize];
+    shares.iter().for_each(|one| counts[(one.number - 1) as usize] += 1);
+    let named = |wanted: &dyn Fn(u32) -> bool| -> Vec<String> {
+        let numbered = (1..).zip(&counts).filter(|(_, count)| wanted(**count));
+        numbered.map(|(number, _): (u32, _)| number.to_string()).collect()
+    };
+    let (missing, twice) = (named(&|count| count == 0), named(&|count| count > 1));
+    if !missing.is_empty() {
+        let what = format!("of {of} shares these are missing: {}", missing.join(", "));
+        return refused(what, "the sum of the others would be a lower figure: run all of them again");
+    }
+    if !twice.is_empty() {
+        let what = format!("these shares are there more than once: {}", twice.join(", "));
+        return refused(what, "name each result once");
+    }
+    if let Some(one) = results.iter().find(|one| one.interrupted) {
+        let number = one.config.share.map_or(0, |share| share.number);
+        let hint = "its requests after that would be missing from the sum: run all shares again";
+        return refused(format!("share {number} of {of} was stopped before its end"), hint);
+    }
+    Ok(true)
+}
+
+/// All clients, threads and servers together; what else was asked for is taken from the first. Of
+/// shares it is what was shared out, with the threads of all.
 fn config(results: &[LoadResult]) -> Load {
     let mut config = results[0].config.clone();
+    if let Some(share) = config.share.take() {
+        config.threads *= share.of;
+        return config;
+    }
     for other in &results[1..] {
         let other = &other.config;
         config.connections += other.connections;
@@ -440,6 +501,37 @@ mod tests {
             prop_assert_eq!(merged.seconds, whole.seconds);
             prop_assert_eq!(merged.merged_from.len(), 2);
         }
+    }
+
+    #[test]
+    fn shares_are_merged_only_where_all_are_there_once_and_whole() {
+        let clock = Clock::start();
+        let whole = load(5, 1);
+        let share = |number| {
+            let share = Some(LoadShare { number, of: 3, start_at: Some(7) });
+            let load = Load { share, ..whole.clone() };
+            reported(&load, clock, &[&[(0, Operation::Get, 2_000_000_000, 0, 5, false)]])
+        };
+        let all = [share(1), share(2), share(3)];
+        let merged = merge(&all).unwrap();
+        assert_eq!((merged.config, merged.account.sent), (Load { threads: 3, ..whole.clone() }, 3));
+        assert_eq!((merged.overall.count, merged.classes[0].connections), (3, 5));
+        let refused = |results: &[LoadResult]| merge(results).unwrap_err().to_string();
+        assert!(refused(&all[..2]).contains("of 3 shares these are missing: 3"));
+        assert!(refused(&[share(2)]).contains("missing: 1, 3"));
+        assert!(refused(&[share(1), share(2), share(3), share(2)]).contains("more than once: 2"));
+        let [first, second, mut third] = all;
+        third.interrupted = true;
+        let mut parts = [first, second, third];
+        assert!(refused(&parts).contains("share 3 of 3 was stopped before its end"));
+        parts[2] = share(3);
+        parts[2].config.share.as_mut().unwrap().start_at = Some(8);
+        assert!(refused(&parts).contains("began at different times"));
+        parts[2] = share(3);
+        parts[2].config.seed = 9;
+        assert!(refused(&parts).contains("not shares of the same load"));
+        parts[2].config.share = None;
+        assert!(refused(&parts).contains("not shares of the same load"));
     }
 
     #[test]

@@ -366,6 +366,7 @@ impl LoadConfig {
             workload,
             habits,
             classes,
+            share: None,
             extent,
             warm_up: options.warm_up,
             cool_down: options.cool_down,

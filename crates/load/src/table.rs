@@ -40,8 +40,10 @@ fn operations(result: &LoadResult, width: Option<usize>) -> String {
     let arrivals =
         if config.classes.is_empty() { classes.concat() } else { format!("{} classes", classes.len()) };
     let stopped = if result.interrupted { ", stopped early" } else { "" };
+    let share =
+        config.share.map_or_else(String::new, |one| format!("share {} of {} of ", one.number, one.of));
     let asked = format!(
-        "{} connections, {} {}, {arrivals}, measured for {}{stopped}\n\n",
+        "{share}{} connections, {} {}, {arrivals}, measured for {}{stopped}\n\n",
         count(f64::from(config.connections)),
         config.threads,
         if config.threads == 1 { "thread" } else { "threads" },

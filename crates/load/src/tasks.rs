@@ -2,8 +2,9 @@
 //!
 //! Clients are numbered through all classes; client g is driven by thread g mod threads and asks
 //! server g mod servers first. An open class has one schedule, of which each thread that has any of
-//! its connections takes every so-manieth request. Each class has random streams of its own, by its
-//! name: another class beside it changes nothing in what it sends.
+//! its connections takes every so-manieth request. Of several generators that send one load
+//! together, each has the threads that are its share of all. Each class has random streams of its
+//! own, by its name: another class beside it changes nothing in what it sends.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ fn seed(load: &Load, class: &ClientClass) -> u64 {
     class.name.bytes().fold(load.seed, |seed, byte| mix(seed ^ mix(u64::from(byte))))
 }
 
-/// Every thread's part of a checked load.
+/// Every thread's part of a checked load, or of this generator's share of it.
 pub(crate) fn tasks(
     load: &Load,
     targets: &Arc<[Target]>,
@@ -59,7 +60,9 @@ pub(crate) fn tasks(
         verify: load.verify,
         stop: Arc::clone(stop),
     };
-    let mut tasks: Vec<Task> = (0..load.threads).map(empty).collect();
+    // The threads of all generators; that of this one are every so-manieth.
+    let (skipped, generators) = load.share.map_or((0, 1), |share| (share.number - 1, share.of));
+    let mut tasks: Vec<Task> = (0..load.threads * generators).map(empty).collect();
     let requests = requests(load, &classes);
     let mut first = 0;
     for (number, class) in classes.iter().enumerate() {
@@ -67,7 +70,7 @@ pub(crate) fn tasks(
         part.share_out(traces[number].as_ref(), &mut tasks);
         first += u64::from(class.connections);
     }
-    tasks
+    tasks.into_iter().skip(skipped as usize).step_by(generators as usize).collect()
 }
 
 /// How many requests each class may send. Those of a counted run are shared out by connections.
@@ -194,6 +197,7 @@ mod tests {
     use krarup_units::PerSecond;
 
     use super::*;
+    use crate::config::LoadShare;
     use crate::schedule::{ArrivalProcess, Leg, Open};
 
     fn tasks_of(load: &Load) -> Vec<Task> {
@@ -260,6 +264,42 @@ mod tests {
                 (0, Some(3), 0)
             ]
         );
+    }
+
+    /// What each thread is to do, as a text: its connections (client and server), how many requests
+    /// its clients may send, and when those of open classes are due.
+    fn described(tasks: &[Task]) -> Vec<String> {
+        let one = |task: &Task| {
+            let connections: Vec<_> =
+                task.connections.iter().map(|one| format!("{:?} {}", one.client, one.target)).collect();
+            let owners: Vec<_> = task.owners.iter().map(|one| format!("{one:?}")).collect();
+            let sources: Vec<_> = task.groups.iter().map(|group| format!("{:?}", group.source)).collect();
+            format!("{connections:?} {owners:?} {sources:?}")
+        };
+        tasks.iter().map(one).collect()
+    }
+
+    /// Threads of several generators are those of one with as many: the same clients with the same
+    /// streams of requests, to the same servers.
+    #[test]
+    fn shares_together_are_the_whole_load() {
+        let classes = vec![class("a", 13), ClientClass { arrivals: open(100.0), ..class("b", 9) }];
+        let targets = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"];
+        let targets = targets.iter().map(|text| text.parse().unwrap()).collect();
+        let whole =
+            Load { connections: 22, classes, targets, extent: Extent::Requests(1_003), ..Load::default() };
+        let (threads, of) = (2, 4);
+        let all = described(&tasks_of(&Load { threads: threads * of, ..whole.clone() }));
+        let mut shares = vec![Vec::new(); all.len()];
+        for number in 1..=of {
+            let share = Some(LoadShare { number, of, start_at: None });
+            let own = described(&tasks_of(&Load { threads, share, ..whole.clone() }));
+            assert_eq!(own.len(), 2);
+            for (thread, task) in own.into_iter().enumerate() {
+                shares[(number - 1) as usize + thread * of as usize].push(task);
+            }
+        }
+        assert_eq!(shares.concat(), all);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
 //! | [`snapshots`] | numbers that a loop lays down for another thread |
 //! | [`resolver`] | the socket addresses that a name stands for |
+//! | [`services`] | the hosts and ports that a service has |
 //! | [`files`] | how many connections a process may have |
 //! | [`http`] | just enough of it to be asked how one is |
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
@@ -30,6 +31,7 @@ pub mod http;
 pub mod listen;
 mod moved;
 pub mod resolver;
+pub mod services;
 pub mod signal;
 pub mod snapshots;
 pub mod stream;

@@ -87,6 +87,10 @@ settings! {
         hot_keys: HotKeyMode = HotKeyMode::Digest, Word(&HotKeyMode::ALL);
         /// How often the names of servers are looked up again; 0 is never.
         resolve_every: Nanos = Nanos::from_secs(30), Duration::up_to(DAY);
+        /// How often the configuration's file, and those that it names (certificates, keys, users,
+        /// the login), are looked at, and read again where what they hold has changed; 0 is never:
+        /// they are read again when that is asked for.
+        reload_every: Nanos = Nanos::ZERO, Duration::up_to(DAY);
         /// A server that fails so many times in a row, with no request answered between, is
         /// ejected. Never unless it is given.
         eject_after: Option<u32> = None, Optional(Count::from(0)), example = "5";

@@ -1,7 +1,7 @@
 //! How the outside is met: who may connect, what they may ask, how long and how much of it may
 //! take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use krarup_settings::kind::{
     Count, CustomText, Duration, FILE, Inline, List, MONTH, Optional, Size, Switch, TEXT, Word,
@@ -156,6 +156,20 @@ impl Edge {
             .into());
         }
         Ok(())
+    }
+
+    /// Every file that is named: users, the login, certificates, keys, authorities.
+    pub fn files(&self) -> Vec<&Path> {
+        let mut files: Vec<&PathBuf> = self.users.iter().chain(&self.server_login).collect();
+        if let Some(tls) = &self.tls {
+            files.extend([&tls.certificate, &tls.key]);
+            files.extend(&tls.client_authorities);
+        }
+        if let Some(tls) = &self.server_tls {
+            files.push(&tls.authorities);
+            files.extend(tls.certificate.iter().chain(&tls.key));
+        }
+        files.into_iter().map(PathBuf::as_path).collect()
     }
 
     /// Whether this command is refused.

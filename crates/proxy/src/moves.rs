@@ -44,7 +44,7 @@ pub fn hot_shares(loops: &[KeyState], names: &[String]) -> Vec<HotShare> {
 /// whether one server more would take them.
 pub fn moves(config: &Config, names: &[String], hot: &[HotShare]) -> Option<PartMoves> {
     let pools = config.all_pools();
-    let unknown = |pool: &PoolConfig| pool.servers.iter().any(|one| one.every_address);
+    let unknown = |pool: &PoolConfig| pool.servers.iter().any(ServerConfig::is_many);
     if names.len() > MOST_SERVERS || pools.iter().any(|(_, pool)| unknown(pool)) {
         return None;
     }

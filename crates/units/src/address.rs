@@ -1,4 +1,4 @@
-//! `host:port` or `unix:/path` as people write it.
+//! `host:port`, `unix:/path` or `srv:_service._tcp.name` as people write it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Mistake;
 
-/// A host, by name or by number, and a port; or the file of a unix socket.
+/// A host, by name or by number, and a port; or the file of a unix socket; or a service, whose
+/// hosts and ports a name service knows (DNS SRV, RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address {
     /// A name, an IPv4 address or an IPv6 address (without brackets); or, beginning with `/`, as no
-    /// host does, the path of a unix socket.
+    /// host does, the path of a unix socket; or, beginning with `_` and without a port, a service.
     pub host: String,
-    /// The port; 0 asks the system for a free one when listening. A unix socket has none: 0.
+    /// The port; 0 asks the system for a free one when listening. A unix socket and a service have
+    /// none: 0.
     pub port: u16,
 }
 
@@ -31,6 +33,11 @@ impl Address {
         self.host.starts_with('/').then(|| Path::new(&self.host))
     }
 
+    /// The name of a service, under which its hosts and ports are known; none for one host.
+    pub fn service(&self) -> Option<&str> {
+        (self.port == 0 && self.host.starts_with('_')).then_some(self.host.as_str())
+    }
+
     /// Whether only this machine can connect to it: a unix socket, or a loopback address or name.
     pub fn is_local(&self) -> bool {
         let number = self.host.parse::<std::net::IpAddr>();
@@ -41,7 +48,7 @@ impl Address {
 impl FromStr for Address {
     type Err = Mistake;
 
-    /// `host:port`, `1.2.3.4:port`, `[::1]:port`, `unix:/path`.
+    /// `host:port`, `1.2.3.4:port`, `[::1]:port`, `unix:/path`, `srv:_service._tcp.name`.
     fn from_str(text: &str) -> Result<Self, Mistake> {
         if let Some(path) = text.strip_prefix("unix:") {
             // The kernel keeps 108 bytes, the last of them a zero.
@@ -54,6 +61,17 @@ impl FromStr for Address {
                     "write an absolute path of at most 107 bytes",
                 )),
             };
+        }
+        if let Some(name) = text.strip_prefix("srv:") {
+            let mut labels = name.trim_end_matches('.').split('.');
+            let is_service = labels.by_ref().take(2).filter(|label| label.starts_with('_')).count() == 2;
+            if is_service && labels.next().is_some() && !name.contains(char::is_whitespace) {
+                return Ok(Self { host: name.trim_end_matches('.').to_owned(), port: 0 });
+            }
+            return Err(Mistake::new(
+                format!("`{text}` is no service"),
+                "write it like srv:_memcache._tcp.cache.example",
+            ));
         }
         let wrong = || {
             Mistake::new(
@@ -80,6 +98,8 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.file().is_some() {
             write!(f, "unix:{}", self.host)
+        } else if self.service().is_some() {
+            write!(f, "srv:{}", self.host)
         } else if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
@@ -113,7 +133,13 @@ mod tests {
 
     #[test]
     fn addresses_read_and_print_alike() {
-        for text in ["127.0.0.1:11211", "memcached.example:1", "[::1]:11211", "unix:/run/krarup.sock"] {
+        for text in [
+            "127.0.0.1:11211",
+            "memcached.example:1",
+            "[::1]:11211",
+            "unix:/run/krarup.sock",
+            "srv:_memcache._tcp.cache.example",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         for text in [
@@ -128,6 +154,9 @@ mod tests {
             "/a:1",
             "unix:a",
             "unix:/",
+            "srv:cache.example",
+            "srv:_memcache._tcp",
+            "srv:_memcache.cache.example",
         ] {
             assert!(text.parse::<Address>().unwrap_err().what.contains(&format!("`{text}`")), "{text}");
         }

@@ -124,6 +124,61 @@ fn a_reload_that_takes_an_expired_certificate_warns() {
     assert!(checked.success && checked.errors.contains("has expired"), "{checked:?}");
 }
 
+/// A folder as Kubernetes mounts it: the names are links into `..data`, which is a link to the
+/// folder of the day, and is replaced at once.
+#[test]
+fn files_that_change_are_read_again_where_they_are_looked_at() {
+    let (one, other) = (memcached(), memcached());
+    for (server, value) in [(&one, "1"), (&other, "2")] {
+        let mut client = server.connect();
+        client.send(format!("set which 0 0 1\r\n{value}\r\n").as_bytes()).unwrap();
+        client.expect(b"STORED\r\n").unwrap();
+    }
+    let folder = fresh("edge-mounted");
+    fs::create_dir(&folder).unwrap();
+    let mount = |day: &str, server: &Program, users: &str| {
+        let held = folder.join(day);
+        fs::create_dir(&held).unwrap();
+        let server = server.address();
+        let text = format!(
+            "servers = [\"{server}\"]\nreload_every = \"10ms\"\n[edge]\nusers = {:?}\n",
+            folder.join("users")
+        );
+        fs::write(held.join("proxy.toml"), text).unwrap();
+        fs::write(held.join("users"), users).unwrap();
+        std::os::unix::fs::symlink(day, folder.join("..next")).unwrap();
+        fs::rename(folder.join("..next"), folder.join("..data")).unwrap();
+    };
+    mount("..1", &one, "anna:first\n");
+    for name in ["proxy.toml", "users"] {
+        std::os::unix::fs::symlink(format!("..data/{name}"), folder.join(name)).unwrap();
+    }
+    let config = folder.join("proxy.toml").display().to_string();
+    let mut proxy = Program::krarup(&["proxy", "--listen", "127.0.0.1:0", "--config", &config]);
+    let found = |proxy: &Program, password: &str| {
+        let mut client = proxy.connect();
+        let login = format!("anna {password}");
+        client.send(format!("set x 0 0 {}\r\n{login}\r\nget which\r\n", login.len()).as_bytes()).unwrap();
+        (client.line().unwrap() == b"STORED\r\n").then(|| {
+            assert_eq!(client.line().unwrap(), b"VALUE which 0 1\r\n");
+            client.line().unwrap()
+        })
+    };
+    assert_eq!(found(&proxy, "first"), Some(b"1\r\n".to_vec()));
+    // Another file that it names.
+    mount("..2", &one, "anna:second\n");
+    until("other users are known", || found(&proxy, "second").is_some());
+    // The configuration itself.
+    mount("..3", &other, "anna:second\n");
+    until("another server is asked", || found(&proxy, "second") == Some(b"2\r\n".to_vec()));
+    // What makes no sense is told of, and the one before goes on.
+    fs::write(folder.join("..3/proxy.toml"), "nonsense = 1\nreload_every = \"10ms\"\n").unwrap();
+    proxy.says_text("another configuration is not taken over");
+    assert_eq!(found(&proxy, "second"), Some(b"2\r\n".to_vec()));
+    assert!(proxy.stop().success);
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_client_logs_in_to_the_proxy_and_the_proxy_to_its_servers() {
     let server = memcached();

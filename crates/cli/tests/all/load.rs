@@ -713,6 +713,38 @@ fn results_of_generators_merge_into_one() {
     assert!(code == 2 && stderr.contains("no/such/file.json"), "{stderr}");
 }
 
+/// Generators that each send a share are together what one is: the same requests, to the unit.
+#[test]
+fn shares_of_several_generators_are_one_load_and_none_may_be_missing() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let address = server.address().to_string();
+    let asked =
+        ["-s", &address, "-c", "7", "-n", "500", "--ratio", "1:3", "--keys", "100", "--key-law", "zipf:0.9"];
+    let (code, whole, stderr) = result(&[&asked[..], &["--threads", "3", "--populate"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let names = [1, 2, 3].map(|number| file_with(&format!("share-{number}.json"), ""));
+    for (name, share) in names.iter().zip(["0+1/3", "2/3", "3/3"]) {
+        let (code, _, stderr) = finished(&[&asked[..], &["--share", share, "--json", text(name)]].concat());
+        assert_eq!(code, 0, "{stderr}");
+    }
+    let [one, two, three] = names.each_ref().map(|name| text(name).to_owned());
+    let (code, merged, stderr) = result(&["--merge", &one, &two, &three]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(merged["account"], whole["account"]);
+    assert_eq!(merged["config"], whole["config"]);
+    assert_eq!(number(&merged, "/overall/response_time/count"), 500);
+    let (code, out, errors) = finished(&["--merge", &one, &three]);
+    assert!(code == 2 && out.is_empty() && errors.contains("of 3 shares these are missing: 2"), "{errors}");
+    std::fs::remove_file(&names[1]).unwrap();
+    let (code, out, errors) = finished(&["--merge", &one, &two, &three, "--merge-within", "10ms"]);
+    assert!(code == 1 && out.is_empty() && errors.contains("1 of 3 results are missing"), "{errors}");
+    let waiting = begun(&["--merge", &one, &two, &three, "--merge-within", "60s"]);
+    let (code, _, stderr) = finished(&[&asked[..], &["--share", "2/3", "--json", &two]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let ended = waiting.ended();
+    assert!(ended.success && ended.output.contains("7 connections"), "{ended:?}");
+}
+
 #[test]
 fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
     let lines = "time_ms,op,key,size\n0,set,a,7\n20,get,a,\n40,get,b a,\n60,delete,a,\n";

@@ -95,6 +95,8 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "hot_keys" => maybe(draw, &["\"digest\"", "\"name\"", "\"off\""]),
         "slow_requests" => maybe(draw, &["0", "1", "100"]),
         "resolve_every" => maybe(draw, &["0", "\"10ms\"", "\"1h\""]),
+        // Sooner, it would be read by itself while it is written.
+        "reload_every" => maybe(draw, &["0", "\"1h\""]),
         "eject_after" => maybe(draw, &["1", "5"]),
         "eject_for" | "return_over" => maybe(draw, &["0", "\"10ms\"", "\"1h\""]),
         "shutdown_limit" => maybe(draw, &["\"10s\"", "\"1h\""]).or(Some("\"60s\"".into())),

@@ -256,10 +256,11 @@ fn long_comments(text: &str) -> impl Iterator<Item = usize> {
 const BLIND_WAITS: [&str; 3] = ["thread::sleep", "yield_now", "spin_loop"];
 
 /// The files that may do so, each with what it waits for that nothing notifies it of.
-const WAITS_BLINDLY: [(&str, &str); 15] = [
+const WAITS_BLINDLY: [(&str, &str); 16] = [
     ("cli/src/at.rs", "a moment that was given on the command line"),
     ("cli/src/broker/waiting.rs", "the next attempt to reach a database"),
     ("cli/src/headroom.rs", "the next answer of a proxy that has no capacity to state yet"),
+    ("cli/src/load.rs", "results that generators on other machines write"),
     ("cli/src/redline.rs", "the next step of a redline in another process"),
     ("cli/src/top.rs", "the next look that is printed"),
     ("cli/tests/all/rules.rs", "nothing: it names them"),

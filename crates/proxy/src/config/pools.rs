@@ -21,8 +21,10 @@ settings! {
         listen: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:11311\"";
         /// The servers, in order. { address = "host:port", weight = 2, name = "b" } gives one a
         /// weight and the name by which keys are placed; with every_address = true each address
-        /// that the name has is a server of its own. cpu = 0.5 and link = "1Gbit/s" say what it may
-        /// use, for the headroom. The first holder of a key gives out its cas uniques.
+        /// that the name has is a server of its own. "srv:_memcache._tcp.cache.example" are all
+        /// servers that DNS knows of this service, placed by their names. cpu = 0.5 and
+        /// link = "1Gbit/s" say what it may use, for the headroom. The first holder of a key gives
+        /// out its cas uniques.
         servers: Vec<ServerConfig> = Vec::new(), List(SERVER),
             flag = Some(Flag::new("servers", "HOST:PORT").short('m').many());
         /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
@@ -228,6 +230,13 @@ impl From<Address> for ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// Whether it stands for as many servers as a name service knows.
+    pub fn is_many(&self) -> bool {
+        self.every_address || self.address.service().is_some()
+    }
+}
+
 settings! {
     /// Keys with a prefix that belong to another pool: `[[routes]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,11 +269,11 @@ impl PoolConfig {
             if self.servers[..place].iter().any(|other| other.address == one.address) {
                 return Err(wrong("servers", format!("names {} twice", one.address)));
             }
-            if one.address.port == 0 && one.address.file().is_none() {
+            if one.address.port == 0 && one.address.file().is_none() && one.address.service().is_none() {
                 return Err(wrong("servers", format!("names {}, and no server has port 0", one.address)));
             }
         }
-        if let Some(one) = self.servers.iter().find(|one| one.every_address && one.name.is_some()) {
+        if let Some(one) = self.servers.iter().find(|one| one.is_many() && one.name.is_some()) {
             return Err(wrong("servers", format!("gives all addresses of {} one name", one.address)));
         }
         let placement = match self.distribution {
@@ -280,7 +289,7 @@ impl PoolConfig {
             None => count,
             Some(_) => self.replicas.of(count),
         };
-        let counted = !self.servers.iter().any(|one| one.every_address);
+        let counted = !self.servers.iter().any(ServerConfig::is_many);
         if copies > count && counted {
             return Err(wrong("replicas", format!("is {copies}, and there are {count} servers")));
         }

@@ -1,20 +1,71 @@
-//! The configuration as it changes: its file is read again when a reload is asked for, and names of
-//! servers are resolved again at intervals. Both happen on a thread of their own, because files and
-//! name services may block.
+//! The configuration as it changes: its file is read again when a reload is asked for, or when it
+//! is seen to have changed, and names of servers are resolved again at intervals. All this happens
+//! on a thread of its own, because files and name services may block.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use krarup_units::Nanos;
-use krarup_units::{Address, Mistake};
+use krarup_net::{Clock, services};
+use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use krarup_proxy::config::{Config, Replicas, ServerConfig};
 use krarup_proxy::engine::Engine;
 
 /// The numbers behind addresses.
 pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
+
+/// The servers of services, as they were found last.
+pub type Services = HashMap<Address, Vec<Address>>;
+
+/// Asks for the servers of a service.
+pub type FindServers<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<Address>, Mistake>;
+
+/// A configuration with its services replaced by their servers, each under its own name. One that
+/// cannot be looked up, of which `missing` is told, keeps those that it had; before any are known
+/// it is one server without a number.
+fn with_servers(
+    as_written: &Config,
+    known: &mut Services,
+    find: FindServers<'_>,
+    missing: &mut dyn FnMut(&Mistake),
+) -> Config {
+    let mut config = as_written.clone();
+    for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
+        let mut servers: Vec<ServerConfig> = Vec::new();
+        for server in std::mem::take(&mut pool.servers) {
+            if server.address.service().is_none() {
+                // What a service before it has is not there twice.
+                if !servers.iter().any(|other| other.address == server.address) {
+                    servers.push(server);
+                }
+                continue;
+            }
+            match find(&server.address) {
+                Ok(found) => drop(known.insert(server.address.clone(), found)),
+                Err(why) => missing(&why),
+            }
+            let Some(found) = known.get(&server.address) else {
+                servers.push(server);
+                continue;
+            };
+            for address in found {
+                if !servers.iter().any(|other| other.address == *address) {
+                    servers.push(ServerConfig { address: address.clone(), ..server.clone() });
+                }
+            }
+            if let Replicas::Count(count) = pool.replicas {
+                // There may be fewer for a while.
+                pool.replicas = Replicas::Count(count.min(servers.len()));
+            }
+        }
+        pool.servers = servers;
+    }
+    config
+}
 
 /// Asks for the numbers behind an address.
 pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, Mistake>;
@@ -113,8 +164,12 @@ pub struct ConfigurationSource {
     pub written: Config,
     /// As it holds from the start.
     pub resolved: Resolved,
+    /// The servers that its services have at the start.
+    pub services: Services,
     /// Reads and checks it again.
     pub reread: Box<dyn FnMut() -> Result<Config, Mistake> + Send>,
+    /// The file that it was read from, if any: see `reload_every`.
+    pub file: Option<PathBuf>,
 }
 
 impl ConfigurationSource {
@@ -127,13 +182,15 @@ impl ConfigurationSource {
     pub fn new(
         written: Config,
         reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
-        missing: impl FnMut(&Mistake),
+        mut missing: impl FnMut(&Mistake),
     ) -> Result<Self, Mistake> {
         let mut resolve = krarup_net::resolve;
-        let resolved = match Resolved::of(&written, &mut resolve) {
+        let mut services = Services::new();
+        let found = with_servers(&written, &mut services, &mut services::servers_of, &mut missing);
+        let resolved = match Resolved::of(&found, &mut resolve) {
             Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
                 let mut unknown = Vec::new();
-                let found = Resolved::of_known_names(&written, &mut resolve, &mut |why| {
+                let found = Resolved::of_known_names(&found, &mut resolve, &mut |why| {
                     unknown.push(why.clone());
                 })?;
                 unknown.iter().for_each(missing);
@@ -141,7 +198,13 @@ impl ConfigurationSource {
             }
             all => all?,
         };
-        Ok(Self { written, resolved, reread: Box::new(reread) })
+        Ok(Self { written, resolved, services, reread: Box::new(reread), file: None })
+    }
+
+    /// The same, with the file that it was read from.
+    #[must_use]
+    pub fn of_file(self, file: Option<PathBuf>) -> Self {
+        Self { file, ..self }
     }
 }
 
@@ -203,50 +266,121 @@ impl ConfigurationWatcher {
     }
 }
 
+/// When names are looked up again, and files looked at: never is a day from now, or later.
+struct DueChecks {
+    clock: Clock,
+    names: Stamp,
+    files: Stamp,
+}
+
+impl DueChecks {
+    fn after(clock: Clock, written: &Config) -> Self {
+        let mut checks = Self { clock, names: Stamp(0), files: Stamp(0) };
+        checks.after_names(written);
+        checks.after_files(written);
+        checks
+    }
+
+    fn after_names(&mut self, written: &Config) {
+        self.names =
+            self.clock.now() + if has_names(written) { or_a_day(written.resolve_every) } else { DAY };
+    }
+
+    fn after_files(&mut self, written: &Config) {
+        self.files = self.clock.now() + or_a_day(written.reload_every);
+    }
+
+    /// How long nothing is due.
+    fn wait(&self) -> Duration {
+        Nanos(self.names.min(self.files).0.saturating_sub(self.clock.now().0)).as_duration()
+    }
+}
+
+const DAY: Nanos = Nanos::from_secs(86_400);
+
+fn or_a_day(interval: Nanos) -> Nanos {
+    if interval > Nanos::ZERO { interval } else { DAY }
+}
+
+/// A digest of what the files hold that a configuration is read from: its own, and those that it
+/// names. Files in folders that Kubernetes mounts are links, which lead to other files when
+/// something has changed, so that what they hold is compared, and not when they were written.
+fn digest(file: Option<&Path>, written: &Config) -> u64 {
+    let mut digest = DefaultHasher::new();
+    for path in file.into_iter().chain(written.edge.files()) {
+        std::fs::read(path).ok().hash(&mut digest);
+    }
+    digest.finish()
+}
+
 fn watch(
     source: ConfigurationSource,
     requested: &mpsc::Receiver<Option<ReloadReply>>,
     tell: &mpsc::Sender<ConfigurationChange>,
     wake: &(impl Fn() + Send + 'static),
 ) {
-    let ConfigurationSource { mut written, mut resolved, mut reread } = source;
+    let ConfigurationSource { mut written, mut resolved, mut services, mut reread, file } = source;
+    let mut seen = digest(file.as_deref(), &written);
+    let mut due = DueChecks::after(Clock::start(), &written);
     loop {
-        let changes = match requested.recv_timeout(pause(&written)) {
-            Ok(reply) => {
-                let read = reread()
-                    .and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
-                let read = read.map(|(found, config)| {
-                    written = config;
-                    resolved = found.clone();
-                    found
-                });
-                ConfigurationChange::Configuration(Box::new(read), reply)
+        let reload = match requested.recv_timeout(due.wait()) {
+            Ok(reply) => Some(reply),
+            Err(RecvTimeoutError::Timeout) if due.files <= due.names => {
+                due.after_files(&written);
+                // What is not read well is told once, and read again when it has changed again.
+                (written.reload_every > Nanos::ZERO && digest(file.as_deref(), &written) != seen)
+                    .then_some(None)
             }
-            Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut krarup_net::resolve)
-            {
-                Some(changes) => changes,
-                None => continue,
-            },
+            Err(RecvTimeoutError::Timeout) => {
+                due.after_names(&written);
+                let now = with_servers(&written, &mut services, &mut services::servers_of, &mut |_| {});
+                let Some(changes) = change(&now, &mut resolved, &mut krarup_net::resolve) else { continue };
+                if tell.send(changes).is_err() {
+                    return;
+                }
+                wake();
+                continue;
+            }
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if tell.send(changes).is_err() {
+        let Some(reply) = reload else { continue };
+        // Before they are read: what changes meanwhile is seen the next time.
+        let before = digest(file.as_deref(), &written);
+        let read = reread().and_then(|config| Ok((with_known_names(&config, &mut services)?, config)));
+        seen = before;
+        let read = read.map(|(found, config)| {
+            if config.edge.files() != written.edge.files() {
+                seen = digest(file.as_deref(), &config);
+            }
+            written = config;
+            resolved = found.clone();
+            found
+        });
+        due = DueChecks::after(due.clock, &written);
+        if tell.send(ConfigurationChange::Configuration(Box::new(read), reply)).is_err() {
             return;
         }
         wake();
     }
 }
 
-/// How long to wait before names are looked up again.
-fn pause(written: &Config) -> Duration {
+/// The names of a configuration that was read again, looked up: none may be unknown.
+fn with_known_names(config: &Config, services: &mut Services) -> Result<Resolved, Mistake> {
+    let mut unknown = None;
+    let mut missing = |why: &Mistake| _ = unknown.get_or_insert_with(|| why.clone());
+    let found = with_servers(config, services, &mut services::servers_of, &mut missing);
+    match unknown {
+        Some(why) if found.addresses().iter().any(|one| one.service().is_some()) => Err(why),
+        _ => Resolved::of(&found, &mut krarup_net::resolve),
+    }
+}
+
+/// Whether any server has a name that must be looked up.
+fn has_names(written: &Config) -> bool {
     let named =
         |address: &Address| address.file().is_none() && address.host.parse::<std::net::IpAddr>().is_err();
     let mut pools = std::iter::once(&written.main).chain(written.pools.values());
-    let any = pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)));
-    if any && written.resolve_every > Nanos::ZERO {
-        written.resolve_every.as_duration()
-    } else {
-        Duration::from_secs(86_400)
-    }
+    pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)))
 }
 
 /// What is different from `resolved` when all names are looked up again. A name that is not found
@@ -323,6 +457,33 @@ mod tests {
     }
 
     #[test]
+    fn a_service_is_its_servers_by_their_names_and_keeps_those_it_had() {
+        let written = config(
+            "servers = [{ address = \"srv:_m._tcp.a\", weight = 2 }, \"one:2\"]\ndistribution = \"ketama\"\nreplicas = 2",
+        );
+        assert_eq!(written.check(), Ok(()));
+        let mut services = Services::new();
+        let mut told = Vec::new();
+        let mut now = |found: Result<&[&str], &str>| {
+            let mut find = |_: &Address| match found {
+                Ok(found) => Ok(found.iter().map(|text| text.parse().unwrap()).collect()),
+                Err(why) => Err(Mistake::plain(why)),
+            };
+            let config =
+                with_servers(&written, &mut services, &mut find, &mut |why| told.push(why.to_string()));
+            assert_eq!(config.check(), Ok(()));
+            assert!(config.topology().is_ok());
+            let names: Vec<_> = config.addresses().iter().map(ToString::to_string).collect();
+            (names.join(" "), config.main.servers[0].weight)
+        };
+        assert_eq!(now(Err("no name server")), ("srv:_m._tcp.a one:2".into(), 2));
+        assert_eq!(now(Ok(&["m-0.a:1", "m-1.a:1"])), ("m-0.a:1 m-1.a:1 one:2".into(), 2));
+        assert_eq!(now(Err("no name server")), ("m-0.a:1 m-1.a:1 one:2".into(), 2));
+        assert_eq!(now(Ok(&["m-1.a:1", "one:2"])), ("m-1.a:1 one:2".into(), 2));
+        assert_eq!(told, ["no name server", "no name server"]);
+    }
+
+    #[test]
     fn a_name_that_is_not_known_yet_is_one_server_without_a_number() {
         let written = config(
             "servers = [{ address = \"many:1\", every_address = true }, \"one:2\"]\ndistribution = \"ketama\"\nreplicas = 2",
@@ -371,10 +532,19 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_up_again_only_where_there_are_any() {
-        let day = Duration::from_secs(86_400);
-        assert_eq!(pause(&config("servers = [\"10.0.0.1:1\", \"unix:/run/m\"]")), day);
-        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = 0")), day);
-        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = \"5s\"")), Duration::from_secs(5));
+    fn what_is_looked_at_again_is_due_only_where_there_is_any() {
+        let least = |text: &str| {
+            let due = DueChecks::after(Clock::start(), &config(text));
+            (due.names.min(due.files), due.clock.now())
+        };
+        let never =
+            ["servers = [\"10.0.0.1:1\", \"unix:/run/m\"]", "servers = [\"many:1\"]\nresolve_every = 0"];
+        for (text, is_soon) in never.map(|text| (text, false)).into_iter().chain([
+            ("servers = [\"many:1\"]\nresolve_every = \"5s\"", true),
+            ("servers = [\"10.0.0.1:1\"]\nreload_every = \"5s\"", true),
+        ]) {
+            let (due, now) = least(text);
+            assert_eq!(due < now + Nanos::from_secs(3_600), is_soon, "{text}");
+        }
     }
 }
