@@ -477,7 +477,8 @@ fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> 
     }
     let hint = "--yes replaces them; --out takes another directory";
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        let what = format!("{} would be replaced, and there is no terminal to ask on", counted(*replaced, "trial"));
+        let what =
+            format!("{} would be replaced, and there is no terminal to ask on", counted(*replaced, "trial"));
         return Err(Failure::usage(what).at(&out.display().to_string()).hint(hint));
     }
     output::eprint(format_args!("Replace {}? [y/N] ", count(*replaced as f64)));
