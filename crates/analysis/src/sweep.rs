@@ -661,7 +661,7 @@ pub(crate) mod tests {
         let results = summarise("test", Environment::default(), &trials).unwrap();
         assert!(results.concerns.iter().all(|one| one.levels.is_none()), "{:?}", results.concerns);
         let [verdict] = &results.verdicts[..] else { panic!("{:?}", results.verdicts) };
-        assert_eq!((verdict.saturation.clone(), verdict.word()), (Saturation::Given, "rate given"));
+        assert_eq!((verdict.saturation, verdict.word()), (Saturation::Given, "rate given"));
         assert!(verdict.to_string().contains("The rate was given"), "{verdict}");
         trials.iter_mut().for_each(|trial| trial.client.open = false);
         let closed = summarise("test", Environment::default(), &trials).unwrap();
