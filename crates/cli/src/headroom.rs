@@ -64,8 +64,8 @@ pub(crate) struct HeadroomArgs {
     #[command(flatten)]
     series: SeriesArgs,
     /// What a change would do: `traffic x1.5`, `values x2`, `workers x2`, `server +1`, `server
-    /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower), `replicas +1`, `replicas
-    /// -1` [default: those that make sense]
+    /// lost` (the worst one), `server NAME lost`, `server NAME x2` (slower), `replicas +1`,
+    /// `replicas -1` [default: those that make sense]
     #[arg(long, value_name = "CHANGE")]
     what_if: Vec<NamedChange>,
     /// How many workers the rows' proxy had [default: what summary.json beside the rows says]

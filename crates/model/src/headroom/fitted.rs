@@ -152,7 +152,8 @@ impl<'a> Fitted<'a> {
         each.into_iter().filter_map(|(resource, fit)| Some((resource, fit?)))
     }
 
-    /// Whether other programs take so much of the machine that what is measured is not the traffic's.
+    /// Whether other programs take so much of the machine that what is measured is not the
+    /// traffic's.
     pub(super) fn is_contended(&self) -> bool {
         let busy = self.loops.map_or(0.0, |fit| fit.busy * self.system.processors_per_loop);
         run_queue(&self.kept) > (WAIT_OF_BUSY * busy).max(LEAST_WAIT)

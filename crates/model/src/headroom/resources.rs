@@ -276,8 +276,8 @@ pub(super) struct MachineFit {
     pub(super) high: f64,
     /// The share of its time in which it worked at the highest load seen.
     pub(super) busy: f64,
-    /// The share of its time in which it works for others, and how much of that at the least, by two
-    /// standard errors.
+    /// The share of its time in which it works for others, and how much of that at the least, by
+    /// two standard errors.
     pub(super) others: f64,
     pub(super) least_others: f64,
 }
