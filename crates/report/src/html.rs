@@ -341,8 +341,8 @@ fn captioned_table(out: &mut String, table: &Table, numbers: &Table) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     self::table(out, table);
-    if !table.told().is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.told()));
+    if !table.full_caption().is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.full_caption()));
     }
     let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(numbers));
 }
@@ -353,8 +353,8 @@ fn sliders(out: &mut String, table: &Table, chosen: usize) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     let _ = writeln!(out, "<div class=\"sliders\" data-chosen=\"{chosen}\"></div>");
-    if !table.told().is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.told()));
+    if !table.full_caption().is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.full_caption()));
     }
     let _ = writeln!(out, "<div class=\"tools\">{}", download(table));
     out.push_str("<details><summary>All of it as a table</summary>\n");

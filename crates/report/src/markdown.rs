@@ -93,8 +93,8 @@ fn captioned_table(out: &mut String, table: &Table) {
     let _ = write!(out, "### {}\n\n", inline(&table.title));
     out.push_str(&self::table(table));
     out.push('\n');
-    if !table.told().is_empty() {
-        let _ = write!(out, "{}\n\n", inline(&table.told()));
+    if !table.full_caption().is_empty() {
+        let _ = write!(out, "{}\n\n", inline(&table.full_caption()));
     }
 }
 

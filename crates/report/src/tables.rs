@@ -150,7 +150,7 @@ impl Column {
 
 impl Table {
     /// The caption; where a ± is more than its value it also says that the interval ends at zero.
-    pub fn told(&self) -> String {
+    pub fn full_caption(&self) -> String {
         let ends_at_zero = |value: &TableValue| match value {
             TableValue::Measured(measured) => {
                 measured.interval.is_some_and(|(low, _)| low == 0.0)
@@ -227,7 +227,7 @@ mod tests {
         let table = |value, low, high| {
             let cell = EstimateCell { value, interval: Some((low, high)), n: 3 };
             let table = Table::untitled("t", &[("x", Unit::Count)], vec![vec![TableValue::Measured(cell)]]);
-            Table { caption: "Said.".into(), ..table }.told()
+            Table { caption: "Said.".into(), ..table }.full_caption()
         };
         assert_eq!(table(2.0, 1.0, 3.0), "Said.");
         assert_eq!(table(2.0, 0.0, 3.0), "Said.");

@@ -165,6 +165,7 @@ fn pool_setting(key: &str, pool: &str, draw: &mut Draw, scene: &Scene) -> Option
         "retry_budget" | "hedge_budget" | "shadow_share" | "hedge_after" => {
             maybe(draw, &["0.0", "0.5", "1.0"])
         }
+        "eject_slower" => maybe(draw, &["1.5", "3.0"]),
         "coalesce" => maybe(draw, &["true", "false"]),
         "rate" => maybe(draw, &["1e9", if stays { "1e8" } else { "2000" }]),
         "concurrency" => maybe(draw, &["100000", if stays { "90000" } else { "2" }]),
