@@ -62,13 +62,13 @@ fn with_servers_by_place(trials: &[Trial]) -> Cow<'_, [Trial]> {
         }
         names
     }
-    let known: HashSet<String> = trials.iter().flat_map(names).collect();
-    let most = trials.iter().map(|trial| names(trial).len()).max().unwrap_or(0);
-    if known.len() <= most {
+    let names: Vec<Vec<String>> = trials.iter().map(names).collect();
+    let known: HashSet<&String> = names.iter().flatten().collect();
+    if known.len() <= names.iter().map(Vec::len).max().unwrap_or(0) {
         return Cow::Borrowed(trials);
     }
-    let renamed = trials.iter().map(|trial| {
-        let (names, mut trial) = (names(trial), trial.clone());
+    let renamed = trials.iter().zip(&names).map(|(trial, names)| {
+        let mut trial = trial.clone();
         let name = |old: &str| {
             let place = names.iter().position(|name| name == old).expect("it is among the names");
             format!("server {}", place + 1)

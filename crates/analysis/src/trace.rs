@@ -200,11 +200,10 @@ impl TraceReading {
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let all: u64 = counts.iter().sum();
         let of_first = |keys: usize| counts[..keys].iter().sum::<u64>() as f64 / all as f64;
-        let part = |share: f64| ((counts.len() as f64 * share).ceil() as usize).max(1);
         (all > 0).then(|| KeyUse {
             distinct: counts.len() as u64,
             once: counts.iter().filter(|&&count| count == 1).count() as u64,
-            top_shares: [of_first(1), of_first(part(0.01)), of_first(part(0.1))],
+            top_shares: [1, share_of(0.01, counts.len()), share_of(0.1, counts.len())].map(of_first),
             zipf: zipf(&counts),
         })
     }
@@ -219,7 +218,7 @@ impl TraceReading {
         let (reads, mut found) = distances(&self.uses, self.keys.len(), bytes);
         found.sort_unstable();
         let needs = |share: f64| {
-            let place = ((found.len() as f64 * share).ceil() as usize).clamp(1, found.len());
+            let place = share_of(share, found.len());
             let (keys, bytes) = found[place - 1];
             let hit_ratio = place as f64 / reads as f64;
             CacheSize { hit_ratio, keys, bytes: mean.map(|_| bytes) }
@@ -241,10 +240,15 @@ fn dispersion(counts: &[f64]) -> Option<f64> {
 /// More seconds than this, some three years, are not counted one by one.
 const MOST_SECONDS: usize = 100_000_000;
 
+/// How many of so many a share is, at least one of them.
+fn share_of(share: f64, all: usize) -> usize {
+    ((all as f64 * share).ceil() as usize).clamp(1, all.max(1))
+}
+
 fn value_sizes(mut sizes: Vec<u64>) -> Option<ValueSizes> {
     sizes.sort_unstable();
     let max = *sizes.last()?;
-    let at = |share: f64| sizes[((sizes.len() as f64 * share).ceil() as usize).max(1) - 1];
+    let at = |share: f64| sizes[share_of(share, sizes.len()) - 1];
     let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
     Some(ValueSizes { mean, p50: at(0.5), p99: at(0.99), max })
 }

@@ -9,7 +9,7 @@ use krarup_analysis::requests::{
 use krarup_load::LoadResult;
 use krarup_model::calibrate::Span;
 use krarup_record::file::rows::RowRun;
-use krarup_report::{Page, csv, markdown, requests};
+use krarup_report::{csv, markdown, requests};
 use krarup_units::text::{count, parse_duration, parse_instant};
 use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 
@@ -145,9 +145,7 @@ fn show(all: &[(String, RequestEstimates)], args: &AnalyzeArgs) -> Result<(), Fa
             // Several files of rows have a page each.
             let directory =
                 if all.len() == 1 { directory.clone() } else { directory.join((place + 1).to_string()) };
-            let page = written::write(&Page::of(&document), &directory)
-                .map_err(|error| Failure::run(error.to_string()))?;
-            eprintln!("page: {}", page.display());
+            written::page(&document, &directory)?;
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use krarup_analysis::regression::{
 };
 use krarup_analysis::results::Results;
 use krarup_lab::store::ResultsDirectory;
-use krarup_report::{Page, comparison, csv, markdown};
+use krarup_report::{comparison, csv, markdown};
 use krarup_units::Mistake;
 use serde::Serialize;
 
@@ -185,9 +185,7 @@ fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer])
         }
     }
     if let Some(directory) = &args.form.html {
-        let unwritable = |error: std::io::Error| Failure::run(error.to_string());
-        let page = written::write(&Page::of(&document), directory).map_err(unwritable)?;
-        eprintln!("page: {}", page.display());
+        written::page(&document, directory)?;
     }
     if found.cells.is_empty() {
         return Err(nothing_in_common(&found.base, &found.other));

@@ -8,7 +8,7 @@ use krarup_analysis::trace::{TraceEstimates, TraceReading, TraceUse};
 use krarup_load::trace::Trace;
 use krarup_record::Operation;
 use krarup_report::demand;
-use krarup_report::{Page, csv, markdown};
+use krarup_report::{csv, markdown};
 
 use crate::failure::Failure;
 use crate::form::OutputForm;
@@ -39,9 +39,7 @@ pub(crate) fn tell(path: &Path, form: &OutputForm) -> Result<(), Failure> {
         print(&found, &title);
     }
     if let Some(directory) = &form.html {
-        let page = written::write(&Page::of(&document), directory)
-            .map_err(|error| Failure::run(error.to_string()))?;
-        eprintln!("page: {}", page.display());
+        written::page(&document, directory)?;
     }
     Ok(())
 }

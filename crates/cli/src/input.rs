@@ -36,6 +36,14 @@ pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     of_json(&text(path)?, path)
 }
 
+/// The same of a file that may not be there: none then.
+///
+/// # Errors
+/// As [`json`].
+pub(crate) fn json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
+    if path.is_file() { json(path).map(Some) } else { Ok(None) }
+}
+
 /// The parts of some work that several machines did, each in a file that `command` writes.
 ///
 /// # Errors

@@ -36,7 +36,7 @@ use krarup_record::{MeasuredDistribution, Quantity};
 use krarup_units::{Bytes, Nanos};
 
 use crate::failure::Failure;
-use crate::input::json;
+use crate::input::{json, json_if_there};
 
 /// Every trial of the plan that is complete, cells in the plan's order.
 pub(crate) fn read(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<Trial>, Failure> {
@@ -221,8 +221,7 @@ fn trial(
     let files = result_files(folder, clients);
     let loads = files.iter().map(|file| json(file)).collect::<Result<Vec<LoadResult>, _>>()?;
     let load = &loads[0];
-    let ways = folder.join("paths.json");
-    let ways: Vec<RoundTrips> = if ways.is_file() { json(&ways)? } else { Vec::new() };
+    let ways: Vec<RoundTrips> = json_if_there(&folder.join("paths.json"))?.unwrap_or_default();
     let mut proxies = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
@@ -319,15 +318,13 @@ fn course(folder: &Path, loads: &[LoadResult], length: f64) -> Result<Vec<Stretc
 
 /// What the processes of a trial took of the processors; empty where it was not written down.
 pub(crate) fn processes(folder: &Path) -> Result<Vec<ProcessCpu>, Failure> {
-    let file = folder.join("cpu.json");
-    let busy: Vec<Busy> = if file.is_file() { json(&file)? } else { Vec::new() };
+    let busy: Vec<Busy> = json_if_there(&folder.join("cpu.json"))?.unwrap_or_default();
     Ok(busy.iter().map(process).collect())
 }
 
 /// What its hosts sent over their links; trials of earlier versions have none.
 pub(crate) fn links(folder: &Path) -> Result<Vec<HostLink>, Failure> {
-    let file = folder.join("links.json");
-    let links: Vec<LinkUse> = if file.is_file() { json(&file)? } else { Vec::new() };
+    let links: Vec<LinkUse> = json_if_there(&folder.join("links.json"))?.unwrap_or_default();
     Ok(links.iter().map(link).collect())
 }
 
@@ -340,8 +337,7 @@ pub(crate) fn watches(folder: &Path) -> Result<Vec<Watch>, Failure> {
 
 /// What the machine did meanwhile; none where it was not watched.
 fn machine(monitor: &Path) -> Result<Option<Watch>, Failure> {
-    let file = monitor.join("watch.json");
-    if file.is_file() { json(&file).map(Some) } else { Ok(None) }
+    json_if_there(&monitor.join("watch.json"))
 }
 
 /// What each of several machines did, by name; empty where there is one.

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use krarup_record::file;
 use krarup_report::Page;
+use krarup_report::document::Document;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -46,6 +47,16 @@ pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
     let file = directory.join("report.html");
     named(&file, fs::write(&file, &page.html))?;
     Ok(file)
+}
+
+/// Writes a document as [`write()`] does, and tells where its page is.
+///
+/// # Errors
+/// Names the file; exit code 1.
+pub(crate) fn page(document: &Document, directory: &Path) -> Result<(), Failure> {
+    let page = write(&Page::of(document), directory).map_err(|error| Failure::run(error.to_string()))?;
+    eprintln!("page: {}", page.display());
+    Ok(())
 }
 
 fn named(path: &Path, result: io::Result<()>) -> io::Result<()> {

@@ -226,6 +226,36 @@ pub struct FlowAnswer {
     pub waiting: f64,
 }
 
+impl FlowAnswer {
+    /// How long a request holds its worker.
+    pub(crate) fn hold(&self) -> Seconds {
+        self.response - self.wait
+    }
+
+    /// The same N and M with another X, R and hold time, and what follows from these: R of the
+    /// client, the wait, and by Little's law how many workers are busy and how many requests wait.
+    pub(crate) fn with(self, throughput: f64, response: Seconds, hold: Seconds) -> Self {
+        let wait = (response - hold).max(0.0);
+        Self {
+            throughput,
+            response,
+            wait,
+            client_response: self.population as f64 / throughput,
+            busy: throughput * hold,
+            waiting: throughput * wait,
+            ..self
+        }
+    }
+
+    /// The same as far as laws allow: no more requests are at the middleware than there are, and no
+    /// more workers busy.
+    pub(crate) fn within_laws(self, throughput: f64, response: Seconds, hold: Seconds) -> Self {
+        let response = response.min(self.population as f64 / throughput);
+        let hold = hold.min(self.workers as f64 / throughput).min(response);
+        self.with(throughput, response, hold)
+    }
+}
+
 impl FlowModel {
     /// The same where a worker holds each request `factor` times as long.
     #[must_use]

@@ -336,14 +336,19 @@ fn properties(out: &mut String, pairs: &[(String, String)]) {
     out.push_str("</dl>\n");
 }
 
+fn caption(out: &mut String, table: &Table) {
+    let words = table.full_caption();
+    if !words.is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&words));
+    }
+}
+
 /// `numbers` is what its CSV holds.
 fn captioned_table(out: &mut String, table: &Table, numbers: &Table) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     self::table(out, table);
-    if !table.full_caption().is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.full_caption()));
-    }
+    caption(out, table);
     let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(numbers));
 }
 
@@ -353,9 +358,7 @@ fn sliders(out: &mut String, table: &Table, chosen: usize) {
     let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
     element(out, "h3", &table.title);
     let _ = writeln!(out, "<div class=\"sliders\" data-chosen=\"{chosen}\"></div>");
-    if !table.full_caption().is_empty() {
-        let _ = writeln!(out, "<p class=\"caption\">{}</p>", prose(&table.full_caption()));
-    }
+    caption(out, table);
     let _ = writeln!(out, "<div class=\"tools\">{}", download(table));
     out.push_str("<details><summary>All of it as a table</summary>\n");
     self::table(out, table);

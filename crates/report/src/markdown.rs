@@ -93,8 +93,9 @@ fn captioned_table(out: &mut String, table: &Table) {
     let _ = write!(out, "### {}\n\n", inline(&table.title));
     out.push_str(&self::table(table));
     out.push('\n');
-    if !table.full_caption().is_empty() {
-        let _ = write!(out, "{}\n\n", inline(&table.full_caption()));
+    let caption = table.full_caption();
+    if !caption.is_empty() {
+        let _ = write!(out, "{}\n\n", inline(&caption));
     }
 }
 

@@ -82,14 +82,9 @@ impl FormCorrection {
         }
         let sum = |all: &[StateCorrection], state| all.iter().map(|one| one.at(state)).sum::<f64>();
         let throughput = said.throughput * sum(&self.throughput, of_throughput(&said)).exp();
-        let client_response = said.population as f64 / throughput;
         let factor = sum(&self.response, of_response(&said)).exp();
-        let response = (said.response * factor).min(client_response);
-        let hold = (said.response - said.wait) * (response / said.response);
-        let hold = hold.min(said.workers as f64 / throughput).min(response);
-        let wait = response - hold;
-        let (busy, waiting) = (throughput * hold, throughput * wait);
-        FlowAnswer { throughput, response, wait, client_response, busy, waiting, ..said }
+        let response = (said.response * factor).min(said.population as f64 / throughput);
+        said.within_laws(throughput, response, said.hold() * (response / said.response))
     }
 }
 

@@ -79,13 +79,7 @@ fn held(said: FlowAnswer, plateau: f64) -> FlowAnswer {
         return said;
     }
     let risen = leave + (said.throughput - leave) * (plateau - leave) / (reach - leave);
-    let throughput = risen.min(plateau);
-    let client_response = said.population as f64 / throughput;
-    let response = said.response.min(client_response);
-    let hold = (said.response - said.wait).min(said.workers as f64 / throughput).min(response);
-    let wait = response - hold;
-    let (busy, waiting) = (throughput * hold, throughput * wait);
-    FlowAnswer { throughput, client_response, response, wait, busy, waiting, ..said }
+    said.within_laws(risen.min(plateau), said.response, said.hold())
 }
 
 impl ModelMixture {
@@ -149,24 +143,11 @@ fn together(answers: &[(f64, FlowAnswer)]) -> FlowAnswer {
     let mean = |of: fn(&FlowAnswer) -> f64| {
         (answers.iter().map(|(weight, answer)| weight * of(answer).ln()).sum::<f64>() / all).exp()
     };
-    let (population, workers) = (answers[0].1.population, answers[0].1.workers);
-    if let [(_, only)] = answers {
-        return *only;
+    let first = answers[0].1;
+    if answers.len() == 1 {
+        return first;
     }
-    let throughput = mean(|answer| answer.throughput);
-    let response = mean(|answer| answer.response);
-    let hold = mean(|answer| answer.response - answer.wait);
-    let wait = (response - hold).max(0.0);
-    FlowAnswer {
-        population,
-        workers,
-        throughput,
-        response,
-        wait,
-        client_response: population as f64 / throughput,
-        busy: throughput * hold,
-        waiting: throughput * wait,
-    }
+    first.with(mean(|answer| answer.throughput), mean(|answer| answer.response), mean(FlowAnswer::hold))
 }
 
 #[cfg(test)]

@@ -239,11 +239,8 @@ impl Calibration {
 /// The answer of a system that is held to a throughput: what a cycle takes longer is spent waiting
 /// at the middleware.
 fn held_to(answer: FlowAnswer, throughput: f64) -> FlowAnswer {
-    let client_response = answer.population as f64 / throughput;
-    let longer = client_response - answer.client_response;
-    let (response, wait) = (answer.response + longer, answer.wait + longer);
-    let (busy, waiting) = (throughput * (response - wait), throughput * wait);
-    FlowAnswer { throughput, client_response, response, wait, busy, waiting, ..answer }
+    let longer = answer.population as f64 / throughput - answer.client_response;
+    answer.with(throughput, answer.response + longer, answer.hold())
 }
 
 /// Variance of what the model says, from models that lack a row each (Quenouille 1956, Tukey 1958).

@@ -193,6 +193,13 @@ pub fn demand_table(windows: &[WindowRow]) -> Result<ResultTable, Error> {
     Ok(table)
 }
 
+/// How many requests of the mean size a link of `bits_per_second` carries, in and out.
+fn carried(tally: &VisitTally, bits_per_second: f64) -> [f64; 2] {
+    [tally.bytes_in, tally.bytes_out].map(|bytes| {
+        super::Wire::TCP.limit(bits_per_second, (bytes as f64 / tally.count as f64).round() as u64)
+    })
+}
+
 /// Bytes of a request and its reply, and how many of them a link of `bits_per_second` carries each
 /// way, headers counted.
 pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> ResultTable {
@@ -210,11 +217,14 @@ pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> ResultTable {
     let mut table = ResultTable::new("What a link carries, TCP and IP headers counted", &columns);
     for (operation, tally) in tallies.iter().filter(|(_, tally)| tally.count > 0) {
         let mean = |bytes: u64| bytes as f64 / tally.count as f64;
-        let carries = |bytes: f64| super::Wire::TCP.limit(bits_per_second, bytes.round() as u64);
-        let (in_, out) = (mean(tally.bytes_in), mean(tally.bytes_out));
-        let row =
-            vec![operation.name().into(), in_.into(), out.into(), carries(in_).into(), carries(out).into()];
-        table.push(row);
+        let [carries_in, carries_out] = carried(tally, bits_per_second);
+        table.push(vec![
+            operation.name().into(),
+            mean(tally.bytes_in).into(),
+            mean(tally.bytes_out).into(),
+            carries_in.into(),
+            carries_out.into(),
+        ]);
     }
     table
 }
@@ -227,10 +237,7 @@ pub fn add_link_use(rows: &mut [CalibrationRow], windows: &[WindowRow], bits_per
     if all.count == 0 {
         return;
     }
-    let carries = |bytes: u64| {
-        super::Wire::TCP.limit(bits_per_second, (bytes as f64 / all.count as f64).round() as u64)
-    };
-    let limit = carries(all.bytes_in).min(carries(all.bytes_out));
+    let limit = carried(&all, bits_per_second).into_iter().fold(f64::INFINITY, f64::min);
     let resource = BoundedResource::Link("the middlewares".into());
     for row in rows {
         row.uses.push(ResourceUse { resource: resource.clone(), share: row.throughput / limit });
