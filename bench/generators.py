@@ -14,6 +14,7 @@ Needs memcached; memtier_benchmark and memcslap (Debian's libmemcached-tools) ar
 """
 
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -105,6 +106,7 @@ def main():
     arguments.add_argument("--only", default="", help="only workloads whose name has this in it")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=int, default=3)
+    arguments.add_argument("--csv", help="write the medians here, as docs/comparisons has them")
     arguments = arguments.parse_args()
 
     with socket.socket() as listener:
@@ -123,6 +125,7 @@ def main():
                 time.sleep(0.01)
         print(f"{'workload':<31} {'generator':<12} {'µs/request':>10} {'krarup is':>22} {'memcached µs':>13} {'memcached busy':>14} {'requests/s':>11}")
         cheapest = float("inf")
+        table = [["", "generator", "processor (µs)", "krarup is", "requests/s"]]
         for workload in (one for one in WORKLOADS if arguments.only in one[0]):
             here = list(generators)
             if arguments.memcslap and workload[3:] == (32, 1):
@@ -146,6 +149,11 @@ def main():
                 print(f"{workload[0]:<31} {name:<12} {statistics.median(costs[name]):>10.2f} "
                       f"{'' if name == 'krarup load' else compared:>22} {statistics.median(theirs[name]):>13.2f} "
                       f"{statistics.median(busy[name]):>13.0%} {statistics.median(rates[name]):>11,.0f}", flush=True)
+                table.append([workload[0], name, f"{statistics.median(costs[name]):.2f}",
+                              "" if name == "krarup load" else compared, f"{statistics.median(rates[name]):,.0f}"])
+        if arguments.csv:
+            with open(arguments.csv, "w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(table)
         if pathlib.Path(arguments.stamps).exists():
             _, _, text = run([arguments.stamps])
             cost = json.loads(text)

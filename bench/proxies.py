@@ -12,6 +12,7 @@ Needs memcached and nutcracker (Debian's packages memcached and nutcracker).
 """
 
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -196,6 +197,24 @@ def ratio(runs, others):
     return statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs, others))
 
 
+def written(path, everything, rate):
+    """The medians as a table: what a request costs each side and how many there were, or, at a given rate, how long they took."""
+    columns = {"p50_ms": ("p50 (ms)", 3), "p99_ms": ("p99 (ms)", 2), "p999_ms": ("p99.9 (ms)", 2)}
+    if not rate:
+        columns = {"proxy_us": ("processor (µs)", 2), "rate": ("requests/s", 0)}
+    sides = list(dict.fromkeys(side for each in everything.values() for side in each["runs"]))
+    ratios = [] if rate else [f"krarup / {side}" for side in sides if side != "krarup"]
+    rows = [["", *ratios, *(f"{side}: {title}" for title, _ in columns.values() for side in sides)]]
+    for name, each in everything.items():
+        runs = each["runs"]
+        cells = [f"{ratio(runs['krarup'], runs[side]):.2f}" if side in runs else "" for side in sides if side != "krarup"] if ratios else []
+        for key, (_, digits) in columns.items():
+            cells += [f"{medians(runs[side])[key]:,.{digits}f}" if side in runs else "" for side in sides]
+        rows.append([name, *cells])
+    with open(path, "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--binary", default=str(ROOT / "target/release/krarup"))
@@ -203,6 +222,7 @@ def main():
     arguments.add_argument("--seconds", type=float, default=2.0)
     arguments.add_argument("--only", default="", help="only workloads that contain this text")
     arguments.add_argument("--json", help="write every figure here")
+    arguments.add_argument("--csv", help="write the medians here, as docs/comparisons has them: costs and rates of a closed loop, response times with --rate")
     arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
     arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
     arguments.add_argument("--rate", type=float, metavar="N", help="N requests a second (paced, however slow the answers) instead of a closed loop")
@@ -254,6 +274,8 @@ def main():
         for side in others:
             row(f"  {side}", against[side], [medians(runs[side])])
         everything[name] = {"runs": runs, "ratio": against["krarup"]}
+    if options.csv:
+        written(options.csv, everything, options.rate)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The tables of `krarup run tails`: p99 and p99.9 by trouble, policy and rate, and what each policy costs the servers.
 
-    krarup run tails --out results && bench/tails.py results
+    krarup run tails --out results && bench/tails.py results docs/comparisons
 
-Each figure is the median of the repetitions that count. Costs are beside those of "least work" in the same trouble and at
+It writes a table for each trouble, tails-TROUBLE.csv; `UPDATE=1 cargo test -p krarup --test all -- comparisons::` puts them into the page. Each figure is the median of the repetitions that count. Costs are beside those of "least work" in the same trouble and at
 the same rate: requests that servers answered for each read of a client, and bytes that their links carried.
 """
 
@@ -28,16 +28,15 @@ def trial(folder):
     return key, (times["p99"], times["p999"], asked / middleware, links / overall["count"])
 
 
-def duration(seconds):
-    for unit, scale in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1:
-            break
-    return f"{seconds * scale:.{max(0, 2 - len(str(int(seconds * scale))))}f} {unit}"
+def milliseconds(seconds):
+    """Three digits that count."""
+    value = seconds * 1e3
+    return f"{value:.{max(0, 3 - len(str(int(value))))}f}" if value >= 1 else f"{value:.3g}"
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: bench/tails.py RESULTS, the directory of `krarup run tails`")
+    if len(sys.argv) != 3:
+        sys.exit("usage: bench/tails.py RESULTS FOLDER: the directory of `krarup run tails`, and where the tables go")
     found = {}
     for result in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/*/load.json")):
         key, figures = trial(result.parent)
@@ -49,19 +48,20 @@ def main():
     def levels(place, order):
         return sorted({key[place] for key in cells}, key=lambda level: order.index(level) if level in order else len(order))
 
-    rates = levels(2, [])
+    rates = sorted({key[2] for key in cells}, key=lambda rate: int(rate.split("/")[0]))
     policies = levels(1, ["one copy", "one copy, coalesced", "least work", "two choices", "least outstanding", "hedged", "slow ejected"])
+    quantities = ["p99 (ms)", "p99.9 (ms)", "requests", "bytes"]
     for trouble in levels(0, ["none", "pauses", "throttled", "hot key"]):
-        print(f"\n**{trouble}**\n")
-        print("| policy | " + " | ".join(f"{rate}: p99 | p99.9 | requests, bytes" for rate in rates) + " |")
-        print("|---|" + "---:|---:|---:|" * len(rates))
+        rows = [["policy", *(f"{rate}: {quantity}" for rate in rates for quantity in quantities)]]
         for policy in policies:
             words = [policy]
             for rate in rates:
                 p99, p999, asked, bytes_each = cells[trouble, policy, rate]
                 _, _, least_asked, least_bytes = cells[trouble, "least work", rate]
-                words += [duration(p99), duration(p999), f"{asked / least_asked:.2f}, {bytes_each / least_bytes:.2f}"]
-            print("| " + " | ".join(words) + " |")
+                words += [milliseconds(p99), milliseconds(p999), f"{asked / least_asked:.2f}", f"{bytes_each / least_bytes:.2f}"]
+            rows.append(words)
+        with open(pathlib.Path(sys.argv[2]) / f"tails-{trouble.replace(' ', '-')}.csv", "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":

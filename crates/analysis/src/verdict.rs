@@ -554,6 +554,10 @@ impl Verdict {
         let clients = self.at.clients;
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => AGAIN.into(),
+            // More clients were tried: their cells are not known well enough.
+            (_, Saturation::NotReached { .. }) if self.unsure.iter().any(|cell| cell.clients > clients) => {
+                AGAIN.into()
+            }
             (Bottleneck::Machine { split: Some(split), cores, .. }, _) if split.disturbs(*cores) => {
                 "Run it again with nothing else at work on the machine.".into()
             }
@@ -708,6 +712,15 @@ mod tests {
             let verdict = verdict(bottleneck, saturation);
             assert_eq!(verdict.word(), word);
             assert!(verdict.next_step().starts_with(next), "{}", verdict.next_step());
+        }
+    }
+
+    #[test]
+    fn more_clients_that_were_tried_are_not_asked_for() {
+        let mut verdict = verdict(Bottleneck::Unseen, Saturation::NotReached { growth: 0.4 });
+        for (clients, next) in [(2, "Try more clients than 16."), (64, AGAIN)] {
+            verdict.unsure = vec![Unsure { clients, half: 0.3, of_response: false }];
+            assert_eq!(verdict.next_step(), next);
         }
     }
 

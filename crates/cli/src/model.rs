@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use krarup_model::form;
-use krarup_report::{Page, csv};
+use krarup_report::csv;
 
 use self::args::{
     BoundsArgs, CalibrateArgs, ExplainArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs,
@@ -108,9 +108,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
         }
     }
     if let Some(directory) = &output.html {
-        let page = crate::written::write(&Page::of(&shown::page(&answer)), directory)
-            .map_err(|error| Failure::run(format!("{}: {error}", directory.display())))?;
-        eprintln!("page: {}", page.display());
+        crate::written::page(&shown::page(&answer), directory)?;
     }
     Ok(())
 }

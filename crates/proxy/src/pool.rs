@@ -263,7 +263,7 @@ impl Pool {
             busy: 0,
             counts: PoolCounts::default(),
             tokens: Tokens::new(spec.rate),
-            retries: Budget::new(spec.retry_budget),
+            retries: Budget::of_retries(spec.retry_budget),
             shadowed: 0.0,
             hedge: spec.hedge.map(Hedging::new),
             quickness: spec.eject_slower.map(SlowMembers::new),
@@ -357,7 +357,7 @@ impl Pool {
             self.tokens = Tokens::new(self.spec.rate);
         }
         if old.retry_budget != self.spec.retry_budget {
-            self.retries = Budget::new(self.spec.retry_budget);
+            self.retries = Budget::of_retries(self.spec.retry_budget);
         }
         if old.hedge != self.spec.hedge {
             self.hedge = self.spec.hedge.map(Hedging::new);
@@ -780,10 +780,9 @@ const READS_BETWEEN: u32 = 1_000;
 
 impl Hedging {
     fn new(hedge: Hedge) -> Self {
-        let budget = Budget::new(hedge.budget);
         Self {
             quantile: hedge.quantile,
-            budget,
+            budget: Budget::of_hedges(hedge.budget),
             recent: MeasuredDistribution::default(),
             seen: 0,
             after: None,
@@ -835,24 +834,39 @@ fn burst(rate: f64) -> f64 {
     (rate / 10.0).max(1.0)
 }
 
-/// So many extras for each hundred, and never more than ten saved up: a server in trouble must not
-/// be asked twice for everything just when it can answer least.
+/// So many extras for each hundred requests, and few saved up: a server in trouble must not be
+/// asked twice for everything just when it can answer least.
 #[derive(Debug)]
 pub(crate) struct Budget {
     share: f64,
     saved: f64,
+    most: f64,
 }
 
-/// What can be saved up.
-const SAVED: f64 = 10.0;
-
 impl Budget {
-    pub(crate) fn new(share: f64) -> Self {
-        Self { share, saved: if share > 0.0 { SAVED } else { 0.0 } }
+    /// Extras that can be saved up at least, whatever the share.
+    const FEW: f64 = 10.0;
+    /// Reads whose hedges can be saved up. A server that stands still for a moment holds all reads
+    /// that are with it, and a hedge asks another one.
+    const HEDGED_READS: f64 = 4_000.0;
+
+    /// Of second attempts: ten can be saved up.
+    pub(crate) fn of_retries(share: f64) -> Self {
+        Self::saving(share, Self::FEW)
+    }
+
+    /// Of hedges: as many can be saved up as 4,000 reads earn.
+    fn of_hedges(share: f64) -> Self {
+        Self::saving(share, Self::FEW.max(share * Self::HEDGED_READS))
+    }
+
+    /// A full budget: what can be saved up is there at the start.
+    fn saving(share: f64, most: f64) -> Self {
+        Self { share, saved: if share > 0.0 { most } else { 0.0 }, most }
     }
 
     pub(crate) fn earn(&mut self) {
-        self.saved = (self.saved + self.share).min(SAVED);
+        self.saved = (self.saved + self.share).min(self.most);
     }
 
     pub(crate) fn spend(&mut self) -> bool {

@@ -89,19 +89,28 @@ function bottomOf(panel) {
   return smallest(panel.series.map((s) => Math.min(smallest(s.values), smallest(s.low ?? [])))) * 1.06;
 }
 
+const TILT = 40; // degrees
+
+// Names of an axis stand beside each other, or else tilted; where there is no room for all of them even so, every second, third, … of them.
+function nameFit(panel) {
+  const widest = Math.max(...panel.x.names.map((name) => textWidth(name, 400)));
+  const wide = Math.max(60, (panel.width || 400) - (panel.room ?? 0) - 80); // without the values beside the axis
+  const step = Math.ceil(((widest + 8) * panel.xs.length) / wide);
+  const tilted = step > 1 && 18 * panel.xs.length <= wide;
+  return { widest, tilted, step: tilted ? 1 : step };
+}
+
 function axes(panel) {
   const quiet = () => colour("quiet");
   const common = { stroke: quiet, font: `12px ${FONT}`, border: { show: false } };
   const ticks = { stroke: () => colour("rule"), width: 1, size: 4 };
   const x = { ...common, ticks, size: 30, gap: 4, space: 58, grid: { show: false }, border: { show: true, stroke: quiet, width: 1 } };
   if (panel.x.names) {
+    const fit = () => nameFit(panel);
     x.splits = () => panel.xs;
-    x.values = () => {
-      const widest = Math.max(...panel.x.names.map((name) => textWidth(name, 400)));
-      const wide = Math.max(60, (panel.width || 400) - (panel.room ?? 0) - 80); // without the values beside the axis
-      const step = Math.ceil(((widest + 8) * panel.xs.length) / wide);
-      return panel.x.names.map((name, place) => ((panel.xs.length - 1 - place) % step === 0 ? name : null));
-    };
+    x.values = () => panel.x.names.map((name, place) => ((panel.xs.length - 1 - place) % fit().step === 0 ? name : null));
+    x.rotate = () => (fit().tilted ? -TILT : 0);
+    x.size = () => (fit().tilted ? 16 + Math.ceil(fit().widest * Math.sin((TILT * Math.PI) / 180)) : 30);
   } else {
     if (panel.x.levels) {
       const few = (u) => levelMarks(u, panel.xs);

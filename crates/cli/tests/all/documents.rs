@@ -15,7 +15,14 @@ fn documents() -> Vec<PathBuf> {
         .iter()
         .map(|name| root().join(name))
         .collect();
-    for folder in ["docs/guide", "docs/concepts", "docs/course", "docs/reference", "docs/reproductions"] {
+    for folder in [
+        "docs/guide",
+        "docs/concepts",
+        "docs/comparisons",
+        "docs/course",
+        "docs/reference",
+        "docs/reproductions",
+    ] {
         let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
         let pages = entries.map(|entry| entry.expect("it can be listed").path());
         found.extend(pages.filter(|path| path.extension().is_some_and(|ending| ending == "md")));

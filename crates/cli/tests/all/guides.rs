@@ -199,6 +199,8 @@ guides! {
     the_embedded_store: "cache.md", "", [];
     experiments: "experiment.md", before!("experiment"), [];
     from_beanstalkd: "from-beanstalkd.md", concat!(before!("postgresql"), before!("database")), [];
+    from_queues_in_postgresql: "from-postgresql-queues.md",
+        concat!(before!("postgresql"), before!("database")), [];
     from_mcrouter: "from-mcrouter.md", before!("from-mcrouter"), [];
     from_twemproxy: "from-twemproxy.md", before!("from-twemproxy"), [];
     headroom: "headroom.md", before!("headroom"),

@@ -10,6 +10,7 @@ mod cache;
 mod calibrate;
 mod clients;
 mod compare;
+mod comparisons;
 mod dashboards;
 mod demo;
 mod documents;

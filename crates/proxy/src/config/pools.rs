@@ -92,7 +92,8 @@ settings! {
         /// After which quantile of recent times a read is sent to a second holder. Never unless it
         /// is given.
         hedge_after: Option<f64> = None, Optional(Number::SHARE), example = "0.99";
-        /// How many reads may be, as a share of all.
+        /// How many reads may be, as a share of all. What 4,000 reads earn is saved up at most, for
+        /// a server that stands still for a moment.
         hedge_budget: f64 = 0.05, Number::SHARE;
         /// A holder whose reads take, in the mean of a second, so many times as long as the median
         /// of the others' is ejected: it gets no reads for `eject_for`, then a growing share. It

@@ -131,7 +131,7 @@ fn limits_let_in_what_they_say() {
 
 #[test]
 fn a_budget_is_a_share_and_saves_little() {
-    let mut budget = Budget::new(0.1);
+    let mut budget = Budget::of_retries(0.1);
     assert_eq!((0..100).filter(|_| budget.spend()).count(), 10);
     let spent = (0..1_000)
         .filter(|_| {
@@ -140,7 +140,16 @@ fn a_budget_is_a_share_and_saves_little() {
         })
         .count();
     assert!((99..=101).contains(&spent), "{spent}");
-    assert!(!Budget::new(0.0).spend());
+    assert!(!Budget::of_retries(0.0).spend());
+}
+
+#[test]
+fn hedges_are_saved_up_for_a_server_that_stands_still() {
+    for (share, saved) in [(0.0, 0), (0.001, 10), (0.05, 200), (1.0, 4_000)] {
+        let mut budget = Budget::of_hedges(share);
+        (0..10_000).for_each(|_| budget.earn());
+        assert_eq!((0..10_000).filter(|_| budget.spend()).count(), saved, "of {share}");
+    }
 }
 
 #[test]
