@@ -325,7 +325,7 @@ flags = ["$workload", "--connections", "$clients"]
             let runs = found.clone().into_runs();
             prop_assert!(runs.len() <= MOST_RUNS);
             let (_, gave) = found.best().unwrap();
-            prop_assert!((gave / target - 1.0).abs() <= 0.06, "{:?}", runs);
+            prop_assert!((gave / target - 1.0).abs() <= NEAR, "{:?}", runs);
         }
     }
 }

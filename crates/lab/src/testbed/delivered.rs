@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_station_that_wants_little_need_not_get_more() {
-        // Half of its share, and twice as long behind others: while it wanted to run it had a third.
+        // Half of its share, twice as long behind others: of what it wanted it had a third.
         assert_eq!(delivered(0.06, 0.0, &[(0.3, 0.6)]).disturbed(), None);
         assert_eq!(delivered(0.06, 0.0, &[(0.001, 0.1)]).disturbed(), None, "no more than on any machine");
         assert_eq!(delivered(0.06, 0.0, &[]).disturbed(), None, "it was not seen");

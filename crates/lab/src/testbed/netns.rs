@@ -162,8 +162,8 @@ impl Namespaces {
             .collect()
     }
 
-    /// Lets every host that has a link send so many times its rate, until it is said otherwise: what
-    /// is not measured need not take as long as what is.
+    /// Lets every host that has a link send so many times its rate, until it is said otherwise:
+    /// what is not measured need not take as long as what is.
     ///
     /// # Errors
     /// Where `tc` refuses.
