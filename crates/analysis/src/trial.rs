@@ -533,9 +533,8 @@ mod tests {
         assert!(!ResponseCourse { p50: Vec::new(), ..course }.is_usable());
     }
 
-    /// Throughput and its windows grow, times shrink, shares and laws stay.
-    #[test]
-    fn a_trial_is_scaled_back_in_all_its_times_and_in_nothing_else() {
+    /// A trial in which every kind of time stands.
+    fn trial_of_times() -> Trial {
         let times = TrialTimes { mean: 0.04, p50: 0.03, p90: 0.06, p99: 0.2 };
         let window = ClientWindow { start: 1.0, length: 1.0, completed: 100, response: Some(0.04) };
         let busy = ProcessCpu { station: SystemPart::Server, name: "s".into(), busy: 0.5, cores: 0.05 };
@@ -551,7 +550,7 @@ mod tests {
             own: Some(0.002),
             queue_length: Some(3.0),
         };
-        let trial = Trial {
+        Trial {
             levels: CellLevels { workload: "read".into(), clients: 4 },
             repetition: 0,
             length: 10.0,
@@ -595,7 +594,13 @@ mod tests {
             machines: Vec::new(),
             course: Vec::new(),
             disturbed: None,
-        };
+        }
+    }
+
+    /// Throughput and its windows grow, times shrink, shares and laws stay.
+    #[test]
+    fn a_trial_is_scaled_back_in_all_its_times_and_in_nothing_else() {
+        let trial = trial_of_times();
         let shown = trial.clone().scaled_back(16.0);
         let rate = |trial: &Trial| trial.client.completed as f64 / trial.length;
         assert_eq!((rate(&trial), rate(&shown)), (100.0, 1_600.0));

@@ -91,18 +91,7 @@ impl Identity {
                 Testbed::Ssh => "ssh",
             },
         );
-        if let Some(TestbedScale { by, measure, baselines }) = scale {
-            list.set("scale.by", by);
-            list.some("scale.measure", (!baselines.is_empty()).then_some(measure));
-            for (number, baseline) in baselines.iter().enumerate() {
-                let Baseline { station, levels, clients, throughput } = baseline.get_ref();
-                let levels: Vec<String> =
-                    levels.iter().map(|(name, level)| format!("{name}={level}")).collect();
-                let by = clients.map_or(String::new(), |clients| format!(" by {clients}"));
-                let words = format!("{} {}{by} {throughput}", station.name(), levels.join(","));
-                list.set(format!("scale.baselines.{number}"), &words);
-            }
-        }
+        scale.iter().for_each(|scale| list.scale(scale));
         for (number, fault) in fault::in_order(spec, cell).into_iter().enumerate() {
             // Whether it is done in this cell is said by its standing here.
             let Fault { station, at, action, lasts, every, when: _ } = fault.get_ref();
@@ -181,6 +170,19 @@ impl List<'_> {
         if !words.is_empty() {
             let rendered = self.cell.render(words);
             self.set(name, &serde_json::to_string(&rendered).expect("words are text"));
+        }
+    }
+
+    fn scale(&mut self, scale: &TestbedScale) {
+        let TestbedScale { by, measure, baselines } = scale;
+        self.set("scale.by", by);
+        self.some("scale.measure", (!baselines.is_empty()).then_some(measure));
+        for (number, baseline) in baselines.iter().enumerate() {
+            let Baseline { station, levels, clients, throughput } = baseline.get_ref();
+            let levels: Vec<String> = levels.iter().map(|(name, level)| format!("{name}={level}")).collect();
+            let by = clients.map_or(String::new(), |clients| format!(" by {clients}"));
+            let words = format!("{} {}{by} {throughput}", station.name(), levels.join(","));
+            self.set(format!("scale.baselines.{number}"), &words);
         }
     }
 

@@ -252,6 +252,7 @@ flags = ["$workload", "--connections", "$clients"]
             reached: 16_300.0,
             share: 0.02,
             runs: Vec::new(),
+            disturbed: None,
         };
         let testbed = spec.scaled_testbed(vec![reached]).unwrap();
         let shares: Vec<(&str, u32, f64)> =

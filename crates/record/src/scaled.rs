@@ -53,6 +53,9 @@ pub struct ReachedBaseline {
     pub share: f64,
     /// Every run: processors, and requests per second scaled back.
     pub runs: Vec<(f64, f64)>,
+    /// Why runs may say little of the station; none where none was disturbed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
 }
 
 impl ReachedBaseline {
@@ -90,7 +93,7 @@ impl fmt::Display for ScaledStation {
 
 impl fmt::Display for ReachedBaseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { station, levels, published, reached, share, runs } = self;
+        let Self { station, levels, published, reached, share, runs, disturbed } = self;
         let levels: Vec<String> = levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
         write!(
             f,
@@ -101,7 +104,8 @@ impl fmt::Display for ReachedBaseline {
             100.0 * self.off(),
             runs.len(),
             if runs.len() == 1 { "" } else { "s" },
-        )
+        )?;
+        disturbed.iter().try_for_each(|why| write!(f, "; {why}"))
     }
 }
 
@@ -126,6 +130,7 @@ mod tests {
             reached: 16_007.3,
             share: 0.06,
             runs: vec![(0.2, 40_000.0), (0.06, 16_007.3)],
+            disturbed: None,
         };
         assert_eq!(
             station.to_string(),

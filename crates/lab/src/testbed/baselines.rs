@@ -72,10 +72,11 @@ pub fn reach(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let first = Caps::of(&alone).for_letter(role.letter()).unwrap_or(1.0);
     let mut search = ShareSearch::new(baseline.throughput, first, cores as f64 * FOR_STATIONS);
+    let mut disturbed = None;
     while let Some(share) = search.next() {
         let caps = Caps::default().with(role, Some(share));
         let starter = Starter { caps, calibrations: Vec::new(), ..starter.clone() };
-        let outcome = one_run(&alone, cell, starter, folder).map_err(&wrong)?;
+        let outcome = one_run(&alone, cell, &starter, folder).map_err(&wrong)?;
         tell(&format!(
             "{} alone with {share:.4} of a processor: {:.0}/s scaled back, published {:.0}/s",
             role.name(),
@@ -83,6 +84,7 @@ pub fn reach(
             baseline.throughput
         ));
         search.tell(share, outcome.throughput);
+        disturbed = disturbed.or(outcome.disturbed);
     }
     let (share, reached) = search.best().expect("a search begins with a run");
     Ok(ReachedBaseline {
@@ -92,6 +94,7 @@ pub fn reach(
         reached,
         share,
         runs: search.into_runs(),
+        disturbed,
     })
 }
 
@@ -99,7 +102,7 @@ pub fn reach(
 fn one_run(
     alone: &Spec,
     cell: &PlannedCell,
-    starter: Starter,
+    starter: &Starter,
     folder: &mut dyn FnMut() -> io::Result<PathBuf>,
 ) -> Result<TrialOutcome, String> {
     let mut last = String::new();
