@@ -1,5 +1,6 @@
 //! What a set of trials amounts to, as written to `results.json`.
 
+use krarup_record::scaled::ScaledTestbed;
 use serde::{Deserialize, Serialize};
 
 use crate::anchor::AnchorRuns;
@@ -24,6 +25,10 @@ pub struct Results {
     pub title: String,
     /// Where and with what.
     pub environment: Environment,
+    /// What all trials were scaled by, and how: every other figure here is scaled back. None where
+    /// nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<ScaledTestbed>,
     /// Workloads in the order of their first trial, clients rising.
     pub cells: Vec<Cell>,
     /// One for each workload, in the same order.

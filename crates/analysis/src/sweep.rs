@@ -101,6 +101,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     let mut results = Results {
         title: title.to_owned(),
         environment,
+        scaled: None,
         cells: Vec::new(),
         verdicts: Vec::new(),
         concerns: Vec::new(),

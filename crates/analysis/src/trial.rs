@@ -68,6 +68,68 @@ pub struct Trial {
     pub disturbed: Option<String>,
 }
 
+impl Trial {
+    /// The same on a testbed that is not so many times slower (`by`, above 0): every time is
+    /// divided by it, counts stay, and so rates are multiplied by it. The processors that a process
+    /// can use stay what they are: a busy time that is as many times shorter is the same share of
+    /// the measured length. Faults are not scaled ([`Self::course`] is left).
+    pub fn scaled_back(mut self, by: f64) -> Self {
+        self.length /= by;
+        self.think /= by;
+        self.client.scale_back(by);
+        self.middleware.iter_mut().for_each(|middleware| middleware.scale_back(by));
+        self.cpu.iter_mut().for_each(|process| process.busy /= by);
+        for link in &mut self.links {
+            link.bandwidth *= by;
+            link.sent *= by;
+        }
+        for way in &mut self.ways {
+            all_divided([&mut way.least, &mut way.median, &mut way.asked], by);
+        }
+        self
+    }
+}
+
+fn all_divided<'a>(times: impl IntoIterator<Item = &'a mut Seconds>, by: f64) {
+    times.into_iter().for_each(|time| *time /= by);
+}
+
+impl ClientSide {
+    fn scale_back(&mut self, by: f64) {
+        self.response.scale_back(by);
+        for window in &mut self.windows {
+            all_divided([&mut window.start, &mut window.length], by);
+            all_divided(&mut window.response, by);
+        }
+        self.histogram.width /= by;
+        all_divided(self.quantiles.iter_mut().chain(&mut self.tail), by);
+        if let Some(course) = &mut self.over_time {
+            let ResponseCourse { starts, length, edges, counts: _, p50, p99 } = course;
+            all_divided(starts.iter_mut().chain([length]).chain(edges), by);
+            all_divided(p50.iter_mut().chain(p99).flatten(), by);
+        }
+        self.operations.iter_mut().for_each(|operation| operation.response.scale_back(by));
+    }
+}
+
+impl MiddlewareSide {
+    fn scale_back(&mut self, by: f64) {
+        for times in [&mut self.response, &mut self.queue, &mut self.server, &mut self.own] {
+            times.scale_back(by);
+        }
+        for window in &mut self.windows {
+            let MiddlewareWindow { start, length, requests: _, queue, server, own, queue_length: _ } = window;
+            all_divided([start, length].into_iter().chain(queue).chain(server).chain(own), by);
+        }
+        self.histogram.width /= by;
+        for operation in &mut self.operations {
+            for times in [&mut operation.response, &mut operation.queue, &mut operation.server] {
+                times.scale_back(by);
+            }
+        }
+    }
+}
+
 /// What was measured between two faults: of one run, or of several runs together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
@@ -440,6 +502,11 @@ impl TrialHistogram {
 }
 
 impl TrialTimes {
+    fn scale_back(&mut self, by: f64) {
+        let Self { mean, p50, p90, p99 } = self;
+        all_divided([mean, p50, p90, p99], by);
+    }
+
     /// Whether all of them are lengths of time.
     pub(crate) fn all_finite(&self) -> bool {
         [self.mean, self.p50, self.p90, self.p99].iter().all(|time| time.is_finite() && *time >= 0.0)
@@ -464,6 +531,99 @@ mod tests {
         assert!(!ResponseCourse { edges: vec![2e-4, 1e-4, 4e-4], ..course.clone() }.is_usable());
         assert!(!ResponseCourse { counts: vec![vec![1], vec![0]], ..course.clone() }.is_usable());
         assert!(!ResponseCourse { p50: Vec::new(), ..course }.is_usable());
+    }
+
+    /// A trial in which every kind of time stands.
+    fn trial_of_times() -> Trial {
+        let times = TrialTimes { mean: 0.04, p50: 0.03, p90: 0.06, p99: 0.2 };
+        let window = ClientWindow { start: 1.0, length: 1.0, completed: 100, response: Some(0.04) };
+        let busy = ProcessCpu { station: SystemPart::Server, name: "s".into(), busy: 0.5, cores: 0.05 };
+        let link = HostLink { station: SystemPart::Server, name: "s1".into(), bandwidth: 1e7, sent: 9e6 };
+        let way =
+            RoundTrip { from: "c1".into(), to: "s1".into(), least: 0.006, median: 0.0064, asked: 0.006 };
+        let middleware_window = MiddlewareWindow {
+            start: 2.0,
+            length: 1.0,
+            requests: 100,
+            queue: Some(0.01),
+            server: None,
+            own: Some(0.002),
+            queue_length: Some(3.0),
+        };
+        Trial {
+            levels: CellLevels { workload: "read".into(), clients: 4 },
+            repetition: 0,
+            length: 10.0,
+            think: 0.02,
+            client: ClientSide {
+                completed: 1_000,
+                response: times,
+                windows: vec![window],
+                histogram: TrialHistogram { width: 1e-3, counts: vec![(40, 1_000)] },
+                quantiles: vec![0.03],
+                tail: vec![0.3],
+                over_time: Some(ResponseCourse {
+                    starts: vec![0.0, 1.0],
+                    length: 1.0,
+                    edges: vec![0.02, 0.04],
+                    counts: vec![vec![500], vec![500]],
+                    p50: vec![Some(0.03), None],
+                    p99: vec![Some(0.2), None],
+                }),
+                operations: vec![ClientOperation { name: "get".into(), completed: 1_000, response: times }],
+                ..ClientSide::default()
+            },
+            middleware: Some(MiddlewareSide {
+                requests: 1_000,
+                response: times,
+                queue: times,
+                server: times,
+                own: times,
+                queue_length: Some(3.0),
+                windows: vec![middleware_window],
+                histogram: TrialHistogram { width: 1e-3, counts: vec![(40, 1_000)] },
+                operations: vec![MiddlewareOperation { response: times, ..MiddlewareOperation::default() }],
+                ..MiddlewareSide::default()
+            }),
+            servers: Vec::new(),
+            cpu: vec![busy],
+            links: vec![link],
+            ways: vec![way],
+            factors: Vec::new(),
+            machine: None,
+            machines: Vec::new(),
+            course: Vec::new(),
+            disturbed: None,
+        }
+    }
+
+    /// Throughput and its windows grow, times shrink, shares and laws stay.
+    #[test]
+    fn a_trial_is_scaled_back_in_all_its_times_and_in_nothing_else() {
+        let trial = trial_of_times();
+        let shown = trial.clone().scaled_back(16.0);
+        let rate = |trial: &Trial| trial.client.completed as f64 / trial.length;
+        assert_eq!((rate(&trial), rate(&shown)), (100.0, 1_600.0));
+        assert_eq!(
+            (shown.think, shown.client.response.mean, shown.client.response.p99),
+            (0.00125, 0.0025, 0.0125)
+        );
+        let population = |trial: &Trial| rate(trial) * (trial.client.response.mean + trial.think);
+        assert!(
+            (population(&trial) - population(&shown)).abs() < 1e-9,
+            "the interactive law holds as before"
+        );
+        let used = |trial: &Trial| trial.cpu[0].busy / trial.length / trial.cpu[0].cores;
+        assert_eq!(used(&trial), used(&shown));
+        assert_eq!(shown.links[0].utilization(), trial.links[0].utilization());
+        assert_eq!((shown.links[0].bandwidth, shown.ways[0].asked), (1.6e8, 0.000375));
+        let middleware = shown.middleware.as_ref().unwrap();
+        assert_eq!((middleware.queue_length, middleware.windows[0].queue), (Some(3.0), Some(0.000625)));
+        assert!(shown.client.over_time.as_ref().unwrap().is_usable());
+        assert_eq!(shown.client.histogram.width, 6.25e-5);
+        // And back, which is exact by a power of two.
+        let text = |trial: &Trial| serde_json::to_value(trial).unwrap();
+        assert_eq!(text(&shown.scaled_back(1.0 / 16.0)), text(&trial));
     }
 
     #[test]

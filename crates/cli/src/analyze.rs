@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::form::OutputForm;
 use crate::rows::runs;
 use crate::share::WorkShare;
-use crate::{demand, experiment, input, output, written};
+use crate::{demand, experiment, input, output, trials, written};
 
 /// Analyse what was recorded: every request of a run from its rows, a directory of results from its
 /// trials, or a trace.
@@ -112,6 +112,10 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
             return Err(Failure::usage(why).hint("cut the file itself, as `head -1000000` does"));
         }
         return demand::tell(path, &args.form);
+    }
+    if let Some(by) = trials::slower(path) {
+        let what = "rows of a scaled testbed: times here are {by} times those of the report, rates 1/{by}";
+        eprintln!("{}", output::talk(what.replace("{by}", &by.to_string())));
     }
     let measured = measured(path)?;
     if let Some(out) = &args.part {

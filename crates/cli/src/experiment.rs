@@ -15,10 +15,12 @@ use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignStore, Dist
 use krarup_lab::change::Changes;
 use krarup_lab::identities::{Identities, TrialsThere};
 use krarup_lab::plan::{Plan, PlannedCell, least_time, trial_time};
+use krarup_lab::platform::Platform;
 use krarup_lab::shipped;
-use krarup_lab::spec::{Spec, Testbed};
+use krarup_lab::spec::{Baseline, ScaleBy, Spec, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::ResultsDirectory;
+use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
@@ -157,6 +159,19 @@ impl SpecSource {
         Ok(Self { text, spec, base: PathBuf::from(".") })
     }
 
+    /// With a scale that fits into the processors here, where it is to be chosen and none is `kept`
+    /// already.
+    fn scaled(mut self, kept: Option<&KeptScale>) -> Self {
+        if let (Some(kept), Some(scale)) = (kept, &mut self.spec.scale)
+            && scale.by == ScaleBy::Auto
+        {
+            scale.by = ScaleBy::Times(kept.testbed.by);
+        }
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        self.spec.choose_scale(cores);
+        self
+    }
+
     fn read(args: &SpecArgs) -> Result<Self, Failure> {
         let name = args.spec.display().to_string();
         let text = match fs::read_to_string(&args.spec) {
@@ -195,7 +210,7 @@ pub(crate) fn wrong(name: &str, mistake: Mistake) -> Failure {
 
 /// Shows a plan.
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let SpecSource { spec, .. } = SpecSource::read(&args.spec)?;
+    let SpecSource { spec, .. } = SpecSource::read(&args.spec)?.scaled(None);
     if args.sheet {
         return sheet::print_template(&spec, &args.spec.spec.display().to_string());
     }
@@ -214,6 +229,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
             if levels.is_empty() { "in all cells".into() } else { format!("with {}", levels.join(", ")) };
         println!("{}", output::prose(format_args!("fault: {fault}, {when}")));
     }
+    print_scale(&spec);
     let (least, most) = (spec.repetitions.min as usize, spec.repetitions.most() as usize);
     let trials = plan.cells.len() * least;
     let more = if most > least {
@@ -232,6 +248,33 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         failure.warn("`krarup run` refuses this here");
     }
     Ok(())
+}
+
+/// What a scale makes of each station.
+fn print_scale(spec: &Spec) {
+    let Some(testbed) = spec.scaled_testbed(Vec::new()) else { return };
+    let say = |line: &str| println!("{}", output::prose(line));
+    let (by, cores) = (count(testbed.by), std::thread::available_parallelism().map_or(1, usize::from));
+    say(&format!(
+        "scaled by {by}: the stations stand for {} processors, and here are {cores}; rates are 1/{by} of what is shown, times {by} times as long",
+        count(spec.processors())
+    ));
+    testbed.stations.iter().for_each(|station| say(&format!("  {}: {station}", station.station)));
+    for baseline in spec.scale.iter().flat_map(|scale| &scale.baselines) {
+        let Baseline { station, levels, throughput, .. } = baseline.get_ref();
+        let levels: Vec<String> = levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
+        say(&format!(
+            "  the share of the {} is found before the first trial: one alone gives {}/s here, {}/s as published ({})",
+            station.name(),
+            count(throughput / testbed.by),
+            count(*throughput),
+            levels.join(", ")
+        ));
+    }
+    let time = spec.calibration_time();
+    if time > 0.0 {
+        say(&format!("  that takes {} at most", wait(time)));
+    }
 }
 
 /// `1 cell`, `12 cells`.
@@ -264,6 +307,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = args.spec.spec.to_string_lossy();
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
+    let source = source.scaled(trials::kept_scale(&out)?.as_ref());
     let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
     carry_out(
         &source,
@@ -324,6 +368,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         seconds: LoadSeconds::default(),
     };
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
+    reach_baselines(records, &mut starter, &stop)?;
     calibrate(records, &identities, &mut starter, (&kind, started), &stop)?;
     let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
@@ -357,6 +402,48 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         live.end(&report.html, &stop);
     }
     report.judged()
+}
+
+/// Finds the shares with which single stations give what was published of them, each once, and
+/// writes them down.
+fn reach_baselines(
+    records: RecordedExperiment<'_>,
+    starter: &mut Starter,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let RecordedExperiment { spec, plan, store } = records;
+    let Some(scale) = &spec.scale else { return Ok(()) };
+    let kept = trials::kept_scale(store.directory())?;
+    let here = Platform::this();
+    let machine = format!("{}, {} processors, {}", here.cpu, here.cores, here.kernel);
+    let (mut reached, mut searches) = (Vec::new(), Vec::new());
+    for baseline in &scale.baselines {
+        let baseline = baseline.get_ref();
+        let search = baselines::identity(spec, plan, baseline);
+        let search = search.ok_or_else(|| {
+            let what =
+                format!("the baseline of the {} is of a cell that there is not", baseline.station.name());
+            Failure::usage(what).hint("name levels of a cell that `except` does not leave out")
+        })?;
+        let known = kept.as_ref().and_then(|kept| kept.found(&machine, &search)).cloned();
+        let found = match known {
+            Some(known) => known,
+            None => {
+                let mut folder = || store.begin();
+                let mut tell = |line: &str| eprintln!("{}", output::talk(line));
+                baselines::reach((spec, plan), baseline, starter, &mut folder, &mut tell)
+                    .map_err(|error| ended(stop, &error))?
+            }
+        };
+        eprintln!("{}", output::talk(&found));
+        starter.caps = starter.caps.with(baseline.station, Some(found.share));
+        reached.push(found);
+        searches.push(search);
+    }
+    let testbed = spec.scaled_testbed(reached).expect("it has a scale");
+    let kept = KeptScale { testbed, machine, searches };
+    let text = serde_json::to_string_pretty(&kept).expect("it is plain data");
+    store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
 }
 
 /// Finds out what the limits of the spec give, and writes down what all of it runs on, where the
@@ -535,6 +622,7 @@ impl Directory {
         let text = input::text(&spec)
             .map_err(|why| why.or_hint("a directory of results is what `krarup run` makes"))?;
         let source = SpecSource::of(&spec.display().to_string(), text)?;
+        let source = source.scaled(trials::kept_scale(path)?.as_ref());
         Ok(Self { plan: Plan::of(&source.spec), store: ResultsDirectory::at(path), source })
     }
 }

@@ -60,6 +60,12 @@ pub(crate) fn write(
             let levels: Vec<String> =
                 cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
             let _ = writeln!(readme, "\n{name}: {}", levels.join(", "));
+            if let Some(by) = manifest.slower {
+                let _ = writeln!(
+                    readme,
+                    "  {by} times slower than the machines it stands for: its logs are as measured, processed.log is scaled back"
+                );
+            }
             for command in &manifest.commands {
                 let _ = writeln!(readme, "  {command}");
             }

@@ -11,7 +11,7 @@ use krarup_record::{KEPT_OF_ROWS, LiveRows};
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
-use crate::{input, rows};
+use crate::{input, rows, trials};
 
 /// The seed unless another is said.
 pub(crate) const SEED: u64 = 1;
@@ -139,7 +139,8 @@ fn of_trials(
     let mut found = Vec::new();
     for (folder, trial) in trials {
         let of_proxy = folder.join("middleware/1");
-        let alone = !folder.join("middleware/2").exists();
+        // Rows of a testbed that is slower say nothing of the machines that figures speak of.
+        let alone = !folder.join("middleware/2").exists() && trials::slower(folder).is_none();
         let rows = if alone { rows::of_program(&of_proxy)? } else { None };
         let judged = rows.map(|rows| {
             let known = known(KnownProxy::beside(&of_proxy)?);

@@ -14,6 +14,7 @@ use krarup_lab::campaign::CampaignEnd;
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::store::ResultsDirectory;
+use krarup_record::scaled::ScaledTestbed;
 use krarup_report::Page;
 use krarup_report::document::Document;
 
@@ -93,6 +94,9 @@ impl RecordedExperiment<'_> {
         let environment: Environment = input::json(&self.store.directory().join(ENVIRONMENT))?;
         let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, trials)
             .map_err(|error| Failure::run(error.to_string()))?;
+        if spec.scale.is_some() {
+            results.scaled = trials::kept_scale(self.store.directory())?.map(|kept| kept.testbed);
+        }
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
         results.anchor = anchor;
@@ -186,6 +190,10 @@ pub(crate) fn document(results: &Results) -> Document {
 }
 
 fn print(results: &Results) {
+    let scaled = results.scaled.as_ref().map(ScaledTestbed::in_words);
+    if let Some(scaled) = &scaled {
+        println!("{}\n", output::prose(scaled));
+    }
     println!("{}", output::table(&krarup_report::sweep::table(results)));
     if let Some(sheet) = &results.sheet {
         println!("{}", output::table(&krarup_report::sheet::table(sheet)));
@@ -211,6 +219,9 @@ fn print(results: &Results) {
         println!("{}\n", output::prose(format_args!("{}: {}", finding.about, finding.text)));
     }
     for note in krarup_report::sweep::all_notes(results) {
+        if scaled.as_ref() == Some(&note.text) {
+            continue; // it stands above all
+        }
         println!("{}\n", output::prose(note));
     }
 }

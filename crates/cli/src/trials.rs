@@ -19,7 +19,8 @@ use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, PlannedCell, anchor_run};
 use krarup_lab::platform::Platform;
 use krarup_lab::spec::{LevelName, Spec};
-use krarup_lab::store::{ResultsDirectory, folders};
+use krarup_lab::store::{self, ResultsDirectory, folders};
+use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::paths::{RoundTrips, Throughput};
@@ -93,6 +94,9 @@ fn all_but(
             let clients = cell.count(&spec.stations.clients, 1);
             let cool_down = spec.phases.cool_down > 0.0;
             let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
+            if let Some(by) = manifest.slower {
+                trial = trial.scaled_back(by);
+            }
             trial.factors = levels(cell);
             trial.disturbed = manifest.disturbed;
             trials.push((folder, trial));
@@ -142,6 +146,18 @@ pub(crate) fn identities(plan: &Plan, store: &ResultsDirectory) -> Result<Identi
     Identities::of_directory(store, plan).map_err(|error| Failure::usage(error.to_string()))
 }
 
+/// What was scaled in a directory of results, as it was written down; none where nothing was, or
+/// none yet.
+pub(crate) fn kept_scale(directory: &Path) -> Result<Option<KeptScale>, Failure> {
+    json_if_there(&directory.join(baselines::FILE))
+}
+
+/// How many times slower everything was in the trial of this folder; none where it is no trial's,
+/// or nothing was scaled.
+pub(crate) fn slower(folder: &Path) -> Option<f64> {
+    store::read(folder).ok()?.slower
+}
+
 /// What all of it runs on: machines, programs, and the ways between hosts.
 ///
 /// # Errors
@@ -171,7 +187,11 @@ pub(crate) fn environment(
         machines(&mut environment, fleet);
     }
     let most = stations::kinds(spec).map(|kind| kind.count);
-    let way = |one: Throughput| Way { from: one.from, to: one.to, bits_per_second: one.bits_per_second };
+    let slower = spec.slower();
+    let way = |one: Throughput| {
+        let bits_per_second = one.bits_per_second.map(|bits| bits * slower);
+        Way { from: one.from, to: one.to, bits_per_second }
+    };
     environment.ways = starter.throughputs(most)?.into_iter().map(way).collect();
     Ok(environment)
 }

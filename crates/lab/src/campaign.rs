@@ -284,6 +284,7 @@ impl Trying<'_> {
                 commands: outcome.commands,
                 throughput: outcome.throughput,
                 response: outcome.response,
+                slower: self.spec.scale.as_ref().map(|_| self.spec.slower()),
                 failed,
                 disturbed: outcome.disturbed,
                 sheet: self.seal.map(str::to_owned),

@@ -14,7 +14,10 @@ use toml::Spanned;
 use crate::fault;
 use crate::gate::Gate;
 use crate::plan::PlannedCell;
-use crate::spec::{Fault, Machine, Phases, Populate, Program, Spec, Ssh, StationSpec, Stations, Testbed};
+use crate::spec::{
+    Baseline, Fault, Machine, Phases, Populate, Program, Spec, Ssh, StationSpec, Stations, Testbed,
+    TestbedScale,
+};
 
 /// The form of the list. A change of a name or of the form of a value counts it up.
 const VERSION: u32 = 2;
@@ -56,6 +59,7 @@ impl Identity {
             repetitions: _,
             phases: Phases { warm_up, measure, cool_down },
             testbed,
+            scale,
             faults: _,
             gates,
             retries: _,
@@ -87,6 +91,7 @@ impl Identity {
                 Testbed::Ssh => "ssh",
             },
         );
+        scale.iter().for_each(|scale| list.scale(scale));
         for (number, fault) in fault::in_order(spec, cell).into_iter().enumerate() {
             // Whether it is done in this cell is said by its standing here.
             let Fault { station, at, action, lasts, every, when: _ } = fault.get_ref();
@@ -165,6 +170,19 @@ impl List<'_> {
         if !words.is_empty() {
             let rendered = self.cell.render(words);
             self.set(name, &serde_json::to_string(&rendered).expect("words are text"));
+        }
+    }
+
+    fn scale(&mut self, scale: &TestbedScale) {
+        let TestbedScale { by, measure, baselines } = scale;
+        self.set("scale.by", by);
+        self.some("scale.measure", (!baselines.is_empty()).then_some(measure));
+        for (number, baseline) in baselines.iter().enumerate() {
+            let Baseline { station, levels, clients, throughput } = baseline.get_ref();
+            let levels: Vec<String> = levels.iter().map(|(name, level)| format!("{name}={level}")).collect();
+            let by = clients.map_or(String::new(), |clients| format!(" by {clients}"));
+            let words = format!("{} {}{by} {throughput}", station.name(), levels.join(","));
+            self.set(format!("scale.baselines.{number}"), &words);
         }
     }
 
@@ -309,6 +327,24 @@ hosts = ["c"]
 "#;
         let golden = r#"{"version":2,"of":{"phases.measure":"10","phases.warm_up":"2","seed":"1","ssh.cache":"~/k","ssh.config":"c","ssh.inventory":"hosts.ini","ssh.krarup":"/bin/krarup","ssh.port":"2222","ssh.user":"u","stations.clients.hosts.0.host":"c","stations.clients.program":"load","stations.servers.hosts.0.address":"10.0.0.1","stations.servers.hosts.0.host":"s","stations.servers.hosts.0.port":"23","stations.servers.hosts.0.user":"v","stations.servers.program":"cache","testbed":"ssh"}}"#;
         assert_eq!(serde_json::to_string(&identity(machines)).unwrap(), golden);
+    }
+
+    #[test]
+    fn a_scale_and_what_its_shares_are_found_by_make_another_trial() {
+        let scaled = |by: &str| {
+            let scale = format!(
+                "[scale]\nby = {by}\n[[scale.baseline]]\nstation = \"servers\"\nlevels = {{ workload = \"read\" }}\nclients = 2\nthroughput = 100.5\n[populate]"
+            );
+            let text = FULL.split("[[fault]]").next().unwrap().replace("[populate]", &scale);
+            let text = text.replace("command = [", "cpu = 8\ncommand = [");
+            text.replace("program = \"load\"", "program = \"load\"\ncpu = 2")
+        };
+        let found = identity(&scaled("20"));
+        let of = |name: &str| found.of[name].as_str();
+        assert_eq!([of("scale.by"), of("scale.measure")], ["20", "5"]);
+        assert_eq!(of("scale.baselines.0"), "servers workload=read by 2 100.5");
+        assert_ne!(found, identity(&scaled("21")));
+        assert_ne!(found, identity(&scaled("20").replace("100.5", "101")));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | [`campaign`] | all of them, one after the other, taken up where they were left |
 //! | [`monitor`] | what the machine did meanwhile, and whether others were at work on it |
 //! | [`ledger`] | what was started can be ended by another |
+//! | [`scale`] | how many times slower, and with which shares |
 //! | [`store`] | a directory of results |
 //! | [`testbed`] | where stations run: processes on this machine, namespaces of it, other machines |
 //! | [`identity`], [`identities`] | what could change a trial's outcome, and which trials a directory holds |
@@ -39,6 +40,7 @@ pub mod parcel;
 pub mod plan;
 pub mod platform;
 pub mod reference;
+pub mod scale;
 pub mod shipped;
 pub mod spec;
 pub mod stop;

@@ -201,6 +201,27 @@ impl Observations {
             .collect()
     }
 
+    /// What the threads of each process had from the first look on, by the process; those that
+    /// have ended, too, as far as they were seen.
+    pub fn threads_of_processes(&self) -> BTreeMap<u32, Vec<ThreadTimes>> {
+        let first = self.looks.first();
+        let mut last: BTreeMap<u32, (u32, ThreadTimes)> = BTreeMap::new();
+        for (number, thread) in self.looks.iter().flat_map(|look| &look.threads) {
+            last.insert(*number, (thread.process, thread.schedule));
+        }
+        let mut threads: BTreeMap<u32, Vec<ThreadTimes>> = BTreeMap::new();
+        for (number, (process, now)) in last {
+            // A thread that has begun since began with nothing.
+            let before = first.and_then(|look| look.threads.get(&number));
+            let before = before.map_or(ThreadTimes::default(), |thread| thread.schedule);
+            threads.entry(process).or_default().push(ThreadTimes {
+                ran: now.ran.saturating_sub(before.ran),
+                waited: now.waited.saturating_sub(before.waited),
+            });
+        }
+        threads
+    }
+
     /// Writes `machine.csv`, `cores.csv`, `threads.csv` and `links.csv`, a row for each second,
     /// `watch.json` and `processes.json` into a folder, which is made.
     ///
@@ -513,6 +534,24 @@ mod tests {
         );
         assert_eq!(Watch { foreign: 0.1, steal: 0.0, ..watch.clone() }.disturbed(), None);
         assert_eq!(Watch { seconds: 0.5, ..watch }.disturbed(), None, "a few ticks say nothing");
+    }
+
+    /// One that was there at the first look, and one that came and went since.
+    #[test]
+    fn what_threads_had_is_counted_from_the_first_look_on() {
+        let mut seen = two_looks();
+        let thread = |process, ran, waited| Thread {
+            process,
+            name: "load".into(),
+            schedule: ThreadTimes { ran, waited },
+            switches: 0,
+        };
+        let between =
+            Look { at: 1.0, threads: BTreeMap::from([(20, thread(19, 300, 70))]), ..Look::default() };
+        seen.looks.insert(1, between);
+        let had = |ran, waited| vec![ThreadTimes { ran, waited }];
+        let expected = BTreeMap::from([(7, had(500_000_000, 250_000_000)), (19, had(300, 70))]);
+        assert_eq!(seen.threads_of_processes(), expected);
     }
 
     #[test]

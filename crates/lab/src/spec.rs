@@ -13,6 +13,7 @@
 //! | [`station`] | what runs, and how |
 //! | [`machine`] | other machines, and how they are reached |
 //! | [`fault`] | what is done to stations |
+//! | [`scale`] | how many times slower than the machines it speaks of |
 //! | [`sheet`] | what a reader guesses before |
 //! | [`check`] | what no key alone says |
 
@@ -21,6 +22,7 @@ pub mod experiment;
 pub mod factor;
 pub mod fault;
 pub mod machine;
+pub mod scale;
 pub mod sheet;
 pub mod station;
 
@@ -29,5 +31,6 @@ pub(crate) use factor::names_in;
 pub use factor::{Factor, Level, LevelName};
 pub use fault::{Action, Fault, FaultTarget};
 pub use machine::{Machine, Ssh};
+pub use scale::{Baseline, ScaleBy, StationRole, TestbedScale};
 pub use sheet::SheetRow;
 pub use station::{Program, StationCount, StationSpec, Stations, Testbed};

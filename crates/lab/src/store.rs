@@ -47,6 +47,11 @@ pub struct Manifest {
     pub throughput: f64,
     /// Mean response time at the clients.
     pub response: Seconds,
+    /// How many times slower everything was than on the machines that its figures speak of: those
+    /// here are scaled back, those in the files beside it are as they were measured. None where
+    /// nothing was scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slower: Option<f64>,
     /// Why it failed; none where it did not.
     pub failed: Option<String>,
     /// Why other programs may have changed its figures; none where none was in the way, or none was

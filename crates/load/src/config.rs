@@ -219,6 +219,21 @@ pub(crate) const REQUESTS: Whole = Count::from(1);
 pub(crate) const LENGTH: Duration = Duration::up_to(Nanos::from_secs(366 * 86_400));
 
 impl Load {
+    /// Makes everything so many times slower, but for the length of the run and of each leg of a
+    /// rate; `times` is at least 1.
+    pub(crate) fn slow_down(&mut self, times: f64) {
+        let slow = |arrivals: &mut Arrivals, habits: &mut Habits| {
+            arrivals.slow_down(times);
+            habits.read_rate = (habits.read_rate as f64 / times).ceil() as u64;
+        };
+        slow(&mut self.arrivals, &mut self.habits);
+        self.classes.iter_mut().for_each(|class| slow(&mut class.arrivals, &mut class.habits));
+        let Self { connect_timeout, request_timeout, drain, give_up, .. } = self;
+        for time in [connect_timeout, request_timeout, drain, give_up] {
+            *time *= times;
+        }
+    }
+
     /// Whether it makes sense.
     ///
     /// # Errors

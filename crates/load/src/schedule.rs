@@ -121,6 +121,24 @@ impl Arrivals {
         matches!(self, Self::Closed(_) | Self::Replay(Replay { speed: Speed::Fastest, .. }))
     }
 
+    /// Makes everything so many times slower, but for how long each leg of a rate is; `times` is
+    /// above 0.
+    pub fn slow_down(&mut self, times: f64) {
+        match self {
+            Self::Closed(Think::Fixed(think) | Think::Exponential(think)) => *think *= times,
+            Self::Closed(Think::None) | Self::Replay(Replay { speed: Speed::Fastest, .. }) => {}
+            Self::Replay(Replay { speed: Speed::Times(speed), .. }) => *speed /= times,
+            Self::Open(Open { process, legs }) => {
+                if let ArrivalProcess::Bursty { length, .. } = process {
+                    *length *= times;
+                }
+                for leg in legs {
+                    (leg.from, leg.to) = (PerSecond(leg.from.0 / times), PerSecond(leg.to.0 / times));
+                }
+            }
+        }
+    }
+
     /// What is wrong with it.
     ///
     /// # Errors

@@ -168,6 +168,10 @@ settings! {
         drain: Seconds = 2.0, LENGTH, flag = Some(Flag::of_key("TIME"));
         /// End when no connection has stood for this time.
         give_up: Seconds = 10.0, LENGTH, flag = Some(Flag::of_key("TIME"));
+        /// Everything is so many times slower, for systems that are: rates and speeds are divided
+        /// by it, think times, lengths of bursts and what is waited for are multiplied by it. How
+        /// long the run is, and each leg of a rate, stays.
+        slower: f64 = 1.0, Number::between(1.0, 1_000.0), flag = Some(Flag::of_key("TIMES"));
     }
 }
 
@@ -350,7 +354,7 @@ impl LoadConfig {
             None if is_trace && !self.says("seconds") => Extent::Trace,
             None => Extent::Seconds(options.seconds),
         };
-        let load = Load {
+        let mut load = Load {
             tls: tls(&options)?,
             login: login(&options)?,
             targets: options.servers.value,
@@ -377,6 +381,7 @@ impl LoadConfig {
             drain: options.drain,
             give_up: options.give_up,
         };
+        load.slow_down(options.slower);
         load.check()?;
         Ok(load)
     }
@@ -631,6 +636,25 @@ mod tests {
         assert_eq!(load.workload.keys.count, 7);
         let both = [("requests", "9".to_owned()), ("seconds", "1".to_owned())];
         assert!(file.with_flags(both).unwrap_err().to_string().contains("--requests"));
+    }
+
+    #[test]
+    fn a_load_that_is_slower_is_so_in_all_but_its_length() {
+        let text = "slower = 10\nseconds = 20\nread_rate = 4095\nthink = \"exp:2ms\"\n\
+                    [classes.paced]\nrate = \"1000-2000x5s\"\narrivals = \"bursty:2:0.5:100ms\"\n\
+                    [classes.traced]\nreplay = \"trace.csv\"\nreplay_speed = 5\n";
+        let load = load(text).unwrap();
+        assert_eq!(load.extent, Extent::Seconds(20.0));
+        assert_eq!(
+            (load.connect_timeout, load.request_timeout, load.drain, load.give_up),
+            (10.0, 100.0, 20.0, 100.0)
+        );
+        assert_eq!((load.arrivals, load.habits.read_rate), (Arrivals::Closed(Think::Exponential(0.02)), 410));
+        let leg = Leg { from: PerSecond(100.0), to: PerSecond(200.0), seconds: 5.0 };
+        let process = ArrivalProcess::Bursty { factor: 2.0, share: 0.5, length: 1.0 };
+        assert_eq!(load.classes[0].arrivals, Arrivals::Open(Open { process, legs: vec![leg] }));
+        let speed = Speed::Times(0.5);
+        assert_eq!(load.classes[1].arrivals, Arrivals::Replay(Replay { trace: "trace.csv".into(), speed }));
     }
 
     #[test]

@@ -25,6 +25,7 @@
 //! | [`hot_keys`] | what a loop keeps of the keys that take the most |
 //! | [`clients`] | which clients ask for how much
 //! | [`watch`] | what the machine did meanwhile |
+//! | [`scaled`] | a testbed that is so many times slower than the machines it stands for |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
 //! | [`file`](mod@file) | the files: each has a writer and a reader that give back the same |
@@ -43,6 +44,7 @@ pub mod live;
 pub mod quantities;
 mod random;
 pub mod recorder;
+pub mod scaled;
 pub mod schema;
 pub mod stamps;
 pub mod tally;

@@ -5,6 +5,7 @@ use krarup_analysis::results::{ProcessorLimit, Results};
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial::{HostLink, StretchOperation};
 use krarup_analysis::verdict::{Bottleneck, ResponsePart, Verdict};
+use krarup_record::scaled::ScaledTestbed;
 use krarup_record::watch::Watch;
 use krarup_record::{quantities, stamps};
 use krarup_units::{Unit, text};
@@ -144,7 +145,9 @@ fn subtitle(results: &Results) -> String {
         errors => format!("{} failed", text::count(errors as f64)),
     };
     let answered = format!("{} requests answered, {failed}", text::count(completed as f64));
-    let words = [environment.started.clone(), runs, answered, environment.cpu.clone(), cores];
+    let scaled = results.scaled.as_ref();
+    let scaled = scaled.map_or(String::new(), |testbed| format!("scaled by k = {}", text::count(testbed.by)));
+    let words = [environment.started.clone(), scaled, runs, answered, environment.cpu.clone(), cores];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
@@ -464,6 +467,14 @@ fn anchor_table(results: &Results) -> Option<Table> {
     })
 }
 
+/// What was scaled, by how much, and how near single stations come to what was published of them.
+fn scaled(testbed: &ScaledTestbed) -> Vec<(String, String)> {
+    let stations = testbed.stations.iter().map(|one| (format!("scaled {}", one.station), one.to_string()));
+    let baselines =
+        testbed.baselines.iter().map(|one| (format!("baseline of {}", one.station), one.to_string()));
+    stations.chain(baselines).collect()
+}
+
 /// A limit of processor time in words.
 fn limit(limit: &ProcessorLimit) -> (String, String) {
     let place = if limit.machine == "here" { String::new() } else { format!(" on {}", limit.machine) };
@@ -498,6 +509,7 @@ fn measurement(results: &Results) -> Section {
         (format!("{} to {}", way.from, way.to), rate)
     }));
     properties.extend(environment.limits.iter().map(limit));
+    properties.extend(results.scaled.iter().flat_map(scaled));
     properties.extend(results.round_trips.iter().map(|way| {
         let asked = if way.asked > 0.0 {
             format!(", where the delays are {}", text::duration(way.asked))

@@ -3,6 +3,7 @@
 use krarup_analysis::Warning;
 use krarup_analysis::results::Results;
 use krarup_analysis::warning::Concern;
+use krarup_record::scaled::{ReachedBaseline, ScaledTestbed};
 
 use crate::document::{Note, NoteLevel};
 use crate::workloads::clients;
@@ -74,7 +75,27 @@ pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
             None => kinds.push((concern, 0)),
         }
     }
-    kinds.into_iter().map(|(concern, others)| note(concern, others)).collect()
+    let scaled = results.scaled.as_ref().filter(|_| at == Topic::Whole).map(scaled);
+    scaled
+        .into_iter()
+        .flatten()
+        .chain(kinds.into_iter().map(|(concern, others)| note(concern, others)))
+        .collect()
+}
+
+/// A single station that is further from what was published than this is in doubt.
+const REACHED: f64 = 0.05;
+
+/// What was scaled, before all else that is said of the figures; and which shares are in doubt.
+fn scaled(testbed: &ScaledTestbed) -> Vec<Note> {
+    let said = Note { level: NoteLevel::Hint, text: testbed.in_words(), next_step: String::new() };
+    let doubtful = |reached: &&ReachedBaseline| reached.off().abs() > REACHED || reached.disturbed.is_some();
+    let far = testbed.baselines.iter().filter(doubtful).map(|reached| Note {
+        level: NoteLevel::Warning,
+        text: format!("A share is in doubt: {reached}."),
+        next_step: "Run it again, in a new directory, with nothing else at work on the machine, and with a longer `scale.measure`.".into(),
+    });
+    std::iter::once(said).chain(far).collect()
 }
 
 fn note(concern: &Concern, others: usize) -> Note {

@@ -97,8 +97,14 @@ fn row(
     };
     let from = result.started_unix + result.config.warm_up;
     let mut middlewares = Middlewares::default();
+    let (slower, begun) = (trials::slower(run), windows.len());
     for folder in holding(run, "summary.json")? {
         add(&folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
+        if slower.is_some() {
+            // Tables of what was measured second by second are of the slower machine.
+            windows.truncate(begun);
+            continue;
+        }
         let read = load(&folder.join("holds.csv"), holds::read);
         holds.extend(read.map_err(|error| Failure::usage(error.to_string()))?);
     }
@@ -106,12 +112,13 @@ fn row(
         middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))?;
     let times = &result.overall.response_time;
     let percentiles = ResponsePercentiles { p50: times.p50, p90: times.p90, p99: times.p99 };
-    Ok(CalibrationRow {
+    let row = CalibrationRow {
         percentiles: (times.p50 > 0.0).then_some(percentiles),
         drift: drift(&result),
         uses: uses(run, &result)?,
         ..row
-    })
+    };
+    Ok(row.scaled_back(slower.unwrap_or(1.0)))
 }
 
 /// What was in use while the clients measured: of the load generator by itself, and of processors

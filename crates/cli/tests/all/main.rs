@@ -45,6 +45,7 @@ mod reference;
 mod reload;
 mod rows;
 mod rules;
+mod scale;
 mod scripts;
 mod sheets;
 mod ssh;

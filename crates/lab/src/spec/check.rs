@@ -12,6 +12,7 @@ use toml::de::DeTable;
 use super::experiment::{Anchor, Repetitions, Spec};
 use super::factor::{Factor, Level, LevelName, names_in};
 use super::fault::{Action, Fault, FaultTarget};
+use super::scale::{Baseline, StationRole};
 use super::sheet::SheetRow;
 use super::station::{MOST, Program, StationCount, StationSpec, Testbed};
 use crate::fault;
@@ -57,6 +58,11 @@ impl Check<'_> {
         see(self.ssh());
         see(self.clients());
         see(self.sheet());
+        see(self.scale());
+        spec.scale
+            .iter()
+            .flat_map(|scale| &scale.baselines)
+            .for_each(|baseline| see(self.baseline(baseline)));
         spec.faults.iter().for_each(|fault| see(self.fault(fault)));
         if found.is_empty() {
             found.extend(self.courses().err());
@@ -176,15 +182,65 @@ impl Check<'_> {
     fn anchor(&self) -> Result<(), Mistake> {
         let Some(anchor) = &self.spec.anchor else { return Ok(()) };
         let Anchor { levels, .. } = anchor.get_ref();
-        self.levels("anchor", at(anchor), levels)?;
+        self.whole_cell("anchor", at(anchor), levels)
+    }
+
+    /// Whether the levels that are named for `what` are those of one cell.
+    fn whole_cell(&self, what: &str, at: usize, levels: &BTreeMap<String, LevelName>) -> Result<(), Mistake> {
+        self.levels(what, at, levels)?;
         let open = |factor: &&Factor| factor.levels.len() > 1 && !levels.contains_key(factor.name.get_ref());
         match self.spec.factors.iter().find(open) {
             None => Ok(()),
             Some(factor) => {
-                let what = format!("anchor: the level of `{}` is missing", factor.name.get_ref());
-                wrong(at(anchor), what, "name a level of each factor that has several")
+                let what = format!("{what}: the level of `{}` is missing", factor.name.get_ref());
+                wrong(at, what, "name a level of each factor that has several")
             }
         }
+    }
+
+    /// What is scaled must be known, and ours to scale.
+    fn scale(&self) -> Result<(), Mistake> {
+        if self.spec.scale.is_none() {
+            return Ok(());
+        }
+        let at = self.at("scale");
+        if self.spec.testbed == Testbed::Ssh {
+            let what = "a scale is of stations that share the processors of this machine";
+            return wrong(at, what, "write testbed = \"netns\", or take the scale away");
+        }
+        if let Some(fault) = self.spec.faults.first() {
+            let what = "faults are done by the clock, and no scale changes that";
+            return wrong(fault.span().start, what, "take the scale away, or the faults");
+        }
+        for (name, station) in self.spec.stations() {
+            if station.cpu.is_none() {
+                let what =
+                    format!("scale: it is not said how many processors the machine of stations.{name} has");
+                return wrong(
+                    self.at(&format!("stations.{name}")),
+                    what,
+                    "write cpu = 2 there, as it was published",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn baseline(&self, spanned: &Spanned<Baseline>) -> Result<(), Mistake> {
+        let (at, Baseline { station, levels, .. }) = (at(spanned), spanned.get_ref());
+        let what = format!("the baseline of the {}", station.name());
+        if *station == StationRole::Middleware && self.spec.stations.middleware.is_none() {
+            return wrong(at, format!("{what}: there is none"), "take the baseline away");
+        }
+        let all = self.spec.scale.iter().flat_map(|scale| &scale.baselines);
+        if all.filter(|other| other.get_ref().station == *station).count() > 1 {
+            return wrong(
+                at,
+                format!("{what} is there twice"),
+                "one share cannot be found by two: leave one out",
+            );
+        }
+        self.whole_cell(&what, at, levels)
     }
 
     fn sheet(&self) -> Result<(), Mistake> {
@@ -443,6 +499,40 @@ flags = ["--connections", "$clients"]
     }
 
     /// Every key that is wrong is named; where none is, everything that several keys say together.
+    #[test]
+    fn a_scale_needs_to_know_what_it_scales() {
+        let scaled = SMALL.replace(
+            "[[factor]]",
+            "[scale]\nby = 20\n[[scale.baseline]]\nstation = \"servers\"\nlevels = { clients = 2 }\nthroughput = 9\n[[factor]]",
+        );
+        let scaled = scaled.replace("program = \"cache\"", "program = \"cache\"\ncpu = 1");
+        let whole = scaled.replace("program = \"load\"", "program = \"load\"\ncpu = 2");
+        let spec = read(&whole).unwrap();
+        assert_eq!((spec.slower(), spec.scale.unwrap().baselines.len()), (20.0, 1));
+        let wrong = |text: &str| first(read(text)).to_string();
+        assert!(wrong(&scaled).contains("how many processors the machine of stations.clients has"));
+        let change = |from: &str, to: &str| {
+            assert!(whole.contains(from), "{from}");
+            wrong(&whole.replace(from, to))
+        };
+        assert!(change("by = 20", "by = 0.5").contains("from 1 to 1000, or \"auto\""));
+        assert!(
+            change("{ clients = 2 }", "{}")
+                .contains("the baseline of the servers: the level of `clients` is missing")
+        );
+        assert!(change("{ clients = 2 }", "{ clients = 3 }").contains("has no level `3`"));
+        assert!(change("station = \"servers\"", "station = \"middleware\"").contains("there is none"));
+        let twice =
+            "[[scale.baseline]]\nstation = \"servers\"\nlevels = { clients = 1 }\nthroughput = 9\n[[factor]]";
+        assert!(change("[[factor]]", twice).contains("is there twice"));
+        assert!(
+            change("title = \"small\"", "title = \"small\"\ntestbed = \"ssh\"")
+                .contains("a scale is of stations")
+        );
+        let fault = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
+        assert!(change("[[factor]]", fault).contains("faults are done by the clock"));
+    }
+
     #[test]
     fn all_mistakes_are_named_at_once() {
         let mistakes = |text: &str| {

@@ -15,6 +15,7 @@ use toml::Spanned;
 use super::factor::{Factor, LEVEL, LevelName, LevelNameForm, WORDS};
 use super::fault::Fault;
 use super::machine::Ssh;
+use super::scale::TestbedScale;
 use super::sheet::SheetRow;
 use super::station::{StationCount, StationSpec, Stations, Testbed};
 use crate::gate::{Gate, StopRule};
@@ -46,6 +47,12 @@ settings! {
         /// Where it runs. `local`: processes on this machine; `netns`: each in a network namespace
         /// of its own, behind a link of its own (Linux, root); `ssh`: on other machines.
         testbed: Testbed = Testbed::Local, Word(&Testbed::NAMES);
+        /// Everything is so many times slower than on the machines that `cpu`, `link` and `delay`
+        /// of the stations speak of, so that these fit into the processors at hand: each station
+        /// has a share of a processor and a link that are so many times less, and a delay that is
+        /// as many times more; rates and think times of the load are scaled, too. What is shown is
+        /// scaled back. Without, all is as it is written.
+        scale: Option<TestbedScale> = None, Optional(Inline), example = "{ by = \"auto\" }";
         /// What is done to stations while a trial is measured: one `[[fault]]` each. The servers
         /// are made anew for the next trial.
         faults: Vec<Spanned<Fault>> = Vec::new(), List(Located(Inline)), key = "fault", example = "[[fault]]";

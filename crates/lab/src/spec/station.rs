@@ -78,7 +78,7 @@ settings! {
         delay: Seconds = 0.0, Duration::up_to(LONGEST_DELAY);
         /// Processors that each of them may use, by a control group with a quota: 0.32 is a third
         /// of one. It needs root, and is refused where control groups cannot be written. Without,
-        /// all there are.
+        /// all there are. With a `scale`, processors of the machine that each stands for.
         cpu: Option<f64> = None, Optional(Number::between(LEAST, 1_024.0)), example = "0.32";
         /// Further words, after those that we give.
         flags: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--workers\", \"$workers\"]";

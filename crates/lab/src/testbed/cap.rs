@@ -5,7 +5,7 @@
 //! period begins, and a request that waits for it waits as long. Both versions of control groups
 //! are understood; on a machine that has both, whichever has the controller `cpu`.
 
-use krarup_units::Mistake;
+use krarup_units::{Mistake, Seconds};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,23 +77,28 @@ fn write(file: &Path, text: &str) -> Result<(), StationError> {
     fs::write(file, text).map_err(|error| refused(&format!("{}: {error}", file.display())))
 }
 
-/// In how many periods a quota was used up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// In how many periods a quota was used up, and for how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throttled {
     /// Periods in which a thread wanted to run.
     pub periods: u64,
     /// Those in which nothing was left of the quota.
     pub used_up: u64,
+    /// How long those that wanted to run were held until the next period, on each processor, in
+    /// all.
+    pub held: Seconds,
 }
 
 impl Throttled {
-    /// From a group's own account, which both versions write alike.
+    /// From a group's own account.
     fn read(stat: &str) -> Self {
-        let of = |name: &str| {
+        let of = |name: &str| -> u64 {
             let value = stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
             value.unwrap_or(0)
         };
-        Self { periods: of("nr_periods "), used_up: of("nr_throttled ") }
+        // The versions differ in the name and in the unit of this one.
+        let held = of("throttled_time ") as f64 / 1e9 + of("throttled_usec ") as f64 / 1e6;
+        Self { periods: of("nr_periods "), used_up: of("nr_throttled "), held }
     }
 
     /// The share of the periods between two looks in which the quota was used up; 0 where there was
@@ -237,19 +242,20 @@ mod tests {
         assert!(!first.join("cgroup.subtree_control").exists());
         fs::write(cap.folder.join("cpu.stat"), "nr_periods 100\nnr_throttled 97\nthrottled_time 5\n")
             .unwrap();
-        assert_eq!(cap.throttled(), Throttled { periods: 100, used_up: 97 });
+        assert_eq!(cap.throttled(), Throttled { periods: 100, used_up: 97, held: 5e-9 });
 
         let cap = Cap::within(&Controller::Second(second.clone()), 0.05, &ledger).unwrap();
         cap.hold(18).unwrap();
         assert_eq!(read(cap.folder.join("cpu.max")), "1000 20000");
         assert_eq!(read(cap.folder.join("cgroup.procs")), "18");
         assert_eq!(read(second.join("cgroup.subtree_control")), "+cpu");
-        let before = Throttled { periods: 50, used_up: 10 };
+        let before = Throttled { periods: 50, used_up: 10, held: 0.0 };
         fs::write(
             cap.folder.join("cpu.stat"),
             "usage_usec 9\nuser_usec 8\nsystem_usec 1\nnr_periods 90\nnr_throttled 40\nthrottled_usec 2\n",
         )
         .unwrap();
+        assert_eq!(cap.throttled().held, 2e-6);
         assert_eq!(Throttled::share(before, cap.throttled()), 0.75);
         assert_eq!(Throttled::share(before, before), 0.0);
         let noted = read(root.join("ledger"));

@@ -37,6 +37,8 @@ pub struct Host {
     pub location: Location,
     /// Bits per second that it may send; none: as fast as it can.
     pub link: Option<f64>,
+    /// How long what it sends may wait before its link; what would wait longer is thrown away.
+    pub waits: Nanos,
     /// How long what it sends is under way at least.
     pub delay: Nanos,
     /// Processors that what runs on it may use; none: all there are.
@@ -54,6 +56,7 @@ impl Host {
             address: "127.0.0.1".into(),
             location: Location::Local,
             link: None,
+            waits: Nanos::ZERO,
             delay: Nanos::ZERO,
             cpu: None,
             quota: None,
@@ -193,6 +196,8 @@ pub struct HostGroup {
     pub count: u32,
     /// Bits per second that each may send; none: as fast as it can.
     pub link: Option<f64>,
+    /// How long what each sends may wait before its link.
+    pub waits: Nanos,
     /// How long what each sends is under way at least.
     pub delay: Nanos,
 }

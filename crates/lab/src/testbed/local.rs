@@ -26,6 +26,8 @@ pub struct Local<'a> {
 
 /// The first lead, and the longest.
 const LEAD: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(20)];
+/// How many times longer the first lead is at most where everything is slower.
+const SLOW: f64 = 4.0;
 /// Starting clients on other machines takes no longer than this many times what it takes to ask
 /// each of these for a trifle.
 const STARTS: u32 = 3;
@@ -33,7 +35,9 @@ const STARTS: u32 = 3;
 impl<'a> Local<'a> {
     /// A testbed for this spec. Nothing is started yet.
     pub fn new(spec: &'a Spec, starter: Starter) -> Self {
-        Self { spec, starter, servers: None, lead: LEAD[0] }
+        // Clients that are slower take longer to be ready.
+        let lead = LEAD[0].mul_f64(spec.slower().min(SLOW));
+        Self { spec, starter, servers: None, lead }
     }
 
     /// Ends the servers.

@@ -1,9 +1,11 @@
 //! Where stations run.
 
+pub mod baselines;
 pub mod calibrate;
 pub mod cap;
 mod cleanup;
 pub mod clock;
+pub mod delivered;
 pub mod error;
 pub mod host;
 pub mod hosts;

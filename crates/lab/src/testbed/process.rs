@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use krarup_units::{Mistake, Seconds};
 use rustix::process::{Signal, kill_process, kill_process_group};
 
-use super::cap::Cap;
+use super::cap::{Cap, Throttled};
 use super::error::StationError;
 use crate::agent::protocol;
 use crate::delay::tally::{LineTally, PASSED};
@@ -47,6 +47,10 @@ pub struct StationEnd {
     pub stdout: Vec<u8>,
     /// Processor time it took on its machine, where an agent there told it.
     pub cpu: Option<Seconds>,
+    /// Its process number here.
+    pub id: u32,
+    /// How often and how long its quota was used up, where it had one here.
+    pub throttled: Option<Throttled>,
 }
 
 /// What a process reads from its standard input.
@@ -214,6 +218,11 @@ impl ChildProcess {
         cap.hold(self.id())?;
         self.cap = Some(cap);
         Ok(())
+    }
+
+    /// How often and how long its quota was used up so far; none where it has none here.
+    pub fn throttled(&self) -> Option<Throttled> {
+        self.cap.as_ref().map(Cap::throttled)
     }
 
     /// What it tells of its last second, where it is a load generator of ours; it changes while it
@@ -423,7 +432,7 @@ impl ChildProcess {
         }
         self.read_lines();
         let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        StationEnd { status, stdout, cpu: self.cpu }
+        StationEnd { status, stdout, cpu: self.cpu, id: self.id(), throttled: self.throttled() }
     }
 
     /// What has passed it so far, where it is a delay line: as of its last word.

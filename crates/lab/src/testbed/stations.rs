@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use krarup_units::Nanos;
-use krarup_units::{Address, Mistake};
+use krarup_units::{Address, Mistake, Nanos, Seconds};
+use toml::Spanned;
 
 use super::calibrate::{LimitCalibration, calibrate_here};
 use super::cap::Cap;
@@ -22,13 +22,15 @@ use super::ssh::remote::Remote;
 use crate::agent::protocol::ACCEPTS;
 use crate::ledger::Ledger;
 use crate::plan::PlannedCell;
-use crate::spec::{Action, Program, Spec, StationSpec};
+use crate::spec::{Action, Baseline, Program, Spec, StationRole, StationSpec};
 use crate::stop::Stop;
 
 /// How long a connection may take that shows whether a station takes them.
 const WITHIN: Duration = Duration::from_millis(200);
 /// What a program of ours says when it is ready; its address follows.
 const LISTENS: &str = "listening on ";
+/// How long what is sent may wait before a link, in seconds.
+const WAITS: Seconds = 0.05;
 /// How many servers, where the spec does not say.
 pub const SERVERS: u32 = 3;
 
@@ -105,13 +107,23 @@ pub struct Caps {
 impl Caps {
     /// What a spec asks for.
     pub fn of(spec: &Spec) -> Self {
-        let cpu = |station: Option<&StationSpec>| station.and_then(|station| station.cpu);
+        let cpu = |station: Option<&StationSpec>| spec.share(station?);
         let stations = &spec.stations;
         Self {
             clients: cpu(Some(&stations.clients)),
             middleware: cpu(stations.middleware.as_ref()),
             servers: cpu(Some(&stations.servers)),
         }
+    }
+
+    /// With another share for one kind of station.
+    pub fn with(mut self, role: StationRole, cpu: Option<f64>) -> Self {
+        *match role {
+            StationRole::Clients => &mut self.clients,
+            StationRole::Middleware => &mut self.middleware,
+            StationRole::Servers => &mut self.servers,
+        } = cpu;
+        self
     }
 
     /// For a kind of station.
@@ -177,18 +189,21 @@ pub fn words(station: &StationSpec, cell: &PlannedCell) -> Vec<String> {
 
 /// The hosts that a spec asks for.
 pub fn kinds(spec: &Spec) -> [HostGroup; 3] {
+    let slower = spec.slower();
     let kind = |letter, station: Option<&StationSpec>, usual| HostGroup {
         letter,
         count: station.map_or(0, |station| spec.counts(station, usual).into_iter().max().unwrap_or(usual)),
-        link: station.and_then(|station| station.link),
-        delay: station.map_or(Nanos::ZERO, |station| Nanos::from_seconds(station.delay)),
+        link: station.and_then(|station| station.link).map(|link| link / slower),
+        // As many packets may wait as before a link that is not scaled.
+        waits: Nanos::from_seconds(WAITS * slower),
+        delay: station.map_or(Nanos::ZERO, |station| Nanos::from_seconds(station.delay * slower)),
     };
     let stations = &spec.stations;
-    [
-        kind('c', Some(&stations.clients), 1),
-        kind('m', stations.middleware.as_ref(), 1),
-        kind('s', Some(&stations.servers), SERVERS),
-    ]
+    let mut clients = kind('c', Some(&stations.clients), 1);
+    for baseline in spec.scale.iter().flat_map(|scale| &scale.baselines) {
+        clients.count = clients.count.max(baseline.get_ref().clients.unwrap_or(0));
+    }
+    [clients, kind('m', stations.middleware.as_ref(), 1), kind('s', Some(&stations.servers), SERVERS)]
 }
 
 impl Starter {
@@ -201,14 +216,19 @@ impl Starter {
     }
 
     /// Finds out what the quotas of a spec give on the machines they are set on, each once, by a
-    /// busy loop of a second or two; those that are known stay as they are. Whether they can be had
-    /// shows here, too: better now than in the first trial.
+    /// busy loop of a second or two; those that are known stay as they are, and so do those that
+    /// what was published of single stations decides. Whether they can be had shows here, too:
+    /// better now than in the first trial.
     ///
     /// # Errors
     /// Where control groups cannot be written, with what to do.
     pub fn calibrate(&mut self, spec: &Spec) -> Result<(), StationError> {
         for HostGroup { letter, count, .. } in kinds(spec) {
             let Some(cpu) = self.caps.for_letter(letter) else { continue };
+            let of = |baseline: &Spanned<Baseline>| baseline.get_ref().station.letter() == letter;
+            if spec.scale.as_ref().is_some_and(|scale| scale.baselines.iter().any(of)) {
+                continue;
+            }
             for number in 1..=count {
                 let host = self.hosts.host(letter, number);
                 let machine = host.machine();
@@ -340,7 +360,11 @@ impl Starter {
     ///
     /// # Errors
     /// When one cannot be started, fails, or a stop was asked for.
-    pub fn load(&self, loads: &Loads<'_>, commands: &mut Vec<String>) -> Result<(), StationError> {
+    pub fn load(
+        &self,
+        loads: &Loads<'_>,
+        commands: &mut Vec<String>,
+    ) -> Result<Vec<StationEnd>, StationError> {
         let words = |host: &Host, words: &[String], _| {
             let ours =
                 self.krarup(host, &["load", "--progress", "json", "--servers", &joined(loads.targets)]);
@@ -348,7 +372,7 @@ impl Starter {
         };
         let ended = self.side_by_side("load", loads, &words, commands);
         self.seconds.follow(Vec::new());
-        ended.map(drop)
+        ended
     }
 
     /// Runs load generators that are none of ours side by side to their ends. Each is told which

@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::clock::{Offset, wall};
+use super::delivered::{DeliveredShare, LimitedStation, limited};
 use super::error::StationError;
 use super::host::Host;
 use super::netns::Namespaces;
 use super::paths::{Lateness, RoundTrips};
-use super::process::PATIENCE;
+use super::process::{PATIENCE, StationEnd};
 use super::records::{made, read, save, unreadable};
 use super::ssh::fleet::Fleet;
 use super::stations::{Loads, Running, Starter, words};
@@ -104,6 +105,8 @@ pub(super) struct Measured {
     watched: Unkept,
     links: Vec<LinkUse>,
     delays: Vec<Lateness>,
+    /// Stations that have a quota, with what it did meanwhile.
+    limited: Vec<LimitedStation>,
 }
 
 /// Why nothing was measured.
@@ -165,10 +168,20 @@ impl<'a> TrialRun<'a> {
         let mut middleware = self.middleware(servers, commands)?;
         let words = [self.clients.data(1), self.cell.render(&populate.flags), vec!["--populate-only".into()]]
             .concat();
+        // Nothing of it is measured: links need not be as slow as the scale makes them.
+        let quicken = |times| self.starter.hosts.network().map_or(Ok(()), |network| network.quicken(times));
+        let slower = self.spec.slower();
+        if slower > 1.0 {
+            quicken(slower)?;
+        }
         let stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
         let targets = stations.targets();
         let loads = Loads { targets: &targets, words: &[words], within: POPULATING, out: None };
-        self.starter.load(&loads, commands)?;
+        let stored = self.starter.load(&loads, commands);
+        if slower > 1.0 {
+            quicken(1.0)?;
+        }
+        stored?;
         end(&mut middleware)?;
         servers.populated = Some(through);
         Ok(())
@@ -187,7 +200,8 @@ impl<'a> TrialRun<'a> {
         let within = Duration::from_secs_f64(warm_up);
         if !self.clients.is_foreign() {
             let words = self.clients.words(warm_up, &|_| Vec::new());
-            return self.starter.load(&Loads { targets, words: &words, within, out: None }, commands);
+            let loads = Loads { targets, words: &words, within, out: None };
+            return self.starter.load(&loads, commands).map(drop);
         }
         let out = made(&self.folder.join("warm-up"))?;
         let words = self.clients.foreign(warm_up, &|client| self.place(client, &out));
@@ -227,21 +241,24 @@ impl<'a> TrialRun<'a> {
         let sent_before = sent()?;
         let passed = || starter.hosts.network().map(Namespaces::passed).unwrap_or_default();
         let passed_before = passed();
+        let limited_before = limited(stations.servers, stations.middleware);
         // A fault has its place in what is measured: then its beginning must be known beforehand.
         let together = (self.clients.count > 1 || self.has_faults()).then(|| wall() + Nanos::from(lead));
         let targets = stations.targets();
         let (over, ended) = channel();
-        let (order, begin, stations) = (&self.faults[..], together.unwrap_or_default(), &mut stations);
+        let (order, begin) = (&self.faults[..], together.unwrap_or_default());
+        let changed = &mut stations;
         let (loaded, applied) = std::thread::scope(|scope| {
             let faults_thread = scope
-                .spawn(move || apply_faults(starter, stations, order, (begin, spec.phases.measure), &ended));
+                .spawn(move || apply_faults(starter, changed, order, (begin, spec.phases.measure), &ended));
             let loaded = self.load(&targets, together, lead);
             drop(over);
             (loaded, faults_thread.join().expect("the thread of the faults does not panic"))
         });
         // A fault that could not be done explains what became of the load.
         let applied = applied?;
-        commands.extend(loaded.map_err(Unmeasured::NotReady)?);
+        let (loads, load_commands) = loaded.map_err(Unmeasured::NotReady)?;
+        commands.extend(load_commands);
         commands.extend(applied.commands);
         if !applied.happened.is_empty() {
             save(&self.folder.join("faults.json"), &applied.happened)?;
@@ -258,22 +275,33 @@ impl<'a> TrialRun<'a> {
         let links = links.collect();
         let delays = passed_before.iter().zip(passed());
         let delays = delays.map(|((host, before), (_, after))| Lateness::between(host, *before, after));
-        Ok(Measured { watched, links, delays: delays.collect() })
+        let mut limited_now = limited(stations.servers, stations.middleware);
+        for one in &mut limited_now {
+            if let Some(before) = limited_before.iter().find(|before| before.process == one.process) {
+                one.throttled.held -= before.throttled.held;
+            }
+        }
+        limited_now.extend((1..).zip(&loads).filter_map(|(client, ended)| {
+            let (name, share) = (format!("client {client}"), starter.host('c', client).cpu?);
+            Some(LimitedStation { name, process: ended.id, share, throttled: ended.throttled? })
+        }));
+        Ok(Measured { watched, links, delays: delays.collect(), limited: limited_now })
     }
 
-    /// Runs the load to its end, and returns every command that was run.
+    /// Runs the load to its end, and returns how each generator ended and every command that was
+    /// run.
     fn load(
         &self,
         targets: &[Address],
         together: Option<Nanos>,
         lead: Duration,
-    ) -> Result<Vec<String>, StationError> {
+    ) -> Result<(Vec<StationEnd>, Vec<String>), StationError> {
         let (measure, cool_down) = (self.spec.phases.measure, self.spec.phases.cool_down);
         let within = Duration::from_secs_f64(measure + cool_down) + lead;
         let mut commands = Vec::new();
         if self.clients.is_foreign() {
-            self.foreign_load(targets, together, within, &mut commands)?;
-            return Ok(commands);
+            let ends = self.foreign_load(targets, together, within, &mut commands)?;
+            return Ok((ends, commands));
         }
         let words = self.clients.words(measure + cool_down, &|client| {
             let file = &self.results[client as usize - 1];
@@ -286,8 +314,8 @@ impl<'a> TrialRun<'a> {
             words
         });
         let loads = Loads { targets, words: &words, within, out: self.results[0].parent() };
-        self.starter.load(&loads, &mut commands)?;
-        Ok(commands)
+        let ends = self.starter.load(&loads, &mut commands)?;
+        Ok((ends, commands))
     }
 
     /// The same by a program that is none of ours: what it prints becomes results as ours has them.
@@ -297,7 +325,7 @@ impl<'a> TrialRun<'a> {
         together: Option<Nanos>,
         within: Duration,
         commands: &mut Vec<String>,
-    ) -> Result<(), StationError> {
+    ) -> Result<Vec<StationEnd>, StationError> {
         let measure = self.spec.phases.measure;
         let out = made(&self.folder.join("said"))?;
         let words = self.clients.foreign(measure, &|client| self.place(client, &out));
@@ -310,7 +338,7 @@ impl<'a> TrialRun<'a> {
         let ends = self.starter.foreign_load(&loads, commands)?;
         let each = (children_cpu() - cpu) / ends.len() as f64;
         self.starter.collect(&out)?;
-        for ((number, ended), file) in (1_u32..).zip(ends).zip(&self.results) {
+        for ((number, ended), file) in (1_u32..).zip(&ends).zip(&self.results) {
             let run = ForeignRun {
                 seconds: measure,
                 started_unix: begun,
@@ -320,7 +348,7 @@ impl<'a> TrialRun<'a> {
             let said = String::from_utf8_lossy(&ended.stdout);
             save(file, &foreign_result(&said, &out.join(number.to_string()), run)?)?;
         }
-        Ok(())
+        Ok(ends)
     }
 
     /// Writes down what was measured, and says what came of the trial. `spent_by` is each process
@@ -332,7 +360,7 @@ impl<'a> TrialRun<'a> {
         paths: &[RoundTrips],
         outcome: &mut TrialOutcome,
     ) -> Result<(), StationError> {
-        let Measured { watched, links, delays } = measured;
+        let Measured { watched, links, delays, limited } = measured;
         save(&self.folder.join("links.json"), &links)?;
         if !delays.is_empty() {
             save(&self.folder.join("delays.json"), &delays)?;
@@ -341,6 +369,15 @@ impl<'a> TrialRun<'a> {
         let seen = watched.keep(self.folder)?;
         let loads = self.results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
         let spent = self.processors(&loads, spent_by, &seen.spent);
+        let threads = |process: &u32| seen.threads.get(process).map_or(&[][..], Vec::as_slice);
+        let delivered = |one: &LimitedStation| {
+            let LimitedStation { name, process, share, throttled } = one;
+            DeliveredShare::of(name, *share, throttled.held, threads(process), seen.watch.seconds)
+        };
+        let shares: Vec<DeliveredShare> = limited.iter().map(delivered).collect();
+        if !shares.is_empty() {
+            save(&self.folder.join("shares.json"), &shares)?;
+        }
         save(&self.folder.join("cpu.json"), &spent)?;
         if !self.clocks.is_empty() {
             save(&self.folder.join("clocks.json"), &self.clocks)?;
@@ -348,8 +385,10 @@ impl<'a> TrialRun<'a> {
         let count: u64 = loads.iter().map(|load| load.overall.count).sum();
         let waited: f64 =
             loads.iter().map(|load| load.overall.count as f64 * load.overall.response_time.mean).sum();
-        outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum();
-        outcome.response = waited / count.max(1) as f64;
+        // Scaled back, as everything that is shown.
+        let slower = self.spec.slower();
+        outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum::<f64>() * slower;
+        outcome.response = waited / count.max(1) as f64 / slower;
         let begun: Vec<(Seconds, Seconds)> = (1_u32..)
             .zip(&loads)
             .map(|(client, load)| (load.started_unix - self.clock(client).seconds, load.seconds))
@@ -360,7 +399,8 @@ impl<'a> TrialRun<'a> {
         outcome.disturbed = seen
             .disturbed
             .or_else(|| paths.iter().find_map(RoundTrips::late))
-            .or_else(|| delays.iter().find_map(Lateness::disturbed));
+            .or_else(|| delays.iter().find_map(Lateness::disturbed))
+            .or_else(|| shares.iter().find_map(DeliveredShare::disturbed));
         Ok(())
     }
 
@@ -417,6 +457,8 @@ struct LoadClients {
     flags: Vec<String>,
     /// The words of a program that is not ours; none where it is.
     command: Vec<String>,
+    /// How many times slower everything is.
+    slower: f64,
 }
 
 impl LoadClients {
@@ -427,6 +469,7 @@ impl LoadClients {
             data: cell.render(&spec.data),
             flags: cell.render(&spec.stations.clients.flags),
             command: cell.render(&spec.stations.clients.command),
+            slower: spec.slower(),
         }
     }
 
@@ -456,7 +499,10 @@ impl LoadClients {
 
     /// A command line for each client.
     fn words(&self, seconds: Seconds, more: &dyn Fn(u32) -> Vec<String>) -> Vec<Vec<String>> {
-        let length = ["--seconds".to_owned(), format!("{seconds}s")];
+        let mut length = vec!["--seconds".to_owned(), format!("{seconds}s")];
+        if self.slower > 1.0 {
+            length.extend(["--slower".to_owned(), self.slower.to_string()]);
+        }
         let line = |client| [&self.data(client)[..], &self.flags, &length, &more(client)].concat();
         (1..=self.count).map(line).collect()
     }

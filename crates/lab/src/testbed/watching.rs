@@ -14,6 +14,7 @@ use super::process::{ChildProcess, PATIENCE};
 use super::records::{read, save, unreadable};
 use super::ssh::remote::Remote;
 use super::stations::{Running, Starter};
+use crate::monitor::proc::ThreadTimes;
 use crate::monitor::{Monitor, Observations, Spent, Subject};
 
 /// A process: the machine it runs on, and its number there.
@@ -52,6 +53,8 @@ pub(super) struct Observed {
     pub(super) disturbed: Option<String>,
     /// Seconds of processor time of each process.
     pub(super) spent: BTreeMap<ProcessId, Seconds>,
+    /// What the threads of each process here had.
+    pub(super) threads: BTreeMap<u32, Vec<ThreadTimes>>,
 }
 
 impl Watching {
@@ -101,7 +104,8 @@ impl Unkept {
                 let spent =
                     seen.spent().into_iter().map(|one| (("here".to_owned(), one.process), one.seconds));
                 let watch = seen.watch();
-                Ok(Observed { disturbed: watch.disturbed(), watch, spent: spent.collect() })
+                let threads = seen.threads_of_processes();
+                Ok(Observed { disturbed: watch.disturbed(), watch, spent: spent.collect(), threads })
             }
             Self::There(machines) => {
                 let (mut watches, mut spent) = (Vec::new(), BTreeMap::new());
@@ -117,7 +121,8 @@ impl Unkept {
                     .iter()
                     .filter_map(|(machine, watch)| Some(format!("{machine}: {}", watch.disturbed()?)))
                     .collect();
-                Ok(Observed { disturbed: (!why.is_empty()).then(|| why.join("; ")), watch, spent })
+                let disturbed = (!why.is_empty()).then(|| why.join("; "));
+                Ok(Observed { disturbed, watch, spent, threads: BTreeMap::new() })
             }
         }
     }

@@ -70,6 +70,25 @@ impl ResponsePercentiles {
 }
 
 impl CalibrationRow {
+    /// The same of a system that is not so many times slower (`by`, above 0): times are divided by
+    /// it, rates multiplied.
+    pub fn scaled_back(self, by: f64) -> Self {
+        let percentiles = self.percentiles.map(|ResponsePercentiles { p50, p90, p99 }| ResponsePercentiles {
+            p50: p50 / by,
+            p90: p90 / by,
+            p99: p99 / by,
+        });
+        Self {
+            throughput: self.throughput * by,
+            response: self.response / by,
+            wait: self.wait / by,
+            client_response: self.client_response.map(|response| response / by),
+            think: self.think / by,
+            percentiles,
+            ..self
+        }
+    }
+
     /// A row of N clients and M workers that were answered X times a second, with nothing else
     /// known yet.
     pub fn measured(population: u64, workers: u64, throughput: f64) -> Self {
@@ -470,6 +489,19 @@ mod tests {
         assert_eq!(rows[0].workers, 16);
         assert!((rows[0].response - 1.31e-3).abs() < 1e-12 && (rows[0].wait - 6e-5).abs() < 1e-15);
         assert!((rows[0].busy() - 2840.73 * 1.25e-3).abs() < 1e-9);
+    }
+
+    /// Who is where stays: X·R and X·w are numbers of requests.
+    #[test]
+    fn a_row_of_a_slower_system_is_scaled_back() {
+        let percentiles = Some(ResponsePercentiles { p50: 0.1, p90: 0.2, p99: 0.4 });
+        let client_response = Some(0.5);
+        let slow = CalibrationRow { think: 0.08, client_response, percentiles, ..row(8, 4, 10.0, 0.4, 0.1) };
+        let shown = slow.clone().scaled_back(8.0);
+        let times = (shown.throughput, shown.response, shown.wait, shown.think, shown.client_response);
+        assert_eq!(times, (80.0, 0.05, 0.0125, 0.01, Some(0.0625)));
+        assert_eq!(shown.percentiles.map(|all| all.values()), Some([0.0125, 0.025, 0.05]));
+        assert_eq!(shown.busy(), slow.busy());
     }
 
     #[test]

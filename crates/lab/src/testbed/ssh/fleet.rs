@@ -148,6 +148,7 @@ impl Fleet {
                     address: machine.address.clone().unwrap_or_else(|| remote.address.clone()),
                     location: Location::Remote(remote),
                     link: None,
+                    waits: Nanos::ZERO,
                     delay: Nanos::ZERO,
                     cpu: None,
                     quota: None,

@@ -1,0 +1,106 @@
+//! A testbed that is slower, as a user meets it: what is asked for is what the published machines
+//! had, what is shown is theirs, and what lies in the files is what was measured.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::experiment::{LONG, json, place, run};
+use crate::support::process::{Program, skipped};
+
+/// No processor here gives what its baseline asks for: the search ends as soon as it has tried all
+/// there is.
+const SPEC: &str = r#"
+title = "four times slower"
+repetitions = { min = 1 }
+phases = { warm_up = "50ms", measure = "500ms" }
+gates = ["errors == 0", "misses == 0"]
+data = ["--keys", "100"]
+
+[scale]
+by = 4
+measure = "500ms"
+
+[[scale.baseline]]
+station = "servers"
+levels = { clients = 3 }
+throughput = 1000000000
+
+[[factor]]
+name = "clients"
+levels = [1, 3]
+
+[populate]
+[stations.servers]
+program = "cache"
+count = 2
+cpu = 1
+[stations.middleware]
+program = "proxy"
+cpu = 1.5
+[stations.clients]
+program = "load"
+cpu = 2
+flags = ["--connections", "$clients", "--think", "2ms", "--ratio", "0:1"]
+"#;
+
+#[test]
+fn what_was_measured_on_a_slower_testbed_is_shown_scaled_back() {
+    let (spec, out) = place("scale", SPEC);
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--keep-disturbed"];
+    let first = Program::begin(&words).ended_within(LONG);
+    if !first.success && first.errors.contains("run as root") {
+        skipped("no control group can be written");
+        return;
+    }
+    assert!(first.success, "{first:?}");
+    assert!(first.output.starts_with("scaled by k = 4: "), "{first:?}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("scaled by k = 4: ") && page.contains("baseline of servers"));
+    let kept = json(&out.join("scale.json"));
+    let baseline = &kept["testbed"]["baselines"][0];
+    let runs = baseline["runs"].as_array().unwrap();
+    assert!((1..=2).contains(&runs.len()) && runs[0][0] == 0.25, "{baseline}");
+    let share = |place: usize| kept["testbed"]["stations"][place]["share"].as_f64().unwrap();
+    assert_eq!([share(1), share(2)], [1.5 / 4.0, 0.5], "those without a baseline have a quarter");
+    assert_eq!(share(0), baseline["share"].as_f64().unwrap());
+
+    let results = json(&out.join("results.json"));
+    for cell in results["cells"].as_array().unwrap() {
+        let clients = &cell["levels"]["clients"];
+        let trial = out.join(format!("trials/clients={clients}/0"));
+        let (load, manifest) = (json(&trial.join("load.json")), json(&trial.join("trial.json")));
+        let number = |value: &Value| value.as_f64().unwrap();
+        let shown = number(&cell["throughput"]["value"]);
+        let measured = number(&load["overall"]["count"]) / number(&load["seconds"]);
+        assert!((shown / measured / 4.0 - 1.0).abs() < 1e-6, "{shown} of {measured}");
+        let (shown, measured) =
+            (number(&cell["response"]["mean"]["value"]), number(&load["overall"]["response_time"]["mean"]));
+        assert!((4.0 * shown / measured - 1.0).abs() < 1e-6, "{shown} of {measured}");
+        assert_eq!(manifest["slower"], 4.0);
+        let think = &load["config"]["arrivals"]["closed"]["fixed"];
+        assert!((number(think) - 0.008).abs() < 1e-12, "{load}");
+        let shares = json(&trial.join("shares.json"));
+        assert_eq!(shares.as_array().unwrap().len(), 4, "two servers, a middleware, a client: {shares}");
+    }
+
+    // What was found is found, and what was run stays.
+    let again = run(&spec, &out);
+    assert!(!again.errors.contains(" alone with "), "{again:?}");
+    assert_eq!(again.output, first.output);
+}
+
+#[test]
+fn a_plan_says_what_each_station_gets() {
+    let (spec, _) = place("scale-plan", &SPEC.replace("by = 4", "by = 20"));
+    let planned = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+    let said = planned.output.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "scaled by 20: the stations stand for 5.50 processors",
+        "servers: 2 × 0.0500 of a processor for 1 processor",
+        "clients: 1 × 0.1000 of a processor for 2 processors",
+        "one alone gives 50,000,000/s here, 1,000,000,000/s as published (clients 3)",
+    ] {
+        assert!(said.contains(words), "{words}: {planned:?}");
+    }
+}
