@@ -75,7 +75,7 @@ impl LimitCalibration {
 impl fmt::Display for LimitCalibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { machine, asked, plain, written, got } = self;
-        write!(f, "cpu = {asked} on {machine}: ")?;
+        write!(f, "cpu = {} on {machine}: ", (asked * 1e3).round() / 1e3)?;
         match (plain, got) {
             (Some(plain), Some(got)) if written != asked => {
                 write!(
