@@ -12,6 +12,7 @@
 //! | [`factor`] | what is varied |
 //! | [`station`] | what runs, and how |
 //! | [`machine`] | other machines, and how they are reached |
+//! | [`pod`] | pods, and how their cluster is reached |
 //! | [`fault`] | what is done to stations |
 //! | [`sheet`] | what a reader guesses before |
 //! | [`check`] | what no key alone says |
@@ -21,6 +22,7 @@ pub mod experiment;
 pub mod factor;
 pub mod fault;
 pub mod machine;
+pub mod pod;
 pub mod sheet;
 pub mod station;
 
@@ -29,5 +31,6 @@ pub(crate) use factor::names_in;
 pub use factor::{Factor, Level, LevelName};
 pub use fault::{Action, Fault, FaultTarget};
 pub use machine::{Machine, Ssh};
+pub use pod::{Kubernetes, PodSettings};
 pub use sheet::SheetRow;
 pub use station::{Program, StationCount, StationSpec, Stations, Testbed};

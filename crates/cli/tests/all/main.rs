@@ -35,6 +35,7 @@ mod monitoring;
 mod moving;
 mod output;
 mod passes;
+mod pods;
 mod pools;
 mod prometheus;
 mod proxy;
