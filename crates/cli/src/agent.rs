@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use krarup_lab::agent::{self, Order};
@@ -14,10 +15,10 @@ use krarup_units::Nanos;
 
 use crate::failure::Failure;
 
-/// Do on this machine what `krarup run` elsewhere asks for over ssh; not meant for people.
+/// Do on this machine what `krarup run` elsewhere asks for; not meant for people.
 ///
-/// `krarup run` copies itself to the machines of an `ssh` testbed and calls itself there in this
-/// way. What an agent has started ends when the agent is told so, when its line is closed, or when
+/// `krarup run` copies itself to the machines of an `ssh` testbed, and into the pods of a
+/// `kubernetes` one, and calls itself there in this way. What an agent has started ends when the agent is told so, when its line is closed, or when
 /// nothing came over it for 20 seconds.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
@@ -32,6 +33,27 @@ enum Job {
     Hold {
         /// The run's folder
         folder: PathBuf,
+    },
+    /// Stay as the first process of a pod, until no agent has worked beside it for some time
+    Stay {
+        /// For how many seconds
+        seconds: u64,
+        /// The run that agents work for
+        run: String,
+    },
+    /// Copy this program
+    Copy {
+        /// Where to
+        to: PathBuf,
+    },
+    /// Begin again with other words, with variables in the environment
+    With {
+        /// The variables
+        #[arg(value_name = "NAME=VALUE", value_parser = variable)]
+        variables: Vec<(String, String)>,
+        /// The words
+        #[arg(last = true, required = true, value_name = "WORD", allow_hyphen_values = true)]
+        words: Vec<String>,
     },
     /// Run a program to its end, or until its connection is closed or silent
     Run {
@@ -133,6 +155,11 @@ fn subject(text: &str) -> Result<Subject, String> {
     Ok(Subject { name, process })
 }
 
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| "write NAME=VALUE".to_owned())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// Does it; the exit code is that of the program that was run.
 pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
     let done = |result: io::Result<()>| result.map(|()| ExitCode::SUCCESS);
@@ -142,6 +169,9 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
     }
     let result = match args.job {
         Job::Hold { folder } => done(agent::hold(&folder)),
+        Job::Stay { seconds, run } => done(agent::stay(Duration::from_secs(seconds), &run)),
+        Job::Copy { to } => done(agent::copy(&to)),
+        Job::With { variables, words } => done(agent::with(&variables, &words)),
         Job::Run { run, cpu, folder, accepts, words } => {
             agent::run(&Order { words, accepts, cpu, run, folder }).map(ExitCode::from)
         }

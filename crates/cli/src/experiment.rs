@@ -25,6 +25,8 @@ use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
 use krarup_lab::testbed::netns::{self, Namespaces};
+use krarup_lab::testbed::pods::fleet::PodFleet;
+use krarup_lab::testbed::pods::shape::PodShape;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, LoadSeconds, Starter};
 use krarup_report::document::{Column, Table, TableValue};
@@ -135,6 +137,16 @@ struct SpecArgs {
     /// The spec's quick form: what its table `quick` says
     #[arg(long)]
     quick: bool,
+    /// Where it runs, in place of what the spec says: local, netns, ssh or kubernetes
+    #[arg(long, value_name = "TESTBED", value_parser = testbed)]
+    testbed: Option<&'static str>,
+}
+
+/// The name of a testbed.
+fn testbed(text: &str) -> Result<&'static str, Mistake> {
+    let names = || Testbed::NAMES.map(|(_, name)| name).into_iter();
+    let what = || format!("`{text}` is no testbed");
+    names().find(|name| *name == text).ok_or_else(|| Mistake::none_of(what(), text, names()))
 }
 
 /// A path; a shell completes the specs that come with the program, too.
@@ -179,12 +191,20 @@ impl SpecSource {
             Err(error) => shipped::spec(&name).map(str::to_owned).ok_or_else(|| no_spec(args, &error))?,
         };
         let base = args.spec.parent().filter(|parent| parent.is_dir()).unwrap_or(Path::new(".")).to_owned();
-        if !args.quick {
+        if !args.quick && args.testbed.is_none() {
             return Ok(Self { base, ..Self::of(&name, text)? });
         }
         let mut changes = Changes::of(&text, &name)?;
-        changes.quick().map_err(|mistake| wrong(&name, mistake))?;
-        Ok(Self { base, ..Self::of(&format!("{name} (quick)"), changes.source())? })
+        let mut how = Vec::new();
+        if args.quick {
+            changes.quick().map_err(|mistake| wrong(&name, mistake))?;
+            how.push("quick");
+        }
+        if let Some(testbed) = args.testbed {
+            changes.set(&["testbed"], testbed);
+            how.push(testbed);
+        }
+        Ok(Self { base, ..Self::of(&format!("{name} ({})", how.join(", ")), changes.source())? })
     }
 }
 
@@ -221,6 +241,9 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         let order: Vec<String> =
             plan.block(repetition).iter().map(|cell| (cell.number + 1).to_string()).collect();
         println!("{}", output::prose(format_args!("block {}: {}", repetition + 1, order.join(" "))));
+    }
+    for line in pods(&spec, &plan) {
+        println!("{}", output::prose(format_args!("{line}")));
     }
     for fault in &spec.faults {
         let fault = fault.get_ref();
@@ -275,6 +298,33 @@ fn print_scale(spec: &Spec) {
     if time > 0.0 {
         say(&format!("  that takes {} at most", wait(time)));
     }
+}
+
+/// The pods of each kind of station, where it runs in pods: what they are in which cells.
+fn pods(spec: &Spec, plan: &Plan) -> Vec<String> {
+    let Some(cluster) = spec.kubernetes.as_ref().filter(|_| spec.testbed == Testbed::Kubernetes) else {
+        return Vec::new();
+    };
+    let kinds = stations::kinds(spec);
+    let mut lines = Vec::new();
+    for (name, station) in spec.stations().filter(|(_, station)| station.addresses.is_empty()) {
+        let count = kinds.iter().find(|kind| name.starts_with(kind.letter)).map_or(1, |kind| kind.count);
+        let mut shapes: Vec<(PodShape, Vec<String>)> = Vec::new();
+        for cell in &plan.cells {
+            let (shape, number) = (PodShape::of(station, cell, cluster), (cell.number + 1).to_string());
+            match shapes.iter_mut().find(|(known, _)| *known == shape) {
+                Some((_, cells)) => cells.push(number),
+                None => shapes.push((shape, vec![number])),
+            }
+        }
+        let several = shapes.len() > 1;
+        lines.extend(shapes.into_iter().map(|(shape, cells)| {
+            let plural = if cells.len() == 1 { "" } else { "s" };
+            let cells = if several { format!(", cell{plural} {}", cells.join(" ")) } else { String::new() };
+            format!("pods: {name}{cells}: {count} × {shape}")
+        }));
+    }
+    lines
 }
 
 /// `1 cell`, `12 cells`.
@@ -340,7 +390,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     // Other machines are asked when they are reached.
     let kind_on =
         |hosts: &Hosts| stations::kind(&spec.stations.servers, hosts).map_err(|error| station(&error));
-    let kind_here = (spec.testbed != Testbed::Ssh).then(|| kind_on(&Hosts::Here)).transpose()?;
+    let kind_here = (!spec.testbed.is_elsewhere()).then(|| kind_on(&Hosts::Here)).transpose()?;
     let unwritable = unwritable_in(out);
     let made_here = !out.exists();
     let store = ResultsDirectory::open(out).map_err(unwritable)?;
@@ -352,7 +402,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
     let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
     let krarup = own_program()?;
-    let hosts = hosts(source, &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
+    let hosts = hosts((source, &plan), &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
     let kind = match kind_here {
         Some(kind) => kind,
         None => kind_on(&hosts)?,
@@ -579,7 +629,7 @@ fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> 
 
 /// The hosts of a spec, made or reached.
 fn hosts(
-    source: &SpecSource,
+    (source, plan): (&SpecSource, &Plan),
     krarup: &Path,
     store: &ResultsDirectory,
     stop: &Stop,
@@ -592,6 +642,11 @@ fn hosts(
         Testbed::Ssh => {
             let places = (&*source.base, &*store.unfinished());
             Ok(Hosts::Fleet(Arc::new(Fleet::reach_all(spec, &kinds, places, krarup, &ledger, stop)?)))
+        }
+        Testbed::Kubernetes => {
+            let places = (&*source.base, &*store.unfinished());
+            let first = plan.cells.first();
+            Ok(Hosts::Pods(Arc::new(PodFleet::begin(spec, &kinds, places, first, &ledger, stop)?)))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use krarup_lab::plan::{Plan, PlannedCell};
-use krarup_lab::spec::{Program, Spec, StationSpec, Testbed};
+use krarup_lab::spec::{Program, Spec, StationSpec};
 use krarup_lab::testbed::probe::memcached;
 
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ struct Line {
 
 /// Every program must be there. Other machines have programs of their own.
 pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
-    if spec.testbed == Testbed::Ssh {
+    if spec.testbed.is_elsewhere() {
         return Ok(());
     }
     each(spec, plan, |cell, station| match station.program {

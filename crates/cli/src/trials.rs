@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of, tail_length, tail_share};
@@ -24,7 +25,7 @@ use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::paths::{RoundTrips, Throughput};
-use krarup_lab::testbed::ssh::fleet::Fleet;
+use krarup_lab::testbed::remote::Remote;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_lab::testbed::trial::{Busy, LinkUse, result_files};
 use krarup_load::LoadResult;
@@ -183,8 +184,9 @@ pub(crate) fn environment(
         ways: Vec::new(),
         limits: starter.calibrations.iter().map(limit).collect(),
     };
-    if let Some(fleet) = starter.hosts.fleet() {
-        machines(&mut environment, fleet);
+    let others = starter.hosts.machines();
+    if !others.is_empty() {
+        machines(&mut environment, &others);
     }
     let most = stations::kinds(spec).map(|kind| kind.count);
     let slower = spec.slower();
@@ -212,8 +214,8 @@ pub(crate) fn calibrations(environment: &Environment) -> Vec<LimitCalibration> {
 }
 
 /// Other machines in place of this one: what they have in common, and each of them.
-fn machines(environment: &mut Environment, fleet: &Fleet) {
-    let facts: Vec<&Facts> = fleet.machines().iter().map(|machine| machine.facts()).collect();
+fn machines(environment: &mut Environment, others: &[Arc<Remote>]) {
+    let facts: Vec<&Facts> = others.iter().map(|machine| machine.facts()).collect();
     let common = |of: &dyn Fn(&Facts) -> String| {
         let mut all: Vec<String> = facts.iter().map(|facts| of(facts)).collect();
         all.sort();
@@ -224,9 +226,10 @@ fn machines(environment: &mut Environment, fleet: &Fleet) {
     environment.cores = 0;
     environment.memory = common(&|facts| Bytes(facts.memory).to_string());
     environment.kernel = common(&|facts| facts.kernel.clone());
-    for machine in fleet.machines() {
+    for machine in others {
         let Facts { cpu, cores, memory, kernel, .. } = machine.facts();
         let what = format!("{cpu}, {cores} processors, {}, {kernel}, at {}", Bytes(*memory), machine.address);
+        let what = machine.node().map_or(what.clone(), |node| format!("{what}, on node {node}"));
         environment.versions.push((format!("machine {}", machine.name), what));
     }
 }

@@ -7,6 +7,9 @@
 //!        ── ssh ──▶ agent watch             looks at the machine each second
 //!        ── ssh ──▶ agent calibrate | clock | port | ask | ping | give | take | empty | sink | pour
 //! ```
+//! In a pod the first process is one of these, too: it stays as long as there is a runner (`agent
+//! stay`); before it our program is copied into the pod (`agent copy`).
+//!
 //! The line is dead when it is closed (the runner or the connection ended) or when no sign of life
 //! came for [`SILENCE`] (the network did). Whatever descends from an agent carries [`RUN`] in its
 //! environment, so that it is found again whatever it did to get away.
@@ -22,7 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use krarup_units::{Address, Seconds};
-use rustix::process::{Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, WaitOptions, kill_process, kill_process_group, wait};
 
 use crate::agent::facts::Facts;
 use crate::agent::protocol::{ACCEPTS, DO, DONE, END, FOLDER, GROUPS, RUN, SILENCE, SPENT, STARTED, WATCHES};
@@ -170,6 +173,44 @@ pub fn hold(folder: &Path) -> io::Result<()> {
     sweep(&std::env::var(RUN).unwrap_or_default());
     Ledger::at(&folder.join(GROUPS)).settle();
     fs::remove_dir_all(folder)
+}
+
+/// Stays as the first process of a pod, until it is told to end or no agent of the run has worked
+/// beside it for as long as `alone`: then there is no runner any more.
+///
+/// # Errors
+/// From the system.
+pub fn stay(alone: Duration, run: &str) -> io::Result<()> {
+    let stop = Stop::on_signals()?;
+    let mark = format!("{RUN}={run}/");
+    let mut last = Instant::now();
+    while !stop.asked() && last.elapsed() < alone {
+        if !carriers(&mark).is_empty() {
+            last = Instant::now();
+        }
+        // What has lost its parent is a child of the first process.
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        waiting::blindly(LOOK);
+    }
+    Ok(())
+}
+
+/// Copies this program.
+///
+/// # Errors
+/// From the system.
+pub fn copy(to: &Path) -> io::Result<()> {
+    fs::copy(std::env::current_exe()?, to).map(drop)
+}
+
+/// Becomes this program with other words, and with these variables in its environment: there may be
+/// no `env` beside it.
+///
+/// # Errors
+/// From the system; else it does not return.
+pub fn with(variables: &[(String, String)], words: &[String]) -> io::Result<()> {
+    let variables = variables.iter().map(|(name, value)| (name, value));
+    Err(Command::new(std::env::current_exe()?).args(words).envs(variables).exec())
 }
 
 /// Ends whatever carries the mark of a run, but ourselves. Agents end by themselves what they have

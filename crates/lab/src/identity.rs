@@ -15,8 +15,8 @@ use crate::fault;
 use crate::gate::Gate;
 use crate::plan::PlannedCell;
 use crate::spec::{
-    Baseline, Fault, Machine, Phases, Populate, Program, Spec, Ssh, StationSpec, Stations, Testbed,
-    TestbedScale,
+    Baseline, Fault, Kubernetes, Machine, Phases, PodSettings, Populate, Program, Spec, Ssh, StationSpec,
+    Stations, Testbed, TestbedScale,
 };
 
 /// The form of the list. A change of a name or of the form of a value counts it up.
@@ -46,7 +46,7 @@ pub enum ManifestIdentity {
 impl Identity {
     /// What the trials of this cell are.
     pub fn of(spec: &Spec, cell: &PlannedCell) -> Self {
-        let mut list = List { cell, of: BTreeMap::new() };
+        let mut list = List { cell, testbed: spec.testbed, of: BTreeMap::new() };
         let Spec {
             title: _,
             seed,
@@ -73,6 +73,7 @@ impl Identity {
             predictions: _,
             sheet: _,
             ssh,
+            kubernetes,
             // Its changes are in the spec already.
             quick: _,
         } = spec;
@@ -89,6 +90,7 @@ impl Identity {
                 Testbed::Local => "local",
                 Testbed::Netns => "netns",
                 Testbed::Ssh => "ssh",
+                Testbed::Kubernetes => "kubernetes",
             },
         );
         scale.iter().for_each(|scale| list.scale(scale));
@@ -117,21 +119,7 @@ impl Identity {
             list.station("middleware", middleware);
         }
         list.station("clients", clients);
-        if let Some(ssh) = ssh {
-            // The key shows who is there, and changes nothing else.
-            let Ssh { inventory, user, port, identity: _, config, cache, krarup } = ssh;
-            let words = [
-                ("inventory", inventory),
-                ("user", user),
-                ("config", config),
-                ("cache", cache),
-                ("krarup", krarup),
-            ];
-            for (name, word) in words {
-                list.some(format!("ssh.{name}"), word.as_ref());
-            }
-            list.some("ssh.port", port.as_ref());
-        }
+        list.places(ssh.as_ref(), kubernetes.as_ref());
         Self { version: VERSION, of: list.of }
     }
 
@@ -151,6 +139,7 @@ impl Identity {
 /// A list that is being made.
 struct List<'a> {
     cell: &'a PlannedCell,
+    testbed: Testbed,
     of: BTreeMap<String, String>,
 }
 
@@ -186,8 +175,35 @@ impl List<'_> {
         }
     }
 
+    /// Where stations run. A table of another testbed changes nothing.
+    fn places(&mut self, ssh: Option<&Ssh>, kubernetes: Option<&Kubernetes>) {
+        let testbed = self.testbed;
+        if let Some(Kubernetes { image, namespace, context, kubeconfig: _, patience: _ }) =
+            kubernetes.filter(|_| testbed == Testbed::Kubernetes)
+        {
+            self.set("kubernetes.image", image);
+            self.some("kubernetes.namespace", namespace.as_ref());
+            self.some("kubernetes.context", context.as_ref());
+        }
+        if let Some(ssh) = ssh.filter(|_| testbed == Testbed::Ssh) {
+            // The key shows who is there, and changes nothing else.
+            let Ssh { inventory, user, port, identity: _, config, cache, krarup } = ssh;
+            let words = [
+                ("inventory", inventory),
+                ("user", user),
+                ("config", config),
+                ("cache", cache),
+                ("krarup", krarup),
+            ];
+            for (name, word) in words {
+                self.some(format!("ssh.{name}"), word.as_ref());
+            }
+            self.some("ssh.port", port.as_ref());
+        }
+    }
+
     fn station(&mut self, at: &str, station: &StationSpec) {
-        let StationSpec { program, command, addresses, hosts, count, link, delay, cpu, flags, config } =
+        let StationSpec { program, command, addresses, hosts, pod, count, link, delay, cpu, flags, config } =
             station;
         let name = |what: &str| format!("stations.{at}.{what}");
         self.some(
@@ -206,13 +222,25 @@ impl List<'_> {
         for (number, address) in addresses.iter().enumerate() {
             self.set(name(&format!("addresses.{number}")), address);
         }
-        for (number, host) in hosts.iter().enumerate() {
+        let on_machines = self.testbed == Testbed::Ssh;
+        for (number, host) in hosts.iter().enumerate().filter(|_| on_machines) {
             let Machine { host, address, user, port, identity: _ } = host;
             let name = |what: &str| name(&format!("hosts.{number}.{what}"));
             self.set(name("host"), host);
             self.some(name("address"), address.as_ref());
             self.some(name("user"), user.as_ref());
             self.some(name("port"), port.as_ref());
+        }
+        if let Some(PodSettings { image, requests, limits, nodes }) =
+            pod.as_ref().filter(|_| self.testbed == Testbed::Kubernetes)
+        {
+            self.some(name("pod.image"), self.cell.text(image));
+            for (kind, all) in [("requests", requests), ("limits", limits), ("nodes", nodes)] {
+                for (key, word) in all {
+                    let word = self.cell.render(std::slice::from_ref(word)).join(" ");
+                    self.set(name(&format!("pod.{kind}.{key}")), &word);
+                }
+            }
         }
         let count = count.as_ref().map(|_| self.cell.count(station, 1));
         self.some(name("count"), count);
@@ -327,6 +355,27 @@ hosts = ["c"]
 "#;
         let golden = r#"{"version":2,"of":{"phases.measure":"10","phases.warm_up":"2","seed":"1","ssh.cache":"~/k","ssh.config":"c","ssh.inventory":"hosts.ini","ssh.krarup":"/bin/krarup","ssh.port":"2222","ssh.user":"u","stations.clients.hosts.0.host":"c","stations.clients.program":"load","stations.servers.hosts.0.address":"10.0.0.1","stations.servers.hosts.0.host":"s","stations.servers.hosts.0.port":"23","stations.servers.hosts.0.user":"v","stations.servers.program":"cache","testbed":"ssh"}}"#;
         assert_eq!(serde_json::to_string(&identity(machines)).unwrap(), golden);
+        let pods = r#"
+title = "t"
+testbed = "kubernetes"
+[kubernetes]
+image = "k"
+namespace = "n"
+context = "c"
+kubeconfig = "f"
+patience = "1m"
+[[factor]]
+name = "cpu"
+levels = ["500m"]
+[stations.servers]
+program = "memcached"
+hosts = ["a"]
+pod = { image = "m", requests = { memory = "1Mi" }, limits = { cpu = "$cpu" }, nodes = { pool = "p" } }
+[stations.clients]
+program = "load"
+"#;
+        let golden = r#"{"version":2,"of":{"kubernetes.context":"c","kubernetes.image":"k","kubernetes.namespace":"n","level.cpu":"500m","phases.measure":"10","phases.warm_up":"2","seed":"1","stations.clients.program":"load","stations.servers.pod.image":"m","stations.servers.pod.limits.cpu":"500m","stations.servers.pod.nodes.pool":"p","stations.servers.pod.requests.memory":"1Mi","stations.servers.program":"memcached","testbed":"kubernetes"}}"#;
+        assert_eq!(serde_json::to_string(&identity(pods)).unwrap(), golden);
     }
 
     #[test]

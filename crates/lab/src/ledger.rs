@@ -12,6 +12,7 @@ use crate::monitor::carriers;
 const SPACE: &str = "netns";
 const GROUP: &str = "group";
 const FOLDER: &str = "folder";
+const PODS: &str = "pods";
 
 /// What a started process has in its environment: the path of the ledger.
 const MARK: &str = "KRARUP_LEDGER";
@@ -27,6 +28,8 @@ pub(crate) enum LedgerEntry {
     Group(PathBuf),
     /// A folder of sockets.
     Folder(PathBuf),
+    /// Pods of a run, and the words that tell kubectl their cluster.
+    Pods { run: String, options: Vec<String> },
 }
 
 impl LedgerEntry {
@@ -37,6 +40,10 @@ impl LedgerEntry {
             SPACE => Self::Space(which.to_owned()),
             GROUP => Self::Group(which.into()),
             FOLDER => Self::Folder(which.into()),
+            PODS => {
+                let (run, options) = which.split_once(' ')?;
+                Self::Pods { run: run.to_owned(), options: serde_json::from_str(options).ok()? }
+            }
             number => Self::Process { number: number.parse().ok()?, begun: which.parse().ok()? },
         })
     }
@@ -96,6 +103,12 @@ impl Ledger {
     /// Writes a folder of sockets down.
     pub fn note_folder(&self, folder: &Path) {
         self.line(FOLDER, &folder.display().to_string());
+    }
+
+    /// Writes pods down, before they are made.
+    pub fn note_pods(&self, run: &str, options: &[String]) {
+        let options = serde_json::to_string(options).expect("words are text");
+        self.line(PODS, &format!("{run} {options}"));
     }
 
     fn line(&self, what: &str, which: &str) {

@@ -19,7 +19,7 @@ pub fn reference() -> String {
          <!-- Generated: UPDATE=1 cargo test -p krarup-lab reference -->\n\n\
          A TOML file that says what is varied, what runs, how long and how often. `krarup plan SPEC` shows what it means, `krarup run SPEC`\n\
          carries it out, `krarup report DIR` writes the report anew. Every mistake is named with its line; keys that are not listed here are\n\
-         mistakes, too. [Machines of your own](../guide/machines.md) has a guide.\n",
+         mistakes, too. [Machines of your own](../guide/machines.md) have a guide, and [pods](../guide/kubernetes.md#an-experiment-in-pods).\n",
     );
     let mut tables = Vec::new();
     key_tables::<Spec>("", &mut tables);

@@ -12,6 +12,7 @@
 //! | [`factor`] | what is varied |
 //! | [`station`] | what runs, and how |
 //! | [`machine`] | other machines, and how they are reached |
+//! | [`pod`] | pods, and how their cluster is reached |
 //! | [`fault`] | what is done to stations |
 //! | [`scale`] | how many times slower than the machines it speaks of |
 //! | [`sheet`] | what a reader guesses before |
@@ -22,6 +23,7 @@ pub mod experiment;
 pub mod factor;
 pub mod fault;
 pub mod machine;
+pub mod pod;
 pub mod scale;
 pub mod sheet;
 pub mod station;
@@ -31,6 +33,7 @@ pub(crate) use factor::names_in;
 pub use factor::{Factor, Level, LevelName};
 pub use fault::{Action, Fault, FaultTarget};
 pub use machine::{Machine, Ssh};
+pub use pod::{Kubernetes, PodSettings};
 pub use scale::{Baseline, ScaleBy, StationRole, TestbedScale};
 pub use sheet::SheetRow;
 pub use station::{Program, StationCount, StationSpec, Stations, Testbed};

@@ -35,8 +35,8 @@ pub(crate) fn for_end(process: u32, within: Duration) -> bool {
 
 /// Lets a time pass, and nothing ends it earlier. The only place of this crate that sleeps: for a
 /// port at which another program is to listen, a lock that another process has on a file, a group
-/// whose last process the kernel is still taking out, and a span that is measured. The system sends
-/// no notice of the first three.
+/// whose last process the kernel is still taking out, pods that are on their way, a runner that
+/// looks into a pod, and a span that is measured. Of all but the last the system sends no notice.
 pub(crate) fn blindly(time: Duration) {
     std::thread::sleep(time);
 }

@@ -41,6 +41,27 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// One machine as it was seen from several containers of it, each of which sees all its
+    /// processors and only its own programs: what is another's own is no foreign program.
+    pub fn of_shared(watches: &[(String, Self)]) -> Self {
+        let [(_, only)] = watches else {
+            let mean = |of: fn(&Self) -> f64| {
+                watches.iter().map(|(_, watch)| of(watch)).sum::<f64>() / watches.len().max(1) as f64
+            };
+            let all = Self::of_all(watches);
+            return Self {
+                cores: watches.iter().map(|(_, watch)| watch.cores).max().unwrap_or(0),
+                foreign: (mean(|watch| watch.own + watch.foreign) - all.own).max(0.0),
+                kernel: mean(|watch| watch.kernel),
+                steal: mean(|watch| watch.steal),
+                run_queue: mean(|watch| watch.run_queue),
+                switches: mean(|watch| watch.switches),
+                ..all
+            };
+        };
+        only.clone()
+    }
+
     /// Several machines as one: processors and what kept them busy are added up, links are named by
     /// their machines.
     pub fn of_all(watches: &[(String, Self)]) -> Self {
@@ -108,6 +129,24 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_own_in_another_container_is_not_foreign() {
+        let seen = |name: &str, own: f64| {
+            // All of the machine's programs take 1.5 processors.
+            let watch =
+                Watch { seconds: 2.0, cores: 4, own, foreign: 1.5 - own, steal: 0.1, ..Watch::default() };
+            (name.to_owned(), watch)
+        };
+        let shared = Watch::of_shared(&[seen("s1", 0.5), seen("c1", 0.75)]);
+        assert_eq!((shared.cores, shared.own, shared.foreign, shared.steal), (4, 1.25, 0.25, 0.1));
+        assert_eq!(
+            shared.disturbed().unwrap(),
+            "the machine was disturbed: the machine's host took 2.5 % of them away"
+        );
+        let alone = [seen("s1", 0.5)];
+        assert_eq!(Watch::of_shared(&alone), alone[0].1);
+    }
 
     #[test]
     fn runs_are_averaged_but_for_what_was_least_and_what_was_lost() {

@@ -36,6 +36,7 @@ mod monitoring;
 mod moving;
 mod output;
 mod passes;
+mod pods;
 mod pools;
 mod prometheus;
 mod proxy;

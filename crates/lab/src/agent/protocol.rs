@@ -7,6 +7,8 @@ use std::time::Duration;
 pub const BEAT: Duration = Duration::from_secs(2);
 /// A line on which nothing came for so long is dead.
 pub const SILENCE: Duration = Duration::from_secs(20);
+/// A pod in which no agent has worked for so long has no runner any more.
+pub const ALONE: Duration = Duration::from_secs(60);
 /// The word that ends what an agent has started.
 pub const END: &str = "end\n";
 /// The word by which an agent does something to what it has started; what it is, and which of such

@@ -12,6 +12,7 @@ use toml::de::DeTable;
 use super::experiment::{Anchor, Repetitions, Spec};
 use super::factor::{Factor, Level, LevelName, names_in};
 use super::fault::{Action, Fault, FaultTarget};
+use super::pod::{Kubernetes, PodSettings, quantity};
 use super::scale::{Baseline, StationRole};
 use super::sheet::SheetRow;
 use super::station::{MOST, Program, StationCount, StationSpec, Testbed};
@@ -56,6 +57,7 @@ impl Check<'_> {
         spec.base.iter().for_each(|base| see(self.levels("base", at(base), base.get_ref())));
         spec.stations().for_each(|(name, station)| see(self.station(name, station)));
         see(self.ssh());
+        see(self.kubernetes());
         see(self.clients());
         see(self.sheet());
         see(self.scale());
@@ -66,6 +68,7 @@ impl Check<'_> {
         spec.faults.iter().for_each(|fault| see(self.fault(fault)));
         if found.is_empty() {
             found.extend(self.courses().err());
+            found.extend(self.pods().err());
         }
         found
     }
@@ -204,7 +207,7 @@ impl Check<'_> {
             return Ok(());
         }
         let at = self.at("scale");
-        if self.spec.testbed == Testbed::Ssh {
+        if matches!(self.spec.testbed, Testbed::Ssh | Testbed::Kubernetes) {
             let what = "a scale is of stations that share the processors of this machine";
             return wrong(at, what, "write testbed = \"netns\", or take the scale away");
         }
@@ -297,6 +300,7 @@ impl Check<'_> {
             }
         }
         self.hosts(name, station)?;
+        self.pod(name, station)?;
         if netns && runs {
             let what = named("runs already, and cannot be reached from a namespace");
             return wrong(path("addresses"), what, "let it be started, or use testbed = \"local\"");
@@ -323,7 +327,7 @@ impl Check<'_> {
         let [runs, hosts] = [!station.addresses.is_empty(), !station.hosts.is_empty()];
         if self.spec.testbed != Testbed::Ssh {
             let what = format!("stations.{name}.hosts speaks of other machines");
-            return if hosts { wrong(path, what, "write testbed = \"ssh\"") } else { Ok(()) };
+            return if hosts { self.unless_chosen(path, what, "ssh") } else { Ok(()) };
         }
         let inventory = self.spec.ssh.as_ref().is_some_and(|ssh| ssh.inventory.is_some());
         if !runs && !hosts && !inventory {
@@ -341,7 +345,74 @@ impl Check<'_> {
         if self.spec.ssh.is_none() || self.spec.testbed == Testbed::Ssh {
             return Ok(());
         }
-        wrong(self.at("ssh"), "ssh speaks of other machines", "write testbed = \"ssh\"")
+        self.unless_chosen(self.at("ssh"), "ssh speaks of other machines", "ssh")
+    }
+
+    /// What belongs to another testbed is a mistake, unless the spec says itself where it runs: one
+    /// spec may hold what each testbed needs.
+    fn unless_chosen(&self, at: usize, what: impl Into<String>, testbed: &str) -> Result<(), Mistake> {
+        if self.table.get("testbed").is_some() {
+            return Ok(());
+        }
+        wrong(at, what, &format!("write testbed = \"{testbed}\""))
+    }
+
+    fn kubernetes(&self) -> Result<(), Mistake> {
+        match (&self.spec.kubernetes, self.spec.testbed == Testbed::Kubernetes) {
+            (Some(Kubernetes { image, .. }), true) => {
+                image_of(image).map_err(|mistake| mistake.at(self.at("kubernetes.image")))
+            }
+            (None, true) => {
+                let hint =
+                    "write [kubernetes] image = \"registry.example/krarup:VERSION\"; `make image` builds it";
+                wrong(self.at("testbed"), "pods take krarup from an image, and none is named", hint)
+            }
+            (Some(_), false) => {
+                self.unless_chosen(self.at("kubernetes"), "kubernetes speaks of a cluster", "kubernetes")
+            }
+            (None, false) => Ok(()),
+        }
+    }
+
+    /// What a pod is given must be what Kubernetes takes, in each cell.
+    fn pod(&self, name: &str, station: &StationSpec) -> Result<(), Mistake> {
+        let path = |key: &str| self.at(&format!("stations.{name}.{key}"));
+        let in_cluster = self.spec.testbed == Testbed::Kubernetes;
+        if station.cpu.is_some() && in_cluster {
+            let what = format!("stations.{name}.cpu is a control group, which a pod may not make");
+            return wrong(path("cpu"), what, "write pod = { limits = { cpu = \"320m\" } }");
+        }
+        if station.pod.is_some() && !in_cluster {
+            let what = format!("stations.{name}.pod speaks of a cluster");
+            return self.unless_chosen(path("pod"), what, "kubernetes");
+        }
+        if station.pod.is_some() && !station.addresses.is_empty() {
+            let what = format!("stations.{name} runs already, and has a pod to be started in");
+            return wrong(path("pod"), what, "take one of both away");
+        }
+        Ok(())
+    }
+
+    /// What pods are given is what Kubernetes takes, in each cell.
+    fn pods(&self) -> Result<(), Mistake> {
+        let cells = Plan::of(self.spec).cells;
+        for (name, station) in self.spec.stations() {
+            let Some(PodSettings { image, requests, limits, .. }) = &station.pod else { continue };
+            for cell in &cells {
+                for (resource, word) in requests.iter().chain(limits) {
+                    let amount = cell.render(std::slice::from_ref(word)).join(" ");
+                    if quantity(&amount).is_none() {
+                        let what = format!("stations.{name}.pod: `{amount}` is no quantity of {resource}");
+                        return wrong(at(word), what, "write it as Kubernetes does: 500m, 2, 256Mi");
+                    }
+                }
+                if let Some(image) = image {
+                    let name = cell.render(std::slice::from_ref(image)).join(" ");
+                    image_of(&name).map_err(|mistake| mistake.at(at(image)))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn count(&self, name: &str, station: &StationSpec) -> Result<(), Mistake> {
@@ -424,6 +495,15 @@ impl Check<'_> {
         }
         Ok(())
     }
+}
+
+/// The name of an image has no spaces, and is there.
+fn image_of(name: &str) -> Result<(), Mistake> {
+    if name.is_empty() || name.chars().any(char::is_whitespace) || name.starts_with('-') {
+        let what = format!("`{}` is no name of an image", name.escape_debug());
+        return Err(Mistake::new(what, "write it like registry.example/krarup:0.1.0"));
+    }
+    Ok(())
 }
 
 /// Where a value stands.
@@ -564,6 +644,42 @@ flags = ["--connections", "$clients"]
                 "small.toml, line 12: ssh speaks of other machines; write testbed = \"ssh\"",
             ]
         );
+    }
+
+    #[test]
+    fn what_belongs_to_another_testbed_stays_where_the_spec_says_which_it_is() {
+        let pods = "\"cache\"\nhosts = [\"a\"]\npod = { image = \"m\", limits = { cpu = \"$clients\", memory = 1e6 } }";
+        let text = SMALL.replace("\"cache\"", pods) + "[ssh]\n[kubernetes]\nimage = \"k\"\n";
+        let with = |testbed: &str| read(&format!("testbed = \"{testbed}\"\n{text}"));
+        for testbed in ["local", "kubernetes"] {
+            assert_eq!(with(testbed).unwrap().stations.servers.hosts.len(), 1, "{testbed}");
+        }
+        assert!(first(with("ssh")).what.contains("stations.clients has no hosts"));
+        let all = read(&text).unwrap_err().to_string();
+        for what in ["hosts speaks of other", "ssh speaks of other", "kubernetes speaks of a cluster"] {
+            assert!(all.contains(what), "{all}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_given_what_kubernetes_takes() {
+        let wrong = |servers: &str, tables: &str| {
+            let text = SMALL.replace("\"cache\"", &format!("\"cache\"\n{servers}"));
+            first(read(&format!("testbed = \"kubernetes\"\n{text}{tables}")))
+        };
+        const IMAGE: &str = "[kubernetes]\nimage = \"krarup\"\n";
+        let error = wrong("", "");
+        assert!(error.what.contains("none is named") && error.hint.contains("[kubernetes] image"), "{error}");
+        assert!(wrong("cpu = 0.5", IMAGE).hint.contains("limits = { cpu"));
+        let error = wrong("pod = { limits = { cpu = \"${clients}x\" } }", IMAGE);
+        assert_eq!(
+            (error.place.as_str(), error.what.as_str()),
+            (&*line(9), "stations.servers.pod: `1x` is no quantity of cpu")
+        );
+        assert!(wrong("pod = { image = \"a b\" }", IMAGE).what.contains("`a b` is no name of an image"));
+        assert!(wrong("", "[kubernetes]\nimage = \"\"\n").what.contains("is no name of an image"));
+        let error = wrong("pod = { limits = { cpu = \"$limit\" } }", IMAGE);
+        assert_eq!(error.what, "`$limit` stands for no factor");
     }
 
     #[test]

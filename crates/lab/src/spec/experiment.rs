@@ -15,6 +15,7 @@ use toml::Spanned;
 use super::factor::{Factor, LEVEL, LevelName, LevelNameForm, WORDS};
 use super::fault::Fault;
 use super::machine::Ssh;
+use super::pod::{Kubernetes, PodSettings};
 use super::scale::TestbedScale;
 use super::sheet::SheetRow;
 use super::station::{StationCount, StationSpec, Stations, Testbed};
@@ -45,7 +46,9 @@ settings! {
         /// How long each trial is. Times are written as `"10s"`, `"600ms"`, or in seconds.
         phases: Phases = Phases::default(), Inline, example = "{ measure = \"10s\" }";
         /// Where it runs. `local`: processes on this machine; `netns`: each in a network namespace
-        /// of its own, behind a link of its own (Linux, root); `ssh`: on other machines.
+        /// of its own, behind a link of its own (Linux, root); `ssh`: on other machines;
+        /// `kubernetes`: each in a pod of its own. With this key or `--testbed` given, tables of the
+        /// other testbeds may stay in the spec.
         testbed: Testbed = Testbed::Local, Word(&Testbed::NAMES);
         /// Everything is so many times slower than on the machines that `cpu`, `link` and `delay`
         /// of the stations speak of, so that these fit into the processors at hand: each station
@@ -87,6 +90,8 @@ settings! {
         /// How other machines are reached, in `ssh`. What an inventory, a host or the user's own
         /// configuration of ssh says goes before this.
         ssh: Option<Ssh> = None, Optional(Inline), example = "{ inventory = \"hosts.ini\" }";
+        /// In which cluster pods are made, in `kubernetes`.
+        kubernetes: Option<Kubernetes> = None, Optional(Inline), example = "{ image = \"registry.example/krarup:0.1.0\" }";
         /// What is different with `--quick`: the same keys, and `levels` with other levels by the
         /// name of a factor.
         quick: () = (), QuickForm, example = "{ repetitions = { min = 1 }, levels = { clients = [2, 64] } }";
@@ -239,6 +244,9 @@ impl Spec {
         let words = self
             .stations()
             .flat_map(|(_, station)| station.command.iter().chain(&station.flags).chain(&station.config));
+        let pods =
+            self.stations().filter_map(|(_, station)| station.pod.as_ref()).flat_map(PodSettings::words);
+        let words = words.chain(pods);
         words.chain(self.populate.iter().flat_map(|populate| &populate.flags)).chain(&self.data)
     }
 }

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::factor::{WORDS, names_in};
 use super::machine::{MACHINE, Machine};
+use super::pod::PodSettings;
 use crate::testbed::cap::LEAST;
 
 /// The longest way of a packet: connections give up where they wait longer.
@@ -40,11 +41,23 @@ pub enum Testbed {
     Netns,
     /// On other machines, through ssh.
     Ssh,
+    /// Each in a pod of its own.
+    Kubernetes,
 }
 
 impl Testbed {
     /// Each with its name in a spec.
-    pub const NAMES: [(Self, &str); 3] = [(Self::Local, "local"), (Self::Netns, "netns"), (Self::Ssh, "ssh")];
+    pub const NAMES: [(Self, &str); 4] = [
+        (Self::Local, "local"),
+        (Self::Netns, "netns"),
+        (Self::Ssh, "ssh"),
+        (Self::Kubernetes, "kubernetes"),
+    ];
+
+    /// Whether its stations run on other machines, which have programs of their own.
+    pub fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Ssh | Self::Kubernetes)
+    }
 }
 
 settings! {
@@ -66,6 +79,9 @@ settings! {
         /// in `ssh`.
         hosts: Vec<Machine> = Vec::new(), List(MACHINE),
             example = "[\"user@host:22\", { host = \"a.example\", address = \"10.0.0.4\" }]";
+        /// The pod that each of them runs in, in `kubernetes`; without, one of krarup's image.
+        pod: Option<PodSettings> = None, Optional(Inline),
+            example = "{ image = \"memcached:1.6\", limits = { cpu = \"$cpu\" } }";
         /// How many are started, always or as the level of a factor says; without, 3 servers, 1
         /// middleware, 1 client. Each of several clients is a load generator of its own, with all
         /// of `flags`.
@@ -77,8 +93,9 @@ settings! {
         /// centre, 40ms over an ocean. Only where it has one, in `netns`.
         delay: Seconds = 0.0, Duration::up_to(LONGEST_DELAY);
         /// Processors that each of them may use, by a control group with a quota: 0.32 is a third
-        /// of one. It needs root, and is refused where control groups cannot be written. Without,
-        /// all there are. With a `scale`, processors of the machine that each stands for.
+        /// of one. It needs root, and is refused where control groups cannot be written, and in
+        /// `kubernetes`, where a pod has limits. Without, all there are. With a `scale`, processors
+        /// of the machine that each stands for.
         cpu: Option<f64> = None, Optional(Number::between(LEAST, 1_024.0)), example = "0.32";
         /// Further words, after those that we give.
         flags: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--workers\", \"$workers\"]";

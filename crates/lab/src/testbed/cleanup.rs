@@ -4,13 +4,14 @@ use std::fs;
 
 use rustix::process::{Signal, kill_process};
 
+use super::pods::kubectl::Kubectl;
 use super::{cap, namespace};
 use crate::ledger::{Ledger, LedgerEntry, begun};
 use crate::waiting::pid;
 
 impl Ledger {
-    /// Kills those that still run, written down or not yet, takes namespaces and control groups
-    /// away that are still there, and forgets all. Returns how many there were.
+    /// Kills those that still run, written down or not yet, takes namespaces, control groups and
+    /// pods away that are still there, and forgets all. Returns how many there were.
     pub fn settle(&self) -> usize {
         let mut ended = 0;
         let mut groups = Vec::new();
@@ -28,6 +29,10 @@ impl Ledger {
                     let _ = fs::remove_dir_all(folder);
                 }
                 LedgerEntry::Folder(_) => {}
+                // Only what has the label of a run is deleted.
+                LedgerEntry::Pods { run, options } => {
+                    ended += usize::from(Kubectl::with(options).delete_run(&run));
+                }
             }
         }
         ended += self.marked().filter(|process| kill(*process)).count();

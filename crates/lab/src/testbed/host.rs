@@ -13,7 +13,7 @@ use krarup_units::{Nanos, Seconds};
 
 use super::namespace::inside;
 use super::probe::{ask, free_port, memcached, round_trips};
-use super::ssh::remote::Remote;
+use super::remote::Remote;
 
 /// Where a host is.
 #[derive(Clone, Debug)]

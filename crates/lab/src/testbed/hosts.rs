@@ -1,11 +1,16 @@
 //! All hosts of an experiment, whichever they are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::clock::Offset;
 use super::error::StationError;
 use super::host::Host;
 use super::netns::Namespaces;
+use super::pods::fleet::PodFleet;
+use super::remote::Remote;
 use super::ssh::fleet::Fleet;
+use crate::plan::PlannedCell;
 use crate::stop::Stop;
 
 /// All hosts of an experiment.
@@ -17,6 +22,8 @@ pub enum Hosts {
     Spaces(Arc<Namespaces>),
     /// Other machines.
     Fleet(Arc<Fleet>),
+    /// Pods of a cluster.
+    Pods(Arc<PodFleet>),
 }
 
 impl Hosts {
@@ -26,6 +33,7 @@ impl Hosts {
             Self::Here => Host::here(),
             Self::Spaces(network) => network.host(letter, number).cloned().unwrap_or_else(Host::here),
             Self::Fleet(fleet) => fleet.host(letter, number).cloned().unwrap_or_else(Host::here),
+            Self::Pods(pods) => pods.host(letter, number).unwrap_or_else(Host::here),
         }
     }
 
@@ -33,23 +41,42 @@ impl Hosts {
     pub fn network(&self) -> Option<&Namespaces> {
         match self {
             Self::Spaces(network) => Some(network),
-            Self::Here | Self::Fleet(_) => None,
+            Self::Here | Self::Fleet(_) | Self::Pods(_) => None,
         }
     }
 
-    /// The other machines, where there are some.
-    pub fn fleet(&self) -> Option<&Fleet> {
+    /// The other machines, or the pods; none where all is on this machine.
+    pub fn machines(&self) -> Vec<Arc<Remote>> {
         match self {
-            Self::Fleet(fleet) => Some(fleet),
-            Self::Here | Self::Spaces(_) => None,
+            Self::Fleet(fleet) => fleet.machines().to_vec(),
+            Self::Pods(pods) => pods.machines(),
+            Self::Here | Self::Spaces(_) => Vec::new(),
         }
     }
 
-    /// Makes sure that all can be reached.
+    /// Whether a cell wants other hosts of a kind than there are: what runs on them is to be ended
+    /// before.
+    pub fn changes(&self, letter: char, cell: &PlannedCell) -> bool {
+        matches!(self, Self::Pods(pods) if pods.changes(letter, cell))
+    }
+
+    /// Makes sure that the hosts of a cell are there and can be reached.
     ///
     /// # Errors
-    /// Where a machine is out of reach.
-    pub fn reach(&self, stop: &Stop) -> Result<(), StationError> {
-        self.fleet().map_or(Ok(()), |fleet| fleet.reach(stop))
+    /// Where a machine is out of reach, or a pod does not run.
+    pub fn prepare(&self, cell: &PlannedCell, stop: &Stop) -> Result<(), StationError> {
+        match self {
+            Self::Fleet(fleet) => fleet.reach(stop),
+            Self::Pods(pods) => pods.prepare(cell, stop),
+            Self::Here | Self::Spaces(_) => Ok(()),
+        }
+    }
+
+    /// How far the clock of each other machine is from ours.
+    ///
+    /// # Errors
+    /// Where one does not answer, or is too far off.
+    pub fn clocks(&self) -> Result<BTreeMap<String, Offset>, StationError> {
+        self.machines().iter().map(|machine| Ok((machine.name.clone(), machine.clock()?))).collect()
     }
 }

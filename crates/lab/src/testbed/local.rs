@@ -75,6 +75,10 @@ impl<'a> Local<'a> {
         folder: &Path,
         outcome: &mut TrialOutcome,
     ) -> Result<(), StationError> {
+        if self.starter.hosts.changes('s', cell) {
+            self.end()?;
+        }
+        self.starter.hosts.prepare(cell, &self.starter.stop)?;
         let begun = Instant::now();
         self.starter.clear()?;
         // Where starting something takes time, clients are told an instant that is as much later.

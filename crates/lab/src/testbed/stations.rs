@@ -17,8 +17,7 @@ use super::host::{Host, HostGroup};
 use super::hosts::Hosts;
 use super::netns::Namespaces;
 use super::process::{ChildProcess, LastSecond, PATIENCE, StationEnd, is_refusal};
-use super::ssh::fleet::Fleet;
-use super::ssh::remote::Remote;
+use super::remote::Remote;
 use crate::agent::protocol::ACCEPTS;
 use crate::ledger::Ledger;
 use crate::plan::PlannedCell;
@@ -151,7 +150,11 @@ pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError
                     .map_or("memcached".to_owned(), |remote| format!("memcached on {}", remote.title())),
                 Mistake::new(
                     "is not installed",
-                    "install Debian's package memcached, or use the program `cache`",
+                    if host.remote().is_some_and(|remote| remote.node().is_some()) {
+                        "name an image that has it, as pod = { image = \"memcached:1.6\" }, or use the program `cache`"
+                    } else {
+                        "install Debian's package memcached, or use the program `cache`"
+                    },
                 ),
             )),
         },
@@ -212,7 +215,8 @@ impl Starter {
         let cpu = self.caps.for_letter(letter);
         let host = self.hosts.host(letter, number);
         let known = self.calibrations.iter().find(|one| one.is_of(&host.machine(), cpu));
-        Host { cpu, quota: known.map(|one| one.written).or(cpu), ..host }
+        // A pod has a limit of its own.
+        Host { cpu: cpu.or(host.cpu), quota: known.map(|one| one.written).or(cpu), ..host }
     }
 
     /// Finds out what the quotas of a spec give on the machines they are set on, each once, by a
@@ -587,7 +591,7 @@ impl Starter {
         Ok(())
     }
 
-    /// Makes sure that all hosts can be reached, and that nothing of an earlier trial is on them.
+    /// Makes sure that nothing of an earlier trial is on the hosts.
     ///
     /// # Errors
     /// Where one is out of reach.
@@ -595,9 +599,7 @@ impl Starter {
         if let Some(network) = self.hosts.network() {
             network.mend(&self.krarup, &self.ledger, &self.stop)?;
         }
-        let Some(fleet) = self.hosts.fleet() else { return Ok(()) };
-        fleet.reach(&self.stop)?;
-        fleet.machines().iter().try_for_each(|machine| machine.clear())
+        self.hosts.machines().iter().try_for_each(|machine| machine.clear())
     }
 
     /// Brings here what stations on other machines wrote into the place of this folder.
@@ -605,8 +607,7 @@ impl Starter {
     /// # Errors
     /// Where one is out of reach.
     pub fn collect(&self, folder: &Path) -> Result<(), StationError> {
-        let machines = self.hosts.fleet().map_or(&[][..], Fleet::machines);
-        machines.iter().try_for_each(|machine| machine.collect(folder, &self.stop))
+        self.hosts.machines().iter().try_for_each(|machine| machine.collect(folder, &self.stop))
     }
 }
 

@@ -24,7 +24,6 @@ use super::netns::Namespaces;
 use super::paths::{Lateness, RoundTrips};
 use super::process::{PATIENCE, StationEnd};
 use super::records::{made, read, save, unreadable};
-use super::ssh::fleet::Fleet;
 use super::stations::{Loads, Running, Starter, words};
 use super::watching::{ProcessId, Unkept, Watching};
 use crate::campaign::TrialOutcome;
@@ -130,7 +129,7 @@ impl<'a> TrialRun<'a> {
         cell: &'a PlannedCell,
         folder: &'a Path,
     ) -> Result<Self, StationError> {
-        let clocks = starter.hosts.fleet().map_or(Ok(BTreeMap::new()), Fleet::clocks)?;
+        let clocks = starter.hosts.clocks()?;
         let clients = LoadClients::of(spec, cell);
         let results = result_files(folder, clients.count);
         let faults = fault::in_order(spec, cell);
@@ -413,7 +412,7 @@ impl<'a> TrialRun<'a> {
         seconds: &BTreeMap<ProcessId, Seconds>,
     ) -> Vec<Busy> {
         let mut spent: Vec<Busy> = loads.iter().enumerate().map(generator(loads.len())).collect();
-        if let Some(cpu) = self.starter.caps.clients {
+        if let Some(cpu) = self.starter.host('c', 1).cpu {
             spent.iter_mut().for_each(|busy| busy.cores = busy.cores.min(cpu));
         }
         for (busy, of) in spent_by {

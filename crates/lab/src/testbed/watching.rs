@@ -2,7 +2,7 @@
 //! each other.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use krarup_record::watch::Watch;
@@ -12,7 +12,7 @@ use super::error::StationError;
 use super::netns::Namespaces;
 use super::process::{ChildProcess, PATIENCE};
 use super::records::{read, save, unreadable};
-use super::ssh::remote::Remote;
+use super::remote::Remote;
 use super::stations::{Running, Starter};
 use crate::monitor::proc::ThreadTimes;
 use crate::monitor::{Monitor, Observations, Spent, Subject};
@@ -35,14 +35,21 @@ fn subjects(machine: &str, middleware: &[Running], servers: &[Running]) -> Vec<S
 pub(super) enum Watching {
     /// A thread of ours, at this machine.
     Here(Monitor),
-    /// An agent on each machine, by the machine's name.
-    There(Vec<(String, ChildProcess)>),
+    /// An agent on each machine.
+    There(Vec<(WatchedMachine, ChildProcess)>),
 }
 
 /// What was seen, before it is written down.
 pub(super) enum Unkept {
     Here(Box<Observations>),
-    There(Vec<String>),
+    There(Vec<WatchedMachine>),
+}
+
+/// A machine, or a pod, that an agent looks at.
+pub(super) struct WatchedMachine {
+    name: String,
+    /// Where its records are below the folder of all.
+    place: PathBuf,
 }
 
 /// What was seen on all machines.
@@ -57,6 +64,9 @@ pub(super) struct Observed {
     pub(super) threads: BTreeMap<u32, Vec<ThreadTimes>>,
 }
 
+/// A machine, and what was seen of it from each of its parts.
+type SeenMachine = (String, Vec<(String, Watch)>);
+
 impl Watching {
     pub(super) fn begin(
         starter: &Starter,
@@ -64,18 +74,20 @@ impl Watching {
         middleware: &[Running],
         servers: &[Running],
     ) -> Result<Self, StationError> {
-        let Some(fleet) = starter.hosts.fleet() else {
+        let machines = starter.hosts.machines();
+        if machines.is_empty() {
             let lines = starter.hosts.network().map(Namespaces::lines).unwrap_or_default();
             let lines = lines.into_iter().map(|(name, process)| Subject { name, process });
             let subjects = subjects("here", middleware, servers).into_iter().chain(lines).collect();
             return Ok(Self::Here(Monitor::begin(subjects)));
-        };
+        }
         let begin = |machine: &Arc<Remote>| {
-            let into = folder.join("monitor").join(&machine.name);
-            let watch = machine.watch(&into, &subjects(&machine.name, middleware, servers), &starter.stop)?;
-            Ok((machine.name.clone(), watch))
+            let (name, place) = (machine.name.clone(), machine.watched_in());
+            let into = folder.join("monitor").join(&place);
+            let watch = machine.watch(&into, &subjects(&name, middleware, servers), &starter.stop)?;
+            Ok((WatchedMachine { name, place }, watch))
         };
-        fleet.machines().iter().map(begin).collect::<Result<_, _>>().map(Self::There)
+        machines.iter().map(begin).collect::<Result<_, _>>().map(Self::There)
     }
 
     pub(super) fn end(self) -> Result<Unkept, StationError> {
@@ -88,7 +100,7 @@ impl Watching {
                         return Err(process.error(format!("failed ({})", ended.status)));
                     }
                 }
-                Ok(Unkept::There(all.into_iter().map(|(name, _)| name).collect()))
+                Ok(Unkept::There(all.into_iter().map(|(machine, _)| machine).collect()))
             }
         }
     }
@@ -108,12 +120,26 @@ impl Unkept {
                 Ok(Observed { disturbed: watch.disturbed(), watch, spent: spent.collect(), threads })
             }
             Self::There(machines) => {
-                let (mut watches, mut spent) = (Vec::new(), BTreeMap::new());
-                for machine in machines {
-                    let place = place.join(&machine);
-                    watches.push((machine.clone(), read::<Watch>(&place.join("watch.json"))?));
-                    let all: Vec<Spent> = read(&place.join("processes.json"))?;
-                    spent.extend(all.into_iter().map(|one| ((machine.clone(), one.process), one.seconds)));
+                let (mut seen, mut spent) = (Vec::<SeenMachine>::new(), BTreeMap::new());
+                for WatchedMachine { name, place: below } in machines {
+                    let records = place.join(&below);
+                    let watch: Watch = read(&records.join("watch.json"))?;
+                    let all: Vec<Spent> = read(&records.join("processes.json"))?;
+                    spent.extend(all.into_iter().map(|one| ((name.clone(), one.process), one.seconds)));
+                    let machine = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
+                    match seen.iter_mut().find(|(known, _)| *known == machine) {
+                        Some((_, parts)) => parts.push((name, watch)),
+                        None => seen.push((machine, vec![(name, watch)])),
+                    }
+                }
+                let mut watches = Vec::new();
+                for (machine, parts) in seen {
+                    let watch = Watch::of_shared(&parts);
+                    // That of a machine with one part is there already.
+                    if parts.iter().any(|(name, _)| *name != machine) {
+                        save(&place.join(&machine).join("watch.json"), &watch)?;
+                    }
+                    watches.push((machine, watch));
                 }
                 let watch = Watch::of_all(&watches);
                 save(&place.join("watch.json"), &watch)?;

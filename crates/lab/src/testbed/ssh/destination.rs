@@ -5,12 +5,13 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use super::super::error::StationError;
-use super::super::process::{ChildProcess, Drain, Feed, StationEnd};
+use super::super::process::{ChildProcess, PATIENCE};
+use super::super::transport::{Transport, quoted};
+use crate::ledger::Ledger;
 use crate::spec::{Machine, Ssh};
 use crate::stop::Stop;
 
@@ -59,30 +60,26 @@ impl Drop for Sockets {
 
 /// Who holds the connection that all share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionRole {
+enum ConnectionRole {
     /// This one.
     Master,
     /// Another: this one goes through it.
     Session,
 }
 
+/// Keeps the connection open as long as it is fed.
+const KEEP: &str = r#"echo krarup: connected >&2
+while read -r word; do if [ "$word" = end ]; then exit 0; fi; done
+"#;
+
 /// How one machine is spoken to.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The machine in messages: `s1 (me@10.0.0.4:22)`.
-    pub name: String,
+    /// The machine in messages.
+    name: String,
     machine: Machine,
     config: Option<PathBuf>,
     socket: PathBuf,
-}
-
-/// A word that a shell takes as it is.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 impl Destination {
@@ -119,7 +116,7 @@ impl Destination {
     }
 
     /// The command that has these words carried out there.
-    pub fn command(&self, role: ConnectionRole, words: &[String]) -> Command {
+    fn command_as(&self, role: ConnectionRole, words: &[String]) -> Command {
         let mut command = Command::new("ssh");
         let master = if role == ConnectionRole::Master { "yes" } else { "no" };
         // No password is asked for. A connection that is dead is found to be.
@@ -139,38 +136,39 @@ impl Destination {
         command.args(["-a", "-x", "-T"]).args(self.options()).args(["--", &self.machine.host, &line]);
         command
     }
+}
 
-    /// Carries words out to their end: what they wrote to standard output.
-    ///
-    /// # Errors
-    /// When they fail, take longer, or a stop was asked for.
-    pub fn call(
-        &self,
-        words: &[String],
-        (feed, drain): (Feed, Drain),
-        within: Duration,
-        stop: &Stop,
-    ) -> Result<StationEnd, StationError> {
-        let mut process = ChildProcess::start_with(
-            &self.name,
-            &mut self.command(ConnectionRole::Session, words),
-            feed,
-            drain,
-        )?;
-        let ended = process.finish(within, stop, || Ok(()))?;
-        if ended.status.success() {
-            return Ok(ended);
-        }
-        let what = words.first().map_or("", String::as_str);
-        Err(process.error(match ended.status.code() {
-            // What ssh itself ends with.
-            Some(255) => self.unreachable(),
-            _ => format!("`{what}` failed there ({})", ended.status).into(),
-        }))
+impl Transport for Destination {
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    /// What is said of a machine that ssh does not come to.
-    pub fn unreachable(&self) -> Mistake {
+    fn command(&self, words: &[String]) -> Command {
+        self.command_as(ConnectionRole::Session, words)
+    }
+
+    /// Opens the connection that all share.
+    fn connect(&self, ledger: &Ledger, stop: &Stop) -> Result<Option<ChildProcess>, StationError> {
+        let keep = ["sh", "-c", KEEP].map(str::to_owned);
+        let mut master =
+            ChildProcess::start_agent(&self.name, &mut self.command_as(ConnectionRole::Master, &keep))?;
+        ledger.note(master.id());
+        match master.ready("krarup: connected", 2 * PATIENCE, stop) {
+            Ok(_) => Ok(Some(master)),
+            Err(error) if stop.asked() => Err(error),
+            Err(error) => {
+                let Mistake { what, hint, .. } = self.unreachable();
+                Err(StationError { why: what, hint, ..error })
+            }
+        }
+    }
+
+    /// 255 is what ssh itself ends with.
+    fn broke(&self, status: ExitStatus, _: &[String]) -> bool {
+        status.code() == Some(255)
+    }
+
+    fn unreachable(&self) -> Mistake {
         Mistake::new(
             "cannot be reached by ssh, or no longer",
             format!(
@@ -179,21 +177,20 @@ impl Destination {
             ),
         )
     }
+
+    fn agent(&self, krarup: &str, variables: [(&str, &str); 2]) -> Vec<String> {
+        let set = variables.map(|(name, value)| format!("{name}={value}"));
+        [&["env".to_owned()][..], &set, &[krarup.to_owned(), "agent".to_owned()]].concat()
+    }
+
+    fn other_version(&self) -> &'static str {
+        "install the same version there, or take `krarup` out of [ssh]"
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shell_takes_quoted_words_as_they_are() {
-        let words = ["plain-1.2", "", "it's", "$HOME `x` \\ \"", "a\nb", "*", "~x", "#"];
-        let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        let script = format!("printf '%s\\0' {}", line.join(" "));
-        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(said.split_terminator('\0').collect::<Vec<_>>(), words);
-    }
 
     #[test]
     fn machines_are_told_as_the_spec_says_and_strange_hosts_are_never_trusted() {
@@ -206,8 +203,8 @@ mod tests {
         let machine = Machine { host: "a".into(), port: Some(22), ..Machine::default() };
         let destination =
             Destination::new("s1", &machine, &ssh, Path::new("/specs"), PathBuf::from("/tmp/x/1"));
-        assert_eq!(destination.name, "s1 (me@a:22)");
-        let command = destination.command(ConnectionRole::Session, &["it's".to_owned()]);
+        assert_eq!(destination.name(), "s1 (me@a:22)");
+        let command = destination.command(&["it's".to_owned()]);
         let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         let end = ["-F", "/specs/here.conf", "-p", "22", "-l", "me", "--", "a", "'it'\\''s'"];
         assert_eq!(words[words.len() - end.len()..], end);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use krarup_units::{Mistake, Nanos};
 
-use super::super::clock::{Offset, wall};
 use super::super::error::StationError;
 use super::super::host::{Host, HostGroup, Location};
+use super::super::remote::{Remote, RemoteRun, plain, run_number};
 use super::destination::{Destination, Sockets};
 use super::inventory::Inventory;
-use super::remote::{Binary, Remote, RemoteRun};
+use super::reach::{Binary, reach};
 use crate::ledger::Ledger;
 use crate::spec::{Machine, Spec};
 use crate::stop::Stop;
@@ -69,16 +69,6 @@ fn over(said: &Machine, known: Machine) -> Machine {
     }
 }
 
-/// A name that can be a folder's.
-fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' }).collect()
-}
-
-/// What tells a run from all others, also those of other runners on the same machines.
-fn number() -> String {
-    format!("{}-{:x}", std::process::id(), wall().0)
-}
-
 impl Fleet {
     /// Goes to all machines that the stations of a spec need. Paths in the spec are relative to
     /// `base`; `folder` is where a trial's records are written.
@@ -106,7 +96,7 @@ impl Fleet {
         ledger.note_folder(sockets.folder());
         let binary = Binary::read(krarup)
             .map_err(|error| wrong("krarup", format!("{}: {error}", krarup.display())))?;
-        let number = number();
+        let number = run_number();
         let run = RemoteRun { number: &number, folder, ledger, stop };
         let mut fleet = Self { hosts: Vec::new(), machines: Vec::new(), _sockets: sockets };
         let mut known: BTreeMap<(String, Option<String>, Option<u16>), Arc<Remote>> = BTreeMap::new();
@@ -129,13 +119,8 @@ impl Fleet {
                         }
                         let socket = fleet._sockets.folder().join(fleet.machines.len().to_string());
                         let destination = Destination::new(name, machine, &ssh, base, socket);
-                        let remote = Remote::reach(
-                            &folder,
-                            destination,
-                            machine.address.as_deref(),
-                            (&ssh, &binary),
-                            run,
-                        )?;
+                        let remote =
+                            reach(&folder, destination, machine.address.as_deref(), (&ssh, &binary), run)?;
                         let remote = Arc::new(remote);
                         fleet.machines.push(Arc::clone(&remote));
                         known.insert(key, Arc::clone(&remote));
@@ -175,14 +160,6 @@ impl Fleet {
     /// Where one is out of reach.
     pub fn reach(&self, stop: &Stop) -> Result<(), StationError> {
         self.machines.iter().try_for_each(|machine| machine.reconnect(stop))
-    }
-
-    /// How far the clock of each machine is from ours.
-    ///
-    /// # Errors
-    /// Where one does not answer, or is too far off.
-    pub fn clocks(&self) -> Result<BTreeMap<String, Offset>, StationError> {
-        self.machines.iter().map(|machine| Ok((machine.name.clone(), machine.clock()?))).collect()
     }
 }
 

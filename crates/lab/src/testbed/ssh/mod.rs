@@ -2,7 +2,7 @@
 //! hosts are the user's, and are respected.
 //!
 //! ```text
-//! spec, inventory ─▶ settings ─▶ fleet ─▶ remote × machines ─▶ ssh ─▶ agent
+//! spec, inventory ─▶ settings ─▶ fleet ─▶ reach × machines ─▶ ssh ─▶ agent
 //! ```
 //! One connection to each machine carries all that is done there (`ControlMaster`, its sockets in a
 //! folder that only we can enter).
@@ -10,4 +10,4 @@
 pub mod destination;
 pub mod fleet;
 pub mod inventory;
-pub mod remote;
+pub mod reach;
