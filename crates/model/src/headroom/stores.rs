@@ -235,6 +235,7 @@ mod tests {
                     answered: sent + time,
                     bytes: 0.0,
                     is_write: true,
+                    after: false,
                 });
                 kept.requests.push(KeptRequest {
                     received: sent,
