@@ -20,8 +20,6 @@ pub(super) struct KeptPart {
     pub(super) answered: Seconds,
     pub(super) bytes: f64,
     pub(super) is_write: bool,
-    /// Whether it was sent when another part of its request had been answered, as a second try is.
-    pub(super) after: bool,
 }
 
 /// A request, or an answer that no client waited for.
@@ -96,7 +94,6 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
                 answered: at(visit.answered_at()),
                 bytes: f64::from(visit.bytes),
                 is_write: visit.is_write(),
-                after: false,
             };
             kept.parts.push(part);
             if visit.follows() && kept.requests.len() > first {
@@ -120,12 +117,7 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
         kept.span = kept.span.max(at(stretch.to));
     }
     for request in &mut kept.requests {
-        let parts = &mut kept.parts[request.parts.clone()];
-        let mut first_answer = f64::INFINITY;
-        for part in parts.iter_mut() {
-            part.after = part.sent >= first_answer;
-            first_answer = first_answer.min(part.answered);
-        }
+        let parts = &kept.parts[request.parts.clone()];
         let sent = parts.iter().map(|one| one.sent).fold(f64::INFINITY, f64::min);
         let answered = parts.iter().map(|one| one.answered).fold(f64::NEG_INFINITY, f64::max);
         // Without a part all of it is the program's own.

@@ -7,10 +7,7 @@
 //! ```
 //!
 //! Requests are taken in the order of arrival, so the time at which a worker or a connection is
-//! free is all that has to be known of those before (Kiefer and Wolfowitz 1955). A part that was
-//! sent when another of its request had been answered, as a second try is, waits for that one.
-
-use std::ops::Range;
+//! free is all that has to be known of those before (Kiefer and Wolfowitz 1955).
 
 use krarup_units::Seconds;
 
@@ -168,19 +165,15 @@ impl TrafficReplay<'_> {
         stalls: &[Vec<(Seconds, Seconds)>],
         random: &mut RandomStream,
     ) -> Vec<Replayed> {
-        let mut course = ReplayCourse {
-            stations: self.servers.iter().zip(stalls).map(Station::new).collect(),
-            turns: (0..self.servers.len()).map(|server| self.turns(server, random)).collect(),
-            choice,
-            later: Vec::new(),
-            out: Vec::new(),
-        };
+        let mut stations: Vec<Station> = self.servers.iter().zip(stalls).map(Station::new).collect();
         let mut workers = self.workers.map(FreeTimes::new);
         let mut loop_free = f64::NEG_INFINITY;
+        let mut out: Vec<Replayed> = Vec::new();
+        let mut turns: Vec<LaneTurns> =
+            (0..self.servers.len()).map(|server| self.turns(server, random)).collect();
         let mut gathering = vec![Vec::new(); self.servers.len()];
         for (at, like) in arrivals {
             let request = &self.kept.requests[like as usize];
-            self.send_later_parts(at, &mut course, random);
             let mut now = at;
             if self.per_request > 0.0 {
                 loop_free = now.max(loop_free) + self.per_request;
@@ -192,51 +185,34 @@ impl TrafficReplay<'_> {
                 now = now.max(workers.earliest());
             }
             let mut done = now;
-            let parts = self.parts_of(request);
-            let together = parts.iter().position(|part| part.after).unwrap_or(parts.len());
-            for part in &parts[..together] {
+            for part in self.parts_of(request) {
                 let Some(server) = self.route(part.server, random) else { continue };
                 if self.servers[server].gathered.is_some() && !request.late {
-                    gathering[server].push(WaitingPart { since: now, request: course.out.len() });
+                    gathering[server].push(WaitingPart { since: now, request: out.len() });
                     continue;
                 }
-                done = done.max(course.serve(now, server, part.lane, random));
+                let lane = match choice {
+                    LaneChoice::AsSeen => part.lane as usize,
+                    LaneChoice::InTurn => turns[server].next(random),
+                };
+                done = done.max(stations[server].serve(now, lane, random));
             }
             if let Some(server) = self.one_more_copy(request, random) {
-                let lane = course.turns[server].next(random);
-                done = done.max(course.stations[server].serve(now, lane, random));
+                let lane = turns[server].next(random);
+                done = done.max(stations[server].serve(now, lane, random));
             }
             if request.late {
                 continue;
             }
-            let rest = &parts[together..];
-            course.send_when_answered(done, request.parts.end - rest.len()..request.parts.end);
             if let Some(workers) = &mut workers {
-                // Until when a second try holds it is not known yet: for as long as it was seen to.
-                let seen = rest.first().zip(rest.last()).map_or(0.0, |(a, b)| b.answered - a.sent);
-                workers.take_earliest_until(done + seen);
+                workers.take_earliest_until(done);
             }
-            course.out.push(Replayed { arrived: at, response: done - at + self.own });
+            out.push(Replayed { arrived: at, response: done - at + self.own });
         }
-        self.send_later_parts(f64::INFINITY, &mut course, random);
-        let mut out = course.out;
         for (server, waiting) in self.servers.iter().zip(&gathering) {
             server.gather(waiting, self.own, &mut out, random);
         }
         out
-    }
-
-    /// Sends the parts that are due until then, each when the one before it is answered.
-    fn send_later_parts(&self, until: Seconds, course: &mut ReplayCourse<'_>, random: &mut RandomStream) {
-        while course.later.last().is_some_and(|next| next.at <= until) {
-            let Some(LaterPart { at, request, parts }) = course.later.pop() else { return };
-            let part = &self.kept.parts[parts.start];
-            let Some(server) = self.route(part.server, random) else { continue };
-            let done = course.serve(at, server, part.lane, random);
-            let replayed = &mut course.out[request];
-            replayed.response = replayed.response.max(done - replayed.arrived + self.own);
-            course.insert_later(LaterPart { at: done, request, parts: parts.start + 1..parts.end });
-        }
     }
 
     /// The parts of a request: a write that has several loses one where there is a copy fewer.
@@ -294,49 +270,6 @@ impl TrafficReplay<'_> {
             return 0.0;
         }
         0.9 * count as f64 / (ends[count * 95 / 100] - ends[count / 20]).max(1e-12)
-    }
-}
-
-/// What changes in the course of a replay.
-struct ReplayCourse<'a> {
-    stations: Vec<Station<'a>>,
-    turns: Vec<LaneTurns<'a>>,
-    choice: LaneChoice,
-    /// Parts that are sent later, the next one last.
-    later: Vec<LaterPart>,
-    out: Vec<Replayed>,
-}
-
-/// A part that is sent when the one before it has been answered.
-#[derive(Clone, Debug)]
-struct LaterPart {
-    at: Seconds,
-    /// The place of its request among those replayed.
-    request: usize,
-    /// The places of it, and of those after it, among the parts that were kept.
-    parts: Range<usize>,
-}
-
-impl ReplayCourse<'_> {
-    /// A part that is sent at `now`, and was seen on this lane; when it is answered.
-    fn serve(&mut self, now: Seconds, server: usize, lane: u32, random: &mut RandomStream) -> Seconds {
-        let lane = match self.choice {
-            LaneChoice::AsSeen => lane as usize,
-            LaneChoice::InTurn => self.turns[server].next(random),
-        };
-        self.stations[server].serve(now, lane, random)
-    }
-
-    /// The first of these parts of the request that comes next is sent at that time.
-    fn send_when_answered(&mut self, at: Seconds, parts: Range<usize>) {
-        self.insert_later(LaterPart { at, request: self.out.len(), parts });
-    }
-
-    fn insert_later(&mut self, part: LaterPart) {
-        if !part.parts.is_empty() {
-            let place = self.later.partition_point(|other| other.at > part.at);
-            self.later.insert(place, part);
-        }
     }
 }
 

@@ -235,7 +235,6 @@ mod tests {
                     answered: sent + time,
                     bytes: 0.0,
                     is_write: true,
-                    after: false,
                 });
                 kept.requests.push(KeptRequest {
                     received: sent,
