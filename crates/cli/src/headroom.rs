@@ -25,7 +25,7 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 /// rate a target of response time holds.
 ///
 /// Of a running proxy or broker (its admin address), of the rows that one has written, or of a
-/// directory of results: a line for each trial with rows. What is measured is how long a server
+/// directory of results: a line for each trial. What is measured is how long a server
 /// works on a request while others wait for it; nothing is put under load for it. A capacity is
 /// `stated` up to twice the highest rate seen, `projected` up to four times, and else there is no
 /// conclusion, with the reason.
@@ -252,8 +252,8 @@ impl HeadroomArgs {
     fn tell_trials(&self, path: &Path) -> Result<ExitCode, Failure> {
         let trials = records::judge_trials(&self.of_rows()?, &experiment::complete(path)?)?;
         if trials.is_empty() {
-            return Err(Failure::usage(format!("{} has no trial with rows", path.display())).hint(
-                "write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
+            return Err(Failure::usage(format!("{} has no trial that tells it", path.display())).hint(
+                "a target takes rows: write flags = [\"--rows\"] under [stations.middleware] in the spec; of several proxies nothing is told",
             ));
         }
         if self.json {

@@ -11,18 +11,19 @@ use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology};
 use krarup_record::file::rows::{Lane, RowPlan, RowWriter};
-use krarup_record::file::{self, FileProblem};
+use krarup_record::file::{self, FileError, FileProblem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
-use krarup_serve::proxy::events::{self, ProxyNotice};
+use krarup_serve::proxy::events::{self, ProxyEnd, ProxyNotice};
 use krarup_serve::proxy::threads;
 use krarup_units::mistake::system_words;
 use krarup_units::{Mistake, Nanos};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::flags::{Flags, WithWords};
 use crate::rows::{self, RowFileArgs, RowKeyArgs, listener};
-use crate::{headroom_page, input};
+use crate::{headroom_page, input, recorded_headroom};
 
 mod ending;
 
@@ -271,7 +272,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         print!("{}", ending::statistics(&summary));
     }
     if let Some(folder) = &args.stats_dir {
-        save_statistics(folder, ended.core.recorder(), &summary, run)?;
+        save_statistics(folder, ended, &summary, run)?;
     }
     if let Some(writer) = writer {
         rows::finish(writer, args.rows_name())?;
@@ -279,22 +280,28 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes what was recorded, and its summary, into a folder.
+/// Writes what was recorded, its summary, and what is said of the headroom at the end, into a
+/// folder.
 fn save_statistics(
     folder: &Path,
-    recorder: &Recorder,
+    ended: ProxyEnd,
     summary: &ProxySummary,
     run: file::RunMetadata,
 ) -> Result<(), Failure> {
-    file::save_all(folder, recorder, run)
-        .and_then(|()| {
-            file::save(&folder.join("summary.json"), |out| {
-                serde_json::to_writer_pretty(out, summary).map_err(|error| FileProblem::Io(error.into()))
-            })
-        })
+    let ProxyEnd { core, traffic, system, .. } = ended;
+    let headroom = recorded_headroom::at_end(traffic, &system);
+    file::save_all(folder, core.recorder(), run)
+        .and_then(|()| save_json(&folder.join("summary.json"), summary))
+        .and_then(|()| save_json(&folder.join(recorded_headroom::AT_END), &headroom))
         .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
     eprintln!("statistics in {}", folder.display());
     Ok(())
+}
+
+fn save_json(file: &Path, what: &impl Serialize) -> Result<(), FileError> {
+    file::save(file, |out| {
+        serde_json::to_writer_pretty(out, what).map_err(|error| FileProblem::Io(error.into()))
+    })
 }
 
 /// Says what a configuration that is good will do, and warns.

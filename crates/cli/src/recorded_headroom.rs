@@ -1,4 +1,5 @@
-//! Headroom of what was recorded: the rows of one proxy, or those of each trial of a directory.
+//! Headroom of what was recorded: the rows of one proxy, or what the proxy of each trial of a
+//! directory said of itself, or its rows.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use krarup_analysis::trial::Trial;
 use krarup_model::headroom::{Headroom, HeadroomQuestion, LiveSystem, NamedChange, ResponseTarget, judge};
 use krarup_proxy::ProxySummary;
 use krarup_record::file::rows::RowRun;
-use krarup_record::{KEPT_OF_ROWS, LiveRows};
+use krarup_record::{KEPT_OF_ROWS, LiveRows, LiveSnapshot};
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
@@ -15,6 +16,18 @@ use crate::{input, rows, trials};
 
 /// The seed unless another is said.
 pub(crate) const SEED: u64 = 1;
+
+/// The file in which a proxy that ends leaves what it says of its headroom.
+pub(crate) const AT_END: &str = "headroom.json";
+
+/// What is said of the headroom of a proxy that ends: at which rate the first resource is full.
+pub(crate) fn at_end(traffic: LiveSnapshot, system: &LiveSystem) -> Headroom {
+    judge(
+        &traffic.at_last_reply(),
+        system,
+        &HeadroomQuestion { target: None, changes: Vec::new(), seed: SEED },
+    )
+}
 
 /// What is asked of rows.
 #[derive(Clone, Debug)]
@@ -118,29 +131,38 @@ fn judge_run(
     Ok(judge(&snapshot, &system, &HeadroomQuestion { target, changes, seed }))
 }
 
-/// The headroom at the end of each trial that has rows of one proxy, beside what all measured.
+/// The headroom at the end of each trial of one proxy, beside what all measured: from its rows, or
+/// what it said itself where nothing else is asked.
 pub(crate) fn judge_trials(
     args: &RowsQuestion,
     trials: &[(PathBuf, Trial)],
 ) -> Result<Vec<TrialHeadroom>, Failure> {
-    of_trials(trials, (args.target, args.seed), |known| known.or(args))
+    let as_it_was =
+        args.target.is_none() && args.workers.is_none() && args.server_names.is_empty() && args.seed == SEED;
+    of_trials(trials, (args.target, args.seed), as_it_was, |known| known.or(args))
 }
 
-/// The same for a report: without a target, and nothing where no trial has rows.
+/// The same for a report: without a target.
 pub(crate) fn reported(trials: &[(PathBuf, Trial)]) -> Result<Vec<TrialHeadroom>, Failure> {
-    of_trials(trials, (None, SEED), |known| known)
+    of_trials(trials, (None, SEED), true, |known| known)
 }
 
 fn of_trials(
     trials: &[(PathBuf, Trial)],
     question: (Option<ResponseTarget>, u64),
+    as_it_was: bool,
     known: impl Fn(KnownProxy) -> KnownProxy,
 ) -> Result<Vec<TrialHeadroom>, Failure> {
     let mut found = Vec::new();
     for (folder, trial) in trials {
         let of_proxy = folder.join("middleware/1");
-        // Rows of a testbed that is slower say nothing of the machines that figures speak of.
+        // A testbed that is slower says nothing of the machines that figures speak of.
         let alone = !folder.join("middleware/2").exists() && trials::slower(folder).is_none();
+        let said = of_proxy.join(AT_END);
+        if alone && as_it_was && said.is_file() {
+            found.push((trial.clone(), Some(input::json(&said)?)));
+            continue;
+        }
         let rows = if alone { rows::of_program(&of_proxy)? } else { None };
         let judged = rows.map(|rows| {
             let known = known(KnownProxy::beside(&of_proxy)?);

@@ -7,6 +7,7 @@
 //!   tuned; while a constant is being chosen, give 1000.
 //! - `HEADROOM_SYSTEMS`: how many systems; each has the next kind and the next seed.
 //! - `HEADROOM_KINDS`: the kinds, with commas between them; all otherwise.
+//! - `HEADROOM_KEPT`: how many visits the books keep; as many as a loop's otherwise.
 
 #![allow(clippy::disallowed_methods, reason = "it measures how long it takes")]
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
@@ -21,12 +22,13 @@ use std::time::Instant;
 use headroom::judging::{Effort, JUDGING_SEED, Judged, LEVELS, SHAPING_SEED, quantile, watch};
 use headroom::kinds::{KINDS, Kind, candidate};
 use krarup_model::headroom::HeadroomVerdict;
+use krarup_record::live::KEPT_VISITS;
 
 #[path = "../tests/all/headroom/mod.rs"]
 mod headroom;
 
 /// How long the truth is looked for.
-const THOROUGH: Effort = Effort { saturation: 200_000, target: 600_000, seconds: 60 };
+const THOROUGH: Effort = Effort { saturation: 200_000, target: 600_000, seconds: 60, kept: KEPT_VISITS };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -40,8 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(list) => list.split(',').map(kind_named).collect::<Result<Vec<_>, _>>()?,
         Err(_) => KINDS.iter().map(|(kind, _)| *kind).collect(),
     };
+    let kept = variable("HEADROOM_KEPT")?.map_or(KEPT_VISITS, |kept| kept as usize);
     let begin = Instant::now();
-    let judged = judge_all(&kinds, seed, systems);
+    let judged = judge_all(&kinds, seed, systems, Effort { kept, ..THOROUGH });
     for one in &judged {
         println!("{}", line(one));
     }
@@ -76,7 +79,7 @@ fn print_answers(kind: Kind, seed: u64) -> Result<(), Box<dyn Error>> {
 }
 
 /// All systems, over all processors.
-fn judge_all(kinds: &[Kind], seed: u64, systems: usize) -> Vec<Judged> {
+fn judge_all(kinds: &[Kind], seed: u64, systems: usize, effort: Effort) -> Vec<Judged> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -88,7 +91,7 @@ fn judge_all(kinds: &[Kind], seed: u64, systems: usize) -> Vec<Judged> {
                         return;
                     }
                     let candidate = candidate(kinds[number % kinds.len()], seed + number as u64);
-                    let judged = watch(&candidate, LEVELS.len(), THOROUGH);
+                    let judged = watch(&candidate, LEVELS.len(), effort);
                     found.lock().expect("no thread panics").extend(judged);
                 }
             });

@@ -51,6 +51,8 @@ pub(crate) struct SampledKey<'a> {
     pub(crate) name: &'a [u8],
     /// The one server that takes it over if its server is lost; none: several do, or none.
     pub(crate) heir: Option<u16>,
+    /// The number by which its pool places it; none: every server has every key.
+    pub(crate) placed_by: Option<u64>,
 }
 
 /// A sampled request that has not ended.
@@ -60,6 +62,7 @@ struct Sample {
     pool: PoolId,
     key: u64,
     heir: Option<u16>,
+    placed_by: Option<u64>,
     /// Empty where names are not kept.
     name: Vec<u8>,
     operation: Operation,
@@ -81,6 +84,7 @@ impl Default for Sample {
             pool: PoolId::default(),
             key: 0,
             heir: None,
+            placed_by: None,
             name: Vec::new(),
             operation: Operation::Other,
             bytes: 0,
@@ -181,7 +185,8 @@ impl KeySampling {
     /// The request is sampled with this key of it.
     pub(crate) fn choose(&mut self, id: SampleId, key: SampledKey<'_>) {
         let sample = &mut self.under_way[id];
-        (sample.pool, sample.key, sample.heir) = (key.pool, key.digest, key.heir);
+        (sample.pool, sample.key) = (key.pool, key.digest);
+        (sample.heir, sample.placed_by) = (key.heir, key.placed_by);
         sample.name.clear();
         if self.mode == HotKeyMode::Name {
             sample.name.extend_from_slice(key.name);
@@ -258,6 +263,7 @@ impl KeySampling {
                 key: sample.key,
                 name: name.then_some(&sample.name[..]),
                 heir: sample.heir,
+                placed_by: sample.placed_by,
                 one_of: sample.one_of,
                 operation: sample.operation,
                 bytes: sample.bytes,

@@ -1,9 +1,13 @@
 //! Where the requests of each server go when a server is lost or added, by the placement of the
 //! configured pools: a ring does not share out a lost server's keys evenly, modulo moves most keys
 //! when there is one server more, and a hot key goes to one server as a whole.
+//!
+//! ```text
+//! keys that were seen, by their share of their server's time ─┬▶ placed without the one that is lost,
+//! others, all alike, for the rest of its time                ─┘  and with one server more ─▶ PartMoves
+//! ```
 
 use krarup_model::headroom::PartMoves;
-use krarup_model::hot_keys::HotKey;
 
 use crate::config::{Config, PoolConfig, ServerConfig};
 use crate::live::KeyState;
@@ -15,40 +19,58 @@ const KEYS: usize = 2_000;
 /// Beyond so many servers in all the table would be large, and shares are nearly even.
 const MOST_SERVERS: usize = 128;
 
-/// A key that takes a share of its server's time, and goes to another as a whole if that is lost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HotShare {
-    /// The number of its server.
-    pub server: usize,
-    /// The number of the server that takes it over.
-    pub heir: usize,
-    /// Its share of its server's busy time, from 0 to 1.
-    pub share: f64,
+/// The keys that took most of the servers' time lately.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeenKeys {
+    keys: Vec<SeenKey>,
+    /// For how long each server was occupied by all keys.
+    busy: Vec<f64>,
 }
 
-/// The hot keys that each of several loops keeps, with servers numbered by these `names`.
-pub fn hot_shares(loops: &[KeyState], names: &[String]) -> Vec<HotShare> {
-    let number = |name: &Option<String>| names.iter().position(|one| Some(one) == name.as_ref());
-    let of_key = |key: HotKey| {
-        let (server, heir) = (number(&key.server)?, number(&key.heir)?);
-        Some(HotShare { server, heir, share: key.of_server? / loops.len() as f64 })
-    };
-    let pools = loops.iter().flat_map(|keys| keys.hottest().pools);
-    pools.flat_map(|pool| pool.by_time).filter_map(of_key).collect()
+#[derive(Clone, Debug, PartialEq)]
+struct SeenKey {
+    pool: String,
+    /// The number by which the pool places it.
+    number: u64,
+    /// For how long it occupied servers, in the unit of those.
+    time: f64,
+}
+
+impl SeenKeys {
+    /// What several loops keep of them, with servers numbered by these `names`.
+    pub fn of(loops: &[KeyState], names: &[String]) -> Self {
+        let mut seen = Self { keys: Vec::new(), busy: vec![0.0; names.len()] };
+        for KeyState { kept, system } in loops {
+            for (place, name) in system.servers.iter().enumerate() {
+                if let Some(number) = names.iter().position(|one| one == name) {
+                    seen.busy[number] += kept.server_time(place) as f64;
+                }
+            }
+            for (place, pool) in system.pools.iter().enumerate() {
+                let (Some(pool), Some(keys)) = (pool, kept.pool(place)) else { continue };
+                let tracked = keys.by_time.tracked().iter().map(|tracked| &tracked.about);
+                seen.keys.extend(tracked.filter_map(|tally| {
+                    let (pool, time) = (pool.name.clone(), tally.time as f64);
+                    Some(SeenKey { pool, number: tally.placed_by?, time })
+                }));
+            }
+        }
+        seen
+    }
 }
 
 /// The moves of the configured pools, whose servers are numbered by these `names`; none where
 /// addresses are found only when they are asked for, or there are too many servers.
 ///
-/// Keys count alike but for the `hot` ones: of these it is looked at who takes them over, not
-/// whether one server more would take them.
-pub fn moves(config: &Config, names: &[String], hot: &[HotShare]) -> Option<PartMoves> {
+/// Keys that were `seen` count by the time that they took, and stand for that share of their
+/// server's; for the rest keys are drawn that count alike.
+pub fn moves(config: &Config, names: &[String], seen: &SeenKeys) -> Option<PartMoves> {
     let pools = config.all_pools();
     let unknown = |pool: &PoolConfig| pool.servers.iter().any(ServerConfig::is_many);
     if names.len() > MOST_SERVERS || pools.iter().any(|(_, pool)| unknown(pool)) {
         return None;
     }
-    let mut found = MoveCounts::new(names.len());
+    let (mut drawn, mut known) = (MoveCounts::new(names.len()), MoveCounts::new(names.len()));
     for (name, pool) in pools {
         let number = |one: &ServerConfig| names.iter().position(|name| *name == one.address.to_string());
         let servers: Vec<usize> = pool.servers.iter().map(number).collect::<Option<_>>()?;
@@ -56,23 +78,46 @@ pub fn moves(config: &Config, names: &[String], hot: &[HotShare]) -> Option<Part
         let more = spec(name, &with_one_more(pool))?;
         match (&now.placement, &more.placement) {
             (Some(before), Some(after)) => {
+                let placed = PlacedPool { servers: &servers, now: (&now, before), more: (&more, after) };
                 for number in 0..KEYS as u64 {
-                    // Keys that hardly differ would lie together where the hash is a weak one.
-                    let key = format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                    found.key(key.as_bytes(), &servers, (&now, before), (&more, after));
+                    drawn.key(&placed, before.number(spread_key(number).as_bytes()), |_, _| 1.0);
+                }
+                for key in seen.keys.iter().filter(|key| key.pool == name) {
+                    known.key(&placed, key.number, |rank, server| {
+                        let busy = seen.busy.get(server).copied().unwrap_or_default();
+                        if busy > 0.0 { key.time * now.part_of(rank) / busy } else { 0.0 }
+                    });
                 }
             }
-            _ => found.all_alike(&servers),
+            _ => drawn.all_alike(&servers),
         }
     }
-    let mut moves = found.shares();
-    for (server, lost) in moves.lost.iter_mut().enumerate() {
-        let of_server = || hot.iter().filter(|key| key.server == server);
-        let all = of_server().map(|key| key.share).sum::<f64>();
-        lost.iter_mut().for_each(|share| *share *= (1.0 - all).max(0.0));
-        of_server().for_each(|key| lost[key.heir] += key.share / all.max(1.0));
+    Some(known.completed_by(&drawn))
+}
+
+/// A key of this number. Keys that hardly differ would lie together where the hash is a weak one.
+fn spread_key(number: u64) -> String {
+    format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// A pool as it is, and with one server more.
+struct PlacedPool<'a> {
+    /// The numbers of its servers.
+    servers: &'a [usize],
+    now: (&'a PoolSpec, &'a Placement),
+    more: (&'a PoolSpec, &'a Placement),
+}
+
+impl PoolSpec {
+    /// Which part of what a key takes its first, its second, … holder has: where reads go to the
+    /// first, all of it, else each as much.
+    fn part_of(&self, rank: usize) -> f64 {
+        match (self.reads, rank) {
+            (Reads::Primary, 0) => 1.0,
+            (Reads::Primary, _) => 0.0,
+            _ => 1.0 / self.copies.clamp(1, self.servers.len()) as f64,
+        }
     }
-    Some(moves)
 }
 
 /// The pool for the core, its servers numbered by their places.
@@ -110,24 +155,21 @@ impl MoveCounts {
         }
     }
 
-    /// One key of a pool whose servers have these numbers.
-    fn key(
-        &mut self,
-        key: &[u8],
-        servers: &[usize],
-        (spec, before): (&PoolSpec, &Placement),
-        (more, after): (&PoolSpec, &Placement),
-    ) {
+    /// One key of a pool, placed by this number, that counts so much at the first, the second, …
+    /// server that holds it.
+    fn key(&mut self, pool: &PlacedPool<'_>, number: u64, counts: impl Fn(usize, usize) -> f64) {
+        let PlacedPool { servers, now: (spec, before), more: (more, after) } = *pool;
         let (mut order, mut next) = (Vec::new(), Vec::new());
         // The holders, and who may stand in for one.
-        before.replicas(key, spec.copies + 1, &mut order);
-        after.replicas(key, more.copies, &mut next);
+        before.replicas_of(number, spec.copies + 1, &mut order);
+        after.replicas_of(number, more.copies, &mut next);
         let (holders, others) = order.split_at(spec.copies.min(order.len()));
         let added = |place: &usize| servers.get(*place).copied().unwrap_or(self.lost.len());
         let arrived: Vec<usize> = next.iter().filter(|place| !holders.contains(place)).map(added).collect();
-        for place in holders {
+        for (rank, place) in holders.iter().enumerate() {
             let server = servers[*place];
-            self.all[server] += 1.0;
+            let part = counts(rank, server);
+            self.all[server] += part;
             let rest = holders.iter().filter(|other| *other != place);
             let stand_in = others.first().filter(|_| spec.when_down == WhenDown::Next);
             let takers: Vec<usize> = match spec.reads {
@@ -136,12 +178,12 @@ impl MoveCounts {
                 _ => stand_in.into_iter().copied().collect(),
             };
             for taker in &takers {
-                self.lost[server][servers[*taker]] += 1.0 / takers.len() as f64;
+                self.lost[server][servers[*taker]] += part / takers.len() as f64;
             }
             if next.contains(place) || arrived.is_empty() {
-                self.more[server][server] += 1.0;
+                self.more[server][server] += part;
             } else {
-                arrived.iter().for_each(|to| self.more[server][*to] += 1.0 / arrived.len() as f64);
+                arrived.iter().for_each(|to| self.more[server][*to] += part / arrived.len() as f64);
             }
         }
     }
@@ -159,10 +201,17 @@ impl MoveCounts {
         }
     }
 
-    fn shares(mut self) -> PartMoves {
-        for (server, all) in self.all.iter().enumerate() {
-            let all = all.max(1.0);
-            self.lost[server].iter_mut().chain(&mut self.more[server]).for_each(|count| *count /= all);
+    /// The moves where these are shares of each server's time, and for the rest of it the `drawn`
+    /// keys stand.
+    fn completed_by(mut self, drawn: &Self) -> PartMoves {
+        for (server, known) in self.all.into_iter().enumerate() {
+            // Shares of a sample may add up to more than there is.
+            let none_drawn = drawn.all[server] == 0.0;
+            let times = 1.0 / if none_drawn { known.max(f64::MIN_POSITIVE) } else { known.max(1.0) };
+            let rest = if none_drawn { 0.0 } else { (1.0 - known).max(0.0) / drawn.all[server] };
+            let complete = |share: &mut f64, drawn: &f64| *share = *share * times + drawn * rest;
+            self.lost[server].iter_mut().zip(&drawn.lost[server]).for_each(|(a, b)| complete(a, b));
+            self.more[server].iter_mut().zip(&drawn.more[server]).for_each(|(a, b)| complete(a, b));
         }
         PartMoves { lost: self.lost, more: self.more }
     }
@@ -175,23 +224,81 @@ mod tests {
     fn of(lines: &str) -> PartMoves {
         let text = format!("servers = [\"a:1\", \"b:1\", \"c:1\", \"d:1\"]\n{lines}");
         let config = Config::parse(&text, "proxy.toml").unwrap();
-        moves(&config, &["a:1", "b:1", "c:1", "d:1"].map(str::to_owned), &[]).unwrap()
+        moves(&config, &["a:1", "b:1", "c:1", "d:1"].map(str::to_owned), &SeenKeys::default()).unwrap()
+    }
+
+    /// Three servers on a ring, each occupied for 100 by keys of which these were seen.
+    fn ring_with(lines: &str, keys: &[(&str, f64)]) -> (PartMoves, Vec<[usize; 2]>, Vec<usize>) {
+        let text = format!("servers = [\"a:1\", \"b:1\", \"c:1\"]\ndistribution = \"ketama\"\n{lines}");
+        let config = Config::parse(&text, "proxy.toml").unwrap();
+        let (_, pool) = config.all_pools()[0];
+        let placed = |pool: &PoolConfig| spec("main", pool).unwrap().placement.unwrap();
+        let (now, more) = (placed(pool), placed(&with_one_more(pool)));
+        let seen = |(key, time): &(&str, f64)| SeenKey {
+            pool: config.all_pools()[0].0.to_owned(),
+            number: now.number(key.as_bytes()),
+            time: *time,
+        };
+        let seen = SeenKeys { keys: keys.iter().map(seen).collect(), busy: vec![100.0; 3] };
+        let found = moves(&config, &["a:1", "b:1", "c:1"].map(str::to_owned), &seen).unwrap();
+        let mut order = Vec::new();
+        let two = keys.iter().map(|(key, _)| {
+            now.replicas(key.as_bytes(), 2, &mut order);
+            [order[0], order[1]]
+        });
+        (found, two.collect(), keys.iter().map(|(key, _)| more.primary(key.as_bytes())).collect())
     }
 
     #[test]
-    fn a_hot_key_goes_to_one_server_as_a_whole() {
-        let text = "servers = [\"a:1\", \"b:1\", \"c:1\"]\ndistribution = \"ketama\"\nwhen_down = \"next\"";
-        let config = Config::parse(text, "proxy.toml").unwrap();
-        let names = ["a:1", "b:1", "c:1"].map(str::to_owned);
-        let evenly = moves(&config, &names, &[]).unwrap();
-        let hot = HotShare { server: 0, heir: 2, share: 0.6 };
-        let found = moves(&config, &names, &[hot]).unwrap();
-        assert!((found.lost[0][2] - (0.6 + 0.4 * evenly.lost[0][2])).abs() < 1e-9, "{:?}", found.lost);
-        assert!((sum(&found.lost[0]) - 1.0).abs() < 1e-9);
-        assert_eq!((&found.lost[1..], &found.more), (&evenly.lost[1..], &evenly.more));
-        // Shares of a sample may add up to more than there is.
-        let found = moves(&config, &names, &[hot, HotShare { heir: 1, ..hot }]).unwrap();
-        assert!((sum(&found.lost[0]) - 1.0).abs() < 1e-9, "{:?}", found.lost[0]);
+    fn a_key_that_was_seen_goes_as_a_whole_where_it_is_placed() {
+        let next = "when_down = \"next\"";
+        let (evenly, ..) = ring_with(next, &[]);
+        // Enough keys that the fourth server would take one of them.
+        let names: Vec<String> = (0..40).map(spread_key).collect();
+        for name in &names {
+            let (found, two, more) = ring_with(next, &[(name.as_str(), 60.0)]);
+            let ([owner, heir], taker) = (two[0], more[0]);
+            let expected = 0.6 + 0.4 * evenly.lost[owner][heir];
+            assert!((found.lost[owner][heir] - expected).abs() < 1e-9, "{name}: {:?}", found.lost);
+            let expected = 0.6 + 0.4 * evenly.more[owner][taker];
+            assert!((found.more[owner][taker] - expected).abs() < 1e-9, "{name}: {:?}", found.more);
+            for server in (0..3).filter(|server| *server != owner) {
+                assert_eq!(found.lost[server], evenly.lost[server]);
+                assert_eq!(found.more[server], evenly.more[server]);
+            }
+        }
+        let taken = names.iter().filter(|name| ring_with(next, &[(name.as_str(), 1.0)]).2[0] == 3).count();
+        assert!((3..20).contains(&taken), "{taken} of 40 keys are taken by the fourth of four servers");
+    }
+
+    /// All of a server's keys were seen: nothing is drawn, and shares are those of the keys alone.
+    #[test]
+    fn keys_that_take_all_of_the_time_leave_nothing_to_those_that_are_drawn() {
+        let names: Vec<String> = (0..9).map(|number| format!("key{number}")).collect();
+        let keys: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 80.0)).collect();
+        let (found, two, _) = ring_with("when_down = \"next\"", &keys);
+        for server in 0..3 {
+            let of_server: Vec<_> = two.iter().filter(|two| two[0] == server).collect();
+            if of_server.len() < 2 {
+                continue;
+            }
+            for other in 0..3 {
+                let to = of_server.iter().filter(|two| two[1] == other).count();
+                let expected = to as f64 / of_server.len() as f64;
+                assert!((found.lost[server][other] - expected).abs() < 1e-9, "{found:?} of {two:?}");
+            }
+        }
+        assert!((0..3).any(|server| two.iter().filter(|two| two[0] == server).count() > 1), "{two:?}");
+    }
+
+    #[test]
+    fn a_key_with_two_copies_takes_half_of_its_time_from_either_holder() {
+        let (evenly, ..) = ring_with("replicas = 2", &[]);
+        let (found, two, _) = ring_with("replicas = 2", &[("key1", 60.0)]);
+        for (here, there) in [(two[0][0], two[0][1]), (two[0][1], two[0][0])] {
+            let expected = 0.3 + 0.7 * evenly.lost[here][there];
+            assert!((found.lost[here][there] - expected).abs() < 1e-9, "{found:?}");
+        }
     }
 
     fn sum(shares: &[f64]) -> f64 {

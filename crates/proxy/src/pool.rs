@@ -471,6 +471,11 @@ impl Pool {
         u16::try_from(self.servers[*second].index()).ok()
     }
 
+    /// The number by which `key` is placed; none where every server has every key.
+    pub(crate) fn placed_by(&self, key: &[u8]) -> Option<u64> {
+        self.spec.placement.as_ref().map(|placement| placement.number(key))
+    }
+
     /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold
     /// the key while they are up, else those that stand in. A stand-in has only what was written
     /// since a holder went down.

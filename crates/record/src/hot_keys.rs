@@ -146,6 +146,8 @@ pub struct SampledRequest<'a> {
     pub name: Option<&'a [u8]>,
     /// The one server that takes the key over if its server is lost; none: several do, or none.
     pub heir: Option<u16>,
+    /// The number by which its pool places the key; none: every server has every key.
+    pub placed_by: Option<u64>,
     /// For so many requests it stands.
     pub one_of: u32,
     /// What was asked.
@@ -186,6 +188,8 @@ pub struct KeyTally {
     pub server: Option<u16>,
     /// The one server that takes the key over if its server is lost; none: several do, or none.
     pub heir: Option<u16>,
+    /// The number by which its pool places the key; none: every server has every key.
+    pub placed_by: Option<u64>,
     /// The key itself, where it may be kept.
     pub name: Option<Arc<[u8]>>,
 }
@@ -208,7 +212,7 @@ impl KeyTally {
         self.bytes += times * sample.bytes;
         self.squares += square;
         self.server = sample.servers.last().map(|&(server, _)| server).or(self.server);
-        self.heir = sample.heir;
+        (self.heir, self.placed_by) = (sample.heir, sample.placed_by);
         if self.name.is_none() {
             self.name = sample.name.map(Arc::from);
         }
@@ -228,6 +232,7 @@ impl KeyTally {
         self.squares += other.squares;
         self.server = self.server.or(other.server);
         self.heir = self.heir.or(other.heir);
+        self.placed_by = self.placed_by.or(other.placed_by);
         if self.name.is_none() {
             self.name.clone_from(&other.name);
         }

@@ -495,6 +495,17 @@ impl LiveSnapshot {
         if end > begin { requests as f64 * 1e9 / (end - begin) as f64 } else { 0.0 }
     }
 
+    /// The same as it was when the last reply that was kept had left: what came after is no
+    /// traffic, such as the time in which a program was asked no more, before it was ended.
+    #[must_use]
+    pub fn at_last_reply(mut self) -> Self {
+        if let Some(last) = self.visits.iter().map(LiveVisit::replied_at).max() {
+            self.at = last;
+            self.stretches.iter_mut().for_each(|one| one.to = one.to.min(Stamp(last.0 + 1)));
+        }
+        self
+    }
+
     /// Adds what another loop kept. Its loops get the next numbers.
     pub fn merge(&mut self, other: &Self) {
         let (loops, first) = (self.loops, self.visits.len());
@@ -669,6 +680,19 @@ mod tests {
                 assert!(visit.replied_at() >= stretch.from && visit.replied_at() < stretch.to);
             }
         }
+    }
+
+    #[test]
+    fn what_came_after_the_last_reply_is_no_traffic() {
+        let mut books = LiveBooks::new(6_400);
+        steady(&mut books, 10, 3);
+        let seen = books.snapshot(Stamp(60 * SECOND));
+        let last = seen.visits.iter().map(LiveVisit::replied_at).max().unwrap();
+        let whole = seen.clone().at_last_reply();
+        assert!(whole.at == last && seen.at > last, "{} and {}", whole.at.0, seen.at.0);
+        assert!(whole.stretches.iter().all(|one| one.to.0 <= last.0 + 1));
+        assert_eq!((whole.visits.len(), whole.stretches.len()), (seen.visits.len(), seen.stretches.len()));
+        assert_eq!(LiveSnapshot::default().at_last_reply(), LiveSnapshot::default());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use krarup_analysis::headroom::TrialHeadroom;
 use krarup_analysis::results::Results;
 use krarup_model::headroom::{
     CapacityEstimate, ChangeEffect, Headroom, HeadroomVerdict, LimitingResource, ResourceKind, ResourceState,
-    STATED,
+    STATED, Silence,
 };
 use krarup_units::text::{count, duration, three_digits};
 use krarup_units::{Unit, lines};
@@ -336,14 +336,29 @@ pub fn trials(trials: &[TrialHeadroom]) -> Table {
     Table::untitled("headroom", &columns, trials.iter().map(row).collect())
 }
 
-/// The same as a table of a report; none where no trial has rows.
-pub(crate) fn of_results(results: &Results) -> Option<Table> {
+/// The same as a table of a report, without the trials that were too short for an answer; a
+/// sentence where all were; nothing where no proxy said anything.
+pub(crate) fn of_results(results: &Results) -> Option<Block> {
+    let is_short = |one: &&TrialHeadroom| one.headroom.silent.contains(&Silence::ShortTime);
+    let (short, told): (Vec<_>, Vec<_>) = results.headroom.iter().partition(is_short);
+    let left_out = match short.len() {
+        0 => String::new(),
+        some => format!(
+            " {some} of {} trials are left out: their proxy saw less than four seconds of traffic, which is too little for an answer.",
+            results.headroom.len()
+        ),
+    };
+    if told.is_empty() {
+        let longer =
+            "`phases.measure` in the spec makes them longer; from about ten seconds on there are answers.";
+        return (!short.is_empty()).then(|| Block::Paragraph(format!("{} {longer}", left_out.trim_start())));
+    }
     let title = "What is said about headroom at the end of each trial".to_owned();
-    let caption = "From the rows of one trial alone, as `krarup headroom` would have said it then: up to twice the highest \
+    let caption = "From the traffic of one trial alone, as `krarup headroom` would have said it then: up to twice the highest \
                    rate seen a capacity is stated, up to four times projected. It is the rate at which the first resource is full, \
                    with its interval; beside it the highest throughput of any trial of the workload.";
-    let table = trials(&results.headroom);
-    (!table.rows.is_empty()).then(|| Table { title, caption: caption.to_owned(), ..table })
+    let told: Vec<TrialHeadroom> = told.into_iter().cloned().collect();
+    Some(Block::Table(Table { title, caption: format!("{caption}{left_out}"), ..trials(&told) }))
 }
 
 fn of_effect(headroom: &Headroom, effect: &ChangeEffect) -> String {

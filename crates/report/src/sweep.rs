@@ -70,7 +70,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
     ));
     sections.extend(section("Whether it adds up", [figure(figures::interactive_law(results))]));
     sections.extend(sweep_model::predictions(results));
-    sections.extend(section("What headroom says", [headroom::of_results(results).map(Block::Table)]));
+    sections.extend(section("What headroom says", [headroom::of_results(results)]));
     sections
         .extend(section("Whether the machine stayed the same", [anchor_table(results).map(Block::Table)]));
     sections.push(measurement(results));

@@ -12,7 +12,7 @@ use krarup_model::headroom::{
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
-use krarup_proxy::moves::{hot_shares, moves};
+use krarup_proxy::moves::{SeenKeys, moves};
 use krarup_units::text::parse_count;
 use krarup_units::{Mistake, Nanos};
 
@@ -104,8 +104,8 @@ impl AskedHeadroom {
             changes.iter().map(|change| change.of(&system)).collect::<Result<_, _>>()?;
         if changes.iter().any(HeadroomChange::moves_servers) {
             let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
-            let hot = hot_shares(&state.keys, &names);
-            system.moves = state.config.as_ref().and_then(|config| moves(config, &names, &hot));
+            let seen = SeenKeys::of(&state.keys, &names);
+            system.moves = state.config.as_ref().and_then(|config| moves(config, &names, &seen));
         }
         let question = HeadroomQuestion { target, changes, seed: self.seed.unwrap_or(SEED) };
         Ok(judge(&state.kept, &system, &question))

@@ -61,7 +61,10 @@ fn assert_reported(ended: &Ended, out: &Path) {
     assert!(html.contains("</html>") && WORKLOADS.iter().all(|workload| html.contains(workload)));
     let results: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
-    assert!(results.is_object());
+    let headroom = results["headroom"].as_array().unwrap();
+    assert_eq!(headroom.len(), 8, "the proxy of each trial says what it knows");
+    assert!(headroom.iter().all(|one| one["headroom"]["silent"][0] == "short_time"), "{headroom:?}");
+    assert!(html.contains("What headroom says") && html.contains("8 of 8 trials are left out"));
     fs::remove_dir_all(out).unwrap();
 }
 

@@ -162,6 +162,20 @@ fn a_running_proxy_is_asked_over_its_admin_address() {
     assert!(proxy.stop().success);
 }
 
+/// Two loops, whose traffic is one; of so little nothing is said.
+#[test]
+fn a_proxy_that_ends_leaves_what_it_says_beside_its_summary() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let folder = fresh("headroom-at-end");
+    let words = ["--threads", "2", "--stats-dir", folder.to_str().unwrap()];
+    let (proxy, admin) = proxy(&server, &[&words[..], &["--headroom-target", "p99 < 8ms"]].concat());
+    assert!(asked(admin, "GET", "/health").contains("200"));
+    assert!(proxy.stop().success);
+    let said: Value = serde_json::from_slice(&fs::read(folder.join("headroom.json")).unwrap()).unwrap();
+    assert_eq!((&said["verdict"], &said["silent"][0]), (&"silent".into(), &"short_time".into()));
+    assert_eq!(said["target"], Value::Null, "at which rate the first resource is full");
+}
+
 #[test]
 fn servers_that_may_be_asked_say_what_they_use() {
     let server = Program::memcached(&["-c", "100", "-m", "10"]);

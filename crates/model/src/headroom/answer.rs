@@ -361,6 +361,15 @@ impl CapacityEstimate {
     pub fn map(self, with: impl Fn(f64) -> f64) -> Self {
         Self { low: with(self.low), mean: with(self.mean), high: with(self.high) }
     }
+
+    /// Neither end, nor the mean, above those of the other.
+    pub(super) fn at_most(self, other: &Self) -> Self {
+        Self {
+            low: self.low.min(other.low),
+            mean: self.mean.min(other.mean),
+            high: self.high.min(other.high),
+        }
+    }
 }
 
 /// One resource as the estimator sees it.

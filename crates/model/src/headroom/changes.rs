@@ -1,40 +1,49 @@
 //! What a change would do: the fitted system with one thing changed, replayed.
 
 use super::answer::{
-    CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer, ResourceKind,
-    ServerQueue,
+    Allowance, CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer,
+    ResourceKind, ServerQueue,
 };
 use super::fitted::{First, Fitted};
 use super::replay::{ReplayServer, TrafficReplay};
+use super::resources::ServerLimit;
 
 /// By how much the interval of a changed system is wider than that of the system as it is, in
 /// logarithms.
 const WIDER: f64 = 0.1;
 
-/// The effects of all changes asked for.
-pub(super) fn effects(
-    fitted: &Fitted<'_>,
-    question: &HeadroomQuestion,
-    first: &First,
-    base: &CapacityEstimate,
-) -> Vec<ChangeEffect> {
-    question.changes.iter().map(|change| effect(fitted, question, first, base, change)).collect()
+/// A system whose changes are asked for.
+pub(super) struct ChangedFrom<'a> {
+    pub(super) fitted: &'a Fitted<'a>,
+    pub(super) first: &'a First,
+    /// Its capacity, without what is used up.
+    pub(super) base: CapacityEstimate,
+    /// What is used of what there is, whatever the rate that the resources can do.
+    pub(super) allowances: &'a [Allowance],
 }
 
-fn effect(
-    fitted: &Fitted<'_>,
-    question: &HeadroomQuestion,
-    first: &First,
-    base: &CapacityEstimate,
-    change: &HeadroomChange,
-) -> ChangeEffect {
-    let mut replay = fitted.replay_for(first);
+/// What a change leaves.
+struct AfterChange {
+    /// The rate of all traffic at which the first server is full.
+    full_at: f64,
+    /// What each server that was there gets, over what it got before; zero of one that is lost.
+    gets: Vec<f64>,
+}
+
+/// The effects of all changes asked for.
+pub(super) fn effects(from: &ChangedFrom<'_>, question: &HeadroomQuestion) -> Vec<ChangeEffect> {
+    question.changes.iter().map(|change| effect(from, question, change)).collect()
+}
+
+fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &HeadroomChange) -> ChangeEffect {
+    let ChangedFrom { fitted, base, .. } = *from;
+    let mut replay = fitted.replay_for(from.first);
     let words = fitted.words(change);
     if let HeadroomChange::Traffic(times) = change {
-        return at_other_rate(fitted, question, &replay, words, *times);
+        return at_other_rate(from, question, &replay, words, *times);
     }
-    let full_at = match changed(fitted, &mut replay, change) {
-        Ok(full_at) => full_at,
+    let after = match changed(fitted, &mut replay, change) {
+        Ok(after) => after,
         Err(why) => return ChangeEffect { silent: Some(why.into()), ..nothing(words) },
     };
     // What was full first of what did not change still is.
@@ -44,11 +53,7 @@ fn effect(
         (ResourceKind::Link, HeadroomChange::Values(times)) => fit.middle / times.max(1.0),
         _ => fit.middle,
     });
-    let others = match first.resource {
-        ResourceKind::Loop => first.full_at,
-        _ => machine.fold(loops, f64::min),
-    };
-    let full_at = fitted.with_workers(&replay, full_at).min(others);
+    let full_at = fitted.with_workers(&replay, after.full_at).min(machine.fold(loops, f64::min));
     if !full_at.is_finite() {
         return ChangeEffect { silent: Some("no_queue_seen".into()), ..nothing(words) };
     }
@@ -61,12 +66,30 @@ fn effect(
         mean: capacity,
         high: capacity * base.high / base.mean * WIDER.exp(),
     };
+    let estimate = from.used_up(&after.gets).map_or(estimate, |full| estimate.at_most(&full));
     let now = fitted.traffic.now();
     ChangeEffect {
         capacity_per_s: Some(estimate),
         quantile_s: question.target.map(|target| fitted.quantile_at(&replay, target.quantile, now)),
-        holds: Some(now <= capacity),
+        holds: Some(now <= estimate.mean),
         ..nothing(words)
+    }
+}
+
+impl ChangedFrom<'_> {
+    /// The rate of all traffic at which the first allowance is used up, where each server gets so
+    /// many times what it got; none where none is seen to be used up. What a server uses grows with
+    /// the requests that it gets.
+    fn used_up(&self, gets: &[f64]) -> Option<CapacityEstimate> {
+        let server = |name: &String| self.fitted.system.servers.iter().position(|one| one.name == *name);
+        let full = |one: &Allowance| {
+            let gets = match &one.server {
+                Some(name) => gets.get(server(name)?).copied()?,
+                None => 1.0,
+            };
+            one.full_at().filter(|_| gets > 0.0).map(|full| full.map(|rate| rate / gets))
+        };
+        self.allowances.iter().filter_map(full).min_by(|a, b| a.mean.total_cmp(&b.mean))
     }
 }
 
@@ -75,16 +98,21 @@ fn nothing(change: String) -> ChangeEffect {
 }
 
 fn at_other_rate(
-    fitted: &Fitted<'_>,
+    from: &ChangedFrom<'_>,
     question: &HeadroomQuestion,
     replay: &TrafficReplay<'_>,
     words: String,
     times: f64,
 ) -> ChangeEffect {
+    let fitted = from.fitted;
     let rate = fitted.traffic.now() * times;
     let Some(target) = question.target else {
         return ChangeEffect { silent: Some("no_target".into()), ..nothing(words) };
     };
+    // What is refused has no response time.
+    if from.used_up(&vec![1.0; fitted.servers.len()]).is_some_and(|full| full.mean < rate) {
+        return ChangeEffect { holds: Some(false), ..nothing(words) };
+    }
     let seconds = fitted.quantile_at(replay, target.quantile, rate);
     ChangeEffect { quantile_s: Some(seconds), holds: Some(seconds <= target.seconds), ..nothing(words) }
 }
@@ -100,13 +128,19 @@ fn full_at(fitted: &Fitted<'_>, shares: &[f64], times: &[f64]) -> f64 {
     full.fold(f64::INFINITY, f64::min)
 }
 
-/// Changes the replay; the rate of all traffic at which the first server is full then, or why
-/// nothing can be said.
+/// How many times as long a request takes of the server or its link, whichever is full first, if it
+/// takes so many times as long of the server, and has so many times the bytes.
+fn slower(limit: &ServerLimit, times: f64, bytes: f64) -> f64 {
+    let link = limit.link_full_at.map_or(f64::INFINITY, |full_at| full_at / bytes);
+    limit.full_at / (limit.alone_full_at / times).min(link)
+}
+
+/// Changes the replay; what is left then, or why nothing can be said.
 fn changed<'a>(
     fitted: &'a Fitted<'_>,
     replay: &mut TrafficReplay<'a>,
     change: &HeadroomChange,
-) -> Result<f64, &'static str> {
+) -> Result<AfterChange, &'static str> {
     let is_store = |server: &LiveServer| server.queue != ServerQueue::EachConnection;
     let moves_parts = change.moves_servers() || matches!(change, HeadroomChange::Replicas(_));
     if moves_parts && fitted.system.servers.iter().any(is_store) {
@@ -121,22 +155,21 @@ fn changed<'a>(
             replay.workers = Some(((workers as f64 * factor).round() as usize).max(1));
         }
         HeadroomChange::ServerSlow(slow, factor) => {
-            fitted.limits.get(*slow).ok_or("no_such_server")?.ok_or("no_queue_seen")?;
-            times[*slow] = *factor;
+            let limit = fitted.limits.get(*slow).ok_or("no_such_server")?.ok_or("no_queue_seen")?;
+            times[*slow] = slower(&limit, *factor, 1.0);
         }
         HeadroomChange::Values(factor) => {
             for (server, fit) in fitted.servers.iter().enumerate() {
-                let Some(fit) = fit.fit.as_ref().filter(|_| fitted.limits[server].is_some()) else {
-                    continue;
-                };
+                let (Some(fit), Some(limit)) = (&fit.fit, &fitted.limits[server]) else { continue };
                 let bytes = fit.bytes.filter(|bytes| bytes.z.abs() > 4.0).ok_or("sizes_do_not_vary")?;
-                times[server] = (1.0 + bytes.slope * bytes.at * (factor - 1.0)).max(0.1);
+                let service = (1.0 + bytes.slope * bytes.at * (factor - 1.0)).max(0.1);
+                times[server] = slower(limit, service, *factor);
             }
         }
         HeadroomChange::Replicas(change) => {
             times.fill(copies(fitted, *change)?);
             replay.copies = Some(*change);
-            return Ok(full_at(fitted, &shares, &times));
+            return Ok(AfterChange { full_at: full_at(fitted, &shares, &times), gets: times });
         }
         HeadroomChange::ServerMore => return one_more(fitted, replay, &shares),
         HeadroomChange::ServerLost(which) => return one_lost(fitted, replay, &shares, *which),
@@ -144,7 +177,13 @@ fn changed<'a>(
     for (server, factor) in replay.servers.iter_mut().zip(&times) {
         server.scale *= factor;
     }
-    Ok(full_at(fitted, &shares, &times))
+    Ok(AfterChange { full_at: full_at(fitted, &shares, &times), gets: vec![1.0; shares.len()] })
+}
+
+/// What servers get, over what they got; 1 of one that got nothing: what it would use is not known.
+fn over(after: &[f64], before: &[f64]) -> Vec<f64> {
+    let times = |(&after, &before): (&f64, &f64)| if before > 0.0 { after / before } else { 1.0 };
+    after.iter().zip(before).map(times).collect()
 }
 
 /// How many times as much each server has to do with one copy more or fewer: of the parts that it
@@ -180,7 +219,7 @@ fn one_more<'a>(
     fitted: &'a Fitted<'_>,
     replay: &mut TrafficReplay<'a>,
     shares: &[f64],
-) -> Result<f64, &'static str> {
+) -> Result<AfterChange, &'static str> {
     let servers = shares.len();
     let slowest = slowest(fitted).ok_or("no_queue_seen")?;
     let limit = fitted.limits[slowest].ok_or("no_queue_seen")?;
@@ -199,7 +238,8 @@ fn one_more<'a>(
         |to: usize| -> f64 { replay.routes.iter().zip(shares).map(|(route, share)| route[to] * share).sum() };
     let new = limit.full_at * shares[slowest] / gets(servers).max(1e-12);
     let rest: Vec<f64> = (0..servers).map(gets).collect();
-    Ok(full_at(fitted, &rest, &vec![1.0; servers]).min(new))
+    let full_at = full_at(fitted, &rest, &vec![1.0; servers]).min(new);
+    Ok(AfterChange { full_at, gets: over(&rest, shares) })
 }
 
 /// A server is lost, the worst one unless it is named, and its part goes where their placement has
@@ -209,7 +249,7 @@ fn one_lost(
     replay: &mut TrafficReplay<'_>,
     shares: &[f64],
     which: Option<usize>,
-) -> Result<f64, &'static str> {
+) -> Result<AfterChange, &'static str> {
     let servers = shares.len();
     if servers < 2 {
         return Err("only_one_server");
@@ -240,11 +280,35 @@ fn one_lost(
         (0..servers).map(|other| f64::from(u8::from(other == server))).collect()
     };
     replay.routes = (0..servers).map(route).collect();
-    Ok(rate(lost))
+    Ok(AfterChange { full_at: rate(lost), gets: over(&after(lost), shares) })
 }
 
 fn slowest(fitted: &Fitted<'_>) -> Option<usize> {
     let limits =
         fitted.limits.iter().enumerate().filter_map(|(server, limit)| Some((server, (*limit)?.service)));
     limits.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(server, _)| server)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_full_before_its_server_stays_so_while_the_server_slows_down_a_little() {
+        let (full_at, alone_full_at, link_full_at) = (500.0, 1_000.0, Some(500.0));
+        let (service, scale, doubt, quicker, unseen) = (2e-3, 2.0, 0.0, 0.0, 0.0);
+        let limit =
+            ServerLimit { service, scale, doubt, quicker, unseen, full_at, alone_full_at, link_full_at };
+        assert_eq!(slower(&limit, 1.5, 1.0), 1.0, "667/s of the server, 500/s of the link");
+        assert_eq!(slower(&limit, 4.0, 1.0), 2.0, "250/s of the server");
+        assert_eq!(slower(&limit, 1.0, 2.0), 2.0, "250/s of the link");
+        let full_at = alone_full_at;
+        let alone = ServerLimit { link_full_at: None, full_at, ..limit };
+        assert_eq!(slower(&alone, 1.5, 9.0), 1.5, "no link is known");
+    }
+
+    #[test]
+    fn a_server_that_got_nothing_is_not_taken_for_one_that_gets_endlessly_more() {
+        assert_eq!(over(&[0.0, 0.6, 0.4], &[0.5, 0.5, 0.0]), [0.0, 1.2, 1.0]);
+    }
 }

@@ -8,7 +8,7 @@ use super::answer::{
     LiveSystem, ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA,
     STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
-use super::changes;
+use super::changes::{self, ChangedFrom};
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
 use super::resources::MUCH_OF_OTHERS;
@@ -197,6 +197,7 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     }
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
+    let of_rates = estimate;
     // Whatever else could still be done, what is used up is full.
     let used_up = allowances.iter().filter_map(|one| Some((one, one.full_at()?)));
     if let Some((one, full)) = used_up.min_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
@@ -205,11 +206,7 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         let name = one.server.clone().unwrap_or_default();
         answer.bottleneck = Some(LimitingResource { resource: one.resource, name });
         answer.saturation_per_s = Some(full.mean);
-        estimate = CapacityEstimate {
-            low: estimate.low.min(full.low),
-            mean: estimate.mean.min(full.mean),
-            high: estimate.high.min(full.high),
-        };
+        estimate = estimate.at_most(&full);
     }
     answer.capacity_per_s = Some(estimate);
     let now = fitted.traffic.now();
@@ -226,7 +223,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     } else {
         HeadroomVerdict::Projected
     };
-    answer.what_if = changes::effects(fitted, question, &first, &estimate);
+    let from = ChangedFrom { fitted, first: &first, base: of_rates, allowances: &allowances };
+    answer.what_if = changes::effects(&from, question);
 }
 
 /// The rates of all traffic at which redlines were ended by a limit of a server.

@@ -185,6 +185,19 @@ fn connections_that_grow_with_the_traffic_are_the_limit() {
     assert!((saturation / 700.0 - 1.0).abs() < 0.05, "{saturation}");
     assert!(answer.capacity_per_s.unwrap().mean <= saturation);
     assert_eq!(answer.resources[0].full_at_per_s, Some(saturation), "first");
+    // Changes of the server do not give it more; what it lacks without them it lacks with them.
+    let changes =
+        [HeadroomChange::ServerMore, HeadroomChange::ServerSlow(0, 1.1), HeadroomChange::ServerSlow(0, 2.0)];
+    let changed = HeadroomQuestion { changes: changes.to_vec(), ..question.clone() };
+    let found = judge(&snapshot, &most(80), &changed).what_if;
+    let means: Vec<f64> = found.iter().map(|effect| effect.capacity_per_s.unwrap().mean).collect();
+    assert_eq!(means[..2], [saturation, saturation], "{found:#?}");
+    assert!((means[2] / 500.0 - 1.0).abs() < 0.1, "the server is full before: {means:?}");
+    let target = asked(0.02).target;
+    let changes = vec![HeadroomChange::Traffic(0.5), HeadroomChange::Traffic(5.0)];
+    let at_rates = judge(&snapshot, &most(80), &HeadroomQuestion { target, changes, seed: 1 }).what_if;
+    assert!(at_rates[0].quantile_s.is_some(), "{at_rates:#?}");
+    assert_eq!((at_rates[1].quantile_s, at_rates[1].holds), (None, Some(false)), "it would be refused");
     // There is room for many more.
     let server = judge(&snapshot, &most(1_000), &question);
     assert_eq!(server.bottleneck.map(|one| one.resource), Some(ResourceKind::Server));

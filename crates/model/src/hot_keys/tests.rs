@@ -30,6 +30,7 @@ fn get(key: u64, one_of: u32, servers: &[(u16, Nanos)]) -> SampledRequest<'_> {
         key,
         name: None,
         heir: None,
+        placed_by: None,
         one_of,
         operation: Operation::Get,
         bytes: 100,

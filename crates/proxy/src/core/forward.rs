@@ -144,7 +144,8 @@ impl Core {
     fn sample(&mut self, number: RequestId, one_of: u32, sent: &[u8]) {
         let exchange = &mut self.requests[number];
         let (pool, digest) = (exchange.home, exchange.visit.key.0);
-        let key = SampledKey { pool, digest, name: sent, heir: self.routing[pool].heir(sent) };
+        let (heir, placed_by) = (self.routing[pool].heir(sent), self.routing[pool].placed_by(sent));
+        let key = SampledKey { pool, digest, name: sent, heir, placed_by };
         exchange.sample = Some(self.books.sampling().begin(one_of, key));
     }
 
@@ -155,9 +156,10 @@ impl Core {
         let exchange = &self.requests[number];
         let (Some(sample), sampling) = (exchange.sample, self.books.sampling()) else { return };
         let key = exchange.rest.keys.get(sampling.place_among(exchange.rest.keys.len()));
-        let heir = self.routing[key.pool].heir(key.sent);
+        let pool = &mut self.routing[key.pool];
+        let (heir, placed_by) = (pool.heir(key.sent), pool.placed_by(key.sent));
         let digest = KeyHash::Xxh3.number(key.sent);
-        sampling.choose(sample, SampledKey { pool: key.pool, digest, name: key.sent, heir });
+        sampling.choose(sample, SampledKey { pool: key.pool, digest, name: key.sent, heir, placed_by });
     }
 
     fn admit_hashed(&mut self, number: RequestId, pool: PoolId, hash: Option<u64>, now: Stamp) -> bool {

@@ -15,7 +15,7 @@ fn sampling(mode: HotKeyMode) -> KeySampling {
 }
 
 fn key(digest: u64, name: &[u8]) -> SampledKey<'_> {
-    SampledKey { pool: PoolId::new(0), digest, name, heir: Some(3) }
+    SampledKey { pool: PoolId::new(0), digest, name, heir: Some(3), placed_by: Some(9) }
 }
 
 fn reply(replied: u64) -> Visit {
@@ -44,7 +44,7 @@ fn answers_of_one_reading_share_its_time() {
     sampling.ended(id);
     let (time, tally) = kept(&sampling, 5).unwrap();
     assert_eq!((time, tally.get_residence, tally.bytes), (8 * 300, 8 * 1_900, 800));
-    assert_eq!((tally.server, tally.heir, tally.name), (Some(2), Some(3), None));
+    assert_eq!((tally.server, tally.heir, tally.placed_by, tally.name), (Some(2), Some(3), Some(9), None));
 }
 
 /// The reply to a request with `noreply` leaves while its server's answers are being read.

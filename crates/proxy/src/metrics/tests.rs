@@ -71,6 +71,7 @@ fn one_key() -> KeyState {
             key: 7,
             name: None,
             heir: None,
+            placed_by: None,
             one_of: 8,
             operation: Operation::Get,
             bytes: 100,

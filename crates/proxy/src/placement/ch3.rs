@@ -16,18 +16,23 @@ const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 /// What stands behind it is no part of the key as far as its place is concerned.
 const STOP: &[u8] = b"|#|";
 
-/// The place of a key's server among `servers` of them, which must be 1 to 2²³.
-pub(super) fn place(key: &[u8], servers: usize) -> usize {
+/// The first word of a key's bits.
+pub(super) fn number(key: &[u8]) -> u64 {
+    let stop = key.windows(STOP.len()).position(|three| three == STOP);
+    murmur64(&key[..stop.unwrap_or(key.len())])
+}
+
+/// The place of the server of a key with this [number] among `servers` of them, which must be 1 to
+/// 2²³.
+pub(super) fn place(number: u64, servers: usize) -> usize {
     if servers <= 1 {
         return 0;
     }
-    let stop = key.windows(STOP.len()).position(|three| three == STOP);
-    let key = &key[..stop.unwrap_or(key.len())];
-    let mut bits = Bits { word: murmur64(key), number: 0 };
+    let mut bits = Bits { first: number, word: number, number: 0 };
     let mut depth = servers.next_power_of_two().trailing_zeros() as usize;
     let mut at = depth;
     for _ in 0..DRAWS {
-        while !bits.at(at, key) {
+        while !bits.at(at) {
             depth -= 1;
             if depth == 0 {
                 return 0;
@@ -37,7 +42,7 @@ pub(super) fn place(key: &[u8], servers: usize) -> usize {
         at += STRIDE;
         let mut place = 1;
         for _ in 1..depth {
-            place = place << 1 | usize::from(bits.at(at, key));
+            place = place << 1 | usize::from(bits.at(at));
             at += STRIDE;
         }
         if place < servers {
@@ -49,14 +54,15 @@ pub(super) fn place(key: &[u8], servers: usize) -> usize {
 
 /// An endless row of bits, of which one word is at hand.
 struct Bits {
+    first: u64,
     word: u64,
     number: usize,
 }
 
 impl Bits {
-    fn at(&mut self, bit: usize, key: &[u8]) -> bool {
+    fn at(&mut self, bit: usize) -> bool {
         if bit / 64 < self.number {
-            *self = Self { word: murmur64(key), number: 0 };
+            (self.word, self.number) = (self.first, 0);
         }
         while self.number < bit / 64 {
             self.word = murmur64(&self.word.to_le_bytes());
@@ -83,7 +89,9 @@ fn murmur64(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    fn place(key: &[u8], servers: usize) -> usize {
+        super::place(super::number(key), servers)
+    }
 
     #[test]
     fn what_stands_behind_the_first_stop_does_not_count() {

@@ -172,12 +172,24 @@ impl Placement {
         if self.members == 1 {
             return 0;
         }
+        self.primary_of(self.number(key))
+    }
+
+    /// The number that decides where a key lies: the same in every placement with this hash
+    /// function and tag, whatever its servers.
+    #[inline]
+    pub fn number(&self, key: &[u8]) -> u64 {
         let key = self.hashed(key);
+        if let Table::Tree = self.table { ch3::number(key) } else { self.hash.number(key) }
+    }
+
+    #[inline]
+    fn primary_of(&self, number: u64) -> usize {
         match &self.table {
-            Table::Ring(ring) => ring.primary(self.hash.number(key)),
-            Table::Rendezvous(rendezvous) => rendezvous.primary(self.hash.number(key)),
-            Table::Slots { slot, owners } => usize::from(owners[slot(self.hash.number(key), owners.len())]),
-            Table::Tree => ch3::place(key, self.members),
+            Table::Ring(ring) => ring.primary(number),
+            Table::Rendezvous(rendezvous) => rendezvous.primary(number),
+            Table::Slots { slot, owners } => usize::from(owners[slot(number, owners.len())]),
+            Table::Tree => ch3::place(number, self.members),
         }
     }
 
@@ -187,23 +199,27 @@ impl Placement {
     ///
     /// After the primary come, by ketama, the next servers clockwise; by rendezvous, the next
     /// highest scores; by jump, modulo and ch3, the next in the list.
+    #[inline]
     pub fn replicas(&self, key: &[u8], count: usize, into: &mut Vec<usize>) {
+        self.replicas_of(self.number(key), count, into);
+    }
+
+    /// The same for a key of this [number](Self::number).
+    pub fn replicas_of(&self, number: u64, count: usize, into: &mut Vec<usize>) {
         into.clear();
         let count = count.min(self.members);
         if count == 0 {
             return;
         }
         if count == 1 {
-            into.push(self.primary(key));
+            into.push(self.primary_of(number));
             return;
         }
         match &self.table {
-            Table::Ring(ring) => ring.replicas(self.hash.number(self.hashed(key)), count, into),
-            Table::Rendezvous(rendezvous) => {
-                rendezvous.replicas(self.hash.number(self.hashed(key)), count, into);
-            }
+            Table::Ring(ring) => ring.replicas(number, count, into),
+            Table::Rendezvous(rendezvous) => rendezvous.replicas(number, count, into),
             Table::Slots { .. } | Table::Tree => {
-                let primary = self.primary(key);
+                let primary = self.primary_of(number);
                 into.extend((primary..self.members).chain(0..primary).take(count));
             }
         }

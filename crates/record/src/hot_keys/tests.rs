@@ -67,6 +67,7 @@ fn get(key: u64, one_of: u32, servers: &[(u16, Nanos)]) -> SampledRequest<'_> {
         key,
         name: Some(b"name"),
         heir: None,
+        placed_by: Some(77),
         one_of,
         operation: Operation::Get,
         bytes: 100,
@@ -103,6 +104,7 @@ fn a_sampled_request_counts_as_often_as_it_stands() {
             squares: (16.0 * 1_500.0_f64).powi(2) + (8.0 * 1_500.0_f64).powi(2),
             server: Some(3),
             heir: None,
+            placed_by: Some(77),
             name: Some(Arc::from(&b"name"[..])),
         }
     );

@@ -15,9 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use krarup_memcache::request::NO_DATAGRAMS;
+use krarup_model::headroom::LiveSystem;
 use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Listener, http, listen};
+use krarup_record::LiveSnapshot;
 use krarup_service::{LANES, Service as _, Upstreams as _};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
@@ -68,6 +70,10 @@ const SETTLED: Nanos = Nanos::from_millis(100);
 pub struct ProxyEnd {
     /// The core, with everything recorded.
     pub core: Core,
+    /// What all loops kept of the last minutes' traffic.
+    pub traffic: LiveSnapshot,
+    /// The system that it went through.
+    pub system: LiveSystem,
     /// When it began.
     pub started: Stamp,
     /// When it ended.
@@ -147,14 +153,19 @@ pub fn run(
     };
     let threads = others.by_ref().map(spawn).collect::<Result<Vec<_>, _>>()?;
     first.run().map_err(|error| format!("the event loop failed: {error}"))?;
+    let (config, processors) = (first.config.clone(), first.processors);
     let mut core = first.ended();
+    let mut traffic = core.live(clock.now());
     for thread in threads {
         let other = thread.join().map_err(|_| "an event loop has panicked".to_owned())?;
-        core.absorb(&other.map_err(|error| format!("an event loop failed: {error}"))?);
+        let other = other.map_err(|error| format!("an event loop failed: {error}"))?;
+        traffic.merge(&other.live(clock.now()));
+        core.absorb(&other);
     }
     let stopped = clock.now();
     core.advance(stopped);
-    Ok(ProxyEnd { core, started, stopped })
+    let system = live::system(&core, &config, processors);
+    Ok(ProxyEnd { core, traffic, system, started, stopped })
 }
 
 /// What a loop is among all of the process.

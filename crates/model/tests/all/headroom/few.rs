@@ -1,11 +1,12 @@
 //! The estimator on a few systems, quickly: those that it must not be wrong about.
 
 use krarup_model::headroom::{ResourceKind, Silence};
+use krarup_record::live::KEPT_VISITS;
 
 use super::judging::{Effort, SHAPING_SEED, watch};
 use super::kinds::{Candidate, Kind, candidate};
 
-const QUICK: Effort = Effort { saturation: 40_000, target: 100_000, seconds: 10 };
+const QUICK: Effort = Effort { saturation: 40_000, target: 100_000, seconds: 10, kept: KEPT_VISITS };
 
 /// A minute of traffic up to 30 % and one up to 50 % of saturation are enough for each of these.
 #[test]

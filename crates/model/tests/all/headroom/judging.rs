@@ -22,8 +22,9 @@ pub(crate) const SHAPING_SEED: u64 = 1000;
 
 /// Seeds from here on judge it. They are never used to tune anything: a figure that was looked at
 /// while a constant was chosen says nothing about systems that were not. 15000 to 15107, 17000 to
-/// 17107, 21000 to 21107 and 23000 to 23215 have been looked at, and judge nothing any more.
-pub(crate) const JUDGING_SEED: u64 = 29_000;
+/// 17107, 21000 to 21107, 23000 to 23215 and 29000 to 29086 have been looked at, and judge nothing
+/// any more.
+pub(crate) const JUDGING_SEED: u64 = 31_000;
 
 const _: () =
     assert!(JUDGING_SEED > SHAPING_SEED + 10_000, "seeds that shape and seeds that judge stay apart");
@@ -46,6 +47,8 @@ pub(crate) struct Effort {
     pub(crate) target: u64,
     /// Seconds that either takes at least.
     pub(crate) seconds: u64,
+    /// Visits that the estimator is shown at the most.
+    pub(crate) kept: usize,
 }
 
 /// What is true of a system at one time.
@@ -114,7 +117,7 @@ pub(crate) fn saturation(law: &SystemLaw, effort: Effort, seed: u64) -> f64 {
 
 /// What is true of a system that does not change.
 fn truth(candidate: &Candidate, law: &SystemLaw, effort: Effort) -> Truth {
-    let saturation = saturation(law, effort, candidate.seed ^ 7);
+    let saturation = saturation(&law.averaged(), effort, candidate.seed ^ 7);
     let capacity = candidate.target_at * saturation;
     let noise = if candidate.kind == Kind::Clients { 0.0 } else { NOISE };
     let seconds = ((effort.target as f64 / saturation) as u64).clamp(effort.seconds, 600);
@@ -213,7 +216,7 @@ pub(crate) fn watch(candidate: &Candidate, levels: usize, effort: Effort) -> Vec
     let load = traffic(candidate, reference);
     let system = description(candidate);
     let mut run = Simulation::new(&candidate.law, &load, candidate.seed ^ 5);
-    run.books = Some(LiveBooks::default());
+    run.books = Some(LiveBooks::new(effort.kept));
     let mut judged = Vec::new();
     for (level, truth) in truths.into_iter().enumerate().take(levels) {
         let end = ends[level] as u64 * SECOND;

@@ -4,7 +4,7 @@ use krarup_model::headroom::ResourceKind;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-use super::system::{Interruption, OtherProxy, ServerLaw, ServiceLaw, SystemLaw, WriteMix};
+use super::system::{Interruption, OtherProxy, ServerLaw, ServiceLaw, SizeSwing, SystemLaw, WriteMix};
 
 /// Traffic of each level lasts so many seconds.
 pub(crate) const STAGE: f64 = 60.0;
@@ -66,10 +66,15 @@ pub(crate) enum Kind {
     Tls,
     /// The server collects garbage for 50 ms.
     Collector,
+    /// Some requests fail at their server and go to another, one after the other.
+    Retry,
+    /// The share of writes, or the size of values, turns within the time that is seen, and turns
+    /// back.
+    Diurnal,
 }
 
 /// All kinds, those whose limit acts only when it is met last of the first twenty.
-pub(crate) const KINDS: [(Kind, &str); 27] = [
+pub(crate) const KINDS: [(Kind, &str); 29] = [
     (Kind::Exp, "exp"),
     (Kind::Det, "det"),
     (Kind::Gam, "gam"),
@@ -97,6 +102,8 @@ pub(crate) const KINDS: [(Kind, &str); 27] = [
     (Kind::Hedge, "hedge"),
     (Kind::Tls, "tls"),
     (Kind::Collector, "collector"),
+    (Kind::Retry, "retry"),
+    (Kind::Diurnal, "diurnal"),
 ];
 
 impl Kind {
@@ -253,17 +260,31 @@ fn shape(kind: Kind, law: &mut SystemLaw, dice: &mut Dice) -> Limit {
         Kind::Mix => {
             let (from, to) = (dice.between(0.02, 0.1), dice.between(0.2, 0.4));
             let (from, to) = dice.one_of(&[(from, to), (to, from)]);
-            law.mix = Some(WriteMix { factor: dice.between(2.0, 5.0), from, to, over: 3.0 * STAGE });
+            let (factor, over) = (dice.between(2.0, 5.0), 3.0 * STAGE);
+            law.mix = Some(WriteMix { factor, from, to, over, turns: false });
         }
-        Kind::Hedge => {
+        Kind::Hedge | Kind::Retry => {
             law.servers = servers(&[service; 3], delay);
             law.servers[0].share = dice.between(0.4, 0.6);
-            law.hedged = dice.between(0.1, 0.4);
+            let twice = if kind == Kind::Hedge { dice.between(0.1, 0.4) } else { dice.between(0.02, 0.2) };
+            *(if kind == Kind::Hedge { &mut law.hedged } else { &mut law.retried }) = twice;
             let rest = (1.0 - law.servers[0].share) * 0.5;
             (law.servers[1].share, law.servers[2].share) = (rest, rest);
-            // Server i gets its own share and the copies of its neighbour's.
-            let load = |one: usize| law.servers[one].share + law.hedged * law.servers[(one + 2) % 3].share;
+            // Server i gets its own share and its neighbour's copies, or what failed there.
+            let load = |one: usize| law.servers[one].share + twice * law.servers[(one + 2) % 3].share;
             limit.1 = (0..3).max_by(|a, b| load(*a).total_cmp(&load(*b))).unwrap_or(0);
+        }
+        Kind::Diurnal => {
+            let period = dice.one_of(&[12.0, 15.0, 20.0, 30.0]);
+            if dice.one_of(&[true, false]) {
+                let (from, to) = (dice.between(0.02, 0.1), dice.between(0.2, 0.4));
+                let factor = dice.between(2.0, 3.0);
+                law.mix = Some(WriteMix { factor, from, to, over: period, turns: true });
+            } else {
+                (law.bytes, law.per_byte) = ((1000.0, 0.5), service * 0.7 / 1000.0);
+                law.servers[0].service = service * 0.3;
+                law.swing = Some(SizeSwing { share: dice.between(0.1, 0.3), period });
+            }
         }
         Kind::Tls => {
             law.bytes = (dice.one_of(&[2000.0, 8000.0, 40_000.0]), 1.0);

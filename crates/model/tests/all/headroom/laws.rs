@@ -5,9 +5,9 @@ use krarup_units::Stamp;
 
 use super::judging::{Effort, saturation};
 use super::kinds::{KINDS, Kind, candidate};
-use super::system::{Interruption, Load, SECOND, ServiceLaw, Simulation, SystemLaw};
+use super::system::{Interruption, Load, SECOND, ServiceLaw, Simulation, SystemLaw, WriteMix};
 
-const QUICK: Effort = Effort { saturation: 60_000, target: 60_000, seconds: 6 };
+const QUICK: Effort = Effort { saturation: 60_000, target: 60_000, seconds: 6, kept: 0 };
 
 /// A loop that takes no time, so that only the server counts.
 fn server_alone(law: ServiceLaw) -> SystemLaw {
@@ -66,6 +66,10 @@ fn known_saturation(kind: Kind, law: &SystemLaw) -> Option<f64> {
             _ => return None,
         },
         Kind::Proxies => rate - law.other_proxy?.rate,
+        Kind::Diurnal => match law.averaged().mix {
+            Some(mix) => rate / (1.0 + (mix.factor - 1.0) * mix.from),
+            None => 1.0 / (server.service + law.per_byte * law.bytes.0),
+        },
         Kind::Batch => {
             let (most, each) = law.batch?;
             rate * most as f64 / (1.0 - each + each * most as f64)
@@ -91,7 +95,7 @@ fn two_hundred_requests_fill_the_first_resource_and_no_more() {
         for seed in 500..502 {
             let law = candidate(kind, seed).law;
             let Some(expected) = known_saturation(kind, &law) else { continue };
-            let found = saturation(&law, QUICK, seed);
+            let found = saturation(&law.averaged(), QUICK, seed);
             assert!(
                 (found / expected - 1.0).abs() < tolerance(kind, &law),
                 "{name} {seed}: {found} for {expected}"
@@ -102,18 +106,64 @@ fn two_hundred_requests_fill_the_first_resource_and_no_more() {
     assert!(seen >= 25, "{seen}");
 }
 
-/// The share of work that the most loaded server has: its own and copies of its neighbour's.
+/// The share of work that the most loaded server has: its own, and copies of its neighbour's or
+/// what failed there.
 #[test]
-fn copies_load_the_next_server_as_requests_do() {
-    let one = candidate(Kind::Hedge, 500);
-    let load =
-        |place: usize| one.law.servers[place].share + one.law.hedged * one.law.servers[(place + 2) % 3].share;
-    let highest = (0..3).map(load).fold(0.0, f64::max);
-    let expected = 1.0 / (one.law.servers[0].service * highest);
-    let found = saturation(&one.law, QUICK, 1);
-    // With 200 clients the others are empty now and then, never the first.
-    assert!((found / expected - 1.0).abs() < 0.05, "{found} for {expected}");
-    assert!((load(one.limit.1) - highest).abs() < 1e-12);
+fn copies_and_second_tries_load_the_next_server_as_requests_do() {
+    for kind in [Kind::Hedge, Kind::Retry] {
+        let one = candidate(kind, 500);
+        let servers = &one.law.servers;
+        let twice = one.law.hedged + one.law.retried;
+        let load = |place: usize| servers[place].share + twice * servers[(place + 2) % 3].share;
+        let highest = (0..3).map(load).fold(0.0, f64::max);
+        let expected = 1.0 / (servers[0].service * highest);
+        let found = saturation(&one.law, QUICK, 1);
+        // With 200 clients the others are empty now and then, never the first.
+        assert!((found / expected - 1.0).abs() < 0.05, "{kind:?}: {found} for {expected}");
+        assert!((load(one.limit.1) - highest).abs() < 1e-12);
+    }
+}
+
+/// What failed at one server is asked of the next when that is known, and both are in the books.
+#[test]
+fn a_second_try_begins_when_the_first_has_failed() {
+    let law = candidate(Kind::Retry, 500).law;
+    let load = Load::Open(vec![0.3 * saturation(&law, QUICK, 1)]);
+    let mut run = Simulation::new(&law, &load, 2);
+    run.books = Some(LiveBooks::new(1 << 20));
+    run.run_until(5 * SECOND);
+    let kept = run.books.as_ref().unwrap().snapshot(Stamp(5 * SECOND)).visits;
+    let twice: Vec<_> = kept.windows(2).filter(|pair| pair[1].follows()).collect();
+    for pair in &twice {
+        assert_eq!(pair[1].server(), (pair[0].server() + 1) % 3);
+        assert!(pair[0].answered <= pair[1].sent && pair[0].received == pair[1].received, "{pair:?}");
+    }
+    let share = twice.len() as f64 / run.replies as f64;
+    assert!((share / law.retried - 1.0).abs() < 0.2, "{share} for {}", law.retried);
+}
+
+/// A share of writes that turns is where it began after each turn, and in the mean half way.
+#[test]
+fn what_turns_is_the_same_system_after_each_turn() {
+    let mix = WriteMix { factor: 2.0, from: 0.1, to: 0.3, over: 10.0, turns: true };
+    let law = SystemLaw { mix: Some(mix), ..SystemLaw::of(4e-4, 2e-4) };
+    assert!(
+        !law.changes() && SystemLaw { mix: Some(WriteMix { turns: false, ..mix }), ..law.clone() }.changes()
+    );
+    let load = Load::Open(vec![500.0]);
+    let mut run = Simulation::new(&law, &load, 2);
+    run.books = Some(LiveBooks::new(1 << 20));
+    run.run_until(60 * SECOND);
+    let kept = run.books.as_ref().unwrap().snapshot(Stamp(60 * SECOND)).visits;
+    let share = |tenths: std::ops::Range<u64>| {
+        let of = |one: &&LiveVisit| tenths.contains(&(one.received.0 / (SECOND / 10) % 100));
+        let all: Vec<_> = kept.iter().filter(of).collect();
+        all.iter().filter(|one| one.is_write()).count() as f64 / all.len() as f64
+    };
+    for (part, expected) in [(0..5, 0.1), (45..55, 0.3), (95..100, 0.1), (0..100, 0.2)] {
+        let found = share(part.clone());
+        assert!((found - expected).abs() < 0.025, "{part:?}: {found}");
+    }
 }
 
 /// What two kinds have in common: the loop is full, and a pass is shared by what it reads.
@@ -148,7 +198,7 @@ fn books_hold_what_happened() {
         run.books = Some(LiveBooks::new(1 << 20));
         run.run_until(5 * SECOND);
         let kept = run.books.as_ref().unwrap().snapshot(Stamp(5 * SECOND));
-        let replied = kept.visits.iter().filter(|one| !one.is_late()).count() as u64;
+        let replied = kept.visits.iter().filter(|one| !one.is_late() && !one.follows()).count() as u64;
         assert_eq!(replied, run.replies, "{name}");
         assert!(replied > 100, "{name}");
         for one in &kept.visits {

@@ -10,6 +10,8 @@ pub(crate) mod judging;
 pub(crate) mod kinds;
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod networks;
 pub(crate) mod system;
 #[cfg(test)]
 mod workers;

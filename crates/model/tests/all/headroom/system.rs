@@ -9,12 +9,13 @@
 //! It is not a queueing network of `krarup_model::simulate`: a server here stops, runs out of a
 //! quota, becomes slower as more waits, serves batches; and the stamps are those of a loop that
 //! reads and writes in passes. Requests that one pass reads from a lane share a stamp, and so do
-//! those that it writes. Time is in nanoseconds from zero; the same seed gives the same run.
+//! those that it writes. Where the two can say the same system they agree ([`super::networks`]).
+//! Time is in nanoseconds from zero; the same seed gives the same run.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use krarup_record::{LiveBooks, LoopUse, Operation, ServerVisit, Visit};
+use krarup_record::{LiveBooks, LoopUse, Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
@@ -82,6 +83,15 @@ pub(crate) struct WriteMix {
     pub(crate) from: f64,
     pub(crate) to: f64,
     pub(crate) over: f64,
+    /// It turns: within these seconds from the one share to the other and back, again and again.
+    pub(crate) turns: bool,
+}
+
+/// Bytes that rise and fall about their mean by a share of it, once in some seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizeSwing {
+    pub(crate) share: f64,
+    pub(crate) period: f64,
 }
 
 /// What another proxy, which nothing is seen of, asks of the first server.
@@ -128,6 +138,7 @@ pub(crate) struct SystemLaw {
     pub(crate) bytes: (f64, f64),
     /// By which share of the mean the bytes grow per second.
     pub(crate) growth: f64,
+    pub(crate) swing: Option<SizeSwing>,
     /// In each 50 ms the rate is this share above or below.
     pub(crate) burst: f64,
     pub(crate) mix: Option<WriteMix>,
@@ -137,6 +148,8 @@ pub(crate) struct SystemLaw {
     pub(crate) batch: Option<(usize, f64)>,
     /// The share of requests of which a copy goes to the next server.
     pub(crate) hedged: f64,
+    /// The share of requests that fail at their server, and are then sent to the next one.
+    pub(crate) retried: f64,
 }
 
 impl SystemLaw {
@@ -160,11 +173,13 @@ impl SystemLaw {
             change: None,
             bytes: (100.0, 0.0),
             growth: 0.0,
+            swing: None,
             burst: 0.0,
             mix: None,
             other_proxy: None,
             batch: None,
             hedged: 0.0,
+            retried: 0.0,
         }
     }
 
@@ -174,22 +189,41 @@ impl SystemLaw {
         still.change = self.change.filter(|(from, _)| *from < second).map(|(_, factor)| (-1.0, factor));
         still.bytes.0 *= 1.0 + self.growth * second;
         still.growth = 0.0;
-        if let Some(mix) = &mut still.mix {
+        if let Some(mix) = still.mix.as_mut().filter(|mix| !mix.turns) {
             mix.from = mix.share_at(second);
             mix.to = mix.from;
         }
         still
     }
 
-    /// Whether it is another system later.
+    /// Whether it is another system later. What turns is the same one after each turn.
     pub(crate) fn changes(&self) -> bool {
-        self.change.is_some() || self.growth > 0.0 || self.mix.is_some_and(|mix| mix.from != mix.to)
+        let drifts = |mix: WriteMix| mix.from != mix.to && !mix.turns;
+        self.change.is_some() || self.growth > 0.0 || self.mix.is_some_and(drifts)
+    }
+
+    /// The system without its turns: requests at any time are like those of a whole turn. Traffic
+    /// that turns by the clock fills a server when one of these does, while clients that ask again
+    /// at once would ask for less of what takes long.
+    pub(crate) fn averaged(&self) -> Self {
+        let mut even = self.clone();
+        even.swing = None;
+        if let Some(mix) = even.mix.as_mut().filter(|mix| mix.turns) {
+            mix.from = f64::midpoint(mix.from, mix.to);
+            mix.to = mix.from;
+        }
+        even
     }
 }
 
 impl WriteMix {
     fn share_at(&self, second: f64) -> f64 {
-        self.from + (self.to - self.from) * (second / self.over).clamp(0.0, 1.0)
+        let way = if self.turns {
+            0.5 - 0.5 * (second / self.over * std::f64::consts::TAU).cos()
+        } else {
+            (second / self.over).clamp(0.0, 1.0)
+        };
+        self.from + (self.to - self.from) * way
     }
 }
 
@@ -209,12 +243,18 @@ struct Request {
     received: u64,
     taken: u64,
     sent: u64,
+    /// When it was sent the time before.
+    first_sent: u64,
     bytes: u32,
     lane: u32,
-    /// The lane of the copy; the same: none.
+    /// The lane of the copy, or of the second try; the same: none.
     copy: u32,
     /// Answers that are still to come.
     pending: u8,
+    /// The second one is sent when the first has failed.
+    tries_again: bool,
+    /// When the answer came that was a failure.
+    failed: u64,
     is_write: bool,
     is_replied: bool,
     busy_workers: u32,
@@ -496,16 +536,23 @@ impl<'a> Simulation<'a> {
             Some(law) => law.sample(&mut self.attributes),
             None => self.law.bytes.0,
         };
-        let is_hedged = self.law.hedged > 0.0 && fraction(&mut self.attributes) < self.law.hedged;
-        let copy = if is_hedged { (lane + lanes) % self.lanes.len() } else { lane };
+        let mut happens = |share: f64| share > 0.0 && fraction(&mut self.attributes) < share;
+        let is_hedged = happens(self.law.hedged);
+        let tries_again = happens(self.law.retried);
+        let copy = if is_hedged || tries_again { (lane + lanes) % self.lanes.len() } else { lane };
+        let swing = self
+            .law
+            .swing
+            .map_or(0.0, |swing| swing.share * (seconds / swing.period * std::f64::consts::TAU).sin());
         let mix = self.law.mix;
         let is_write = mix.is_some_and(|mix| fraction(&mut self.attributes) < mix.share_at(seconds));
         let request = Request {
             arrived: self.now,
-            bytes: (size * (1.0 + self.law.growth * seconds)) as u32,
+            bytes: (size * (1.0 + self.law.growth * seconds + swing)) as u32,
             lane: lane as u32,
             copy: copy as u32,
             pending: 1 + u8::from(copy != lane),
+            tries_again,
             is_write,
             ..Request::default()
         };
@@ -601,6 +648,11 @@ impl<'a> Simulation<'a> {
                 ..ServerVisit::ok((lane / per_server) as u16, Stamp(request.sent), Stamp(answered))
             };
             let is_last = request.pending == 0;
+            if request.tries_again && !is_last {
+                (request.failed, request.lane) = (answered, request.copy);
+                self.outgoing.push(place);
+                continue;
+            }
             if !std::mem::replace(&mut request.is_replied, true) {
                 let records = self.law.encryption.map_or(0.0, |(record, byte)| {
                     f64::from(request.bytes.div_ceil(16 << 10)) * record + f64::from(request.bytes) * byte
@@ -625,10 +677,11 @@ impl<'a> Simulation<'a> {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         for place in outgoing.drain(..) {
             let request = &mut self.requests[place as usize];
-            request.sent = sent;
             let (lane, copy) = (request.lane as usize, request.copy as usize);
+            let both = copy != lane && !request.tries_again;
+            (request.first_sent, request.sent) = (request.sent, sent);
             self.send_on(lane, place, sent);
-            if copy != lane {
+            if both {
                 self.send_on(copy, place, sent);
             }
         }
@@ -672,7 +725,19 @@ impl<'a> Simulation<'a> {
                     bytes_out: u64::from(request.bytes),
                     ..Visit::at(Stamp(request.received), operation)
                 };
-                books.finish(&visit, &[part]);
+                match request.failed {
+                    0 => books.finish(&visit, &[part]),
+                    failed => {
+                        let before = (usize::from(part.server) + self.servers.len() - 1) % self.servers.len();
+                        let (sent, failed) = (Stamp(request.first_sent), Stamp(failed));
+                        let tried = ServerVisit {
+                            lane: part.lane,
+                            outcome: Outcome::ServerError,
+                            ..ServerVisit::ok(before as u16, sent, failed)
+                        };
+                        books.finish(&visit, &[tried, part]);
+                    }
+                }
             }
             if request.pending == 0 {
                 self.free.push(place);

@@ -49,11 +49,13 @@ use self::network::{FINISHED, LISTENER, RELOAD, RequestQueues, STOP, ThreadSocke
 use self::queue::Queue;
 use super::events::{ProxyEnd, ProxyNotice};
 use super::listening;
+use crate::processors;
 use crate::proxy::credentials::credentials;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Workers;
 use krarup_proxy::engine::ThreadDesign;
+use krarup_proxy::live;
 
 /// Starts threads of this `form` before so many servers, each with an executor of its own; where
 /// requests are put for them, `bound` at most in one queue. All have ended when no thread holds
@@ -180,5 +182,6 @@ pub fn run(
     let recorder =
         Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     let rest = Core::new(settings, topology, recorder, started);
-    Ok(ProxyEnd { core: std::mem::replace(&mut *core, rest), started, stopped: now })
+    let (traffic, system) = (core.live(now), live::system(&core, config, processors::usable()));
+    Ok(ProxyEnd { core: std::mem::replace(&mut *core, rest), traffic, system, started, stopped: now })
 }
