@@ -163,7 +163,7 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     if only_base + only_other > 0 {
         cautions.push(Caution::LeftOut { base: only_base, other: only_other });
     }
-    let (wrong_there, wrong_here) = (base.concerns.len() as u64, other.concerns.len() as u64);
+    let (wrong_there, wrong_here) = (base.faults(), other.faults());
     if wrong_there + wrong_here > 0 {
         cautions.push(Caution::Concerns { base: wrong_there, other: wrong_here });
     }

@@ -30,7 +30,7 @@ pub fn history(mut runs: Vec<(String, &Results)>) -> History {
         name: name.clone(),
         started: results.environment.started.clone(),
         cells: results.cells.len() as u64,
-        warnings: results.concerns.len() as u64,
+        warnings: results.faults(),
         lacks: levels
             .iter()
             .filter(|levels| results.cell(levels).is_none())

@@ -126,6 +126,11 @@ pub struct Way {
 }
 
 impl Results {
+    /// How many concerns find fault with the figures.
+    pub fn faults(&self) -> u64 {
+        self.concerns.iter().filter(|concern| !concern.warning.is_hint()).count() as u64
+    }
+
     /// The cells of one workload, clients rising.
     pub fn workload<'a>(&'a self, workload: &'a str) -> impl Iterator<Item = &'a Cell> {
         self.cells.iter().filter(move |cell| cell.levels.workload == workload)

@@ -357,6 +357,11 @@ impl fmt::Display for Warning {
 }
 
 impl Warning {
+    /// Whether it finds no fault with the figures: it says what they are.
+    pub fn is_hint(&self) -> bool {
+        matches!(self, Self::OneRepetition | Self::DifferentBuckets | Self::QueueLength { .. })
+    }
+
     /// What to do about it.
     pub fn next_step(&self) -> &'static str {
         match self {

@@ -221,7 +221,7 @@ fn runs(
 }
 
 fn nothing_in_common(base: &str, other: &str) -> Failure {
-    Failure::run(format!("{base} and {other} have no cell in common"))
+    Failure::usage(format!("{base} and {other} have no cell in common"))
         .hint("compare results of one spec, or of specs with the same factors and levels; of other programs, the same benchmarks")
 }
 

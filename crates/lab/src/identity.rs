@@ -127,7 +127,12 @@ impl Identity {
     pub fn differences(&self, now: &Self) -> Vec<String> {
         let names: std::collections::BTreeSet<&String> = self.of.keys().chain(now.of.keys()).collect();
         let value = |of: &BTreeMap<String, String>, name: &String| {
-            of.get(name).map_or("not there".to_owned(), |value| format!("`{value}`"))
+            // A sum of decimal fractions is shown as it was meant.
+            let shown = |value: &String| match value.parse::<f64>() {
+                Ok(number) if value.len() > 12 => ((number * 1e9).round() / 1e9).to_string(),
+                _ => value.clone(),
+            };
+            of.get(name).map_or("not there".to_owned(), |value| format!("`{}`", shown(value)))
         };
         let differ = names.into_iter().filter(|name| self.of.get(*name) != now.of.get(*name));
         differ

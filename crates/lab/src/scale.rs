@@ -13,7 +13,7 @@ use crate::testbed::stations::SERVERS;
 /// the kernel's work on packets, delay lines, and looking at the machine.
 pub const FOR_STATIONS: f64 = 0.7;
 /// Most runs that look for the share of one station.
-pub const MOST_RUNS: usize = 6;
+pub const MOST_RUNS: usize = 8;
 /// A share that gives what was published to this is taken.
 const NEAR: f64 = 0.02;
 /// Where nothing slower is known yet, the next share is at most this part of the last, after the

@@ -403,7 +403,7 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
     let done: Vec<String> = done
         .map(|stretch| format!(" At {}: {}.", krarup_units::text::duration(stretch.start), stretch.after))
         .collect();
-    let repetition = cell.repetitions.first().map_or(0, |first| first.repetition);
+    let repetition = cell.repetitions.first().map_or(1, |first| first.repetition + 1);
     Some(Figure {
         name: "one-run".into(),
         title: format!("{}, {}, repetition {repetition}", verdict.at.workload, clients(verdict.at.clients)),

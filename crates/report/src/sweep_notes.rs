@@ -58,10 +58,7 @@ fn topic(warning: &Warning) -> Topic {
 }
 
 fn level(warning: &Warning) -> NoteLevel {
-    match warning {
-        Warning::OneRepetition | Warning::DifferentBuckets | Warning::QueueLength { .. } => NoteLevel::Hint,
-        _ => NoteLevel::Warning,
-    }
+    if warning.is_hint() { NoteLevel::Hint } else { NoteLevel::Warning }
 }
 
 /// The notes of one topic: one for each kind of warning, with the cell it was first seen in and the

@@ -42,7 +42,8 @@ pub fn count(value: f64) -> String {
     if value.abs() < 99.95 && value.fract() != 0.0 {
         return three_digits(value);
     }
-    let digits = format!("{:.0}", value.abs());
+    // A half goes up, as where a value is rounded before it is shown.
+    let digits = format!("{:.0}", value.abs().round());
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
     if value < 0.0 && digits != "0" {
         text.push('-');

@@ -267,7 +267,7 @@ fn two_runs_of_one_spec_are_compared_with_intervals() {
     )
     .unwrap();
     let apart = Program::begin(&["compare", one.to_str().unwrap(), other.to_str().unwrap()]).ended();
-    assert!(apart.code == Some(1) && apart.errors.contains("have no cell in common"), "{apart:?}");
+    assert!(apart.code == Some(2) && apart.errors.contains("have no cell in common"), "{apart:?}");
     let nothing = Program::begin(&["compare", one.to_str().unwrap(), "no-such-directory"]).ended();
     assert!(
         nothing.code == Some(2) && nothing.errors.contains("there is no such file or directory"),

@@ -216,7 +216,8 @@ fn head(figures: &TopFigures, high: u16) -> Vec<HeadLine> {
         lines.push(workers_line(figures));
     }
     if high >= 14 {
-        lines.extend(figures.queue.as_ref().map(queue_line));
+        let answering = figures.instances.iter().filter(|one| one.lost.is_none()).count();
+        lines.extend(figures.queue.as_ref().map(|queue| queue_line(queue, answering)));
         lines.extend(figures.store.as_ref().into_iter().flat_map(store_lines));
     } else if (6..12).contains(&high) {
         lines.extend(rates(figures));
@@ -290,14 +291,20 @@ fn workers_line(figures: &TopFigures) -> HeadLine {
     HeadLine { keyword, text, tone }
 }
 
-pub(super) fn queue_line(queue: &TopQueue) -> HeadLine {
+/// What all instances count; a server of several of them counts once for each.
+pub(super) fn queue_line(queue: &TopQueue, instances: usize) -> HeadLine {
     let parts = [
         format!("{} wait", count(queue.waiting)),
         match queue.workers {
             Some(workers) => format!("{} of {} workers busy", count(queue.busy_workers), count(workers)),
             None => format!("{} under way, no limit", count(queue.busy_workers)),
         },
-        format!("{} of {} servers up", count(queue.servers_up), count(queue.servers)),
+        format!(
+            "{} of {} servers up{}",
+            count(queue.servers_up),
+            count(queue.servers),
+            if instances > 1 { format!(", seen from {instances} instances") } else { String::new() }
+        ),
     ];
     let tone = if queue.servers_up < queue.servers { Tone::Warning } else { Tone::Plain };
     HeadLine { keyword: "queue", text: parts.join("; "), tone }
@@ -376,6 +383,8 @@ fn divided(area: Rect) -> (Rect, Rect) {
 fn courses(state: &TopState, now: Seconds, figures: &TopFigures, width: u16) -> [CourseLine; 2] {
     let points = usize::from(width.saturating_sub(INDENT + NOW_WIDTH + 1 + HIGHEST_WIDTH)).min(POINTS);
     let course = state.course(now, points);
+    // Bars may be means of several seconds; the highest is that of a second.
+    let seconds = state.course(now, POINTS);
     let totals = figures.totals;
     let rate = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| Unit::PerSecond.show(rate.round()));
     let time = |time: Option<Seconds>| time.map_or("–".to_owned(), milliseconds);
@@ -387,7 +396,7 @@ fn courses(state: &TopState, now: Seconds, figures: &TopFigures, width: u16) -> 
         CourseLine {
             keyword,
             now: show(now),
-            highest: format!("60 s, highest {}", show(highest)),
+            highest: format!("60 s, highest {}", show(seconds.iter().filter_map(of).reduce(f64::max))),
             // A sparkline takes whole numbers; what is not zero has the lowest bar at least.
             points: course.iter().map(of).map(|value| Some((bar(value?, highest) * 1e6) as u64)).collect(),
         }

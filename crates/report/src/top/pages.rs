@@ -384,8 +384,13 @@ fn hot_keys(all: &[SaidBy<HotKeys>], notes: &mut Vec<(String, String)>) -> Vec<G
             rows.extend(by_bytes.map(|key| hot_key(key, &pool.pool, false)));
             let of = if all.len() > 1 { format!(" of {instance}") } else { String::new() };
             let unseen = krarup_units::Unit::Share.show(pool.unseen_time);
+            // Where no key is listed, too few were sampled to say what one has at most.
+            let most = match pool.by_time.is_empty() {
+                true => String::new(),
+                false => format!("; a key that is not listed has at most {unseen} of the time"),
+            };
             let text = format!(
-                "pool {}{of}: {} requests sampled in {}, one of {}; a key that is not listed has at most {unseen} of the time",
+                "pool {}{of}: {} requests sampled in {}, one of {}{most}",
                 pool.pool,
                 krarup_units::text::count(pool.samples as f64),
                 krarup_units::text::duration(says.covers_s),

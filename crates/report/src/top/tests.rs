@@ -295,7 +295,9 @@ fn a_narrow_terminal_says_which_columns_it_leaves_out() {
 #[test]
 fn requests_of_workers_without_a_limit_are_said_to_be_under_way() {
     let queue = TopQueue { waiting: 0.0, busy_workers: 2.0, workers: None, servers_up: 3.0, servers: 3.0 };
-    assert_eq!(draw::queue_line(&queue).text, "0 wait; 2 under way, no limit; 3 of 3 servers up");
+    assert_eq!(draw::queue_line(&queue, 1).text, "0 wait; 2 under way, no limit; 3 of 3 servers up");
+    let two = draw::queue_line(&queue, 2).text;
+    assert!(two.ends_with("3 of 3 servers up, seen from 2 instances"), "{two}");
 }
 
 #[test]
