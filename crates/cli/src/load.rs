@@ -353,12 +353,17 @@ fn failure(error: LoadError) -> Failure {
     }
 }
 
+/// A row of less time, in seconds, is no line of progress.
+const LEAST_SHOWN: f64 = 0.05;
+
 /// Tells what happens, once a second.
 fn observer(progress: ProgressStyle) -> impl FnMut(&LoadProgress<'_>) {
     let progress = progress.unless_piped(io::stderr().is_terminal());
     move |event| {
         let Some(all) = event.rows.first() else { return };
         match progress {
+            // What is left of the last second at the end may be no time at all.
+            ProgressStyle::Human if all.length < LEAST_SHOWN => {}
             ProgressStyle::Human => {
                 eprintln!("{}", table::progress(event.phase, event.of, all, output::stderr_width()));
             }

@@ -146,6 +146,8 @@ pub fn cells(comparison: &Comparison) -> Table {
 /// what a measure is.
 pub fn runs(changes: &[RunChange], base: &str, other: &str, unit: impl Fn(&str) -> Unit) -> Table {
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+    // Two runs of a side know hardly anything: a hundredfold is none that anyone looks for.
+    let bound = |ratio: f64| if ratio > 100.0 { "no bound".to_owned() } else { percent(ratio) };
     // Of a program that knows one cell it has no name.
     let named = changes.iter().any(|change| !change.cell.is_empty());
     let row = |change: &RunChange| {
@@ -153,7 +155,7 @@ pub fn runs(changes: &[RunChange], base: &str, other: &str, unit: impl Fn(&str) 
         let side = |value: f64, runs: u64| format!("{} ({runs})", in_unit(unit, value));
         let interval = change.interval.map_or_else(
             || "–".to_owned(),
-            |interval| format!("{} to {}", percent(interval.low), percent(interval.high)),
+            |interval| format!("{} to {}", percent(interval.low), bound(interval.high)),
         );
         let mut row = vec![
             TableValue::from(change.measure.as_str()),
