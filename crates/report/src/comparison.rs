@@ -146,7 +146,7 @@ pub fn cells(comparison: &Comparison) -> Table {
 /// what a measure is.
 pub fn runs(changes: &[RunChange], base: &str, other: &str, unit: impl Fn(&str) -> Unit) -> Table {
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
-    // Two runs of a side know hardly anything: a hundredfold is none that anyone looks for.
+    // Two runs of a side know hardly anything: a hundredfold says no more than none.
     let bound = |ratio: f64| if ratio > 100.0 { "no bound".to_owned() } else { percent(ratio) };
     // Of a program that knows one cell it has no name.
     let named = changes.iter().any(|change| !change.cell.is_empty());
