@@ -197,7 +197,8 @@ guides! {
         concat!(before!("postgresql"), before!("database"), before!("broker-production")),
         [("--seconds 300", "--seconds 4")];
     the_embedded_store: "cache.md", "", [];
-    experiments: "experiment.md", before!("experiment"), [];
+    experiments: "experiment.md", before!("experiment"),
+        [("krarup run asl2018/2.1 --quick", "krarup plan asl2018/2.1 --quick")];
     from_beanstalkd: "from-beanstalkd.md", concat!(before!("postgresql"), before!("database")), [];
     from_queues_in_postgresql: "from-postgresql-queues.md",
         concat!(before!("postgresql"), before!("database")), [];
