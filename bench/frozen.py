@@ -12,11 +12,9 @@ Needs memcached; memtier_benchmark is left out where it is missing.
 """
 
 import argparse
-import csv
 import json
 import math
 import os
-import pathlib
 import shutil
 import signal
 import socket
@@ -25,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from proxies import ROOT, memcached
+from proxies import ROOT, memcached, write_csv
 
 RATE, CONNECTIONS, STILL, EVERY = 5_000, 50, 0.1, 1.0
 SHARES = [50, 95, 99, 99.9]
@@ -133,8 +131,7 @@ def main():
     for row in rows:
         print(f"{row[0]:44}" + "".join(f"{cell:>14}" for cell in row[1:]))
     if flags.csv:
-        with open(pathlib.Path(flags.csv), "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+        write_csv(flags.csv, rows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Needs memcached; memtier_benchmark and memcslap (Debian's libmemcached-tools) ar
 """
 
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -25,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from proxies import write_csv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -152,8 +153,7 @@ def main():
                 table.append([workload[0], name, f"{statistics.median(costs[name]):.2f}",
                               "" if name == "krarup load" else compared, f"{statistics.median(rates[name]):,.0f}"])
         if arguments.csv:
-            with open(arguments.csv, "w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(table)
+            write_csv(arguments.csv, table)
         if pathlib.Path(arguments.stamps).exists():
             _, _, text = run([arguments.stamps])
             cost = json.loads(text)

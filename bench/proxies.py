@@ -59,6 +59,12 @@ def wait_for(port, patience):
     sys.exit(f"error: nothing listens on port {port}")
 
 
+def write_csv(path, rows):
+    """A table as docs/comparisons has it: its head, then a row each."""
+    with open(path, "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
 def cpu_seconds(pid):
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -211,8 +217,7 @@ def written(path, everything, rate):
         for key, (_, digits) in columns.items():
             cells += [f"{medians(runs[side])[key]:,.{digits}f}" if side in runs else "" for side in sides]
         rows.append([name, *cells])
-    with open(path, "w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
+    write_csv(path, rows)
 
 
 def main():

@@ -13,6 +13,8 @@ import pathlib
 import statistics
 import sys
 
+from proxies import write_csv
+
 
 def trial(folder):
     """Levels, p99, p99.9, answers of servers per read, bytes of their links per read; none of what was not kept."""
@@ -60,8 +62,7 @@ def main():
                 _, _, least_asked, least_bytes = cells[trouble, "least work", rate]
                 words += [milliseconds(p99), milliseconds(p999), f"{asked / least_asked:.2f}", f"{bytes_each / least_bytes:.2f}"]
             rows.append(words)
-        with open(pathlib.Path(sys.argv[2]) / f"tails-{trouble.replace(' ', '-')}.csv", "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+        write_csv(pathlib.Path(sys.argv[2]) / f"tails-{trouble.replace(' ', '-')}.csv", rows)
 
 
 if __name__ == "__main__":

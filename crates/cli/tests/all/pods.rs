@@ -6,16 +6,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::experiment::json;
-use crate::support::process::{Ended, Program, python, skipped};
+use crate::support::experiment::{ELSEWHERE, are_alike, finished, json};
+use crate::support::process::{Program, python, skipped};
 use crate::support::{fresh, test_id};
-
-/// How long a run may take on a machine that does much else.
-const RUN: Duration = Duration::from_secs(900);
 
 /// `kubectl` as far as we need it. A folder with a file for each pod is the cluster; the file `mode`
 /// says what is wrong with it.
@@ -182,27 +178,6 @@ impl ScriptedCluster {
     }
 }
 
-fn finished(program: Program) -> Ended {
-    let ended = program.ended_within(RUN);
-    assert!(ended.success, "{ended:?}");
-    ended
-}
-
-/// The names of all files below a folder.
-fn files(folder: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
-        let name = entry.file_name().into_string().unwrap();
-        if entry.path().is_dir() {
-            names.extend(files(&entry.path()).into_iter().map(|below| format!("{name}/{below}")));
-        } else {
-            names.push(name);
-        }
-    }
-    names.sort();
-    names
-}
-
 /// In pods it is what it would be on this machine, what a runner that was killed has left is
 /// deleted by the next, and nothing is left after that.
 #[test]
@@ -210,7 +185,7 @@ fn an_experiment_in_pods_is_that_of_this_machine() {
     let Some(cluster) = ScriptedCluster::new("pods-whole") else { return };
     let out = cluster.folder.join("results");
     let mut killed = cluster.run(SPEC, &out);
-    killed.says_within(RUN, |line| line.contains("1/4 ").then_some(()));
+    killed.says_within(ELSEWHERE, |line| line.contains("1/4 ").then_some(()));
     killed.signal(Signal::KILL);
     killed.ended();
     let left = cluster.pods();
@@ -254,13 +229,7 @@ fn an_experiment_in_pods_is_that_of_this_machine() {
     let words = ["run", "--testbed", "local", "--out", here.to_str().unwrap()];
     let spec = cluster.spec(SPEC);
     finished(Program::begin(&[&words[..], &[spec.to_str().unwrap()]].concat()));
-    let plain = |folder: &Path| -> Vec<String> {
-        let names = files(&folder.join("trials")).into_iter();
-        names.filter(|name| !name.contains("/monitor/") && !name.ends_with("clocks.json")).collect()
-    };
-    assert_eq!(plain(&out), plain(&here));
-    let cells = |folder: &Path| json(&folder.join("results.json"))["cells"].as_array().unwrap().len();
-    assert_eq!(cells(&out), cells(&here));
+    are_alike(&out, &here);
 }
 
 #[test]
@@ -269,7 +238,7 @@ fn pods_that_will_not_run_are_told_with_what_to_do() {
     let refused = |mode: &str, words: &[&str]| {
         cluster.set(mode);
         let text = SPEC.replace("namespace =", "patience = \"1s\"\nnamespace =");
-        let ended = cluster.run(&text, &cluster.folder.join("results")).ended_within(RUN);
+        let ended = cluster.run(&text, &cluster.folder.join("results")).ended_within(ELSEWHERE);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         for word in words {
             assert!(ended.errors.contains(word), "`{word}` is not in {}", ended.errors);

@@ -8,14 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::experiment::{begin, json};
-use crate::support::process::{Ended, Port, Program, skipped};
+use crate::support::experiment::{ELSEWHERE, are_alike, begin, files, finished, json};
+use crate::support::process::{Port, Program, skipped};
 use crate::support::{fresh, test_id, until, until_within};
 use krarup_lab::testbed::namespace::inside;
 use rustix::process::Signal;
-
-/// How long a run may take on a machine that does much else.
-const RUN: Duration = Duration::from_secs(900);
 
 /// Machines that ssh comes to, and what tells it how.
 struct Machines {
@@ -267,27 +264,6 @@ count = 2
 flags = ["$workload", "--connections", "$connections"]
 "#;
 
-fn finished(program: Program) -> Ended {
-    let ended = program.ended_within(RUN);
-    assert!(ended.success, "{ended:?}");
-    ended
-}
-
-/// The names of all files below a folder.
-fn files(folder: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
-        let name = entry.file_name().into_string().unwrap();
-        if entry.path().is_dir() {
-            names.extend(files(&entry.path()).into_iter().map(|below| format!("{name}/{below}")));
-        } else {
-            names.push(name);
-        }
-    }
-    names.sort();
-    names
-}
-
 /// On three machines it is what it would be on one, a runner that is killed is taken up where it
 /// was, and nothing is left.
 #[test]
@@ -295,19 +271,23 @@ fn an_experiment_on_other_machines_is_that_of_this_one() {
     let Some(machines) = Machines::start("ssh-whole", 4) else { return };
     let (spec, out) = machines.spec(SPEC);
     let mut killed = begin(&spec, &out);
-    killed.says_within(RUN, |line| line.contains("2/4 ").then_some(()));
+    killed.says_within(ELSEWHERE, |line| line.contains("2/4 ").then_some(()));
     assert!(!machines.processes().is_empty(), "something runs there");
     killed.signal(Signal::KILL);
     killed.ended();
     // The agents get no message: their connection is closed, and that is enough.
-    until_within(RUN, "nothing runs there", || machines.processes().is_empty() && machines.runs().is_empty());
+    until_within(ELSEWHERE, "nothing runs there", || {
+        machines.processes().is_empty() && machines.runs().is_empty()
+    });
     let programs = files(&machines.folder.join("cache"));
     assert_eq!(programs.len(), 1, "the program was copied once: {programs:?}");
 
     let ended = finished(begin(&spec, &out));
     assert!(ended.errors.contains("4/4 workload"), "{ended:?}");
     assert!(ended.output.contains("read") && ended.output.contains("write"), "{ended:?}");
-    until_within(RUN, "nothing runs there", || machines.processes().is_empty() && machines.runs().is_empty());
+    until_within(ELSEWHERE, "nothing runs there", || {
+        machines.processes().is_empty() && machines.runs().is_empty()
+    });
     assert!(!out.join("processes").exists() && !out.join("unfinished").exists());
 
     let trial = out.join("trials/workload=read,connections=2/0");
@@ -346,13 +326,7 @@ fn an_experiment_on_other_machines_is_that_of_this_one() {
     fs::write(&spec, format!("{table}{}", &rest[rest.find("[[factor]]").unwrap()..])).unwrap();
     let here = machines.folder.join("here");
     finished(begin(&spec, &here));
-    let plain = |folder: &Path| -> Vec<String> {
-        let names = files(&folder.join("trials")).into_iter();
-        names.filter(|name| !name.contains("/monitor/") && !name.ends_with("clocks.json")).collect()
-    };
-    assert_eq!(plain(&out), plain(&here));
-    let cells = |folder: &Path| json(&folder.join("results.json"))["cells"].as_array().unwrap().len();
-    assert_eq!(cells(&out), cells(&here));
+    are_alike(&out, &here);
 }
 
 /// The processes that a process has started.
@@ -373,19 +347,21 @@ fn a_connection_that_breaks_is_made_again_and_a_stop_reaches_all_machines() {
     let (spec, out) =
         machines.spec(&SPEC.replace("count = 2\n[stations.middleware]", "count = 1\n[stations.middleware]"));
     let mut broken = begin(&spec, &out);
-    broken.says_within(RUN, |line| line.contains("2/4 ").then_some(()));
+    broken.says_within(ELSEWHERE, |line| line.contains("2/4 ").then_some(()));
     let servers = &machines.all[2].daemon;
     let sessions = children(servers.id());
     assert!(!sessions.is_empty());
     for session in sessions {
         let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(session).unwrap(), Signal::KILL);
     }
-    broken.says_within(RUN, |line| line.contains("4/4 ").then_some(()));
+    broken.says_within(ELSEWHERE, |line| line.contains("4/4 ").then_some(()));
     broken.signal(Signal::INT);
-    let ended = broken.ended_within(RUN);
+    let ended = broken.ended_within(ELSEWHERE);
     // Either it was quicker than the signal, or it says how to go on.
     assert!(ended.success || ended.errors.contains("hint: the same command goes on"), "{ended:?}");
-    until_within(RUN, "nothing runs there", || machines.processes().is_empty() && machines.runs().is_empty());
+    until_within(ELSEWHERE, "nothing runs there", || {
+        machines.processes().is_empty() && machines.runs().is_empty()
+    });
     finished(begin(&spec, &out));
     assert_eq!(files(&out.join("trials")).iter().filter(|name| name.ends_with("trial.json")).count(), 4);
 }
@@ -395,7 +371,7 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
     let Some(machines) = Machines::start("ssh-refused", 3) else { return };
     let refused = |text: &str| {
         let (spec, out) = machines.spec(text);
-        let ended = begin(&spec, &out).ended_within(RUN);
+        let ended = begin(&spec, &out).ended_within(ELSEWHERE);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         ended.errors
     };
@@ -461,7 +437,9 @@ fn an_experiment_goes_over_a_network_to_hosts_that_see_only_each_other() {
     };
     let ended = finished(runner());
     assert!(ended.output.contains("read") && ended.output.contains("write"), "{ended:?}");
-    until_within(RUN, "nothing runs there", || machines.processes().is_empty() && machines.runs().is_empty());
+    until_within(ELSEWHERE, "nothing runs there", || {
+        machines.processes().is_empty() && machines.runs().is_empty()
+    });
 
     let trial = out.join("trials/workload=read,connections=2/0");
     let manifest = json(&trial.join("trial.json")).to_string();
