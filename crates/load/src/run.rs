@@ -71,7 +71,8 @@ pub enum LoadError {
 /// Makes every thread's clients and connects them.
 fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Waker)>, LoadError> {
     let traces = read_traces(load)?;
-    let targets = Target::all(load).map_err(LoadError::Unreachable)?;
+    let encryption = Target::encryption(load).map_err(LoadError::Config)?;
+    let targets = Target::all(load, encryption.as_ref()).map_err(LoadError::Unreachable)?;
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
     for task in tasks::tasks(load, &targets.into(), &traces, stop) {

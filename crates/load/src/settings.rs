@@ -38,7 +38,13 @@ const SPEED: Grammar<Speed> = Grammar(text::speed);
 const RATIO: Grammar<Mix> = Grammar(text::ratio);
 const VALUE_SIZE: Grammar<SizeLaw> = Grammar(text::size_law);
 const KEY_SIZE: Grammar<KeySize> = Grammar(text::key_size);
-const KEY_LAW: Grammar<KeyLaw> = Grammar(text::key_law);
+const KEY_LAW: OrWords<Grammar<KeyLaw>> = OrWords(Grammar(text::key_law), &text::KEY_LAWS);
+const MIX: OrWords<Grammar<Mix>> = OrWords(Grammar(text::mix), MIXES);
+/// How the text of each begins; others follow after a comma.
+const MIXES: &[&str] = &[
+    "get=", "mget=", "gat=", "set=", "add=", "replace=", "cas=", "delete=", "incr=", "touch=", "mg=", "ms=",
+    "put=", "reserve=", "pop=", "send=",
+];
 const EXPIRY: Grammar<(i32, i32)> = Grammar(text::expiry);
 
 settings! {
@@ -102,7 +108,7 @@ settings! {
         /// cas delete incr decr touch mg ms md ma me mn flush_all stats version verbosity; to a
         /// message queue put reserve release bury kick pop peek list; to krarup's broker alone
         /// send send-to pop-tube pop-sender peek-tube peek-sender list-tubes-for-me login.
-        mix: Option<Verbatim<Mix>> = None, Optional(Grammar(text::mix)), of_class = true,
+        mix: Option<Verbatim<Mix>> = None, Optional(MIX), of_class = true,
             example = "\"get=9,set=1\"", excludes = &["ratio"], flag = Some(Flag::of_key("WEIGHTS"));
         /// Keys in one multi-get; 1 makes single gets.
         multi_get: u32 = 1, MULTI_GET, of_class = true, flag = Some(Flag::of_key("KEYS"));
@@ -122,7 +128,7 @@ settings! {
             flag = Some(Flag::of_key("BYTES"));
         /// How keys are drawn: uniform, sequential, parted, zipf:EXPONENT, gaussian:MEAN:DEVIATION,
         /// hot:KEYS:DRAWS.
-        key_law: Verbatim<KeyLaw> = KEY_LAW.value("uniform"), KEY_LAW, of_class = true,
+        key_law: Verbatim<KeyLaw> = KEY_LAW.0.value("uniform"), KEY_LAW, of_class = true,
             flag = Some(Flag::of_key("LAW"));
         /// How commands that write draw their keys, where that is different.
         write_key_law: Option<Verbatim<KeyLaw>> = None, Optional(KEY_LAW), of_class = true,

@@ -47,19 +47,21 @@ pub struct Greeting {
 }
 
 impl Target {
+    /// What encrypts the connections of a load, where they are encrypted.
+    ///
+    /// # Errors
+    /// Which file of certificates or keys cannot be read.
+    pub fn encryption(load: &Load) -> Result<Option<Connector>, Mistake> {
+        let Some(tls) = &load.tls else { return Ok(None) };
+        let identity = tls.identity.clone().map(|(certificate, key)| TlsIdentity { certificate, key });
+        Connector::new(&tls.authorities, identity.as_ref()).map(Some)
+    }
+
     /// The targets of a load, in their order; resolves names.
     ///
     /// # Errors
-    /// Which server cannot be found, or which file of certificates cannot be read.
-    pub fn all(load: &Load) -> Result<Vec<Self>, Mistake> {
-        let connector = match &load.tls {
-            None => None,
-            Some(tls) => {
-                let identity =
-                    tls.identity.clone().map(|(certificate, key)| TlsIdentity { certificate, key });
-                Some(Connector::new(&tls.authorities, identity.as_ref())?)
-            }
-        };
+    /// Which server cannot be found.
+    pub fn all(load: &Load, encryption: Option<&Connector>) -> Result<Vec<Self>, Mistake> {
         let name = |target: &Address| {
             load.tls.as_ref().and_then(|tls| tls.name.clone()).unwrap_or_else(|| target.host.clone())
         };
@@ -73,7 +75,7 @@ impl Target {
                     Place::Tcp(*found.first().ok_or_else(none)?)
                 }
             };
-            let tls = connector.clone().map(|connector| (connector, name(target)));
+            let tls = encryption.cloned().map(|connector| (connector, name(target)));
             // A broker is told who comes in its own words.
             let login =
                 load.login.as_ref().filter(|_| !load.parts().iter().any(|part| part.workload.is_of_queue()));

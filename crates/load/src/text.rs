@@ -21,7 +21,7 @@ pub fn servers(text: &str) -> Result<Vec<Address>, Mistake> {
 }
 
 /// The names of the laws for keys.
-const KEY_LAWS: [&str; 6] = ["uniform", "sequential", "parted", "zipf", "gaussian", "hot"];
+pub(crate) const KEY_LAWS: [&str; 6] = ["uniform", "sequential", "parted", "zipf", "gaussian", "hot"];
 
 /// A mistake in a text whose first word is nearly one of `names`; how all of them are written is
 /// said too.

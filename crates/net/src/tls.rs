@@ -158,11 +158,12 @@ pub(crate) fn unusable(identity: &TlsIdentity, error: &rustls::Error) -> String 
 
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistake> {
     let wrong = |error: &dyn std::fmt::Display| {
-        format!("no certificate can be read from {}: {error}", file.display())
+        let what = format!("no certificate can be read from {}: {error}", file.display());
+        Mistake::new(what, "give a file of certificates in PEM, each from its BEGIN to its END line")
     };
     let found = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
-    if found.is_empty() { Err(Mistake::plain(wrong(&"there is none in it"))) } else { Ok(found) }
+    if found.is_empty() { Err(wrong(&"there is none in it")) } else { Ok(found) }
 }
 
 fn authorities(file: &Path) -> Result<RootCertStore, Mistake> {

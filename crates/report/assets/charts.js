@@ -57,9 +57,10 @@ function highest(u, panel, first, last) {
   return most;
 }
 
-// The levels of a factor are the marks of its axis; where they are too many, every second, third, … of them.
-function levelMarks(u, levels) {
-  const room = Math.max(2, Math.floor(u.bbox.width / DOTS() / 34));
+// The levels of a factor are the marks of its axis; where their texts have no room beside each other, every second, third, … of them.
+function levelMarks(u, levels, text) {
+  const widest = Math.max(...levels.map((level) => textWidth(text(level), 400)));
+  const room = Math.max(2, Math.floor(u.bbox.width / DOTS() / Math.max(34, widest + 14)));
   const inside = levels.filter((level) => level >= u.scales.x.min && level <= u.scales.x.max);
   const step = Math.ceil(inside.length / room);
   return inside.filter((_, place) => (inside.length - 1 - place) % step === 0);
@@ -113,13 +114,14 @@ function axes(panel) {
     x.size = () => (fit().tilted ? 16 + Math.ceil(fit().widest * Math.sin((TILT * Math.PI) / 180)) : 30);
   } else {
     if (panel.x.levels) {
-      const few = (u) => levelMarks(u, panel.xs);
+      const text = (value) => countText(+(value * panel.x.scale.factor).toPrecision(3));
+      const few = (u) => levelMarks(u, panel.xs, text);
       x.splits = (u, axis, min, max, step) => {
         const marks = few(u);
         return marks.length ? marks : [min, max];
       };
       x.filter = (u, splits) => splits;
-      x.values = (u, splits) => splits.map((value) => countText(+(value * panel.x.scale.factor).toPrecision(3)));
+      x.values = (u, splits) => splits.map(text);
     } else if (panel.x.tail) {
       x.splits = (u, axis, min, max) => [...Array(8).keys()].map((nines) => 10 ** nines).filter((value) => value >= min * 0.99 && value <= max);
       x.filter = (u, splits) => splits;

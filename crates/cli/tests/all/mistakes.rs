@@ -68,6 +68,7 @@ const OF_FLAGS: &[Row] = &[
     ("broker --mode bach", 2, &["--mode: `bach` is none of its values", "did you mean batch?"]),
     ("broker --shards 0", 2, &["--shards: 0 is not from 1 to "]),
     ("load --rate -5", 2, &["--rate: `-5` is no rate", "20k"]),
+    ("load --tls-authorities nowhere.pem", 2, &["no certificate can be read from nowhere.pem", "hint: "]),
     ("load --rate 20q", 2, &["--rate: `20q` is no rate", "1000-5000x30s"]),
     ("load --connections -3", 2, &["`connections` is `-3`, and must be a whole number"]),
     ("load --ratio x", 2, &["--ratio: `x` is no ratio of SETs to GETs", "1:10"]),
@@ -328,10 +329,12 @@ fn completions_know_values_and_the_specs_that_come_with_the_program() {
         ("--sharded", "true false"),
         ("--allow", "flush_all verbosity"),
         ("--arrivals", "paced poisson bursty:"),
+        ("--key-law", "uniform sequential parted zipf gaussian hot"),
         ("--fail-if", "throughput response p99"),
     ] {
         let mut after = bash.lines().skip_while(|line| line.trim() != format!("{flag})")).skip(1);
         let line = after.next().unwrap_or_default();
         assert!(line.contains(&format!("compgen -W \"{words}\"")), "{flag}: {line}");
     }
+    assert!(bash.contains("compgen -W \"get= mget= "), "the commands of a mix");
 }
