@@ -384,6 +384,9 @@ function resize(built) {
   const next = size();
   if (next.width <= 0 || (next.width === u.width && next.height === u.height)) return;
   panel.room = room(next.width);
-  u.setSize(next);
-  u.redraw(false, true); // there may be room for more names along the axis, or for fewer
+  // At once: what is left for later is not on paper. There may be room for more texts along the axis, or for fewer.
+  u.batch(() => {
+    u.setSize(next);
+    u.redraw(false, true);
+  });
 }
