@@ -7,12 +7,13 @@ use krarup_net::Clock;
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::account::{Segment, Verified};
-use crate::config::{Extent, Load};
+use crate::config::{ClientClass, Extent, Load};
 use crate::engine::Done;
 use crate::progress::{LoadProgress, Phase};
 use crate::result::{
     ClassResult, FORMAT, Generator, LoadResult, LoadWarning, OperationResult, SeriesRow, WholeRun, series,
 };
+use crate::schedule::Arrivals;
 
 /// What the threads have reported so far.
 pub(crate) struct Collected {
@@ -147,6 +148,7 @@ impl Collected {
         };
         let mut warnings = warnings_of_generator(load.is_open(), &overall, &generator);
         warnings.extend(warnings_of_counts(&account, &overall));
+        warnings.extend(warnings_of_classes(&load.parts()));
         if done.iter().any(|one| one.gave_up) {
             warnings.push(LoadWarning::GaveUp);
         }
@@ -202,6 +204,16 @@ fn warnings_of_generator(
     warnings
 }
 
+/// What was asked for and never sent.
+fn warnings_of_classes(classes: &[ClientClass]) -> Vec<LoadWarning> {
+    let drawn = classes.iter().filter(|class| !matches!(class.arrivals, Arrivals::Replay(_)));
+    let cut = |class: &ClientClass| {
+        let most = class.workload.multi_get_cut()?;
+        Some(LoadWarning::MultiGetCut { asked: class.workload.multi_get, most })
+    };
+    drawn.filter_map(cut).collect()
+}
+
 /// What the counts say that makes the figures doubtful.
 pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) -> Vec<LoadWarning> {
     let mut warnings = Vec::new();
@@ -223,6 +235,22 @@ pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) 
 mod tests {
     use super::*;
     use crate::account::Share;
+    use crate::command::Command;
+    use crate::workload::{Mix, Workload};
+
+    #[test]
+    fn multi_gets_that_never_have_their_keys_are_told() {
+        let told = |mix, multi_get| {
+            let workload = Workload { mix, multi_get, ..Workload::default() };
+            warnings_of_classes(&[ClientClass { workload, ..ClientClass::default() }])
+        };
+        let cut = LoadWarning::MultiGetCut { asked: 24, most: 1 };
+        assert_eq!(told(Mix::Ratio { sets: 0, gets: 1 }, 24), std::slice::from_ref(&cut));
+        assert_eq!(told(Mix::Weights(vec![(Command::Get, 1.0)]), 24), [cut]);
+        assert_eq!(told(Mix::Weights(vec![(Command::Mget, 1.0)]), 24), []);
+        assert_eq!(told(Mix::Ratio { sets: 1, gets: 8 }, 6), []);
+        assert_eq!(told(Mix::Ratio { sets: 1, gets: 0 }, 6), []);
+    }
 
     #[test]
     fn a_generator_that_is_itself_the_bottleneck_is_told_with_the_evidence() {

@@ -70,6 +70,7 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
             LoadWarning::GeneratorBusy { .. }
                 | LoadWarning::GeneratorLate { .. }
                 | LoadWarning::ConnectionsWaited { .. }
+                | LoadWarning::MultiGetCut { .. }
                 | LoadWarning::GaveUp
         );
         if is_its_own && !warnings.contains(warning) {

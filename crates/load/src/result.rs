@@ -327,6 +327,13 @@ pub enum LoadWarning {
         /// Of how many.
         of: u64,
     },
+    /// GETs never took as many keys as `multi_get` asks for.
+    MultiGetCut {
+        /// How many keys were asked for.
+        asked: u32,
+        /// How many a GET took at most.
+        most: u32,
+    },
     /// Connections did not stand any more, and a part of the run was given up.
     GaveUp,
     /// Generators whose results were merged did not begin together.
@@ -378,6 +385,11 @@ impl fmt::Display for LoadWarning {
                 text::count(count as f64),
                 text::count(of as f64),
                 percent(count, of)
+            ),
+            Self::MultiGetCut { asked, most } => write!(
+                f,
+                "GETs took {most} of the {asked} keys of --multi-get at most: the ratio or mix has no more at once; \
+                 --ratio 0:{asked} or --mix mget=1 has"
             ),
             Self::StartedApart { seconds } => write!(
                 f,

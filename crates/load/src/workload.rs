@@ -185,6 +185,17 @@ impl Workload {
         Ok(())
     }
 
+    /// The most keys that a GET takes, where that is fewer than `multi_get` asks for.
+    pub fn multi_get_cut(&self) -> Option<u32> {
+        let most = match &self.mix {
+            Mix::Ratio { sets: _, gets: 0 } => return None,
+            Mix::Ratio { gets, .. } => *gets,
+            Mix::Weights(_) if self.sends(|command| command == Command::Mget) => return None,
+            Mix::Weights(_) => 1,
+        };
+        (most < self.multi_get).then_some(most)
+    }
+
     /// Whether messages are sent to a queue, and no keys to a cache.
     pub fn is_of_queue(&self) -> bool {
         self.sends(Command::is_of_queue)

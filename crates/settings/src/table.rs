@@ -285,13 +285,26 @@ pub(crate) fn read_table<C: SettingsTable>(
             into.read_beside(word, item, mistakes);
         } else {
             let known = C::keys().chain(C::beside());
-            let unknown = Mistake::unknown(format!("there is no key `{word}`"), word, known);
+            let mut unknown = Mistake::unknown(format!("there is no key `{word}`"), word, known);
+            if unknown.hint.is_empty()
+                && let Some(table) = table_of::<C>(word)
+            {
+                unknown.hint = format!("it is a key of `{within}{table}`");
+            }
             mistakes.push(unknown.at(key.span().start));
         }
     }
     for row in C::ROWS.iter().filter(|row| row.required && !table.contains_key(row.key)) {
         mistakes.push(Mistake::plain(format!("`{within}{}` is missing", row.key)).at(offset));
     }
+}
+
+/// The table within these settings that has a key of that name.
+fn table_of<C: SettingsTable>(key: &str) -> Option<String> {
+    let mut tables = Vec::new();
+    key_tables::<C>("", &mut tables);
+    let within = tables.into_iter().skip(1).find(|table| table.keys.contains(&key));
+    within.and_then(|table| table.names.into_iter().next())
 }
 
 /// Sets what a flag said.
@@ -370,6 +383,8 @@ pub(crate) fn differing<C: SettingsTable>(settings: &C) -> impl Iterator<Item = 
 pub struct KeyTable {
     /// Where it stands in a file; several places have the same keys.
     pub names: Vec<String>,
+    /// Its keys.
+    pub keys: Vec<&'static str>,
     /// In Markdown.
     pub markdown: String,
 }
@@ -395,7 +410,8 @@ pub fn key_tables<C: SettingsTable>(name: &str, tables: &mut Vec<KeyTable>) {
         same.names.push(name.to_owned());
         return;
     }
-    tables.push(KeyTable { names: vec![name.to_owned()], markdown });
+    let keys = rows().map(|row| row.key).collect();
+    tables.push(KeyTable { names: vec![name.to_owned()], keys, markdown });
     let within = if name.is_empty() { String::new() } else { format!("{name}.") };
     rows().for_each(|row| (row.key_tables)(&format!("{within}{}", row.key), tables));
 }
