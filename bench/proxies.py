@@ -1,21 +1,27 @@
 #!/usr/bin/env python3
-"""CPU time per request of krarup proxy and of twemproxy, measured side by side in one run.
+"""CPU time per request of krarup proxy, twemproxy and others, measured side by side in one run.
 
-Both stand before the same memcached, in turn, round after round, under the same load (krarup load, closed
+Each stands before a memcached of its own, in turn, round after round, under the same load (krarup load, closed
 loop). CPU time is the scheduler's own account of the proxy process (/proc/PID/task/*/schedstat), so what load
 generator and servers take does not count. twemproxy runs with -v 4, which is fairest to it: at its default it
-makes a log line of every request and throws it away.
+makes a log line of every request and throws it away. HAProxy (--haproxy) does not read what it carries: it is
+what a proxy of plain TCP costs, which has a connection to the server for each of a client's.
+
+Then each is sent half of the requests that the slowest of them did in the closed loop, paced, so that response times
+are those at equal load.
 
     cargo build --release && bench/proxies.py [--rounds 5] [--seconds 2] [--json FILE]
 
-Needs memcached and nutcracker (Debian's packages memcached and nutcracker).
+Needs memcached and nutcracker (Debian's packages memcached and nutcracker), and openssl for the certificate.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import statistics
@@ -33,8 +39,13 @@ WORKLOADS = [
     ("64 B, 1:10, 32 connections", 1, "-c 32 --ratio 1:10 -d 64"),
     ("64 B, 1:10, 96 connections", 1, "-c 96 --ratio 1:10 -d 64"),
     ("64 B, 1:10, 192 connections", 1, "-c 192 --ratio 1:10 -d 64"),
+    ("64 B, 1:10, 32 connections, 10,000 idle beside", 1, "-c 32 --ratio 1:10 -d 64"),
+    ("64 B, 1:10, 32 connections with TLS", 1, "-c 32 --ratio 1:10 -d 64"),
     ("4096 B GET, 96 connections", 1, "-c 96 --ratio 0:1 -d 4096"),
     ("4096 B SET, 96 connections", 1, "-c 96 --ratio 1:0 -d 4096"),
+    ("65536 B GET, 32 connections", 1, "-c 32 --ratio 0:1 -d 65536 --keys 1000"),
+    ("65536 B SET, 32 connections", 1, "-c 32 --ratio 1:0 -d 65536 --keys 1000"),
+    ("4096 B GET, 32 connections with TLS", 1, "-c 32 --ratio 0:1 -d 4096"),
     ("64 B, 1:10, 96 connections, pipeline 16", 1, "-c 96 --ratio 1:10 -d 64 --pipeline 16"),
     ("multi-GET 9 x 64 B over 3 servers, 32 connections", 3, "-c 32 --ratio 0:9 --multi-get 9 -d 64"),
     ("SET 64 B to one server, 96 connections", 1, "-c 96 --ratio 1:0 -d 64"),
@@ -47,6 +58,17 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
+
+
+def certificate(folder):
+    """A certificate for 127.0.0.1 that signs itself, and its key: the paths of both."""
+    paths = pathlib.Path(folder) / "certificate.pem", pathlib.Path(folder) / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    subprocess.run(words + names + ["-out", str(paths[0]), "-keyout", str(paths[1])], check=True, capture_output=True)
+    for path in paths:
+        path.chmod(0o644)
+    return paths
 
 
 def wait_for(port, patience):
@@ -93,9 +115,9 @@ class Station:
             self.process.wait()
 
 
-def memcached():
+def memcached(program="memcached"):
     port = free_port()
-    command = ["memcached", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "256", "-p", str(port)]
+    command = [program, "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "256", "-p", str(port)]
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
@@ -105,7 +127,30 @@ def krarup_proxy(binary, servers, flags=(), stderr=subprocess.DEVNULL):
     return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true", *flags], port, stderr=stderr)
 
 
-def memcached_proxy(program, servers, replicated, folder):
+def tls_config(folder, pair):
+    """The part of krarup proxy's configuration that has it speak TLS with clients."""
+    path = pathlib.Path(folder) / "tls.toml"
+    path.write_text(f'[edge]\ntls = {{ certificate = "{pair[0]}", key = "{pair[1]}" }}\n')
+    return ["--config", str(path)]
+
+
+def haproxy(servers, folder, pair):
+    """HAProxy with one thread, as a proxy of plain TCP before one server; with `pair`, its clients speak TLS."""
+    port = free_port()
+    config = pathlib.Path(folder) / f"haproxy-{port}.cfg"
+    secret = ""
+    if pair:
+        both = pathlib.Path(folder) / "both.pem"
+        both.write_text(pair[0].read_text() + pair[1].read_text())
+        secret = f" ssl crt {both}"
+    lines = ["global", "  nbthread 1", "  maxconn 4096", "defaults", "  mode tcp"]
+    lines += [f"  timeout {kind} 60s" for kind in ("connect", "client", "server")]
+    lines += ["listen cache", f"  bind 127.0.0.1:{port}{secret}", f"  server one 127.0.0.1:{servers[0].port}"]
+    config.write_text("\n".join(lines) + "\n")
+    return Station(["haproxy", "-db", "-f", str(config)], port)
+
+
+def memcached_proxy(program, servers, replicated, folder, pair=None):
     """memcached's own proxy, where a memcached built with it is installed (--memcached-proxy).
 
     One thread and its own route library: a second thread, a thread for its servers and a hand-written route took as much
@@ -122,7 +167,9 @@ def memcached_proxy(program, servers, replicated, folder):
         route = 'route_direct{ child = "main" }'
     config = pathlib.Path(folder) / f"proxy-{port}.lua"
     config.write_text(f"pools{{ {pools} }}\nroutes{{ default = {route} }}\n")
-    command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1", "-o", f"proxy_config=routelib,proxy_arg={config}"]
+    command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1", "-c", "16384", "-o", f"proxy_config=routelib,proxy_arg={config}"]
+    if pair:
+        command += ["-Z", "-o", f"ssl_chain_cert={pair[0]},ssl_key={pair[1]}"]
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
@@ -152,7 +199,8 @@ def twemproxy(servers, folder):
 
 
 def load(binary, port, flags, extra):
-    words = [binary, "load", "--progress", "none", "--servers", f"127.0.0.1:{port}", "--keys", "10000"]
+    words = [binary, "load", "--progress", "none", "--servers", f"127.0.0.1:{port}"]
+    words += [] if "--keys" in flags else ["--keys", "10000"]
     output = subprocess.run(words + flags.split() + extra, check=True, capture_output=True).stdout
     return output
 
@@ -177,25 +225,30 @@ def measure(binary, proxy, servers, flags, seconds):
     }
 
 
-# What is printed of a run, its width, and its digits. The ratio of CPU to twemproxy's stands behind the first.
-COLUMNS = [("proxy_us", 17, 2), ("server_us", 13, 1), ("rate", 15, 0), ("p50_ms", 13, 3), ("p99_ms", 13, 2), ("p999_ms", 13, 2)]
+# What is printed of a run, its width, and its digits. The ratio of our CPU time to theirs stands behind the first.
+COLUMNS = [("proxy_us", 9, 2), ("server_us", 10, 1), ("rate", 9, 0), ("p50_ms", 8, 3), ("p99_ms", 8, 2), ("p999_ms", 8, 2)]
 
 
-def row(name, ratio, sides):
-    """A line of the table: the medians of each side, with strokes between."""
-    cells = [f"{' / '.join(f'{side[key]:.{digits}f}' for side in sides):>{width}}" for key, width, digits in COLUMNS]
-    cells.insert(1, f"{ratio:6.2f}")
+def row(name, ratio, medians):
+    """A line of the table: the medians of a side."""
+    cells = [f"{medians[key]:>{width},.{digits}f}" for key, width, digits in COLUMNS]
+    cells.insert(1, f"{ratio:13.2f}" if ratio else " " * 13)
     print(" ".join([f"{name:52}", *cells]), flush=True)
 
 
 def head(rounds):
     cells = [f"{key.replace('_', ' '):>{width}}" for key, width, _ in COLUMNS]
-    cells.insert(1, f"{'ratio':>6}")
-    print(" ".join([f"{'krarup / twemproxy, medians of ' + str(rounds) + ' rounds':52}", *cells]))
+    cells.insert(1, f"{'krarup / this':>13}")
+    print(" ".join([f"{'medians of ' + str(rounds) + ' rounds':52}", *cells]))
 
 
 def medians(runs):
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+
+
+def lowest(runs):
+    """Of each figure the lowest: what else happens on the machine can only add to a response time."""
+    return {key: min(run[key] for run in runs) for key in runs[0]}
 
 
 def ratio(runs, others):
@@ -203,21 +256,103 @@ def ratio(runs, others):
     return statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs, others))
 
 
-def written(path, everything, rate):
-    """The medians as a table: what a request costs each side and how many there were, or, at a given rate, how long they took."""
-    columns = {"p50_ms": ("p50 (ms)", 3), "p99_ms": ("p99 (ms)", 2), "p999_ms": ("p99.9 (ms)", 2)}
-    if not rate:
-        columns = {"proxy_us": ("processor (µs)", 2), "rate": ("requests/s", 0)}
-    sides = list(dict.fromkeys(side for each in everything.values() for side in each["runs"]))
-    ratios = [] if rate else [f"krarup / {side}" for side in sides if side != "krarup"]
-    rows = [["", *ratios, *(f"{side}: {title}" for title, _ in columns.values() for side in sides)]]
+def tables(everything):
+    """Tables: what a request costs each side and how many there were; how long requests took at equal load."""
+    sides = [side for side in SIDES if any(side in each["closed"] for each in everything.values())]
+    others = [side for side in sides if side != "krarup"]
+
+    def cells(runs, figures, columns):
+        return [f"{figures(runs[side])[key]:,.{digits}f}" if side in runs else "" for key, digits in columns for side in sides]
+
+    costs = [["", *(f"krarup / {side}" for side in others), *(f"{side}: {title}" for title in ("processor (µs)", "requests/s") for side in sides)]]
+    titles = ("p50 (ms)", "p99 (ms)", "p99.9 (ms)")
+    times = [["", "requests/s", *(f"{side}: {title}" for title in titles for side in sides)]]
     for name, each in everything.items():
-        runs = each["runs"]
-        cells = [f"{ratio(runs['krarup'], runs[side]):.2f}" if side in runs else "" for side in sides if side != "krarup"] if ratios else []
-        for key, (_, digits) in columns.items():
-            cells += [f"{medians(runs[side])[key]:,.{digits}f}" if side in runs else "" for side in sides]
-        rows.append([name, *cells])
-    write_csv(path, rows)
+        ratios = [f"{each['ratios'][side]:.2f}" if side in each["ratios"] else "" for side in others]
+        costs.append([name, *ratios, *cells(each["closed"], medians, [("proxy_us", 2), ("rate", 0)])])
+        times.append([name, f"{each['offered']:,.0f}", *cells(each["paced"], lowest, [("p50_ms", 3), ("p99_ms", 2), ("p999_ms", 2)])])
+    return {"proxies-cost.csv": costs, "proxies-times.csv": times}
+
+
+IDLE = 10_000
+SIDES = ["krarup", "threads", "twemproxy", "memcached", "HAProxy", "floor", "multiplexer"]
+
+
+@contextlib.contextmanager
+def idle_connections(port, count):
+    """That many clients that ask for nothing."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        yield
+
+
+def names_of_sides(name, count, options):
+    """Who can do this workload, of those that are asked for."""
+    takes_tls, has_idle, one = "TLS" in name, "idle" in name, count == 1
+    able = {
+        "krarup": True,
+        "twemproxy": not takes_tls,
+        "threads": options.threads and not takes_tls,
+        "memcached": options.memcached_proxy,
+        # Its server has a connection for each of its clients', more than both may have open.
+        "HAProxy": options.haproxy and one and not has_idle,
+        "floor": options.floor and not takes_tls,
+        "multiplexer": options.floor and one and not takes_tls and not has_idle,
+    }
+    return [side for side, is_able in able.items() if is_able]
+
+
+def start(side, servers, name, options, folder):
+    """The proxy of a side."""
+    pair = certificate(folder) if "TLS" in name else None
+    if side == "krarup":
+        return krarup_proxy(options.binary, servers, tls_config(folder, pair) if pair else ())
+    if side == "twemproxy":
+        return twemproxy(servers, folder)
+    if side == "threads":
+        return krarup_proxy(options.binary, servers, ["--engine", "threads", "--workers", str(options.threads)])
+    if side == "memcached":
+        return memcached_proxy(options.memcached_proxy, servers, "replicated" in name, folder, pair)
+    if side == "HAProxy":
+        return haproxy(servers, folder, pair)
+    return cache(options.binary) if side == "floor" else multiplexer(options.binary, servers)
+
+
+def compared(name, count, flags, options):
+    """The runs of each side, in turn, round after round: in a closed loop, then at equal load."""
+    with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as stack:
+        # memcached and HAProxy may give up root before they read their files.
+        os.chmod(top, 0o755)
+
+        def started(station):
+            stack.callback(station.stop)
+            return station
+
+        sides, backends, words = {}, {}, {}
+        for side in names_of_sides(name, count, options):
+            folder = pathlib.Path(top) / side
+            folder.mkdir(mode=0o755)
+            # Each proxy has its own servers: their copies and shards of the data differ.
+            backends[side] = [started(memcached()) for _ in range(count)]
+            sides[side] = started(start(side, backends[side], name, options, folder))
+            words[side] = flags + (f" --tls-authorities {folder}/certificate.pem" if "TLS" in name else "")
+            load(options.binary, sides[side].port, words[side], ["--populate-only"])
+
+        def rounds(pace, seconds):
+            runs = {side: [] for side in sides}
+            for turn in range(options.rounds):
+                # Who comes first in a round comes last in the next.
+                for side in (list(sides) * 2)[turn % len(sides) :][: len(sides)]:
+                    with idle_connections(sides[side].port, IDLE if "idle" in name else 0):
+                        runs[side].append(measure(options.binary, sides[side], backends[side], words[side] + pace, seconds))
+            return runs
+
+        closed = rounds("", options.seconds)
+        offered = options.load * min(medians(runs)["rate"] for runs in closed.values())
+        paced = rounds(f" --rate {offered:.0f}", 3 * options.seconds) if options.load else {}
+        ratios = {side: ratio(closed["krarup"], runs) for side, runs in closed.items() if side != "krarup"}
+        return {"closed": closed, "ratios": ratios, "offered": offered, "paced": paced}
 
 
 def main():
@@ -225,62 +360,28 @@ def main():
     arguments.add_argument("--binary", default=str(ROOT / "target/release/krarup"))
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=float, default=2.0)
-    arguments.add_argument("--only", default="", help="only workloads that contain this text")
+    arguments.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="only workloads that contain one of these texts")
     arguments.add_argument("--json", help="write every figure here")
-    arguments.add_argument("--csv", help="write the medians here, as docs/comparisons has them: costs and rates of a closed loop, response times with --rate")
+    arguments.add_argument("--csv", metavar="FOLDER", help="write the tables here, as docs/comparisons has them")
     arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
     arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
-    arguments.add_argument("--rate", type=float, metavar="N", help="N requests a second (paced, however slow the answers) instead of a closed loop")
+    arguments.add_argument("--haproxy", action="store_true", help="also measure HAProxy, where there is one server")
+    arguments.add_argument("--load", type=float, default=0.5, metavar="SHARE", help="what is sent at equal load, as a share of what the slowest does in a closed loop; 0: nothing")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
     options = arguments.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     everything = {}
-    open_loop = f" --rate {options.rate:.0f}" if options.rate else ""
     head(options.rounds)
     for name, count, flags in WORKLOADS:
-        if options.only not in name:
+        if not any(text in name for text in options.only):
             continue
-        others = ["threads"] * bool(options.threads) + ["memcached"] * bool(options.memcached_proxy) + ["floor"] * options.floor
-        others += ["multiplexer"] * (options.floor and count == 1)
-        runs = {side: [] for side in ["krarup", "twemproxy", *others]}
-        with tempfile.TemporaryDirectory() as folder:
-            # memcached gives up root before it reads its file.
-            os.chmod(folder, 0o755)
-            stations = []
-            try:
-                # Each proxy has its own servers: their copies and shards of the data differ.
-                backends = {side: [memcached() for _ in range(count)] for side in runs}
-                stations += [server for servers in backends.values() for server in servers]
-                sides = {
-                    "krarup": krarup_proxy(options.binary, backends["krarup"]),
-                    "twemproxy": twemproxy(backends["twemproxy"], folder),
-                }
-                if options.threads:
-                    flags_of_ours = ["--engine", "threads", "--workers", str(options.threads)]
-                    sides["threads"] = krarup_proxy(options.binary, backends["threads"], flags_of_ours)
-                if options.memcached_proxy:
-                    sides["memcached"] = memcached_proxy(
-                        options.memcached_proxy, backends["memcached"], "replicated" in name, folder
-                    )
-                if options.floor:
-                    sides["floor"] = cache(options.binary)
-                    if count == 1:
-                        sides["multiplexer"] = multiplexer(options.binary, backends["multiplexer"])
-                stations += sides.values()
-                for proxy in sides.values():
-                    load(options.binary, proxy.port, flags, ["--populate-only"])
-                for _ in range(options.rounds):
-                    for side, proxy in sides.items():
-                        runs[side].append(measure(options.binary, proxy, backends[side], flags + open_loop, options.seconds))
-            finally:
-                for station in reversed(stations):
-                    station.stop()
-        against = {side: ratio(runs[side], runs["twemproxy"]) for side in runs}
-        row(name, against["krarup"], [medians(runs["krarup"]), medians(runs["twemproxy"])])
-        for side in others:
-            row(f"  {side}", against[side], [medians(runs[side])])
-        everything[name] = {"runs": runs, "ratio": against["krarup"]}
-    if options.csv:
-        written(options.csv, everything, options.rate)
+        found = everything[name] = compared(name, count, flags, options)
+        for side, runs in found["closed"].items():
+            row(name if side == "krarup" else f"  {side}", found["ratios"].get(side), medians(runs))
+        for side, runs in found["paced"].items():
+            row(f"  {side}, {found['offered']:,.0f} requests/s", None, lowest(runs))
+        for file, rows in tables(everything).items() if options.csv and options.load else ():
+            write_csv(pathlib.Path(options.csv) / file, rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))
 
