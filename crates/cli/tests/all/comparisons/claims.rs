@@ -1,0 +1,352 @@
+//! Claims of published documents beside ours: the verdict follows from figures by one rule.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What such a file's name ends with.
+pub(super) const ENDING: &str = "-claims.csv";
+
+/// Every verdict that there is, in the order of the tables.
+const VERDICTS: [&str; 4] = ["confirmed", "refuted", "not decidable", "not run"];
+
+/// Where our figure comes from.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Basis {
+    /// A run with nothing else on the machine, or of a limit that is a link's.
+    Quiet,
+    /// A run beside other programs: it may confirm, but it cannot refute.
+    Disturbed,
+    /// Computed from what the document itself prints.
+    Recomputed,
+    /// A run in which processors or delays decide that are not those of the published machines.
+    Processors,
+    /// A run or a model into which the published figure went.
+    Input,
+    /// What has no counterpart here, as threads of the published program.
+    Other,
+    /// No run, or none that tells this figure.
+    None,
+}
+
+/// One claim. Figures are kept as written, so that pages show the digits of the file.
+#[derive(Debug, Deserialize)]
+pub(super) struct Claim {
+    section: String,
+    claim: String,
+    unit: String,
+    /// What was published: both ends are one figure where they are equal, and a bound where one is
+    /// missing.
+    low: String,
+    high: String,
+    /// Ours with its interval of 95 %.
+    ours: String,
+    ours_low: String,
+    ours_high: String,
+    /// How much of the published figure ours may differ, in percent.
+    within: f64,
+    basis: Basis,
+    verdict: String,
+    why: String,
+    /// The page that has our figure, from the folder of the file.
+    page: String,
+    /// What that page says, word by word; several are parted by ` … `.
+    quote: String,
+    /// The command that decides what is not.
+    decides: String,
+}
+
+/// A figure of a file, if there is one.
+fn number(text: &str) -> Option<f64> {
+    (!text.is_empty()).then(|| text.parse().unwrap_or_else(|_| panic!("`{text}` is not a number")))
+}
+
+pub(super) fn read(file: &Path) -> Vec<Claim> {
+    let mut reader = csv::Reader::from_path(file).expect("it can be read");
+    let wrong = |error| panic!("{}: {error}", file.display());
+    reader.deserialize().map(|claim| claim.unwrap_or_else(wrong)).collect()
+}
+
+/// Whether ours is what was published, give or take `within` percent of it. Ours has to lie inside
+/// as a whole to confirm, and outside as a whole to refute; a disturbed run does not refute.
+fn verdict(
+    basis: Basis,
+    published: (Option<f64>, Option<f64>),
+    ours: Option<(f64, f64)>,
+    within: f64,
+) -> &'static str {
+    let [confirmed, refuted, not_decidable, not_run] = VERDICTS;
+    let Some((least, most)) = ours else {
+        return if basis == Basis::None { not_run } else { not_decidable };
+    };
+    if matches!(basis, Basis::Processors | Basis::Input | Basis::Other | Basis::None) {
+        return not_decidable;
+    }
+    let slack = |end: f64| end.abs() * within / 100.0;
+    let low = published.0.map_or(f64::NEG_INFINITY, |end| end - slack(end));
+    let high = published.1.map_or(f64::INFINITY, |end| end + slack(end));
+    if low <= least && most <= high {
+        confirmed
+    } else if (most < low || high < least) && basis != Basis::Disturbed {
+        refuted
+    } else {
+        not_decidable
+    }
+}
+
+impl Claim {
+    fn interval(&self) -> Option<(f64, f64)> {
+        number(&self.ours_low).zip(number(&self.ours_high))
+    }
+
+    fn found(&self) -> &'static str {
+        verdict(self.basis, (number(&self.low), number(&self.high)), self.interval(), self.within)
+    }
+
+    /// The first thing that is wrong with it.
+    fn check(&self, folder: &Path) -> Result<(), String> {
+        let found = self.found();
+        if self.verdict != found {
+            return Err(format!("`{}` is written, the figures say `{found}`", self.verdict));
+        }
+        let undecided = found == VERDICTS[2] || found == VERDICTS[3];
+        if undecided && self.decides.is_empty() && self.basis != Basis::Other {
+            return Err("no command that would decide it".into());
+        }
+        if let Some(spec) = self.decides.strip_prefix("krarup run ").filter(|spec| spec.starts_with("asl")) {
+            let file = folder.join(format!("../../crates/lab/specs/{}.toml", spec.replace('/', "-")));
+            file.exists().then_some(()).ok_or(format!("there is no spec {spec}"))?;
+        }
+        let Some((least, most)) = self.interval() else {
+            let empty = self.ours.is_empty() && self.quote.is_empty();
+            return empty.then_some(()).ok_or("a figure of ours without an interval".into());
+        };
+        if self.basis == Basis::None {
+            return Err("a figure of ours that was not run".into());
+        }
+        let shown = number(&self.ours).is_none_or(|ours| least <= ours && ours <= most);
+        if !shown || least > most {
+            return Err("ours lies outside of its interval".into());
+        }
+        if number(&self.low).or(number(&self.high)).is_none() {
+            return Err("nothing published to compare with".into());
+        }
+        self.check_quotes(folder)
+    }
+
+    /// Ours is what a page of the repository says.
+    fn check_quotes(&self, folder: &Path) -> Result<(), String> {
+        if self.quote.is_empty() {
+            return Err("no words of the page that has our figure".into());
+        }
+        let path = folder.join(&self.page);
+        let page = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let page = before_claims(&page);
+        let missing = self.quote.split(" … ").find(|quote| !page.contains(quote));
+        missing.map_or(Ok(()), |quote| Err(format!("{} does not say `{quote}`", path.display())))
+    }
+
+    fn shown(&self, own: &str) -> String {
+        let unit = if self.unit.is_empty() || self.unit == "/s" {
+            self.unit.clone()
+        } else {
+            format!(" {}", self.unit)
+        };
+        let published = match (self.low.as_str(), self.high.as_str()) {
+            ("", "") => String::new(),
+            (low, "") => format!("at least {}{unit}", grouped(low)),
+            ("", high) => format!("at most {}{unit}", grouped(high)),
+            (low, high) if low == high => format!("{}{unit}", grouped(low)),
+            (low, high) => format!("{} to {}{unit}", grouped(low), grouped(high)),
+        };
+        let ends = || format!("{} to {}", grouped(&self.ours_low), grouped(&self.ours_high));
+        let ours = match (self.ours.as_str(), self.interval()) {
+            (_, None) => String::new(),
+            ("", _) => format!("{}{unit}", ends()),
+            (ours, _) if self.ours_low == self.ours_high => format!("{}{unit}", grouped(ours)),
+            (ours, _) => format!("{}{unit} ({})", grouped(ours), ends()),
+        };
+        let within = if self.interval().is_none() || published.is_empty() {
+            String::new()
+        } else {
+            format!("{} %", self.within)
+        };
+        format!(
+            "| {} | {} | {published} | {within} | {ours} | {} | {} |\n",
+            self.section,
+            self.claim,
+            self.verdict,
+            self.reason(own)
+        )
+    }
+
+    /// Why, with links to the page of our figure and to the list of errors, and what would decide.
+    fn reason(&self, own: &str) -> String {
+        let mut reason: Vec<String> = self.why.split(' ').map(linked).collect();
+        if !self.page.is_empty() && self.page != own {
+            reason.push(format!("([figures]({}))", self.page));
+        }
+        if !self.decides.is_empty() {
+            reason.push(format!("Decided by `{}`.", self.decides));
+        }
+        reason.join(" ")
+    }
+}
+
+/// `E4` as a link to the list of errors.
+fn linked(word: &str) -> String {
+    let name = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    if error(name).is_none() {
+        return word.to_owned();
+    }
+    word.replace(name, &format!("[{name}](../published-tables.md#numbers-that-are-wrong-in-print)"))
+}
+
+/// The number of an error of the list.
+fn error(name: &str) -> Option<u32> {
+    name.strip_prefix('E').and_then(|number| number.parse().ok())
+}
+
+/// Thousands by commas: 2937.75 is 2,937.75.
+fn grouped(number: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |rest| ("−", rest));
+    let (whole, rest) = digits.find('.').map_or((digits, ""), |point| digits.split_at(point));
+    if !whole.bytes().all(|digit| digit.is_ascii_digit()) {
+        return number.to_owned();
+    }
+    let mut out = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    format!("{sign}{out}{rest}")
+}
+
+/// A page without the tables that are made from claims, which would quote themselves.
+fn before_claims(page: &str) -> String {
+    let mut inside = false;
+    let kept = page.lines().filter(|line| {
+        let marked = line.starts_with(super::TABLE) && line.contains(ENDING);
+        inside = marked || inside && (line.is_empty() || line.starts_with('|'));
+        !inside
+    });
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn table(file: &Path) -> String {
+    let own = file.file_name().expect("it has a name").to_str().expect("it is text");
+    let own = own.replace(ENDING, ".md");
+    let head =
+        "| section | claim | published | within | ours | verdict | why |\n|---|---|---:|---:|---:|---|---|\n";
+    head.to_owned() + &read(file).iter().map(|claim| claim.shown(&own)).collect::<String>()
+}
+
+/// How many of each verdict, a line for each file.
+pub(super) fn counts(files: &[PathBuf]) -> String {
+    let mut out =
+        format!("| document | claims | {} |\n|---|---:|---:|---:|---:|---:|\n", VERDICTS.join(" | "));
+    for file in files {
+        let claims = read(file);
+        let page = file.file_name().expect("it has a name").to_str().expect("it is text").replace(ENDING, "");
+        let of = VERDICTS
+            .map(|verdict| claims.iter().filter(|claim| claim.verdict == verdict).count().to_string());
+        out +=
+            &format!("| [{}]({page}.md) | {} | {} |\n", page.replace('-', " "), claims.len(), of.join(" | "));
+    }
+    out
+}
+
+/// Every file of claims, with its folder.
+fn all() -> Vec<(PathBuf, Vec<Claim>)> {
+    let files = super::files("csv").into_iter().filter(|file| file.to_string_lossy().ends_with(ENDING));
+    files.map(|file| (file.clone(), read(&file))).collect()
+}
+
+#[test]
+fn each_verdict_follows_from_the_figures_and_each_figure_is_in_its_page() {
+    let mut wrong = Vec::new();
+    let all = all();
+    for (file, claims) in &all {
+        let folder = file.parent().expect("a file has a folder");
+        for claim in claims {
+            if let Err(why) = claim.check(folder) {
+                wrong.push(format!("{}, {}, `{}`: {why}", file.display(), claim.section, claim.claim));
+            }
+        }
+    }
+    assert!(all.len() >= 5, "five documents");
+    assert!(wrong.is_empty(), "{} claims: {wrong:#?}", wrong.len());
+}
+
+#[test]
+fn each_error_of_the_documents_is_linked_from_the_claims_that_it_touches() {
+    let list = super::folder("published-tables.md");
+    let list = fs::read_to_string(list).expect("it is there");
+    let known: Vec<u32> =
+        list.lines().filter_map(|line| error(line.strip_prefix("| ")?.split(' ').next()?)).collect();
+    assert!(known.len() >= 15, "{known:?}");
+    let all = all();
+    let named: Vec<u32> = all
+        .iter()
+        .flat_map(|(_, claims)| claims)
+        .flat_map(|claim| claim.why.split(|letter: char| !letter.is_alphanumeric()))
+        .filter_map(error)
+        .collect();
+    let without: Vec<&u32> = known.iter().filter(|number| !named.contains(number)).collect();
+    assert!(without.is_empty(), "no claim names E{without:?}");
+    let unknown: Vec<&u32> = named.iter().filter(|number| !known.contains(number)).collect();
+    assert!(unknown.is_empty(), "the list has no E{unknown:?}");
+}
+
+#[test]
+fn ours_confirms_as_a_whole_refutes_as_a_whole_and_otherwise_leaves_it_open() {
+    let of = |basis, low, high| verdict(basis, (Some(100.0), Some(100.0)), Some((low, high)), 5.0);
+    assert_eq!(of(Basis::Quiet, 96.0, 104.0), "confirmed");
+    assert_eq!(of(Basis::Quiet, 80.0, 94.0), "refuted");
+    assert_eq!(of(Basis::Quiet, 94.0, 99.0), "not decidable");
+    assert_eq!(of(Basis::Quiet, 20.0, 180.0), "not decidable");
+    assert_eq!(of(Basis::Recomputed, 106.0, 106.0), "refuted");
+}
+
+#[test]
+fn a_disturbed_run_may_confirm_but_not_refute() {
+    let of = |low, high| verdict(Basis::Disturbed, (Some(100.0), Some(100.0)), Some((low, high)), 5.0);
+    assert_eq!(of(99.0, 101.0), "confirmed");
+    assert_eq!(of(50.0, 60.0), "not decidable");
+}
+
+#[test]
+fn other_processors_and_inputs_decide_nothing() {
+    for basis in [Basis::Processors, Basis::Input, Basis::Other] {
+        assert_eq!(verdict(basis, (Some(1.0), Some(1.0)), Some((1.0, 1.0)), 5.0), "not decidable");
+    }
+    assert_eq!(verdict(Basis::None, (Some(1.0), None), None, 5.0), "not run");
+    assert_eq!(verdict(Basis::Other, (None, None), None, 5.0), "not decidable");
+}
+
+#[test]
+fn a_bound_has_one_end_and_slack_goes_outwards_on_both_sides_of_zero() {
+    assert_eq!(verdict(Basis::Quiet, (Some(1.0), None), Some((7.0, 9.0)), 5.0), "confirmed");
+    assert_eq!(verdict(Basis::Quiet, (None, Some(1.0)), Some((7.0, 9.0)), 5.0), "refuted");
+    assert_eq!(verdict(Basis::Quiet, (Some(-20.0), Some(-20.0)), Some((-20.9, -19.1)), 5.0), "confirmed");
+}
+
+#[test]
+fn what_a_page_says_of_claims_is_no_source_of_claims() {
+    let page = format!("First.\n\n{}x{ENDING} -->\n\n| a |\n| 0 |\n\nLast.\n", super::TABLE);
+    assert_eq!(before_claims(&page), "First.\n\nLast.");
+}
+
+#[test]
+fn figures_are_shown_with_thousands_parted_and_errors_as_links() {
+    assert_eq!(grouped("2937.75"), "2,937.75");
+    assert_eq!(grouped("-574"), "−574");
+    assert_eq!(grouped("1234567"), "1,234,567");
+    assert_eq!(grouped("2.25e7"), "2.25e7");
+    assert_eq!(linked("(E4)"), "([E4](../published-tables.md#numbers-that-are-wrong-in-print))");
+    assert_eq!(linked("Erlang"), "Erlang");
+}
