@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod claims;
+mod formula;
 
 /// Stands before a table, and names the file of it.
 const TABLE: &str = "<!-- table: ";
@@ -36,7 +37,7 @@ fn with_tables(folder: &Path, page: &str) -> (String, Vec<PathBuf>) {
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
         out += &format!("{line}\n");
-        let named = |mark| {
+        let named = |mark: &str| {
             let names = line.strip_prefix(mark)?.strip_suffix(" -->")?;
             Some(names.split(' ').map(|name| folder.join(name)).collect::<Vec<_>>())
         };

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::formula;
+
 /// What such a file's name ends with.
 pub(super) const ENDING: &str = "-claims.csv";
 
@@ -31,9 +33,23 @@ enum Basis {
     None,
 }
 
+impl Basis {
+    /// What stands behind a figure that is not from a quiet run.
+    fn shown(self) -> &'static str {
+        match self {
+            Self::Quiet | Self::None => "",
+            Self::Disturbed => ", disturbed",
+            Self::Recomputed => ", recomputed",
+            Self::Processors => ", other processors",
+            Self::Input => ", an input",
+            Self::Other => ", another system",
+        }
+    }
+}
+
 /// One claim. Figures are kept as written, so that pages show the digits of the file.
 #[derive(Debug, Deserialize)]
-pub(super) struct Claim {
+struct Claim {
     section: String,
     claim: String,
     unit: String,
@@ -50,10 +66,12 @@ pub(super) struct Claim {
     basis: Basis,
     verdict: String,
     why: String,
-    /// The page that has our figure, from the folder of the file.
+    /// The page that has our figure, from the folder of the file; several are parted by blanks.
     page: String,
     /// What that page says, word by word; several are parted by ` … `.
     quote: String,
+    /// How ours follows from that, where it is not there as it is.
+    formula: String,
     /// The command that decides what is not.
     decides: String,
 }
@@ -63,10 +81,10 @@ fn number(text: &str) -> Option<f64> {
     (!text.is_empty()).then(|| text.parse().unwrap_or_else(|_| panic!("`{text}` is not a number")))
 }
 
-pub(super) fn read(file: &Path) -> Vec<Claim> {
+fn read(file: &Path) -> Vec<Claim> {
     let mut reader = csv::Reader::from_path(file).expect("it can be read");
-    let wrong = |error| panic!("{}: {error}", file.display());
-    reader.deserialize().map(|claim| claim.unwrap_or_else(wrong)).collect()
+    let claims = reader.deserialize().collect::<Result<Vec<Claim>, csv::Error>>();
+    claims.unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// Whether ours is what was published, give or take `within` percent of it. Ours has to lie inside
@@ -115,12 +133,14 @@ impl Claim {
         if undecided && self.decides.is_empty() && self.basis != Basis::Other {
             return Err("no command that would decide it".into());
         }
-        if let Some(spec) = self.decides.strip_prefix("krarup run ").filter(|spec| spec.starts_with("asl")) {
-            let file = folder.join(format!("../../crates/lab/specs/{}.toml", spec.replace('/', "-")));
-            file.exists().then_some(()).ok_or(format!("there is no spec {spec}"))?;
+        let spec = self.decides.strip_prefix("krarup run ").filter(|spec| spec.starts_with("asl"));
+        let file = |spec: &str| format!("../../crates/lab/specs/{}.toml", spec.replace('/', "-"));
+        if let Some(spec) = spec.filter(|spec| !folder.join(file(spec)).exists()) {
+            return Err(format!("there is no spec {spec}"));
         }
         let Some((least, most)) = self.interval() else {
-            let empty = self.ours.is_empty() && self.quote.is_empty();
+            let empty =
+                [&self.ours, &self.page, &self.quote, &self.formula].iter().all(|text| text.is_empty());
             return empty.then_some(()).ok_or("a figure of ours without an interval".into());
         };
         if self.basis == Basis::None {
@@ -136,16 +156,39 @@ impl Claim {
         self.check_quotes(folder)
     }
 
-    /// Ours is what a page of the repository says.
+    /// Ours is what a page of the repository says, or follows from that.
     fn check_quotes(&self, folder: &Path) -> Result<(), String> {
-        if self.quote.is_empty() {
-            return Err("no words of the page that has our figure".into());
+        let mut pages = String::new();
+        for page in self.page.split(' ') {
+            let path = folder.join(page);
+            let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            pages += &(before_claims(&text) + "\n");
         }
-        let path = folder.join(&self.page);
-        let page = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let page = before_claims(&page);
-        let missing = self.quote.split(" … ").find(|quote| !page.contains(quote));
-        missing.map_or(Ok(()), |quote| Err(format!("{} does not say `{quote}`", path.display())))
+        if let Some(quote) = self.quote.split(" … ").find(|quote| quote.is_empty() || !pages.contains(quote))
+        {
+            return Err(format!("{} does not say `{quote}`", self.page));
+        }
+        let ours = if self.ours.is_empty() { &self.ours_high } else { &self.ours };
+        if self.formula.is_empty() {
+            let exact = ours == "0" && self.quote.contains("| none |");
+            return (exact || self.quotes(ours)).then_some(()).ok_or(format!("`{ours}` is not in the quote"));
+        }
+        let (value, numbers) = formula::value(&self.formula)?;
+        if let Some(number) = numbers.iter().find(|number| !is_count(number) && !self.quotes(number)) {
+            return Err(format!("`{number}` of the formula is not in the quote"));
+        }
+        let digits = ours.split('.').nth(1).map_or(0, str::len);
+        let half = 0.5 * 0.1f64.powi(digits as i32) + 1e-9;
+        let (least, most) = self.interval().expect("it has quotes");
+        let right = match number(&self.ours) {
+            Some(ours) => (ours - value).abs() <= half,
+            None => least - half <= value && value <= most + half,
+        };
+        right.then_some(()).ok_or(format!("the formula says {value}"))
+    }
+
+    fn quotes(&self, number: &str) -> bool {
+        self.quote.contains(number) || self.quote.contains(&grouped(number))
     }
 
     fn shown(&self, own: &str) -> String {
@@ -162,11 +205,12 @@ impl Claim {
             (low, high) => format!("{} to {}{unit}", grouped(low), grouped(high)),
         };
         let ends = || format!("{} to {}", grouped(&self.ours_low), grouped(&self.ours_high));
+        let from = self.basis.shown();
         let ours = match (self.ours.as_str(), self.interval()) {
             (_, None) => String::new(),
-            ("", _) => format!("{}{unit}", ends()),
-            (ours, _) if self.ours_low == self.ours_high => format!("{}{unit}", grouped(ours)),
-            (ours, _) => format!("{}{unit} ({})", grouped(ours), ends()),
+            ("", _) => format!("{}{unit}{from}", ends()),
+            (ours, _) if self.ours_low == self.ours_high => format!("{}{unit}{from}", grouped(ours)),
+            (ours, _) => format!("{}{unit} ({}){from}", grouped(ours), ends()),
         };
         let within = if self.interval().is_none() || published.is_empty() {
             String::new()
@@ -185,13 +229,14 @@ impl Claim {
     /// Why, with links to the page of our figure and to the list of errors, and what would decide.
     fn reason(&self, own: &str) -> String {
         let mut reason: Vec<String> = self.why.split(' ').map(linked).collect();
-        if !self.page.is_empty() && self.page != own {
-            reason.push(format!("([figures]({}))", self.page));
+        for page in self.page.split(' ').filter(|page| !page.is_empty() && *page != own) {
+            reason.push(format!("([figures]({page}))"));
         }
-        if !self.decides.is_empty() {
-            reason.push(format!("Decided by `{}`.", self.decides));
-        }
-        reason.join(" ")
+        let decides = match self.decides.as_str() {
+            "" => String::new(),
+            command => format!("; `{command}` decides"),
+        };
+        reason.join(" ") + &decides
     }
 }
 
@@ -207,6 +252,11 @@ fn linked(word: &str) -> String {
 /// The number of an error of the list.
 fn error(name: &str) -> Option<u32> {
     name.strip_prefix('E').and_then(|number| number.parse().ok())
+}
+
+/// A number of clients, keys or workers, a percent or a thousandth: it needs no page.
+fn is_count(number: &str) -> bool {
+    number.parse().is_ok_and(|count: u32| count <= 400 || count == 1000)
 }
 
 /// Thousands by commas: 2937.75 is 2,937.75.
@@ -245,17 +295,36 @@ pub(super) fn table(file: &Path) -> String {
     head.to_owned() + &read(file).iter().map(|claim| claim.shown(&own)).collect::<String>()
 }
 
-/// How many of each verdict, a line for each file.
+/// How many are confirmed by runs and by the document's own figures, how many refuted by either,
+/// and how many are open.
+fn counts_of(claims: &[Claim]) -> [usize; 6] {
+    let of = |verdict: &str, so: fn(Basis) -> bool| {
+        claims.iter().filter(|claim| claim.verdict == verdict && so(claim.basis)).count()
+    };
+    let [confirmed, refuted, not_decidable, not_run] = VERDICTS;
+    let runs = |basis: Basis| basis != Basis::Recomputed;
+    let printed = |basis: Basis| basis == Basis::Recomputed;
+    [
+        of(confirmed, runs),
+        of(confirmed, printed),
+        of(refuted, runs),
+        of(refuted, printed),
+        of(not_decidable, |_| true),
+        of(not_run, |_| true),
+    ]
+}
+
+/// The counts of verdicts, a line for each file.
 pub(super) fn counts(files: &[PathBuf]) -> String {
-    let mut out =
-        format!("| document | claims | {} |\n|---|---:|---:|---:|---:|---:|\n", VERDICTS.join(" | "));
+    let mut out = String::from(
+        "| document | claims | confirmed by our runs | by its own figures | refuted by our runs | by its own figures | not decidable | not run |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
     for file in files {
         let claims = read(file);
         let page = file.file_name().expect("it has a name").to_str().expect("it is text").replace(ENDING, "");
-        let of = VERDICTS
-            .map(|verdict| claims.iter().filter(|claim| claim.verdict == verdict).count().to_string());
-        out +=
-            &format!("| [{}]({page}.md) | {} | {} |\n", page.replace('-', " "), claims.len(), of.join(" | "));
+        let counts = counts_of(&claims).map(|count| count.to_string()).join(" | ");
+        out += &format!("| [{}]({page}.md) | {} | {counts} |\n", page.replace('-', " "), claims.len());
     }
     out
 }
