@@ -72,7 +72,7 @@ struct Claim {
     quote: String,
     /// How ours follows from that, where it is not there as it is.
     formula: String,
-    /// The command that decides what is not.
+    /// The command that decides what is not, or what there is no command for.
     decides: String,
 }
 
@@ -131,7 +131,7 @@ impl Claim {
         }
         let undecided = found == VERDICTS[2] || found == VERDICTS[3];
         if undecided && self.decides.is_empty() && self.basis != Basis::Other {
-            return Err("no command that would decide it".into());
+            return Err("nothing is named that would decide it".into());
         }
         let spec = self.decides.strip_prefix("krarup run ").filter(|spec| spec.starts_with("asl"));
         let file = |spec: &str| format!("../../crates/lab/specs/{}.toml", spec.replace('/', "-"));
@@ -234,7 +234,8 @@ impl Claim {
         }
         let decides = match self.decides.as_str() {
             "" => String::new(),
-            command => format!("; `{command}` decides"),
+            command if is_command(command) => format!("; `{command}` decides"),
+            other => format!("; {other} decides"),
         };
         reason.join(" ") + &decides
     }
@@ -252,6 +253,10 @@ fn linked(word: &str) -> String {
 /// The number of an error of the list.
 fn error(name: &str) -> Option<u32> {
     name.strip_prefix('E').and_then(|number| number.parse().ok())
+}
+
+fn is_command(text: &str) -> bool {
+    ["krarup ", "bench/"].iter().any(|start| text.starts_with(start))
 }
 
 /// A number of clients, keys or workers, a percent or a thousandth: it needs no page.
