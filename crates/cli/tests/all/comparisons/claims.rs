@@ -169,7 +169,12 @@ impl Claim {
             return Err(format!("{} does not say `{quote}`", self.page));
         }
         let ours = if self.ours.is_empty() { &self.ours_high } else { &self.ours };
+        let (least, most) = self.interval().expect("it has quotes");
         if self.formula.is_empty() {
+            let half = self.half_in_quote().unwrap_or((most - least) / 2.0);
+            if (most - least - 2.0 * half).abs() > 1e-6 {
+                return Err(format!("the quote says ± {half}"));
+            }
             let exact = ours == "0" && self.quote.contains("| none |");
             return (exact || self.quotes(ours)).then_some(()).ok_or(format!("`{ours}` is not in the quote"));
         }
@@ -179,12 +184,18 @@ impl Claim {
         }
         let digits = ours.split('.').nth(1).map_or(0, str::len);
         let half = 0.5 * 0.1f64.powi(digits as i32) + 1e-9;
-        let (least, most) = self.interval().expect("it has quotes");
         let right = match number(&self.ours) {
             Some(ours) => (ours - value).abs() <= half,
             None => least - half <= value && value <= most + half,
         };
         right.then_some(()).ok_or(format!("the formula says {value}"))
+    }
+
+    /// Half of the interval, where the quote has ours as `2,915 ± 10`.
+    fn half_in_quote(&self) -> Option<f64> {
+        let (_, rest) = self.quote.split_once(&format!("{} ± ", grouped(&self.ours)))?;
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != ',');
+        number(&rest[..end.unwrap_or(rest.len())].replace(',', ""))
     }
 
     fn quotes(&self, number: &str) -> bool {

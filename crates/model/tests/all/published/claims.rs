@@ -54,6 +54,7 @@ pub(crate) fn all() -> Vec<Figure> {
         of_2016::experiments_of_2016(),
         of_2016::models_of_2016(),
         of_2016::network_of_2016(),
+        of_2016::design_of_2016(),
         of_2016::report_of_2015(),
     ]
     .into_iter()

@@ -116,19 +116,6 @@ pub(super) fn models_of_2016() -> Figures {
         value(m, "mu", "mmm") * m.parse::<f64>().expect("a number") * value(m, "ES", "observed") / 1e6
     };
     found.span("2.2: threads at work, m·μ·S", 2, all.map(busy));
-    let effects = [1_471.4, 294.5, 447.6, 101.7, 158.5, 125.1];
-    found.one("4: half an interval over the effect of clients, %", 1, 100.0 * 81.26 / effects[0]);
-    found.span(
-        "4: half an interval over the effects B, C, AB, AC, BC, %",
-        0,
-        effects[1..].iter().map(|e| 100.0 * 81.26 / e),
-    );
-    let law = Csv::read(include_str!("../../../data/002_s05_interactive_law.csv"));
-    let think: Vec<f64> = law.rows().map(|l| l.value("z_us")).collect();
-    found.span("5: mean think time N/X − R, µs, 95 %", 0, interval(&think));
-    let shares: Vec<f64> = law.rows().map(|l| l.value("diff_pct")).collect();
-    found.one("5: rows with less than 1 % between N/X and R, %", 0, percent(&shares, |share| *share < 1.0));
-    found.span("5: R over N/X less 1, %", 2, shares);
     found
 }
 
@@ -160,6 +147,24 @@ pub(super) fn network_of_2016() -> Figures {
     let pooled = single::solve(&stations, 8_976.756e-6, 240).expect("solvable");
     let get = pooled.resources.iter().position(|r| r.name == "GET").expect("a GET device");
     found.one("3: utilization of a GET device as 16 servers", 3, pooled.utilization(get, 240));
+    found
+}
+
+pub(super) fn design_of_2016() -> Figures {
+    let mut found = Figures("2016 models", Vec::new());
+    let effects = [1_471.4, 294.5, 447.6, 101.7, 158.5, 125.1];
+    found.one("4: half an interval over the effect of clients, %", 1, 100.0 * 81.26 / effects[0]);
+    found.span(
+        "4: half an interval over the effects B, C, AB, AC, BC, %",
+        0,
+        effects[1..].iter().map(|e| 100.0 * 81.26 / e),
+    );
+    let law = Csv::read(include_str!("../../../data/002_s05_interactive_law.csv"));
+    let think: Vec<f64> = law.rows().map(|l| l.value("z_us")).collect();
+    found.span("5: mean think time N/X − R, µs, 95 %", 0, interval(&think));
+    let shares: Vec<f64> = law.rows().map(|l| l.value("diff_pct")).collect();
+    found.one("5: rows with less than 1 % between N/X and R, %", 0, percent(&shares, |share| *share < 1.0));
+    found.span("5: R over N/X less 1, %", 2, shares);
     found
 }
 
