@@ -1,18 +1,29 @@
-//! Each table of a comparison is its committed result, cell by cell.
+//! Each table of a comparison or of a reproduction is its committed result, cell by cell.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Stands before a table, and names the file of it.
-const MARK: &str = "<!-- table: ";
+mod claims;
+mod formula;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/comparisons")
+/// Stands before a table, and names the file of it.
+const TABLE: &str = "<!-- table: ";
+/// Stands before the counts of verdicts, and names the files of the claims.
+const VERDICTS: &str = "<!-- verdicts: ";
+
+/// The folders whose pages have such tables.
+const FOLDERS: [&str; 2] = ["comparisons", "reproductions"];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
 /// A file of comma-separated values as a table: the first column names rows.
 fn table(file: &Path) -> String {
+    if file.to_string_lossy().ends_with(claims::ENDING) {
+        return claims::table(file);
+    }
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_path(file).expect("it can be read");
     let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("each row is whole")).collect();
     let shown = |row: &csv::StringRecord| format!("| {} |\n", row.iter().collect::<Vec<_>>().join(" | "));
@@ -20,25 +31,35 @@ fn table(file: &Path) -> String {
     shown(&rows[0]) + &rule + &rows[1..].iter().map(shown).collect::<String>()
 }
 
-/// A page with its tables as their files have them; the files that it names.
-fn with_tables(page: &str) -> (String, Vec<String>) {
-    let (mut out, mut named) = (String::new(), Vec::new());
+/// A page of a folder with its tables as their files have them; the files that it shows.
+fn with_tables(folder: &Path, page: &str) -> (String, Vec<PathBuf>) {
+    let (mut out, mut shown) = (String::new(), Vec::new());
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
         out += &format!("{line}\n");
-        let Some(name) = line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(" -->")) else { continue };
-        out += &format!("\n{}", table(&folder().join(name)));
-        named.push(name.to_owned());
+        let named = |mark: &str| {
+            let names = line.strip_prefix(mark)?.strip_suffix(" -->")?;
+            Some(names.split(' ').map(|name| folder.join(name)).collect::<Vec<_>>())
+        };
+        if let Some(files) = named(TABLE) {
+            out += &format!("\n{}", files.iter().map(|file| table(file)).collect::<String>());
+            shown.extend(files);
+        } else if let Some(files) = named(VERDICTS) {
+            out += &format!("\n{}", claims::counts(&files));
+        } else {
+            continue;
+        }
         while lines.next_if(|line| line.is_empty() || line.starts_with('|')).is_some() {}
         if lines.peek().is_some() {
             out += "\n";
         }
     }
-    (out, named)
+    (out, shown)
 }
 
 fn files(ending: &str) -> BTreeSet<PathBuf> {
-    let entries = fs::read_dir(folder()).expect("the folder is there");
+    let entries =
+        FOLDERS.into_iter().flat_map(|name| fs::read_dir(folder(name)).expect("the folder is there"));
     let paths = entries.map(|entry| entry.expect("it can be listed").path());
     paths.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
 }
@@ -48,8 +69,8 @@ fn every_table_is_its_committed_result_and_every_result_is_shown() {
     let mut shown = BTreeSet::new();
     for path in files("md") {
         let page = fs::read_to_string(&path).unwrap();
-        let (wanted, named) = with_tables(&page);
-        shown.extend(named.into_iter().map(|name| folder().join(name)));
+        let (wanted, files) = with_tables(path.parent().unwrap(), &page);
+        shown.extend(files);
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&path, wanted).unwrap();
         } else {
@@ -62,11 +83,17 @@ fn every_table_is_its_committed_result_and_every_result_is_shown() {
 
 #[test]
 fn a_figure_that_is_not_the_result_s_is_found() {
-    let name = files("csv").pop_first().expect("there is a result");
-    let name = name.file_name().unwrap().to_str().unwrap();
-    let page = format!("{MARK}{name} -->\n\n| policy |\n|---|\n| 0 |\n\nBehind it.\n");
-    let (wanted, named) = with_tables(&page);
-    assert_eq!(named, [name]);
-    assert!(wanted.ends_with("|\n\nBehind it.\n") && !wanted.contains("| 0 |\n\n"), "{wanted}");
-    assert_eq!(with_tables(&wanted).0, wanted);
+    for mark in [TABLE, VERDICTS] {
+        let result = files("csv")
+            .into_iter()
+            .find(|file| mark == TABLE || file.to_string_lossy().ends_with(claims::ENDING));
+        let result = result.expect("there is a result");
+        let name = result.file_name().unwrap().to_str().unwrap();
+        let page = format!("{mark}{name} -->\n\n| policy |\n|---|\n| 0 |\n\nBehind it.\n");
+        let here = result.parent().unwrap();
+        let (wanted, shown) = with_tables(here, &page);
+        assert_eq!(shown.contains(&result), mark == TABLE);
+        assert!(wanted.ends_with("|\n\nBehind it.\n") && !wanted.contains("| policy |"), "{wanted}");
+        assert_eq!(with_tables(here, &wanted).0, wanted);
+    }
 }

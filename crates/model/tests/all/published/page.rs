@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use super::claims::Figure;
 use super::errors::Slip;
 use super::tables::Table;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published-tables.md");
 
-pub(crate) fn check(tables: &[Table], errors: &[Slip]) {
-    let page = render(tables, errors);
+pub(crate) fn check(tables: &[Table], errors: &[Slip], claims: &[Figure]) {
+    let page = render(tables, errors) + &figures(claims);
     if std::env::var("UPDATE").is_ok_and(|value| value == "1") {
         std::fs::write(PATH, &page).expect("docs/ can be written");
     }
@@ -51,5 +52,20 @@ fn render(tables: &[Table], errors: &[Slip]) -> String {
          checks Little's law, the interactive law and the order of response times on every row (E4, E7, E8, E11, E12), carries\n\
          unrounded inputs (E3, E6), and refuses a conclusion where the interval of ρ covers 1 (E10, E13).\n",
     );
+    page
+}
+
+/// What the reports' own figures say of what their texts claim.
+fn figures(claims: &[Figure]) -> String {
+    let mut page = String::from(
+        "\n## What the printed figures say of claims\n\n\
+         Ratios, shares and errors of models, computed from the tables as printed (of several figures the least and the\n\
+         largest). The tables of claims in the [reproductions](reproductions/README.md) quote them.\n\n\
+         | report | figure, by section | |\n|---|---|---:|\n",
+    );
+    for figure in claims {
+        writeln!(page, "| {} | {} | {} |", figure.of, figure.what, figure.shown())
+            .expect("a string takes all text");
+    }
     page
 }
