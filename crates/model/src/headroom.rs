@@ -39,6 +39,7 @@ mod metrics;
 mod question;
 mod redline;
 mod replay;
+mod request_times;
 mod resources;
 mod series;
 mod server_fit;

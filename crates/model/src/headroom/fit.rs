@@ -8,6 +8,7 @@
 use krarup_units::Seconds;
 
 use super::kept::{Kept, KeptPart, KeptStretch, mean, quantile};
+use super::request_times::{RelativeSlope, RequestSum, RequestTimes};
 
 /// Answers at the most, at whose depth the slope of contention is evaluated: how deep the queue of
 /// a server is where targets break.
@@ -20,9 +21,13 @@ struct Unit {
     before: Seconds,
     /// When its first member was sent.
     sent: Seconds,
+    /// When its last member was, and the last of the unit before it.
+    last_sent: Seconds,
+    sent_before: Seconds,
     answered: Seconds,
     count: f64,
-    bytes: f64,
+    /// What they are answers to.
+    asked: RequestSum,
     stretch: usize,
     /// Requests outstanding at the server when its service began; only where it was counted.
     outstanding: f64,
@@ -41,24 +46,14 @@ impl Unit {
         self.answered - self.began(delay)
     }
 
+    /// Between the arrival of the last member of the unit before and that of its own last.
+    fn gap(&self) -> Seconds {
+        (self.last_sent - self.sent_before).max(0.0)
+    }
+
     fn found_busy(&self, delay: Seconds) -> bool {
         self.before > self.sent + delay
     }
-}
-
-/// A slope relative to the mean.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RelativeSlope {
-    /// Change of the mean per unit of the regressor, as a share of the mean.
-    pub(super) slope: f64,
-    /// Slope over its standard error.
-    pub(super) z: f64,
-    /// Its standard error.
-    pub(super) error: f64,
-    /// Mean of the regressor.
-    pub(super) at: f64,
-    /// The regressor of late: mean over the last twentieth.
-    pub(super) of_late: f64,
 }
 
 /// Intervals in which a server answered nothing for much longer than a service takes.
@@ -79,6 +74,61 @@ impl StallFit {
     pub(super) fn counts(&self) -> bool {
         self.seen.len() >= 3
     }
+}
+
+/// Work that the server does for others, which nothing is seen of.
+///
+/// On a connection served first come first served, of which the others' requests come at a rate of
+/// their own, those that came between two of ours are served between these two. So
+/// `E[e | gap] = s + φ · gap`, where the gap is the time between the arrivals of the two, s what the
+/// server needs for ours, and φ the share of its time that others take; whatever the law of s, and
+/// also of those alone that found the connection busy, because what comes in the gap has no
+/// influence on that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OthersWork {
+    /// φ.
+    pub(super) share: f64,
+    /// Mean gap of those that the service time is the mean of.
+    pub(super) gap: Seconds,
+}
+
+impl OthersWork {
+    /// From units that found their connection busy, by more than the round trip varies.
+    fn of(busy: &[Unit], delay: Seconds, jitter: Seconds) -> Option<Self> {
+        let sure = |unit: &&Unit| unit.before - unit.sent - delay > 3.0 * jitter;
+        let row = |unit: &Unit| (unit.count, unit.gap() / unit.count, unit.effective(delay) / unit.count);
+        let mut rows: Vec<_> =
+            busy.iter().filter(sure).map(|unit| (unit.answered.floor(), row(unit))).collect();
+        let rows = within_seconds(&mut rows);
+        let slope = RelativeSlope::of(&rows, 1.0)?;
+        let count: f64 = busy.iter().map(|unit| unit.count).sum();
+        let gap = busy.iter().map(Unit::gap).sum::<f64>() / count;
+        (slope.z > 4.0 && slope.slope > 0.03).then(|| Self { share: slope.slope.min(0.9), gap })
+    }
+
+    /// The mean service time of ours when they always wait: then the gaps are those of the answers,
+    /// `e = s + φ e`.
+    pub(super) fn when_full(&self, service: Seconds) -> Seconds {
+        ((service - self.share * self.gap) / (1.0 - self.share)).max(0.3 * service)
+    }
+}
+
+/// Rows of weight, regressor and value, each with its second, without what seconds differ by: others
+/// may ask for more in some.
+fn within_seconds(rows: &mut [(Seconds, (f64, f64, f64))]) -> Vec<(f64, f64, f64)> {
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let means = |rows: &[(Seconds, (f64, f64, f64))]| {
+        let sum = |of: fn(&(f64, f64, f64)) -> f64| rows.iter().map(|row| row.1.0 * of(&row.1)).sum::<f64>();
+        let weight = sum(|_| 1.0);
+        (sum(|row| row.1) / weight, sum(|row| row.2) / weight)
+    };
+    let all = means(rows);
+    let seconds = rows.chunk_by(|a, b| a.0 == b.0);
+    let each = seconds.flat_map(|rows| {
+        let here = means(rows);
+        rows.iter().map(move |(_, row)| (row.0, row.1 - here.0 + all.0, row.2 - here.1 + all.1))
+    });
+    each.collect()
 }
 
 /// The mean effective service time while so many connections of the server were busy.
@@ -169,13 +219,20 @@ pub(super) struct ServiceFit {
     pub(super) contention: RelativeSlope,
     /// How it changes with the bytes.
     pub(super) bytes: Option<RelativeSlope>,
+    /// How it depends on what is asked.
+    pub(super) requests: RequestTimes,
+    /// What the server does for others meanwhile.
+    pub(super) others: Option<OthersWork>,
     pub(super) stalls: StallFit,
     /// How the service time depends on how many connections of the server are busy.
     pub(super) by_busy_lanes: Option<LaneCurve>,
     /// Mean of what the round trip varies by, where nothing waits.
     pub(super) jitter: Seconds,
-    /// Effective service times of requests that found their connection busy: the law of service.
+    /// Effective service times of requests that found their connection busy, as if they had the
+    /// mean bytes of their operation: the law of service.
     pub(super) law: Vec<Seconds>,
+    /// Where in it writes begin, which follow the reads; none where they do not differ.
+    pub(super) writes_from: Option<usize>,
     /// Requests that found their connection busy.
     pub(super) waited: usize,
     /// The share of those whose answer came in one read with others': the server or the loop takes
@@ -191,66 +248,142 @@ pub(super) struct ServiceFit {
     pub(super) quota: bool,
 }
 
+/// The answers of a server, and which of them found their connection busy.
+struct Served {
+    units: Vec<Unit>,
+    delay: Seconds,
+    /// Whether idle requests were answered much quicker than busy ones.
+    allowance: bool,
+    long: LongUnits,
+    /// The places of units that found their connection busy and are no stalls.
+    busy: Vec<usize>,
+    /// Answers in those.
+    waited: f64,
+    /// Their mean effective service time.
+    service: Seconds,
+}
+
+impl Served {
+    /// Of what was kept of a server; none where too few waited.
+    fn of(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<Self> {
+        let units = units(kept, number);
+        let mut times: Vec<Seconds> = parts.iter().map(|one| one.answered - one.sent).collect();
+        let shortest = quantile(&mut times, 0.002);
+        let (delay, allowance) = delay(kept, number, &units, shortest);
+        let waited: f64 = units.iter().filter(|one| one.found_busy(delay)).map(|one| one.count).sum();
+        if waited < 150.0 {
+            return None;
+        }
+        let long = long_units(kept, number, &units, delay);
+        let clean = |unit: &Unit| unit.found_busy(delay) && !long.is_long(unit, delay);
+        let busy: Vec<usize> = (0..units.len()).filter(|&place| clean(&units[place])).collect();
+        let waited = busy.iter().map(|&place| units[place].count).sum::<f64>();
+        if waited < 100.0 {
+            return None;
+        }
+        let sum: f64 = busy.iter().map(|&place| units[place].effective(delay)).sum();
+        Some(Self { units, delay, allowance, long, busy, waited, service: sum / waited })
+    }
+
+    fn busy_units(&self) -> impl Iterator<Item = &Unit> {
+        self.busy.iter().map(|&place| &self.units[place])
+    }
+
+    /// What each of the busy was asked, and how long it took.
+    fn rows(&self) -> Vec<(RequestSum, Seconds)> {
+        self.busy_units().map(|unit| (unit.asked, unit.effective(self.delay))).collect()
+    }
+
+    /// The relative standard error of the service time, and in how many seconds requests waited.
+    fn error(&self, service: Seconds, requests: &RequestTimes) -> (f64, usize) {
+        let times = self
+            .busy_units()
+            .map(|unit| (unit.answered, unit.effective(self.delay), requests.times(&unit.asked)));
+        error_by_seconds(times, service)
+    }
+
+    /// What the round trip varies by, in the mean, of requests that found the server idle; and how
+    /// many did.
+    fn jitter(&self, requests: &RequestTimes) -> (Seconds, usize) {
+        let Self { delay, service, .. } = *self;
+        let idle = self.units.iter().filter(|one| !one.found_busy(delay) && !self.long.is_long(one, delay));
+        let idle: Vec<Seconds> = idle
+            .filter(|one| one.count == 1.0)
+            .map(|one| one.answered - one.sent - service * requests.times(&one.asked))
+            .collect();
+        let jitter = mean(idle.iter().copied()) - delay;
+        (if idle.len() > 50 { jitter.max(0.0) } else { 0.0 }, idle.len())
+    }
+}
+
+/// How the service times of a server depend on what is asked.
+pub(super) fn request_times(kept: &Kept, number: usize, parts: &[&KeptPart]) -> RequestTimes {
+    let served = Served::of(kept, number, parts);
+    served.map_or(RequestTimes::ALIKE, |served| RequestTimes::fit(&served.rows(), served.service).0)
+}
+
+/// The mean service time of a server, if its requests were those whose mean `requests` are multiples
+/// of, with its relative standard error.
+pub(super) fn speed(
+    kept: &Kept,
+    number: usize,
+    parts: &[&KeptPart],
+    requests: &RequestTimes,
+) -> Option<(Seconds, f64)> {
+    let served = Served::of(kept, number, parts)?;
+    let times: f64 = served.busy_units().map(|unit| requests.times(&unit.asked)).sum();
+    let service = served.service * served.waited / times;
+    Some((service, served.error(service, requests).0))
+}
+
 /// Fits a server on each of whose connections requests wait; none where too few did.
 pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<ServiceFit> {
-    let mut units = units(kept, number);
-    let mut times: Vec<Seconds> = parts.iter().map(|one| one.answered - one.sent).collect();
-    let shortest = quantile(&mut times, 0.002);
-    let (delay, allowance) = delay(kept, number, &units, shortest);
-    let waited: f64 = units.iter().filter(|one| one.found_busy(delay)).map(|one| one.count).sum();
-    if waited < 150.0 {
-        return None;
-    }
-    let long = long_units(kept, number, &units, delay);
-    let clean = |unit: &Unit| unit.found_busy(delay) && !long.is_long(unit, delay);
-    let busy: Vec<usize> = (0..units.len()).filter(|&place| clean(&units[place])).collect();
-    let waited = busy.iter().map(|&place| units[place].count).sum::<f64>();
-    if waited < 100.0 {
-        return None;
-    }
-    let sum: f64 = busy.iter().map(|&place| units[place].effective(delay)).sum();
-    let service = sum / waited;
-    let several = busy.iter().map(|&place| units[place].count).filter(|&count| count > 1.0);
+    let mut served = Served::of(kept, number, parts)?;
+    let Served { delay, service, waited, allowance, .. } = served;
+    let several = served.busy_units().map(|unit| unit.count).filter(|&count| count > 1.0);
     let together = several.sum::<f64>() / waited;
-    let stalls = stalls(kept, number, &units, delay, service, &long);
-    count_outstanding(kept, number, &mut units, delay);
-    let busy: Vec<Unit> = busy.iter().map(|&place| units[place]).collect();
-    let idle = units.iter().filter(|one| !one.found_busy(delay) && !long.is_long(one, delay));
-    let idle: Vec<Seconds> = idle.filter(|one| one.count == 1.0).map(|one| one.answered - one.sent).collect();
-    let jitter = if idle.len() > 50 { (mean(idle.iter().copied()) - delay - service).max(0.0) } else { 0.0 };
-    let times = busy.iter().map(|unit| (unit.answered, unit.effective(delay), unit.count));
-    let (error, seconds) = error_by_seconds(times, service);
-    let curve = LaneCurve::through(&by_busy_lanes(&busy, delay), service, kept.lanes[number]);
+    let stalls = stalls(kept, number, &served.units, delay, service, &served.long);
+    count_outstanding(kept, number, &mut served.units, delay);
+    let (requests, bytes) = RequestTimes::fit(&served.rows(), service);
+    let (jitter, idle) = served.jitter(&requests);
+    let (error, seconds) = served.error(service, &requests);
+    // As if each had taken so many times as long as it did.
+    let scaled = |unit: &Unit, times: f64| {
+        let began = unit.began(delay);
+        Unit { before: began, answered: began + unit.effective(delay) * times, ..*unit }
+    };
+    let busy: Vec<Unit> = served.busy_units().copied().collect();
+    let alike: Vec<Unit> =
+        busy.iter().map(|unit| scaled(unit, unit.count / requests.times(&unit.asked))).collect();
+    let curve = LaneCurve::through(&by_busy_lanes(&alike, delay), service, kept.lanes[number]);
     // What busy connections explain is not explained by depth again.
-    let alike: Vec<Unit> = busy
-        .iter()
-        .map(|one| {
-            let factor = curve.as_ref().map_or(1.0, |curve| curve.factor(one.busy_lanes));
-            let answered = one.began(delay) + one.effective(delay) / factor;
-            Unit { before: one.began(delay), answered, ..*one }
-        })
-        .collect();
+    let factor = |unit: &Unit| curve.as_ref().map_or(1.0, |curve| curve.factor(unit.busy_lanes));
+    let alike: Vec<Unit> = alike.iter().map(|unit| scaled(unit, 1.0 / factor(unit))).collect();
+    let contention = by_outstanding(&alike, delay, service)
+        .unwrap_or(RelativeSlope { error: 9.0, ..RelativeSlope::default() });
+    // Where requests take the less time the more wait, gaps say nothing of others.
+    let others =
+        if contention.z < -2.5 || together > 0.1 { None } else { OthersWork::of(&alike, delay, jitter) };
+    // What is left is the law of a single service.
+    let even: Vec<Unit> = busy.iter().map(|unit| scaled(unit, 1.0 / factor(unit))).collect();
+    let (law, writes_from) = law(&even, delay, service, &requests, others);
     Some(ServiceFit {
         delay,
         service,
         error,
-        contention: slope(
-            &alike,
-            delay,
-            service,
-            |one| one.outstanding.min(40.0),
-            |one| one.outstanding > 0.0,
-        )
-        .unwrap_or(RelativeSlope { error: 9.0, ..RelativeSlope::default() }),
-        bytes: bytes_slope(&busy, delay, service),
+        contention,
+        bytes,
+        requests,
+        others,
         stalls,
-        law: law(&busy, delay, curve.as_ref()),
+        law,
+        writes_from,
         by_busy_lanes: curve,
         jitter,
-        quota: stops_with_a_period(&units, delay, service),
+        quota: stops_with_a_period(&served.units, delay, service),
         waited: waited as usize,
         together,
-        idle: idle.len(),
+        idle,
         seconds,
         allowance,
     })
@@ -271,28 +404,32 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
             match &mut last {
                 Some((lane, unit)) if *lane == part.lane && part.answered - unit.answered < 1e-9 => {
                     unit.count += 1.0;
-                    unit.bytes += part.bytes;
+                    unit.asked.add(&RequestSum::of(part));
                     unit.sent = unit.sent.min(part.sent);
+                    unit.last_sent = unit.last_sent.max(part.sent);
                     continue;
                 }
                 _ => {}
             }
-            let before = match last.take() {
+            let unknown = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+            let (before, sent_before) = match last.take() {
                 Some((lane, unit)) => {
-                    let answered = unit.answered;
+                    let ended = (unit.answered, unit.last_sent);
                     if unit.before > f64::NEG_INFINITY {
                         units.push(unit);
                     }
-                    if lane == part.lane { answered } else { f64::NEG_INFINITY }
+                    if lane == part.lane { ended } else { unknown }
                 }
-                None => f64::NEG_INFINITY,
+                None => unknown,
             };
             let unit = Unit {
                 before,
                 sent: part.sent,
+                last_sent: part.sent,
+                sent_before,
                 answered: part.answered,
                 count: 1.0,
-                bytes: part.bytes,
+                asked: RequestSum::of(part),
                 stretch: place,
                 outstanding: 0.0,
                 busy_lanes: 0,
@@ -310,13 +447,18 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
 /// Means are compared whose highest two fifths count as the 60th percentile: stops and stalls,
 /// which hit the idle and the busy differently, must not bend the delay.
 ///
-/// Connections of one server may share its processors: then those are compared that met as many
-/// other connections busy, because a request that found its own connection busy is likely to have
-/// found the others so.
+/// Reads are compared with reads, because those that found it busy may be of a time with more
+/// writes. Connections of one server may share its processors: then those are compared that met as
+/// many other connections busy, because a request that found its own connection busy is likely to
+/// have found the others so.
 fn delay(kept: &Kept, number: usize, units: &[Unit], shortest: Seconds) -> (Seconds, bool) {
     let means = |delay: Seconds| match kept.lanes[number] {
         2..=MOST_LANES => matched_means(kept, number, units, delay),
-        _ => idle_and_busy(units.iter().map(|unit| (unit, 0)), delay, 50).pop().map(|(_, means)| means),
+        _ => {
+            let by_operation = units.iter().map(|unit| (unit, usize::from(unit.asked.writes > 0.0)));
+            let all = || idle_and_busy(units.iter().map(|unit| (unit, 0)), delay, 50);
+            average_means(&idle_and_busy(by_operation, delay, 50)).or_else(|| average_means(&all()))
+        }
     };
     let Some((idle, busy)) = means(0.0) else { return (0.0, false) };
     if idle <= busy {
@@ -370,7 +512,11 @@ fn matched_means(kept: &Kept, number: usize, units: &[Unit], delay: Seconds) -> 
         let level = of.as_ref().map_or(0, |(_, lanes)| lanes.busy_at(unit.began(delay)));
         (unit, level)
     });
-    let groups = idle_and_busy(with_level, delay, 25);
+    average_means(&idle_and_busy(with_level, delay, 25))
+}
+
+/// The means of all groups, by the number of pairs; none of fewer than 50.
+fn average_means(groups: &[(f64, (f64, f64))]) -> Option<(f64, f64)> {
     let pairs: f64 = groups.iter().map(|(pairs, _)| pairs).sum();
     let sum =
         |of: &dyn Fn((f64, f64)) -> f64| groups.iter().map(|(pairs, means)| pairs * of(*means)).sum::<f64>();
@@ -625,49 +771,11 @@ impl BusyIntervals {
     }
 }
 
-/// Least squares of the effective service time per answer on a regressor, answers as weights.
-fn slope(
-    busy: &[Unit],
-    delay: Seconds,
-    service: Seconds,
-    regressor: impl Fn(&Unit) -> f64,
-    counts: impl Fn(&Unit) -> bool,
-) -> Option<RelativeSlope> {
-    let rows: Vec<(f64, f64, f64)> = busy
-        .iter()
-        .filter(|one| counts(one))
-        .map(|one| (one.count, regressor(one), one.effective(delay) / one.count))
-        .collect();
-    let weight: f64 = rows.iter().map(|row| row.0).sum();
-    if weight <= 300.0 {
-        return None;
-    }
-    let of = |value: &dyn Fn(&(f64, f64, f64)) -> f64| {
-        rows.iter().map(|row| row.0 * value(row)).sum::<f64>() / weight
-    };
-    let (x, y) = (of(&|row| row.1), of(&|row| row.2));
-    let variance = of(&|row| (row.1 - x).powi(2)).max(1e-12);
-    let slope = of(&|row| (row.1 - x) * (row.2 - y)) / variance;
-    // Robust to unequal spread: White's estimator.
-    let residual = of(&|row| ((row.1 - x) * (row.2 - y - slope * (row.1 - x))).powi(2));
-    let error = (residual / weight).sqrt() / variance;
-    let late = &rows[rows.len() - (rows.len() / 20).max(50).min(rows.len())..];
-    Some(RelativeSlope {
-        slope: slope / service,
-        z: if error > 0.0 { slope / error } else { 0.0 },
-        error: error / service,
-        at: x,
-        of_late: mean(late.iter().map(|row| row.1)),
-    })
-}
-
-fn bytes_slope(busy: &[Unit], delay: Seconds, service: Seconds) -> Option<RelativeSlope> {
-    let mut by_time = busy.to_vec();
-    by_time.sort_by(|a, b| a.answered.total_cmp(&b.answered));
-    let each = |one: &Unit| one.bytes / one.count;
-    let average = mean(by_time.iter().map(each));
-    let spread = mean(by_time.iter().map(|one| (each(one) - average).powi(2))).sqrt();
-    (spread > 0.05 * average).then(|| slope(&by_time, delay, service, each, |_| true)).flatten()
+/// How the effective service time per answer changes with what is outstanding at the server.
+fn by_outstanding(busy: &[Unit], delay: Seconds, service: Seconds) -> Option<RelativeSlope> {
+    let counted = busy.iter().filter(|one| one.outstanding > 0.0);
+    let row = |one: &Unit| (one.count, one.outstanding.min(40.0), one.effective(delay) / one.count);
+    RelativeSlope::of(&counted.map(row).collect::<Vec<_>>(), service)
 }
 
 fn by_busy_lanes(busy: &[Unit], delay: Seconds) -> Vec<BusyLanesPoint> {
@@ -712,13 +820,32 @@ pub(super) fn error_by_seconds(
     ((squares * number / (number - 1.0)).sqrt() / count / service, blocks.len())
 }
 
-/// Effective service times, of each answer, as if the mean number of connections had been busy.
-fn law(busy: &[Unit], delay: Seconds, curve: Option<&LaneCurve>) -> Vec<Seconds> {
-    let each = |one: &Unit| {
-        let factor = curve.map_or(1.0, |curve| curve.factor(one.busy_lanes));
-        std::iter::repeat_n(one.effective(delay) / one.count / factor, one.count as usize)
+/// Effective service times, of each answer, as if requests had the mean bytes of their operation and
+/// came with the mean gap:
+/// those of reads, then those of writes, with where these begin; all as they came where the two do
+/// not differ.
+fn law(
+    busy: &[Unit],
+    delay: Seconds,
+    service: Seconds,
+    requests: &RequestTimes,
+    others: Option<OthersWork>,
+) -> (Vec<Seconds>, Option<usize>) {
+    // What answers that came in one read took is shared out by what each takes in the mean.
+    let answers = |unit: &Unit, many: f64, each: f64| {
+        let by_others = others.map_or(0.0, |others| others.share * (unit.gap() - others.gap * unit.count));
+        let time = unit.effective(delay) - service * requests.by_bytes(&unit.asked) - by_others;
+        let one = (time * each / requests.by_operations(&unit.asked)).max(0.0);
+        std::iter::repeat_n(one, many as usize)
     };
-    busy.iter().flat_map(each).collect()
+    let Some([read, write]) = requests.by_operation else {
+        return (busy.iter().flat_map(|unit| answers(unit, unit.count, 1.0)).collect(), None);
+    };
+    let reads = busy.iter().flat_map(|unit| answers(unit, unit.asked.reads, read));
+    let mut law: Vec<Seconds> = reads.collect();
+    let writes_from = law.len();
+    law.extend(busy.iter().flat_map(|unit| answers(unit, unit.asked.writes, write)));
+    (law, Some(writes_from))
 }
 
 /// The period in which Linux accounts for processor quotas, in seconds, unless configured.

@@ -8,8 +8,8 @@ use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
 use super::replay::{ReplayServer, TrafficReplay};
 use super::resources::{
-    LoopFit, MUCH_OF_OTHERS, MachineFit, ServerLimit, first_full, loops, own_link, processors, run_queue,
-    servers,
+    FittedServers, LoopFit, MUCH_OF_OTHERS, MachineFit, ServerLimit, first_full, loops, own_link, processors,
+    run_queue, servers,
 };
 use super::server_fit::ServerFit;
 use super::traffic::SeenTraffic;
@@ -56,8 +56,11 @@ pub(super) struct First {
 const NEARLY: f64 = 1.15;
 
 impl<'a> Fitted<'a> {
-    pub(super) fn of(kept: Kept, traffic: SeenTraffic, system: &'a LiveSystem, seed: u64) -> Self {
-        let (servers, limits) = servers(&kept, system);
+    pub(super) fn of(kept: Kept, mut traffic: SeenTraffic, system: &'a LiveSystem, seed: u64) -> Self {
+        let FittedServers { fits, limits, late_from } = servers(&kept, system);
+        if let Some(from) = late_from {
+            traffic.requests_from(from);
+        }
         let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
         Self {
             limits,
@@ -65,7 +68,7 @@ impl<'a> Fitted<'a> {
             processors: processors(&kept),
             own_link: own_link(&kept),
             own: quantile(&mut own, 0.5),
-            servers,
+            servers: fits,
             kept,
             traffic,
             system,

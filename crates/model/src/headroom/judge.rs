@@ -11,6 +11,7 @@ use super::answer::{
 use super::changes::{self, ChangedFrom};
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
+use super::request_times::RequestTimes;
 use super::resources::MUCH_OF_OTHERS;
 use super::server_fit;
 use super::traffic::SeenTraffic;
@@ -120,9 +121,15 @@ struct Block {
 }
 
 impl Block {
-    fn of(snapshot: &LiveSnapshot, system: &LiveSystem, from: u64, to: u64) -> Self {
+    fn of(
+        snapshot: &LiveSnapshot,
+        system: &LiveSystem,
+        requests: &[RequestTimes],
+        (from, to): (u64, u64),
+    ) -> Self {
         let kept = kept(snapshot, system, Stamp(from), Stamp(to));
-        let service = |server| server_fit::speed(&kept, server, system.servers[server].queue);
+        let service =
+            |server: usize| server_fit::speed(&kept, server, system.servers[server].queue, &requests[server]);
         let rate = kept.requests.len() as f64 / kept.covered().max(1e-9);
         Self { service: (0..system.servers.len()).map(service).collect(), rate }
     }
@@ -150,9 +157,14 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     }
     let step = ((span / 6.0).clamp(6.0, BLOCK) * 1e9) as u64;
     let mut start = snapshot.at.0 - step;
-    let newest = Block::of(snapshot, system, start, snapshot.at.0);
+    // What is asked may change while the servers' speed does not.
+    let whole = kept(snapshot, system, Stamp(begin), snapshot.at);
+    let requests = system.servers.iter().enumerate();
+    let requests: Vec<RequestTimes> =
+        requests.map(|(server, known)| server_fit::request_times(&whole, server, known.queue)).collect();
+    let newest = Block::of(snapshot, system, &requests, (start, snapshot.at.0));
     while start >= begin + step {
-        let older = Block::of(snapshot, system, start - step, start);
+        let older = Block::of(snapshot, system, &requests, (start - step, start));
         if newest.differs(&older) {
             // The change may lie within the block after it.
             let whole = (start + step).min(snapshot.at.0 - step);

@@ -20,6 +20,8 @@ pub(super) struct KeptPart {
     pub(super) answered: Seconds,
     pub(super) bytes: f64,
     pub(super) is_write: bool,
+    /// Whether no client waited for it: of its request neither operation nor bytes are known.
+    pub(super) is_late: bool,
 }
 
 /// A request, or an answer that no client waited for.
@@ -93,7 +95,8 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
                 sent: at(visit.sent_at()),
                 answered: at(visit.answered_at()),
                 bytes: f64::from(visit.bytes),
-                is_write: visit.is_write(),
+                is_write: visit.is_write() && !visit.is_late(),
+                is_late: visit.is_late(),
             };
             kept.parts.push(part);
             if visit.follows() && kept.requests.len() > first {

@@ -12,8 +12,9 @@
 use krarup_units::Seconds;
 
 use super::answer::{CopyChange, ServerQueue};
-use super::fit::LaneCurve;
+use super::fit::{LaneCurve, OthersWork};
 use super::kept::{Kept, KeptPart, KeptRequest, quantile};
+use super::request_times::{RequestSum, RequestTimes};
 use super::server_fit::ServerFit;
 use super::stores::GatheredFit;
 use super::traffic::Arrival;
@@ -28,8 +29,15 @@ pub(super) struct ReplayServer<'a> {
     pub(super) jitter: Seconds,
     /// Service times to draw from; none where nothing waits.
     pub(super) law: &'a [Seconds],
+    /// Where in it writes begin; none where they do not differ from reads.
+    pub(super) writes_from: Option<usize>,
+    /// How times depend on what is asked, as multiples of `service`.
+    pub(super) requests: RequestTimes,
+    pub(super) service: Seconds,
     /// What service times are multiplied with.
     pub(super) scale: f64,
+    /// What it does for others between two parts.
+    pub(super) others: Option<OthersWork>,
     pub(super) lanes: usize,
     /// The connections as they were used in each loop.
     pub(super) lane_order: &'a [Vec<u32>],
@@ -55,7 +63,11 @@ impl<'a> ReplayServer<'a> {
                 delay: fit.delay,
                 jitter: fit.jitter,
                 law: &fit.law,
+                writes_from: fit.writes_from,
+                requests: fit.requests,
+                service: fit.service,
                 scale: 1.0,
+                others: fit.others,
                 lanes,
                 lane_order: &server.lane_order,
                 curve: fit.by_busy_lanes.as_ref(),
@@ -68,7 +80,11 @@ impl<'a> ReplayServer<'a> {
                 delay: server.round_trip,
                 jitter: 0.0,
                 law: &[],
+                writes_from: None,
+                requests: RequestTimes::ALIKE,
+                service: 0.0,
                 scale: 1.0,
+                others: None,
                 lanes,
                 lane_order: &server.lane_order,
                 curve: None,
@@ -78,6 +94,20 @@ impl<'a> ReplayServer<'a> {
                 gathered,
             },
         }
+    }
+
+    /// The service time of a part, drawn from the law of its operation, with what its bytes add and
+    /// what others do in a gap beyond the mean.
+    fn draw(&self, part: &KeptPart, by_others: Seconds, random: &mut RandomStream) -> Seconds {
+        let all = self.law.len();
+        let (from, to) = match self.writes_from {
+            Some(writes) if part.is_write => (writes, all),
+            Some(writes) if !part.is_late => (0, writes),
+            _ => (0, all),
+        };
+        let by_bytes = self.service * self.requests.by_bytes(&RequestSum::of(part));
+        let time = self.law[from + random.below(to - from)] + by_bytes + by_others;
+        time.max(0.0) * self.scale
     }
 }
 
@@ -141,8 +171,7 @@ impl TrafficReplay<'_> {
             spread_stalls(one.stalls, covered / times.max(0.01), end, random)
         });
         let stalls: Vec<_> = stalls.collect();
-        let arrivals = arrivals.iter().map(|one| (one.at, one.like));
-        self.play(arrivals, LaneChoice::InTurn, &stalls, random)
+        self.play(arrivals.iter().copied(), LaneChoice::InTurn, &stalls, random)
     }
 
     /// What was kept, at the times at which it came; the answers are in the order of the requests
@@ -152,7 +181,7 @@ impl TrafficReplay<'_> {
         let received = |place: &u32| self.kept.requests[*place as usize].received;
         order.sort_by(|a, b| received(a).total_cmp(&received(b)));
         let stalls: Vec<_> = self.servers.iter().map(|one| one.stalls.to_vec()).collect();
-        let arrivals = order.iter().map(|&place| (received(&place), place));
+        let arrivals = order.iter().map(|&like| Arrival { at: received(&like), like });
         let replayed = self.play(arrivals, LaneChoice::AsSeen, &stalls, random);
         let waited = |place: &u32| !self.kept.requests[*place as usize].late;
         order.into_iter().filter(waited).zip(replayed).collect()
@@ -160,7 +189,7 @@ impl TrafficReplay<'_> {
 
     fn play(
         &self,
-        arrivals: impl Iterator<Item = (Seconds, u32)>,
+        arrivals: impl Iterator<Item = Arrival>,
         choice: LaneChoice,
         stalls: &[Vec<(Seconds, Seconds)>],
         random: &mut RandomStream,
@@ -172,7 +201,7 @@ impl TrafficReplay<'_> {
         let mut turns: Vec<LaneTurns> =
             (0..self.servers.len()).map(|server| self.turns(server, random)).collect();
         let mut gathering = vec![Vec::new(); self.servers.len()];
-        for (at, like) in arrivals {
+        for Arrival { at, like } in arrivals {
             let request = &self.kept.requests[like as usize];
             let mut now = at;
             if self.per_request > 0.0 {
@@ -195,11 +224,12 @@ impl TrafficReplay<'_> {
                     LaneChoice::AsSeen => part.lane as usize,
                     LaneChoice::InTurn => turns[server].next(random),
                 };
-                done = done.max(stations[server].serve(now, lane, random));
+                done = done.max(stations[server].serve(part, now, lane, random));
             }
             if let Some(server) = self.one_more_copy(request, random) {
                 let lane = turns[server].next(random);
-                done = done.max(stations[server].serve(now, lane, random));
+                let part = &self.kept.parts[request.parts.start];
+                done = done.max(stations[server].serve(part, now, lane, random));
             }
             if request.late {
                 continue;
@@ -277,6 +307,8 @@ impl TrafficReplay<'_> {
 struct Station<'a> {
     server: &'a ReplayServer<'a>,
     free: Vec<Seconds>,
+    /// When the last part was sent on each connection.
+    sent: Vec<Seconds>,
     stalls: &'a [(Seconds, Seconds)],
     next_stall: usize,
     stalled_until: Seconds,
@@ -287,11 +319,12 @@ struct Station<'a> {
 impl<'a> Station<'a> {
     fn new((server, stalls): (&'a ReplayServer<'a>, &'a Vec<(Seconds, Seconds)>)) -> Self {
         let free = vec![f64::NEG_INFINITY; server.lanes];
-        Self { server, free, stalls, next_stall: 0, stalled_until: f64::NEG_INFINITY, busy_share: 0.0 }
+        let sent = free.clone();
+        Self { server, free, sent, stalls, next_stall: 0, stalled_until: f64::NEG_INFINITY, busy_share: 0.0 }
     }
 
     /// Serves a part that is sent at `now` by this connection; when it is answered.
-    fn serve(&mut self, now: Seconds, lane: usize, random: &mut RandomStream) -> Seconds {
+    fn serve(&mut self, part: &KeptPart, now: Seconds, lane: usize, random: &mut RandomStream) -> Seconds {
         let server = self.server;
         let jitter = if server.jitter > 0.0 { random.draw(&rand_distr::Exp1) * server.jitter } else { 0.0 };
         if server.law.is_empty() {
@@ -300,8 +333,15 @@ impl<'a> Station<'a> {
         let lane = if server.queue == ServerQueue::Common { self.first_free() } else { lane };
         if lane >= self.free.len() {
             self.free.resize(lane + 1, f64::NEG_INFINITY);
+            self.sent.resize(lane + 1, f64::NEG_INFINITY);
         }
-        let mut begin = self.free[lane].max(now + 0.5 * server.delay + jitter);
+        let arrival = now + 0.5 * server.delay + jitter;
+        let by_others = match server.others {
+            Some(others) if self.free[lane] > arrival => others.share * (now - self.sent[lane] - others.gap),
+            _ => 0.0,
+        };
+        self.sent[lane] = now;
+        let mut begin = self.free[lane].max(arrival);
         while let Some(&(at, length)) = self.stalls.get(self.next_stall)
             && at <= begin
         {
@@ -313,7 +353,7 @@ impl<'a> Station<'a> {
             let busy = self.others_busy(begin, lane, begin > now + server.delay, random);
             curve.factor(busy + 1)
         });
-        let mut done = begin + server.law[random.below(server.law.len())] * server.scale * factor;
+        let mut done = begin + server.draw(part, by_others, random) * factor;
         for &(at, length) in &self.stalls[self.next_stall..] {
             if at >= done {
                 break;

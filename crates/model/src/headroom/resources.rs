@@ -4,9 +4,10 @@ use krarup_record::{LoopUse, LoopWindow};
 use krarup_stats::{Regression, USUAL_LEVEL};
 use krarup_units::{Nanos, Seconds};
 
-use super::answer::{LiveSystem, ServerQueue};
+use super::answer::{LiveServer, LiveSystem, ServerQueue};
 use super::fit::{DEEP, ServiceFit};
 use super::kept::{Kept, mean, quantile};
+use super::request_times::{RequestCourse, RequestSum, ToCome, late_from};
 use super::server_fit::{self, ServerFit};
 use super::stores::GatheredFit;
 
@@ -31,24 +32,50 @@ pub(super) struct ServerLimit {
     pub(super) link_full_at: Option<f64>,
 }
 
+/// What is known of the servers.
+pub(super) struct FittedServers {
+    pub(super) fits: Vec<ServerFit>,
+    /// What each can do, where requests waited for it.
+    pub(super) limits: Vec<Option<ServerLimit>>,
+    /// From when on requests are like those to come; none: all are.
+    pub(super) late_from: Option<Seconds>,
+}
+
 /// The fit of each server, and what it can do where requests waited for it.
-pub(super) fn servers(kept: &Kept, system: &LiveSystem) -> (Vec<ServerFit>, Vec<Option<ServerLimit>>) {
-    let each = system.servers.iter().enumerate().map(|(number, known)| {
-        let server = server_fit::server(kept, number, kept.lanes_to(number, system), known.queue);
+pub(super) fn servers(kept: &Kept, system: &LiveSystem) -> FittedServers {
+    let known = || system.servers.iter().enumerate();
+    let fits: Vec<ServerFit> = known()
+        .map(|(number, known)| server_fit::server(kept, number, kept.lanes_to(number, system), known.queue))
+        .collect();
+    let courses: Vec<_> = fits.iter().enumerate().map(|(number, one)| course(kept, number, one)).collect();
+    let turned = courses.iter().flatten().any(|(_, course)| *course != RequestCourse::Returns);
+    let late_from = turned.then(|| late_from(kept.span));
+    let limit = |((number, known), server): ((usize, &LiveServer), &ServerFit)| {
         if let (Some(fit), ServerQueue::Gathered { most, beside }) = (&server.gathered, known.queue) {
             let clients = f64::from(kept.clients().max(1));
-            let limit = ServerLimit::gathered(fit, server.share, (most.into(), beside.into()), clients);
-            return (server, limit);
+            return ServerLimit::gathered(fit, server.share, (most.into(), beside.into()), clients);
         }
-        let limit = server.fit.as_ref().filter(|_| server.share > 0.0).map(|fit| {
-            let bytes =
-                || mean(kept.parts.iter().filter(|part| part.server == number).map(|part| part.bytes));
-            let on_link = known.link.map(|rate| bytes() / rate);
-            ServerLimit::of(&server, fit, known.processors, on_link)
-        });
-        (server, limit)
-    });
-    each.unzip()
+        let fit = server.fit.as_ref().filter(|_| server.share > 0.0)?;
+        let to_come = courses[number]
+            .as_ref()
+            .map_or(ToCome::ALIKE, |(series, course)| ToCome::of(series, kept.span, *course, late_from));
+        let parts = kept.parts.iter().filter(|part| part.server == number);
+        let late = parts.filter(|part| late_from.is_none_or(|from| part.sent >= from));
+        let on_link = known.link.map(|rate| mean(late.map(|part| part.bytes)) / rate);
+        Some(ServerLimit::of(server, fit, known.processors, on_link, to_come))
+    };
+    let limits = known().zip(&fits).map(limit).collect();
+    FittedServers { fits, limits, late_from }
+}
+
+/// When each request was sent to a server and how many mean service times it takes, with the course
+/// of that; none where all take as long.
+fn course(kept: &Kept, number: usize, server: &ServerFit) -> Option<(Vec<(Seconds, f64)>, RequestCourse)> {
+    let requests = server.fit.as_ref().map(|fit| &fit.requests).filter(|one| !one.are_alike())?;
+    let parts = kept.parts.iter().filter(|one| one.server == number && !one.is_late);
+    let series: Vec<_> = parts.map(|one| (one.sent, requests.times(&RequestSum::of(one)))).collect();
+    let course = RequestCourse::of(&series, kept.span);
+    Some((series, course))
 }
 
 /// The server that is full first, or its link, with the rate.
@@ -63,7 +90,13 @@ const QUOTA_PERIOD: Seconds = 0.1;
 impl ServerLimit {
     /// Of a server with a fit that gets a share of the traffic, and may use so many `processors`; a
     /// request takes its link for `on_link`.
-    fn of(server: &ServerFit, fit: &ServiceFit, processors: Option<f64>, on_link: Option<Seconds>) -> Self {
+    fn of(
+        server: &ServerFit,
+        fit: &ServiceFit,
+        processors: Option<f64>,
+        on_link: Option<Seconds>,
+        to_come: ToCome,
+    ) -> Self {
         let slope = fit.contention;
         let deeper = (DEEP - slope.at).max(0.0);
         let mut limit = Self {
@@ -78,7 +111,8 @@ impl ServerLimit {
         };
         limit.by_contention(fit);
         limit.by_busy_lanes(fit);
-        limit.by_bytes(fit);
+        limit.by_requests(to_come);
+        limit.by_others(fit);
         // Where a quota is known, that is what stops the server.
         if fit.stalls.counts() && processors.is_none_or(|share| share >= 1.0) {
             let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);
@@ -172,14 +206,17 @@ impl ServerLimit {
         }
     }
 
-    fn by_bytes(&mut self, fit: &ServiceFit) {
-        let Some(bytes) = fit.bytes.filter(|bytes| bytes.z > 4.0) else { return };
-        let times = 1.0 + bytes.slope * (bytes.of_late - bytes.at);
-        if times > 0.2 {
-            self.service *= times;
-            self.scale *= times;
-            self.doubt += 0.3 * times.ln().abs();
-        }
+    /// Those to come are not those that found the server busy: a replay knows their operations and
+    /// bytes by itself.
+    fn by_requests(&mut self, to_come: ToCome) {
+        self.service *= to_come.times;
+        self.scale *= to_come.beyond;
+        self.doubt += 0.3 * to_come.times.ln().abs();
+    }
+
+    /// Others' requests come between: a replay knows how many.
+    fn by_others(&mut self, fit: &ServiceFit) {
+        self.service *= fit.others.map_or(1.0, |others| others.when_full(fit.service) / fit.service);
     }
 }
 

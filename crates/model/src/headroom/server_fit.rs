@@ -5,6 +5,7 @@ use krarup_units::Seconds;
 use super::answer::ServerQueue;
 use super::fit::{self, ServiceFit};
 use super::kept::{Kept, KeptPart, mean};
+use super::request_times::RequestTimes;
 use super::stores::{self, GatheredFit};
 
 /// What is known of one server.
@@ -25,15 +26,23 @@ pub(super) struct ServerFit {
     pub(super) gathered: Option<GatheredFit>,
 }
 
+/// A server of which fewer parts were kept is not fitted.
+const FEWEST: usize = 400;
+
+/// What was kept of a server.
+fn parts_of(kept: &Kept, number: usize) -> Vec<&KeptPart> {
+    kept.parts.iter().filter(|one| one.server == number).collect()
+}
+
 /// Fits one server, for which requests wait like this.
 pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue) -> ServerFit {
     let requests = kept.requests.iter().filter(|one| !one.late).count().max(1);
-    let parts: Vec<&KeptPart> = kept.parts.iter().filter(|one| one.server == number).collect();
+    let parts = parts_of(kept, number);
     let share = parts.len() as f64 / requests as f64;
     let round_trip = mean(parts.iter().map(|one| one.answered - one.sent));
     let (mut fit, mut gathered) = (None, None);
     match queue {
-        _ if parts.len() < 400 => {}
+        _ if parts.len() < FEWEST => {}
         ServerQueue::EachConnection => fit = fit::service(kept, number, &parts),
         ServerQueue::Common => fit = stores::one_by_one(kept, number, lanes as usize),
         ServerQueue::Gathered { .. } => gathered = stores::gathered(kept, number),
@@ -56,12 +65,29 @@ fn lane_order(kept: &Kept, number: usize) -> Vec<Vec<u32>> {
     by_loop
 }
 
-/// A time that tells whether the server is as quick as it was, with its relative standard error.
-pub(super) fn speed(kept: &Kept, number: usize, queue: ServerQueue) -> Option<(Seconds, f64)> {
+/// How the service times of a server depend on what is asked; alike where requests do not wait for
+/// each of its connections.
+pub(super) fn request_times(kept: &Kept, number: usize, queue: ServerQueue) -> RequestTimes {
+    let parts = parts_of(kept, number);
+    let differ = parts.iter().any(|one| (one.is_write, one.bytes) != (parts[0].is_write, parts[0].bytes));
+    if queue != ServerQueue::EachConnection || parts.len() < FEWEST || !differ {
+        return RequestTimes::ALIKE;
+    }
+    fit::request_times(kept, number, &parts)
+}
+
+/// A time that tells whether the server is as quick as it was, whatever is asked, with its relative
+/// standard error.
+pub(super) fn speed(
+    kept: &Kept,
+    number: usize,
+    queue: ServerQueue,
+    requests: &RequestTimes,
+) -> Option<(Seconds, f64)> {
+    let parts = parts_of(kept, number);
     match queue {
-        ServerQueue::EachConnection => {
-            server(kept, number, 1.0, queue).fit.map(|fit| (fit.service, fit.error))
-        }
+        ServerQueue::EachConnection if parts.len() < FEWEST => None,
+        ServerQueue::EachConnection => fit::speed(kept, number, &parts, requests),
         ServerQueue::Common | ServerQueue::Gathered { .. } => stores::alone(kept, number),
     }
 }

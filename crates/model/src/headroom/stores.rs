@@ -10,8 +10,9 @@
 
 use krarup_units::Seconds;
 
-use super::fit::{BusyLanesPoint, LaneCurve, RelativeSlope, ServiceFit, StallFit, error_by_seconds};
+use super::fit::{BusyLanesPoint, LaneCurve, ServiceFit, StallFit, error_by_seconds};
 use super::kept::{Kept, mean, quantile};
+use super::request_times::{RelativeSlope, RequestTimes};
 
 /// Trips that tell a mean at the least.
 const FEW: usize = 30;
@@ -109,8 +110,11 @@ pub(super) fn one_by_one(kept: &Kept, server: usize, lanes: usize) -> Option<Ser
         error,
         contention: RelativeSlope::default(),
         bytes: None,
+        requests: RequestTimes::ALIKE,
+        others: None,
         stalls: StallFit::default(),
         law,
+        writes_from: None,
         by_busy_lanes: curve,
         jitter: 0.0,
         waited: trips.len(),
@@ -235,6 +239,7 @@ mod tests {
                     answered: sent + time,
                     bytes: 0.0,
                     is_write: true,
+                    is_late: false,
                 });
                 kept.requests.push(KeptRequest {
                     received: sent,

@@ -383,3 +383,127 @@ fn one_more_copy_costs_as_many_writes_again() {
     let ratio = answer.what_if[0].capacity_per_s.unwrap().mean / answer.capacity_per_s.unwrap().mean;
     assert!((0.5..0.75).contains(&ratio), "a write waits for the longer of two: {ratio}");
 }
+
+/// One server: a read takes 0.4 ms, a write three times as long, and the share of writes goes with
+/// the time.
+struct ReadsAndWrites {
+    share: fn(f64) -> f64,
+}
+
+impl ReadsAndWrites {
+    /// When each request came, when it was answered, and whether it is a write.
+    fn run(&self, rate: impl Fn(f64) -> f64, seconds: f64, seed: u64) -> Vec<(f64, f64, bool)> {
+        let mut random = RandomStream::named(seed, 0, &["reads and writes"]);
+        let (mut now, mut free, mut out) = (1.0, 0.0_f64, Vec::new());
+        while now < seconds {
+            now += random.draw(&rand_distr::Exp1) / rate(now);
+            let is_write = random.fraction() < (self.share)(now);
+            let times = if is_write { 3.0 } else { 1.0 };
+            free = free.max(now + 1e-4) + times * 4e-4 * random.draw(&rand_distr::Exp1);
+            out.push((now, free + 1e-4, is_write));
+        }
+        out
+    }
+
+    fn snapshot(&self, seed: u64) -> LiveSnapshot {
+        let mut books = LiveBooks::default();
+        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+        let mut second = 1.0_f64;
+        for (came, answered, is_write) in self.run(|now| 700.0 + 200.0 * (now / 9.0).sin(), 61.0, seed) {
+            while second < answered {
+                books.loop_use(nanos(second), LoopUse::default());
+                second += 1.0;
+            }
+            let operation = if is_write { Operation::Set } else { Operation::Get };
+            let mut visit = Visit::at(nanos(came), operation);
+            visit.replied = nanos(answered);
+            books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+        }
+        books.snapshot(nanos(61.0))
+    }
+
+    fn p99_at(&self, rate: f64) -> f64 {
+        let run = self.run(|_| rate, 241.0, 99);
+        let mut times: Vec<f64> = run.iter().map(|(came, answered, _)| answered - came).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() * 99 / 100]
+    }
+}
+
+/// What is said of the first over what is true of the second, which is full at `full` and is asked
+/// at which rate the p99 of `breaks_at` is met: of saturation, and of that rate.
+fn off(seen: &ReadsAndWrites, truth: &ReadsAndWrites, full: f64, breaks_at: f64, seed: u64) -> (f64, f64) {
+    let answer = judge(&seen.snapshot(seed), &one(), &asked(truth.p99_at(breaks_at)));
+    assert_ne!(answer.verdict, HeadroomVerdict::Silent, "{:?}", answer.silent);
+    (answer.saturation_per_s.unwrap() / full, answer.capacity_per_s.unwrap().mean / breaks_at)
+}
+
+/// At times a third of the requests are writes, and then the server is as good as full.
+#[test]
+fn a_mix_that_turns_is_full_at_the_mean_work_and_breaks_where_its_writes_come() {
+    let share = |now: f64| 0.2 - 0.15 * (now / 20.0 * std::f64::consts::TAU).cos();
+    let turning = ReadsAndWrites { share };
+    for seed in 1..4 {
+        let (saturation, breaks) = off(&turning, &turning, 1.0 / 5.6e-4, 1_300.0, seed);
+        assert!((saturation - 1.0).abs() < 0.04, "{seed}: {saturation}");
+        assert!((breaks - 1.0).abs() < 0.08, "{seed}: {breaks}");
+    }
+}
+
+/// Within a minute from a seventh to two fifths of writes: what comes next is like the last.
+#[test]
+fn of_a_mix_that_drifts_the_end_counts() {
+    let drifting = ReadsAndWrites { share: |now| 0.15 + 0.25 * (now - 1.0) / 60.0 };
+    let end = ReadsAndWrites { share: |_| 0.4 };
+    for seed in 1..4 {
+        let (saturation, breaks) = off(&drifting, &end, 1.0 / 7.2e-4, 1_100.0, seed);
+        assert!((saturation - 1.0).abs() < 0.06, "{seed}: {saturation}");
+        assert!((breaks - 1.0).abs() < 0.1, "{seed}: {breaks}");
+    }
+}
+
+/// A server whose every service takes 0.5 ms, and of which another proxy asks 600 requests a second.
+fn beside_others(rate: impl Fn(f64) -> f64, seconds: f64, seed: u64) -> Vec<(f64, f64)> {
+    let mut random = RandomStream::named(seed, 0, &["others"]);
+    let (mut ours, mut others, mut free, mut out) = (1.0, 1.0, 0.0_f64, Vec::new());
+    while ours < seconds {
+        ours += random.draw(&rand_distr::Exp1) / rate(ours);
+        while others < ours {
+            free = free.max(others) + 5e-4;
+            others += random.draw(&rand_distr::Exp1) / 600.0;
+        }
+        free = free.max(ours + 1e-4) + 5e-4;
+        out.push((ours, free + 1e-4));
+    }
+    out
+}
+
+/// It can do 2000 a second, of which 1400 are left. The mean time of those that waited tells it too
+/// high: few of the others' requests fit into the short gap after which one of constant services
+/// still finds the server busy.
+#[test]
+fn what_others_ask_of_a_server_is_told_from_its_own_service_time() {
+    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+    let mut books = LiveBooks::default();
+    let mut second = 1.0_f64;
+    for (came, answered) in beside_others(|now| 450.0 + 150.0 * (now / 9.0).sin(), 61.0, 3) {
+        while second < answered {
+            books.loop_use(nanos(second), LoopUse::default());
+            second += 1.0;
+        }
+        let mut visit = Visit::at(nanos(came), Operation::Get);
+        visit.replied = nanos(answered);
+        books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+    }
+    let run = beside_others(|_| 1_100.0, 241.0, 99);
+    let mut times: Vec<f64> = run.iter().map(|(came, answered)| answered - came).collect();
+    times.sort_by(f64::total_cmp);
+    let answer = judge(&books.snapshot(nanos(61.0)), &one(), &asked(times[times.len() * 99 / 100]));
+    assert_ne!(answer.verdict, HeadroomVerdict::Silent, "{:?}", answer.silent);
+    let state = &answer.resources[0];
+    let (saturation, naive) = (answer.saturation_per_s.unwrap(), 1e6 / state.service_us.unwrap());
+    assert!((saturation / 1_400.0 - 1.0).abs() < 0.03, "{saturation}");
+    assert!(naive / 1_400.0 > 1.08, "{naive}");
+    let capacity = answer.capacity_per_s.unwrap();
+    assert!((capacity.mean / 1_100.0 - 1.0).abs() < 0.1, "{capacity:?}");
+}

@@ -49,6 +49,8 @@ pub(super) struct SeenTraffic {
     /// Requests kept of each second, by their places; seconds of which none were kept have those of
     /// the nearest.
     kept: Vec<Vec<u32>>,
+    /// The first second whose requests are like those to come.
+    requests_from: usize,
     /// The places of answers that no client waited for, per request of the clients.
     late_share: f64,
     late: Vec<u32>,
@@ -92,9 +94,15 @@ impl SeenTraffic {
             c1,
             c2,
             kept: places,
+            requests_from: 0,
             late_share: late.len() as f64 / clients.max(1) as f64,
             late,
         })
+    }
+
+    /// From then on requests are like those to come; before, only their number is.
+    pub(super) fn requests_from(&mut self, from: Seconds) {
+        self.requests_from = (from as usize).min(self.kept.len() - 1);
     }
 
     /// Mean rate of the last ten seconds.
@@ -166,6 +174,8 @@ impl SeenTraffic {
     }
 
     fn like(&self, second: usize, random: &mut RandomStream) -> u32 {
+        let from = self.requests_from;
+        let second = if second < from { from + second % (self.kept.len() - from) } else { second };
         let places = &self.kept[second];
         if places.is_empty() { 0 } else { places[random.below(places.len())] }
     }
