@@ -69,14 +69,14 @@ def serve(command, port):
 class Cluster:
     """A PostgreSQL of our own."""
 
-    def __init__(self, folder, slow_disk=0):
+    def __init__(self, folder, slow_disk=0, connections=100):
         found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         self.programs = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
         self.folder, self.data = folder, f"{folder}/data"
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
         self.run("initdb", "-D", self.data, "-U", "krarup", "-A", "trust", "--locale=C", "-E", "UTF8")
-        options = f"-c listen_addresses= -c unix_socket_directories={folder} -c max_connections=100 -c shared_buffers=1GB -c max_wal_size=8GB"
+        options = f"-c listen_addresses= -c unix_socket_directories={folder} -c max_connections={connections} -c shared_buffers=1GB -c max_wal_size=8GB"
         environment = {}
         if slow_disk:
             shim = pathlib.Path(folder) / "slow.c"
