@@ -204,6 +204,8 @@ impl ServerLimit {
             self.scale *= times;
             self.full_at = full_at;
         }
+        // However quick the server gets, its link is full there.
+        self.quicker = self.quicker.min((full_at / self.full_at).ln());
     }
 
     /// Those to come are not those that found the server busy: a replay knows their operations and
