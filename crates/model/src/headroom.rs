@@ -39,10 +39,10 @@ mod metrics;
 mod question;
 mod redline;
 mod replay;
-mod request_times;
 mod resources;
 mod series;
 mod server_fit;
+mod service_by_request;
 mod stores;
 mod traffic;
 

@@ -8,7 +8,7 @@
 use krarup_units::Seconds;
 
 use super::kept::{Kept, KeptPart, KeptStretch, mean, quantile};
-use super::request_times::{RelativeSlope, RequestSum, RequestTimes};
+use super::service_by_request::{RelativeSlope, RequestSum, ServiceByRequest};
 
 /// Answers at the most, at whose depth the slope of contention is evaluated: how deep the queue of
 /// a server is where targets break.
@@ -113,8 +113,8 @@ impl OthersWork {
     }
 }
 
-/// Rows of weight, regressor and value, each with its second, without what seconds differ by: others
-/// may ask for more in some.
+/// Rows of weight, regressor and value, each with its second, without what seconds differ by:
+/// others may ask for more in some.
 fn within_seconds(rows: &mut [(Seconds, (f64, f64, f64))]) -> Vec<(f64, f64, f64)> {
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     let means = |rows: &[(Seconds, (f64, f64, f64))]| {
@@ -220,7 +220,7 @@ pub(super) struct ServiceFit {
     /// How it changes with the bytes.
     pub(super) bytes: Option<RelativeSlope>,
     /// How it depends on what is asked.
-    pub(super) requests: RequestTimes,
+    pub(super) requests: ServiceByRequest,
     /// What the server does for others meanwhile.
     pub(super) others: Option<OthersWork>,
     pub(super) stalls: StallFit,
@@ -295,7 +295,7 @@ impl Served {
     }
 
     /// The relative standard error of the service time, and in how many seconds requests waited.
-    fn error(&self, service: Seconds, requests: &RequestTimes) -> (f64, usize) {
+    fn error(&self, service: Seconds, requests: &ServiceByRequest) -> (f64, usize) {
         let times = self
             .busy_units()
             .map(|unit| (unit.answered, unit.effective(self.delay), requests.times(&unit.asked)));
@@ -304,7 +304,7 @@ impl Served {
 
     /// What the round trip varies by, in the mean, of requests that found the server idle; and how
     /// many did.
-    fn jitter(&self, requests: &RequestTimes) -> (Seconds, usize) {
+    fn jitter(&self, requests: &ServiceByRequest) -> (Seconds, usize) {
         let Self { delay, service, .. } = *self;
         let idle = self.units.iter().filter(|one| !one.found_busy(delay) && !self.long.is_long(one, delay));
         let idle: Vec<Seconds> = idle
@@ -317,18 +317,18 @@ impl Served {
 }
 
 /// How the service times of a server depend on what is asked.
-pub(super) fn request_times(kept: &Kept, number: usize, parts: &[&KeptPart]) -> RequestTimes {
+pub(super) fn service_by_request(kept: &Kept, number: usize, parts: &[&KeptPart]) -> ServiceByRequest {
     let served = Served::of(kept, number, parts);
-    served.map_or(RequestTimes::ALIKE, |served| RequestTimes::fit(&served.rows(), served.service).0)
+    served.map_or(ServiceByRequest::ALIKE, |served| ServiceByRequest::fit(&served.rows(), served.service).0)
 }
 
-/// The mean service time of a server, if its requests were those whose mean `requests` are multiples
-/// of, with its relative standard error.
+/// The mean service time of a server, if its requests were those whose mean `requests` are
+/// multiples of, with its relative standard error.
 pub(super) fn speed(
     kept: &Kept,
     number: usize,
     parts: &[&KeptPart],
-    requests: &RequestTimes,
+    requests: &ServiceByRequest,
 ) -> Option<(Seconds, f64)> {
     let served = Served::of(kept, number, parts)?;
     let times: f64 = served.busy_units().map(|unit| requests.times(&unit.asked)).sum();
@@ -344,7 +344,7 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     let together = several.sum::<f64>() / waited;
     let stalls = stalls(kept, number, &served.units, delay, service, &served.long);
     count_outstanding(kept, number, &mut served.units, delay);
-    let (requests, bytes) = RequestTimes::fit(&served.rows(), service);
+    let (requests, bytes) = ServiceByRequest::fit(&served.rows(), service);
     let (jitter, idle) = served.jitter(&requests);
     let (error, seconds) = served.error(service, &requests);
     // As if each had taken so many times as long as it did.
@@ -820,15 +820,14 @@ pub(super) fn error_by_seconds(
     ((squares * number / (number - 1.0)).sqrt() / count / service, blocks.len())
 }
 
-/// Effective service times, of each answer, as if requests had the mean bytes of their operation and
-/// came with the mean gap:
-/// those of reads, then those of writes, with where these begin; all as they came where the two do
-/// not differ.
+/// Effective service times, of each answer, as if requests had the mean bytes of their operation
+/// and came with the mean gap: those of reads, then those of writes, with where these begin; all as
+/// they came where the two do not differ.
 fn law(
     busy: &[Unit],
     delay: Seconds,
     service: Seconds,
-    requests: &RequestTimes,
+    requests: &ServiceByRequest,
     others: Option<OthersWork>,
 ) -> (Vec<Seconds>, Option<usize>) {
     // What answers that came in one read took is shared out by what each takes in the mean.

@@ -11,9 +11,9 @@ use super::answer::{
 use super::changes::{self, ChangedFrom};
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, mean, quantile};
-use super::request_times::RequestTimes;
 use super::resources::MUCH_OF_OTHERS;
 use super::server_fit;
+use super::service_by_request::ServiceByRequest;
 use super::traffic::SeenTraffic;
 
 /// An interval whose high end is more than this times its low end is of no use: of saturation.
@@ -124,7 +124,7 @@ impl Block {
     fn of(
         snapshot: &LiveSnapshot,
         system: &LiveSystem,
-        requests: &[RequestTimes],
+        requests: &[ServiceByRequest],
         (from, to): (u64, u64),
     ) -> Self {
         let kept = kept(snapshot, system, Stamp(from), Stamp(to));
@@ -160,8 +160,8 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     // What is asked may change while the servers' speed does not.
     let whole = kept(snapshot, system, Stamp(begin), snapshot.at);
     let requests = system.servers.iter().enumerate();
-    let requests: Vec<RequestTimes> =
-        requests.map(|(server, known)| server_fit::request_times(&whole, server, known.queue)).collect();
+    let requests: Vec<ServiceByRequest> =
+        requests.map(|(server, known)| server_fit::service_by_request(&whole, server, known.queue)).collect();
     let newest = Block::of(snapshot, system, &requests, (start, snapshot.at.0));
     while start >= begin + step {
         let older = Block::of(snapshot, system, &requests, (start - step, start));

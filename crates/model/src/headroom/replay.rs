@@ -14,8 +14,8 @@ use krarup_units::Seconds;
 use super::answer::{CopyChange, ServerQueue};
 use super::fit::{LaneCurve, OthersWork};
 use super::kept::{Kept, KeptPart, KeptRequest, quantile};
-use super::request_times::{RequestSum, RequestTimes};
 use super::server_fit::ServerFit;
+use super::service_by_request::{RequestSum, ServiceByRequest};
 use super::stores::GatheredFit;
 use super::traffic::Arrival;
 use crate::simulate::random::RandomStream;
@@ -32,7 +32,7 @@ pub(super) struct ReplayServer<'a> {
     /// Where in it writes begin; none where they do not differ from reads.
     pub(super) writes_from: Option<usize>,
     /// How times depend on what is asked, as multiples of `service`.
-    pub(super) requests: RequestTimes,
+    pub(super) requests: ServiceByRequest,
     pub(super) service: Seconds,
     /// What service times are multiplied with.
     pub(super) scale: f64,
@@ -81,7 +81,7 @@ impl<'a> ReplayServer<'a> {
                 jitter: 0.0,
                 law: &[],
                 writes_from: None,
-                requests: RequestTimes::ALIKE,
+                requests: ServiceByRequest::ALIKE,
                 service: 0.0,
                 scale: 1.0,
                 others: None,

@@ -7,8 +7,8 @@ use krarup_units::{Nanos, Seconds};
 use super::answer::{LiveServer, LiveSystem, ServerQueue};
 use super::fit::{DEEP, ServiceFit};
 use super::kept::{Kept, mean, quantile};
-use super::request_times::{RequestCourse, RequestSum, ToCome, late_from};
 use super::server_fit::{self, ServerFit};
+use super::service_by_request::{RequestCourse, RequestSum, ToCome, late_from};
 use super::stores::GatheredFit;
 
 /// What a server can do when its queue is as deep as where targets break.

@@ -5,7 +5,7 @@ use krarup_units::Seconds;
 use super::answer::ServerQueue;
 use super::fit::{self, ServiceFit};
 use super::kept::{Kept, KeptPart, mean};
-use super::request_times::RequestTimes;
+use super::service_by_request::ServiceByRequest;
 use super::stores::{self, GatheredFit};
 
 /// What is known of one server.
@@ -67,13 +67,13 @@ fn lane_order(kept: &Kept, number: usize) -> Vec<Vec<u32>> {
 
 /// How the service times of a server depend on what is asked; alike where requests do not wait for
 /// each of its connections.
-pub(super) fn request_times(kept: &Kept, number: usize, queue: ServerQueue) -> RequestTimes {
+pub(super) fn service_by_request(kept: &Kept, number: usize, queue: ServerQueue) -> ServiceByRequest {
     let parts = parts_of(kept, number);
     let differ = parts.iter().any(|one| (one.is_write, one.bytes) != (parts[0].is_write, parts[0].bytes));
     if queue != ServerQueue::EachConnection || parts.len() < FEWEST || !differ {
-        return RequestTimes::ALIKE;
+        return ServiceByRequest::ALIKE;
     }
-    fit::request_times(kept, number, &parts)
+    fit::service_by_request(kept, number, &parts)
 }
 
 /// A time that tells whether the server is as quick as it was, whatever is asked, with its relative
@@ -82,7 +82,7 @@ pub(super) fn speed(
     kept: &Kept,
     number: usize,
     queue: ServerQueue,
-    requests: &RequestTimes,
+    requests: &ServiceByRequest,
 ) -> Option<(Seconds, f64)> {
     let parts = parts_of(kept, number);
     match queue {

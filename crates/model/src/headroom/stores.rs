@@ -12,7 +12,7 @@ use krarup_units::Seconds;
 
 use super::fit::{BusyLanesPoint, LaneCurve, ServiceFit, StallFit, error_by_seconds};
 use super::kept::{Kept, mean, quantile};
-use super::request_times::{RelativeSlope, RequestTimes};
+use super::service_by_request::{RelativeSlope, ServiceByRequest};
 
 /// Trips that tell a mean at the least.
 const FEW: usize = 30;
@@ -110,7 +110,7 @@ pub(super) fn one_by_one(kept: &Kept, server: usize, lanes: usize) -> Option<Ser
         error,
         contention: RelativeSlope::default(),
         bytes: None,
-        requests: RequestTimes::ALIKE,
+        requests: ServiceByRequest::ALIKE,
         others: None,
         stalls: StallFit::default(),
         law,

@@ -462,7 +462,7 @@ fn of_a_mix_that_drifts_the_end_counts() {
     }
 }
 
-/// A server whose every service takes 0.5 ms, and of which another proxy asks 600 requests a second.
+/// A server whose every service takes 0.5 ms, and which another proxy asks 600 times a second.
 fn beside_others(rate: impl Fn(f64) -> f64, seconds: f64, seed: u64) -> Vec<(f64, f64)> {
     let mut random = RandomStream::named(seed, 0, &["others"]);
     let (mut ours, mut others, mut free, mut out) = (1.0, 1.0, 0.0_f64, Vec::new());

@@ -299,7 +299,7 @@ pub(super) fn networks_of_2018() -> Figures {
     found
 }
 
-/// Section 7.3: what is with whom.
+/// Section 7.3: at which stations time is spent.
 pub(super) fn workers_of_2018() -> Figures {
     let mut found = Figures("2018", Vec::new());
     let table = Csv::read(include_str!("../../../data/000_t14_mva.csv"));

@@ -98,7 +98,7 @@ impl RequestSum {
 
 /// Service times by what is asked, as multiples of the mean of those that they were fitted to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct RequestTimes {
+pub(super) struct ServiceByRequest {
     /// Of reads and of writes with the mean bytes of theirs; none where they do not differ.
     pub(super) by_operation: Option<[f64; 2]>,
     /// What a byte more adds; zero where that is not beyond doubt.
@@ -107,7 +107,7 @@ pub(super) struct RequestTimes {
     mean_bytes: [f64; 2],
 }
 
-impl RequestTimes {
+impl ServiceByRequest {
     /// All requests are alike.
     pub(super) const ALIKE: Self = Self { by_operation: None, per_byte: 0.0, mean_bytes: [0.0; 2] };
 
@@ -285,7 +285,8 @@ impl ToCome {
     /// As those that the mean is of.
     pub(super) const ALIKE: Self = Self { times: 1.0, beyond: 1.0 };
 
-    /// From the course of what was seen over `span`; replayed are requests sent from `late_from` on.
+    /// From the course of what was seen over `span`; replayed are requests sent from `late_from`
+    /// on.
     pub(super) fn of(
         series: &[(Seconds, f64)],
         span: Seconds,
@@ -362,7 +363,7 @@ mod tests {
         let noise = |number: usize| if number.is_multiple_of(2) { 1.0 } else { -1.0 };
         let rows: Vec<_> =
             all.iter().enumerate().map(|(number, one)| (*one, time(one) + noise(number))).collect();
-        let (times, bytes) = RequestTimes::fit(&rows, service);
+        let (times, bytes) = ServiceByRequest::fit(&rows, service);
         let near = |found: f64, expected: f64| (found * service / expected - 1.0).abs() < 0.02;
         assert!(near(times.times(&asked(false, 10.0)), 100.0), "{times:?}");
         assert!(near(times.times(&asked(true, 50.0)), 300.0), "{times:?}");
@@ -378,7 +379,7 @@ mod tests {
     fn operations_that_take_as_long_are_alike() {
         let rows: Vec<_> =
             (0..900).map(|number| (asked(number % 3 == 0, 10.0), 100.0 + f64::from(number % 10))).collect();
-        let (times, bytes) = RequestTimes::fit(&rows, 104.5);
+        let (times, bytes) = ServiceByRequest::fit(&rows, 104.5);
         assert!(times.are_alike() && bytes.is_none(), "{times:?} {bytes:?}");
         assert_eq!(times.times(&asked(true, 1e6)), 1.0);
     }
