@@ -351,7 +351,8 @@ pub struct CapacityEstimate {
     pub low: f64,
     /// The estimate.
     pub mean: f64,
-    /// The high end.
+    /// The high end; infinite where nothing bounds it.
+    #[serde(deserialize_with = "crate::infinite::number")]
     pub high: f64,
 }
 
@@ -442,8 +443,10 @@ pub struct TrafficSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelCheck {
     /// Of the mean response time.
+    #[serde(deserialize_with = "crate::infinite::number")]
     pub mean: f64,
     /// Of its 95th percentile.
+    #[serde(deserialize_with = "crate::infinite::number")]
     pub p95: f64,
     /// Over how many stretches of traffic.
     pub blocks: usize,

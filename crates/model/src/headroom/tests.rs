@@ -507,3 +507,13 @@ fn what_others_ask_of_a_server_is_told_from_its_own_service_time() {
     let capacity = answer.capacity_per_s.unwrap();
     assert!((capacity.mean / 1_100.0 - 1.0).abs() < 0.1, "{capacity:?}");
 }
+
+#[test]
+fn what_has_no_upper_bound_is_read_back_as_it_was_written() {
+    let estimate = CapacityEstimate { low: 0.0, mean: 210_528.8, high: f64::INFINITY };
+    let check = ModelCheck { mean: f64::INFINITY, p95: 0.5, blocks: 2 };
+    let text = serde_json::to_string(&(estimate, check)).unwrap();
+    assert!(text.contains(r#""high":null"#), "{text}");
+    let read: (CapacityEstimate, ModelCheck) = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, (estimate, check));
+}
