@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import pathlib
-import resource
 import shutil
 import statistics
 import subprocess
@@ -27,7 +26,7 @@ import sys
 import tempfile
 import time
 
-from proxies import ROOT, Station, free_port
+from proxies import ROOT, Station, free_port, open_as_many_files_as_allowed
 
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 MODES = ["owned", "batch", "direct"]
@@ -338,7 +337,7 @@ def main():
     if flags.minutes:
         flags.held = int(60 * flags.minutes)
     # A thousand clients, here and in the broker.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    open_as_many_files_as_allowed()
     if flags.realtime:
         SCHEDULED.extend(["chrt", "-r", "1"])
     with tempfile.TemporaryDirectory(prefix="krarup-bench-") as folder:

@@ -8,11 +8,10 @@ Each connection has asked one thing, so that everything a client ever needs has 
 
 import argparse
 import pathlib
-import resource
 import socket
 import time
 
-from proxies import ROOT, krarup_proxy, memcached
+from proxies import ROOT, krarup_proxy, memcached, open_as_many_files_as_allowed
 
 
 def resident(pid):
@@ -26,7 +25,7 @@ def main():
     arguments.add_argument("--binary", default=str(ROOT / "target/release/krarup"))
     arguments.add_argument("--connections", type=int, default=10_000)
     options = arguments.parse_args()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    open_as_many_files_as_allowed()
     server = memcached()
     proxy = krarup_proxy(options.binary, [server])
     try:

@@ -23,7 +23,6 @@ import multiprocessing
 import os
 import pathlib
 import re
-import resource
 import selectors
 import socket
 import statistics
@@ -31,6 +30,8 @@ import subprocess
 import tempfile
 import threading
 import time
+
+from proxies import open_as_many_files_as_allowed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KRARUP = os.environ.get("KRARUP") or str(
@@ -312,8 +313,7 @@ def main():
     parse.add_argument("--log", action="store_true", help="print what the proxy said")
     parse.add_argument("cases", nargs="*", default=["sets", "half", "reads", "all"])
     args = parse.parse_args()
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    open_as_many_files_as_allowed()
     for case in args.cases:
         measure(case, args)
 

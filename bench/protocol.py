@@ -133,14 +133,10 @@ def main():
         # memcached gives up root before it reads its file.
         pathlib.Path(folder).chmod(0o755)
 
-        def started(station):
-            stack.callback(station.stop)
-            return station
-
         def beside(proxy, program="memcached"):
             """The ports of a proxy before two memcached, and of one alone."""
-            servers = [started(memcached(program)) for _ in range(2)]
-            return started(proxy(servers)).port, started(memcached(program)).port
+            servers = [stack.enter_context(memcached(program)) for _ in range(2)]
+            return stack.enter_context(proxy(servers)).port, stack.enter_context(memcached(program)).port
 
         sides = {
             "krarup": beside(lambda servers: krarup_proxy(options.binary, servers, ["--allow", "flush_all,verbosity"])),

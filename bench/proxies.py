@@ -71,6 +71,11 @@ def certificate(folder):
     return paths
 
 
+def open_as_many_files_as_allowed():
+    """For this process, and those that it starts."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+
 def wait_for(port, patience):
     for _ in range(100 * patience):
         try:
@@ -113,6 +118,12 @@ class Station:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
 
 
 def memcached(program="memcached"):
@@ -275,6 +286,7 @@ def tables(everything):
 
 
 IDLE = 10_000
+# In the order of the tables.
 SIDES = ["krarup", "threads", "twemproxy", "memcached", "HAProxy", "floor", "multiplexer"]
 
 
@@ -300,12 +312,11 @@ def names_of_sides(name, count, options):
         "floor": options.floor and not takes_tls,
         "multiplexer": options.floor and one and not takes_tls and not has_idle,
     }
-    return [side for side, is_able in able.items() if is_able]
+    return [side for side in SIDES if able[side]]
 
 
-def start(side, servers, name, options, folder):
-    """The proxy of a side."""
-    pair = certificate(folder) if "TLS" in name else None
+def start(side, servers, name, options, folder, pair):
+    """The proxy of a side; with `pair`, its clients speak TLS."""
     if side == "krarup":
         return krarup_proxy(options.binary, servers, tls_config(folder, pair) if pair else ())
     if side == "twemproxy":
@@ -321,23 +332,17 @@ def start(side, servers, name, options, folder):
 
 def compared(name, count, flags, options):
     """The runs of each side, in turn, round after round: in a closed loop, then at equal load."""
-    with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         # memcached and HAProxy may give up root before they read their files.
-        os.chmod(top, 0o755)
-
-        def started(station):
-            stack.callback(station.stop)
-            return station
-
-        sides, backends, words = {}, {}, {}
+        os.chmod(folder, 0o755)
+        pair = certificate(folder) if "TLS" in name else None
+        flags += f" --tls-authorities {pair[0]}" if pair else ""
+        sides, backends = {}, {}
         for side in names_of_sides(name, count, options):
-            folder = pathlib.Path(top) / side
-            folder.mkdir(mode=0o755)
             # Each proxy has its own servers: their copies and shards of the data differ.
-            backends[side] = [started(memcached()) for _ in range(count)]
-            sides[side] = started(start(side, backends[side], name, options, folder))
-            words[side] = flags + (f" --tls-authorities {folder}/certificate.pem" if "TLS" in name else "")
-            load(options.binary, sides[side].port, words[side], ["--populate-only"])
+            backends[side] = [stack.enter_context(memcached()) for _ in range(count)]
+            sides[side] = stack.enter_context(start(side, backends[side], name, options, folder, pair))
+            load(options.binary, sides[side].port, flags, ["--populate-only"])
 
         def rounds(pace, seconds):
             runs = {side: [] for side in sides}
@@ -345,7 +350,7 @@ def compared(name, count, flags, options):
                 # Who comes first in a round comes last in the next.
                 for side in (list(sides) * 2)[turn % len(sides) :][: len(sides)]:
                     with idle_connections(sides[side].port, IDLE if "idle" in name else 0):
-                        runs[side].append(measure(options.binary, sides[side], backends[side], words[side] + pace, seconds))
+                        runs[side].append(measure(options.binary, sides[side], backends[side], flags + pace, seconds))
             return runs
 
         closed = rounds("", options.seconds)
@@ -369,7 +374,7 @@ def main():
     arguments.add_argument("--load", type=float, default=0.5, metavar="SHARE", help="what is sent at equal load, as a share of what the slowest does in a closed loop; 0: nothing")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
     options = arguments.parse_args()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    open_as_many_files_as_allowed()
     everything = {}
     head(options.rounds)
     for name, count, flags in WORKLOADS:
@@ -380,8 +385,9 @@ def main():
             row(name if side == "krarup" else f"  {side}", found["ratios"].get(side), medians(runs))
         for side, runs in found["paced"].items():
             row(f"  {side}, {found['offered']:,.0f} requests/s", None, lowest(runs))
-        for file, rows in tables(everything).items() if options.csv and options.load else ():
-            write_csv(pathlib.Path(options.csv) / file, rows)
+        if options.csv and options.load:
+            for file, rows in tables(everything).items():
+                write_csv(pathlib.Path(options.csv) / file, rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))
 

@@ -42,28 +42,39 @@ func event(kind string, id int, at time.Time) {
 	fmt.Fprintf(os.Stdout, "%s %d %d\n", kind, id, at.UnixNano())
 }
 
+// eachJob begins goroutines that enqueue what comes in jobs, each with an enqueuer of its own.
+func eachJob[T any](ctx context.Context, it side, target string, count int, jobs <-chan T, each func(enqueue func(id int) error, job T)) (*sync.WaitGroup, error) {
+	var all sync.WaitGroup
+	for range count {
+		enqueue, err := it.enqueuer(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		all.Go(func() {
+			for job := range jobs {
+				each(enqueue, job)
+			}
+		})
+	}
+	return &all, nil
+}
+
 func put(ctx context.Context, it side, target string, first int, rate, seconds float64) error {
 	type job struct {
 		id  int
 		due time.Time
 	}
 	jobs := make(chan job, 100_000)
-	var all sync.WaitGroup
-	for range enqueuers {
-		enqueue, err := it.enqueuer(ctx, target)
-		if err != nil {
-			return err
+	all, err := eachJob(ctx, it, target, enqueuers, jobs, func(enqueue func(id int) error, job job) {
+		kind := "e"
+		if err := enqueue(job.id); err != nil {
+			fmt.Fprintln(os.Stderr, "put:", err)
+			kind = "x"
 		}
-		all.Go(func() {
-			for job := range jobs {
-				kind := "e"
-				if err := enqueue(job.id); err != nil {
-					fmt.Fprintln(os.Stderr, "put:", err)
-					kind = "x"
-				}
-				event(kind, job.id, job.due)
-			}
-		})
+		event(kind, job.id, job.due)
+	})
+	if err != nil {
+		return err
 	}
 	begun := time.Now()
 	for n := 0; float64(n) < rate*seconds; n++ {
@@ -79,19 +90,13 @@ func put(ctx context.Context, it side, target string, first int, rate, seconds f
 func fillOneByOne(ctx context.Context, it side, target string, first, count, connections int) error {
 	ids := make(chan int)
 	failed := make(chan error, connections)
-	var all sync.WaitGroup
-	for range connections {
-		enqueue, err := it.enqueuer(ctx, target)
-		if err != nil {
-			return err
+	all, err := eachJob(ctx, it, target, connections, ids, func(enqueue func(id int) error, id int) {
+		if err := enqueue(id); err != nil && len(failed) == 0 {
+			failed <- err
 		}
-		all.Go(func() {
-			for id := range ids {
-				if err := enqueue(id); err != nil && len(failed) == 0 {
-					failed <- err
-				}
-			}
-		})
+	})
+	if err != nil {
+		return err
 	}
 	for id := first; id < first+count; id++ {
 		ids <- id

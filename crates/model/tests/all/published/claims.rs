@@ -1,6 +1,7 @@
 //! What the printed figures themselves say of claims in the reports' texts: ratios, shares and
 //! errors of models, from the tables as printed. `docs/reproductions/*-claims.csv` quote them.
 
+use krarup_stats::Ordered;
 use krarup_stats::summary::Summary;
 
 use super::tables::Csv;
@@ -70,21 +71,21 @@ fn cell(csv: &Csv, wanted: &[(&str, &str)], column: &str) -> f64 {
     row.value(column)
 }
 
+fn summary(values: &[f64]) -> Summary {
+    Summary::of(values).expect("finite values")
+}
+
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+    summary(values).mean
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) { mean(&sorted[half - 1..=half]) } else { sorted[half] }
+    Ordered::new(values.to_vec()).and_then(|all| all.quantile(0.5)).expect("finite values")
 }
 
 /// The interval of a mean at 95 %.
 fn interval(values: &[f64]) -> [f64; 2] {
-    let all = Summary::of(values).expect("finite values");
-    let interval = all.mean_estimate(0.95).expect("several values").interval;
+    let interval = summary(values).mean_estimate(0.95).expect("several values").interval;
     [interval.low, interval.high]
 }
 
