@@ -42,7 +42,7 @@ mod tests {
     }
 
     /// What the reports measured: configurations, repetitions of each, and for how long without
-    /// warm-up; a quick form takes ten minutes at most.
+    /// warm-up; a quick form takes a quarter of an hour at most.
     #[test]
     fn the_published_experiments_are_planned_as_they_were_published() {
         let published = [
@@ -84,7 +84,7 @@ mod tests {
             changes.quick().unwrap();
             let (spec, plan) = planned(&changes.source());
             let time = least_time(&spec, &plan);
-            assert!(time <= 600.0, "{name} --quick takes {time} s");
+            assert!(time <= 900.0, "{name} --quick takes {time} s");
         }
     }
 
