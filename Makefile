@@ -40,8 +40,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(TARGET)/python-clients
-	set -o pipefail; { $(CARGO) test --workspace --quiet --no-fail-fast && \
-	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --quiet; } | scripts/total
+	set -o pipefail; $(CARGO) test --workspace --quiet --no-fail-fast | scripts/total
 
 test-fast: ## what one runs while working: unit tests and properties of all crates, without any other program
 	$(CARGO) test --workspace --lib --bins --quiet
@@ -72,8 +71,6 @@ test-oracles: ## the solvers against GNU Octave's queueing package
 check: ## format, lints with warnings as errors, documentation without dead links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 release: ## target/release/krarup without its debug information, which stands beside it in krarup.debug for perf and debuggers

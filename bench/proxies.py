@@ -216,11 +216,11 @@ def load(binary, port, flags, extra):
     return output
 
 
-def measure(binary, proxy, servers, flags, seconds):
-    """One run: microseconds of the proxy and of the servers per request, rate, percentiles of the response time."""
+def measure(binary, proxy, servers, flags, seconds, warm_up=0.0):
+    """One run: microseconds of the proxy and of the servers per request, rate, percentiles of the response time without the warm-up."""
     load(binary, proxy.port, flags, ["--seconds", "0.3s"])
     before, servers_before = proxy.cpu(), sum(server.cpu() for server in servers)
-    result = json.loads(load(binary, proxy.port, flags, ["--seconds", f"{seconds}s", "--json", "-"]))
+    result = json.loads(load(binary, proxy.port, flags, ["--warm-up", f"{warm_up}s", "--seconds", f"{warm_up + seconds}s", "--json", "-"]))
     after, servers_after = proxy.cpu(), sum(server.cpu() for server in servers)
     answered = result["account"]["answered"]
     if result["overall"]["errors"] or result["account"]["lost"]:
@@ -344,18 +344,19 @@ def compared(name, count, flags, options):
             sides[side] = stack.enter_context(start(side, backends[side], name, options, folder, pair))
             load(options.binary, sides[side].port, flags, ["--populate-only"])
 
-        def rounds(pace, seconds):
+        def rounds(pace, seconds, warm_up=0.0):
             runs = {side: [] for side in sides}
             for turn in range(options.rounds):
                 # Who comes first in a round comes last in the next.
                 for side in (list(sides) * 2)[turn % len(sides) :][: len(sides)]:
                     with idle_connections(sides[side].port, IDLE if "idle" in name else 0):
-                        runs[side].append(measure(options.binary, sides[side], backends[side], flags + pace, seconds))
+                        runs[side].append(measure(options.binary, sides[side], backends[side], flags + pace, seconds, warm_up))
             return runs
 
         closed = rounds("", options.seconds)
         offered = options.load * min(medians(runs)["rate"] for runs in closed.values())
-        paced = rounds(f" --rate {offered:.0f}", 3 * options.seconds) if options.load else {}
+        # Without the time in which connections begin: with TLS their handshakes alone take tens of milliseconds.
+        paced = rounds(f" --rate {offered:.0f}", 3 * options.seconds, warm_up=0.4) if options.load else {}
         ratios = {side: ratio(closed["krarup"], runs) for side, runs in closed.items() if side != "krarup"}
         return {"closed": closed, "ratios": ratios, "offered": offered, "paced": paced}
 

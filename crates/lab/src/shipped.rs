@@ -4,6 +4,7 @@
 pub const SPECS: &[(&str, &str)] = &[
     ("demo", include_str!("../specs/demo.toml")),
     ("prediction", include_str!("../specs/prediction.toml")),
+    ("prediction/processors", include_str!("../specs/prediction-processors.toml")),
     ("failover", include_str!("../specs/failover.toml")),
     ("tails", include_str!("../specs/tails.toml")),
     ("asl2015/stability", include_str!("../specs/asl2015-stability.toml")),
@@ -11,6 +12,7 @@ pub const SPECS: &[(&str, &str)] = &[
     ("asl2016/1", include_str!("../specs/asl2016-1.toml")),
     ("asl2016/2", include_str!("../specs/asl2016-2.toml")),
     ("asl2016/3", include_str!("../specs/asl2016-3.toml")),
+    ("asl2016/factors", include_str!("../specs/asl2016-factors.toml")),
     ("asl2018/2.1", include_str!("../specs/asl2018-2.1.toml")),
     ("asl2018/2.2", include_str!("../specs/asl2018-2.2.toml")),
     ("asl2018/3.1", include_str!("../specs/asl2018-3.1.toml")),
@@ -64,6 +66,8 @@ mod tests {
             ("asl2016/2", 9, 3, 90.0),
             // The same servers, two ways to replicate, three shares of writes.
             ("asl2016/3", 18, 3, 90.0),
+            // 2^3: clients, size, writes.
+            ("asl2016/factors", 8, 5, 180.0),
             ("asl2015/scalability", 48, 3, 30.0),
             // Half an hour.
             ("asl2015/stability", 1, 1, 1_800.0),

@@ -43,6 +43,7 @@ mod resources;
 mod series;
 mod server_fit;
 mod service_by_request;
+mod speed;
 mod stores;
 mod traffic;
 

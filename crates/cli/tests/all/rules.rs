@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 9] = [
     &["serve", "load"],
     &["lab", "analysis"],
     &["report"],
-    &["cli"],
+    &["cli", "fuzz"],
 ];
 
 /// Which libraries a crate may not use: those that give it sockets, a clock or files.

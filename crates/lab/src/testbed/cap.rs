@@ -27,6 +27,9 @@ const LEAST_QUOTA: f64 = 1_000.0;
 #[derive(Debug)]
 pub struct Cap {
     folder: PathBuf,
+    controller: Controller,
+    /// How much of a processor there is.
+    cpu: f64,
 }
 
 /// Which version of control groups has the controller `cpu`, and under which folder groups can be
@@ -136,7 +139,7 @@ impl Cap {
     fn within(controller: &Controller, cpu: f64, ledger: &Ledger) -> Result<Self, StationError> {
         let name = format!("krarup-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let (Controller::First(place) | Controller::Second(place)) = controller;
-        let cap = Self { folder: place.join(name) };
+        let cap = Self { folder: place.join(name), controller: controller.clone(), cpu };
         if matches!(controller, Controller::Second(_)) {
             // It may be on already; whether it is shows when the quota is written.
             let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
@@ -144,15 +147,23 @@ impl Cap {
         ledger.note_group(&cap.folder);
         fs::create_dir(&cap.folder)
             .map_err(|error| refused(&format!("{}: {error}", cap.folder.display())))?;
-        let (period, quota) = quota(cpu);
-        match controller {
-            Controller::First(_) => {
-                write(&cap.folder.join("cpu.cfs_period_us"), &period.to_string())?;
-                write(&cap.folder.join("cpu.cfs_quota_us"), &quota.to_string())?;
-            }
-            Controller::Second(_) => write(&cap.folder.join("cpu.max"), &format!("{quota} {period}"))?,
-        }
+        cap.quicken(1.0)?;
         Ok(cap)
+    }
+
+    /// Lets its processes have so many times as much, until it is said otherwise.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn quicken(&self, times: f64) -> Result<(), StationError> {
+        let (period, quota) = quota(self.cpu * times);
+        match &self.controller {
+            Controller::First(_) => {
+                write(&self.folder.join("cpu.cfs_period_us"), &period.to_string())?;
+                write(&self.folder.join("cpu.cfs_quota_us"), &quota.to_string())
+            }
+            Controller::Second(_) => write(&self.folder.join("cpu.max"), &format!("{quota} {period}")),
+        }
     }
 
     /// In how many periods the quota was used up so far.
@@ -246,6 +257,10 @@ mod tests {
 
         let cap = Cap::within(&Controller::Second(second.clone()), 0.05, &ledger).unwrap();
         cap.hold(18).unwrap();
+        assert_eq!(read(cap.folder.join("cpu.max")), "1000 20000");
+        cap.quicken(10.0).unwrap();
+        assert_eq!(read(cap.folder.join("cpu.max")), "5000 10000");
+        cap.quicken(1.0).unwrap();
         assert_eq!(read(cap.folder.join("cpu.max")), "1000 20000");
         assert_eq!(read(cap.folder.join("cgroup.procs")), "18");
         assert_eq!(read(second.join("cgroup.subtree_control")), "+cpu");

@@ -220,6 +220,14 @@ impl ChildProcess {
         Ok(())
     }
 
+    /// Lets it have so many times its quota, where it has one here, until it is said otherwise.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn quicken(&self, times: f64) -> Result<(), StationError> {
+        self.cap.as_ref().map_or(Ok(()), |cap| cap.quicken(times))
+    }
+
     /// How often and how long its quota was used up so far; none where it has none here.
     pub fn throttled(&self) -> Option<Throttled> {
         self.cap.as_ref().map(Cap::throttled)

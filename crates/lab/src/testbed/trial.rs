@@ -69,7 +69,7 @@ pub(super) struct RunningServers {
     /// How they were started; a cell that wants others gets others.
     pub(super) words: Vec<String>,
     pub(super) running: Vec<Running>,
-    /// Through what their keys were stored; none where none were stored.
+    /// Through what, and which, keys were stored; none where none were.
     pub(super) populated: Option<Vec<String>>,
     pub(super) commands: Vec<String>,
 }
@@ -158,32 +158,37 @@ impl<'a> TrialRun<'a> {
         servers: &mut RunningServers,
         commands: &mut Vec<String>,
     ) -> Result<(), StationError> {
-        let station = self.spec.stations.middleware.iter();
-        let through: Vec<String> = station.flat_map(|station| words(station, self.cell)).collect();
         let Some(populate) = &self.spec.populate else { return Ok(()) };
-        if servers.populated.as_ref() == Some(&through) {
+        let station = self.spec.stations.middleware.iter();
+        let through = station.flat_map(|station| words(station, self.cell));
+        let keys = [self.clients.data(1), self.cell.render(&populate.flags)].concat();
+        let populated = Some(through.chain(keys.iter().cloned()).collect());
+        if servers.populated == populated {
             return Ok(());
         }
         let mut middleware = self.middleware(servers, commands)?;
-        let words = [self.clients.data(1), self.cell.render(&populate.flags), vec!["--populate-only".into()]]
-            .concat();
-        // Nothing of it is measured: links need not be as slow as the scale makes them.
-        let quicken = |times| self.starter.hosts.network().map_or(Ok(()), |network| network.quicken(times));
-        let slower = self.spec.slower();
-        if slower > 1.0 {
-            quicken(slower)?;
-        }
+        let words = [keys, vec!["--populate-only".into()]].concat();
         let stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
         let targets = stations.targets();
         let loads = Loads { targets: &targets, words: &[words], within: POPULATING, out: None };
+        // Nothing of it is measured: nothing need be as slow as the scale makes it.
+        self.quicken(&stations, self.spec.slower())?;
         let stored = self.starter.load(&loads, commands);
-        if slower > 1.0 {
-            quicken(1.0)?;
-        }
+        self.quicken(&stations, 1.0)?;
         stored?;
         end(&mut middleware)?;
-        servers.populated = Some(through);
+        servers.populated = populated;
         Ok(())
+    }
+
+    /// Lets links and stations be so many times quicker, where the spec has a scale.
+    fn quicken(&self, stations: &RunningStations<'_>, times: f64) -> Result<(), StationError> {
+        if self.spec.slower() <= 1.0 {
+            return Ok(());
+        }
+        let mut running = stations.servers.iter().chain(stations.middleware.iter());
+        running.try_for_each(|one| one.process.as_ref().map_or(Ok(()), |process| process.quicken(times)))?;
+        self.starter.hosts.network().map_or(Ok(()), |network| network.quicken(times))
     }
 
     /// Lets the clients work for as long as the spec's warm-up; nothing of it is kept.

@@ -9,6 +9,7 @@ use krarup_units::Seconds;
 
 use super::kept::{Kept, KeptPart, KeptStretch, mean, quantile};
 use super::service_by_request::{RelativeSlope, RequestSum, ServiceByRequest};
+use super::speed;
 
 /// Answers at the most, at whose depth the slope of contention is evaluated: how deep the queue of
 /// a server is where targets break.
@@ -131,6 +132,10 @@ fn within_seconds(rows: &mut [(Seconds, (f64, f64, f64))]) -> Vec<(f64, f64, f64
     each.collect()
 }
 
+/// While a request is served others begin and end: the number busy at its begin tells its service
+/// time to this share.
+const SMEARED: f64 = 0.03;
+
 /// The mean effective service time while so many connections of the server were busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BusyLanesPoint {
@@ -173,6 +178,11 @@ impl LaneCurve {
         }
         let before = points[points.len().saturating_sub(3)];
         let rise = ((top.service - before.service) / (top.busy - before.busy)).max(0.0);
+        let processors = shared_processors(points, lanes);
+        let beyond = |busy: f64| match processors {
+            Some(processors) => top.service * slowed(busy, processors) / slowed(top.busy, processors),
+            None => top.service + rise * (busy - top.busy),
+        };
         let at = |busy: f64| {
             let next = points.partition_point(|one| one.busy < busy);
             match (next.checked_sub(1).map(|place| points[place]), points.get(next)) {
@@ -181,13 +191,40 @@ impl LaneCurve {
                     low.service + (high.service - low.service) * (busy - low.busy) / (high.busy - low.busy)
                 }
                 (None, Some(point)) => point.service,
-                _ => top.service + rise * (busy - top.busy),
+                _ => beyond(busy),
             }
         };
         let factors: Vec<f64> = (1..=lanes.max(1)).map(|busy| at(busy as f64) / service).collect();
         let beyond_seen = (factors[factors.len() - 1] * service / top.service).ln().max(0.0);
         Some(Self { factors, beyond_seen })
     }
+}
+
+/// How many times as long a service takes where so many share so many processors evenly.
+fn slowed(busy: f64, processors: f64) -> f64 {
+    (busy / processors).max(1.0)
+}
+
+/// The processors that the connections share, if that explains the points: to within twice their
+/// standard error and the part of it that a busy connection before or after adds.
+fn shared_processors(points: &[BusyLanesPoint], lanes: usize) -> Option<f64> {
+    if points.len() < 3 {
+        return None;
+    }
+    let error = |one: &BusyLanesPoint| one.error.hypot(SMEARED * one.service);
+    let misses = |processors: f64| {
+        let (above, below) = points.iter().fold((0.0, 0.0), |(above, below), one| {
+            let (times, weight) = (slowed(one.busy, processors), error(one).powi(-2));
+            (above + weight * times * one.service, below + weight * times * times)
+        });
+        let service = above / below;
+        let miss = |one: &BusyLanesPoint| (one.service - service * slowed(one.busy, processors)) / error(one);
+        points.iter().map(|one| miss(one).powi(2)).sum::<f64>()
+    };
+    let tried = (20..=20 * lanes).map(|twentieths| f64::from(twentieths as u32) / 20.0);
+    let (least, processors) =
+        tried.map(|processors| (misses(processors), processors)).min_by(|a, b| a.0.total_cmp(&b.0))?;
+    (least <= 4.0 * points.len() as f64).then_some(processors)
 }
 
 /// Slope of the service time over busy connections, weighted by the precision of each point, with
@@ -223,6 +260,9 @@ pub(super) struct ServiceFit {
     pub(super) requests: ServiceByRequest,
     /// What the server does for others meanwhile.
     pub(super) others: Option<OthersWork>,
+    /// How many times as long a service takes in the mean over time as in that over those that
+    /// waited, where the speed goes up and down.
+    pub(super) over_time: f64,
     pub(super) stalls: StallFit,
     /// How the service time depends on how many connections of the server are busy.
     pub(super) by_busy_lanes: Option<LaneCurve>,
@@ -359,11 +399,13 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     // What busy connections explain is not explained by depth again.
     let factor = |unit: &Unit| curve.as_ref().map_or(1.0, |curve| curve.factor(unit.busy_lanes));
     let alike: Vec<Unit> = alike.iter().map(|unit| scaled(unit, 1.0 / factor(unit))).collect();
-    let contention = by_outstanding(&alike, delay, service)
+    let others = if together > 0.1 { None } else { OthersWork::of(&alike, delay, jitter) };
+    let answers = alike.iter().map(|unit| (unit.answered, unit.effective(delay) / unit.count));
+    let over_time = speed::over_time(&mut answers.collect::<Vec<_>>());
+    let contention = by_outstanding(&alike, delay, service, others, over_time < 1.0)
         .unwrap_or(RelativeSlope { error: 9.0, ..RelativeSlope::default() });
     // Where requests take the less time the more wait, gaps say nothing of others.
-    let others =
-        if contention.z < -2.5 || together > 0.1 { None } else { OthersWork::of(&alike, delay, jitter) };
+    let others = others.filter(|_| contention.z >= -2.5);
     // What is left is the law of a single service.
     let even: Vec<Unit> = busy.iter().map(|unit| scaled(unit, 1.0 / factor(unit))).collect();
     let (law, writes_from) = law(&even, delay, service, &requests, others);
@@ -375,6 +417,7 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
         bytes,
         requests,
         others,
+        over_time,
         stalls,
         law,
         writes_from,
@@ -772,10 +815,37 @@ impl BusyIntervals {
 }
 
 /// How the effective service time per answer changes with what is outstanding at the server.
-fn by_outstanding(busy: &[Unit], delay: Seconds, service: Seconds) -> Option<RelativeSlope> {
-    let counted = busy.iter().filter(|one| one.outstanding > 0.0);
-    let row = |one: &Unit| (one.count, one.outstanding.min(40.0), one.effective(delay) / one.count);
-    RelativeSlope::of(&counted.map(row).collect::<Vec<_>>(), service)
+/// The slope on what is outstanding, within each second: in some, others may ask for more, so that
+/// more wait and each takes longer. Where others' work shows in the gaps, it is the slope beside
+/// that on the gap (theorem of Frisch, Waugh and Lovell): short gaps make deep queues.
+fn by_outstanding(
+    busy: &[Unit],
+    delay: Seconds,
+    service: Seconds,
+    others: Option<OthersWork>,
+    swings: bool,
+) -> Option<RelativeSlope> {
+    let counted: Vec<&Unit> = busy.iter().filter(|one| one.outstanding > 0.0).collect();
+    let within = |x: &dyn Fn(&Unit) -> f64, y: &dyn Fn(&Unit) -> f64| {
+        let row = |one: &&Unit| (one.answered.floor(), (one.count, x(one), y(one)));
+        within_seconds(&mut counted.iter().map(row).collect::<Vec<_>>())
+    };
+    let depth = |one: &Unit| one.outstanding.min(40.0);
+    let time = |one: &Unit| one.effective(delay) / one.count;
+    if others.is_none() {
+        let row = |one: &&Unit| (one.count, depth(one), time(one));
+        let rows = if swings { within(&depth, &time) } else { counted.iter().map(row).collect() };
+        return RelativeSlope::of(&rows, service);
+    }
+    let gap = |one: &Unit| one.gap() / one.count;
+    let on_gap = |of: &dyn Fn(&Unit) -> f64| Some(RelativeSlope::of(&within(&gap, of), 1.0)?.slope);
+    let (depth_on_gap, time_on_gap) = (on_gap(&depth)?, on_gap(&time)?);
+    let rest_of_depth = |one: &Unit| depth(one) - depth_on_gap * gap(one);
+    let rest_of_time = |one: &Unit| time(one) - time_on_gap * gap(one);
+    let slope = RelativeSlope::of(&within(&rest_of_depth, &rest_of_time), service)?;
+    let count: f64 = counted.iter().map(|one| one.count).sum();
+    let at = counted.iter().map(|one| one.count * depth(one)).sum::<f64>() / count;
+    Some(RelativeSlope { at, ..slope })
 }
 
 fn by_busy_lanes(busy: &[Unit], delay: Seconds) -> Vec<BusyLanesPoint> {

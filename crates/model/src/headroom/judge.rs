@@ -24,6 +24,8 @@ const WIDE_OF_PERCENTILE: f64 = 2.35;
 const NEARLY_SERVED: f64 = 0.9;
 /// Length of a block by which one goes back in time, in seconds.
 const BLOCK: Seconds = 10.0;
+/// A speed that turned so often is one that goes up and down: a change and the way back are two.
+const SWINGS: usize = 3;
 
 /// Clients that wait for replies for more than this share of their time can hardly ask more often.
 const CLIENTS_WAIT: f64 = 0.7;
@@ -134,17 +136,27 @@ impl Block {
         Self { service: (0..system.servers.len()).map(service).collect(), rate }
     }
 
-    /// Whether a server's service time is another here. Where the rates differ too, a small
-    /// difference may come from the load.
-    fn differs(&self, other: &Self) -> bool {
+    /// Of the servers whose service time is another here the first: whether it is longer. Where the
+    /// rates differ too, a small difference may come from the load.
+    fn is_slower(&self, other: &Self) -> Option<bool> {
         let least = if (self.rate / other.rate).ln().abs() < 0.3 { 0.15 } else { 0.3 };
-        self.service.iter().zip(&other.service).any(|pair| match pair {
-            (Some((ours, our_error)), Some((theirs, their_error))) => {
-                (ours / theirs).ln().abs() > (4.5 * our_error.hypot(*their_error)).max(least)
-            }
-            _ => false,
+        self.service.iter().zip(&other.service).find_map(|pair| {
+            let (Some((ours, our_error)), Some((theirs, their_error))) = pair else { return None };
+            let more = (ours / theirs).ln();
+            (more.abs() > (4.5 * our_error.hypot(*their_error)).max(least)).then_some(more > 0.0)
         })
     }
+}
+
+/// How often the speed turned between slower and quicker, and back, over blocks of time.
+fn turns(blocks: &[Block]) -> usize {
+    let (mut turns, mut last, mut was) = (0, None, &blocks[0]);
+    for block in &blocks[1..] {
+        let Some(slower) = block.is_slower(was) else { continue };
+        turns += usize::from(last != Some(slower));
+        (last, was) = (Some(slower), block);
+    }
+    turns
 }
 
 /// From when on the servers have had the speed that they have now, and whether they had another
@@ -162,17 +174,22 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     let requests = system.servers.iter().enumerate();
     let requests: Vec<ServiceByRequest> =
         requests.map(|(server, known)| server_fit::service_by_request(&whole, server, known.queue)).collect();
-    let newest = Block::of(snapshot, system, &requests, (start, snapshot.at.0));
+    let mut blocks = vec![Block::of(snapshot, system, &requests, (start, snapshot.at.0))];
+    let mut change = None;
     while start >= begin + step {
         let older = Block::of(snapshot, system, &requests, (start - step, start));
-        if newest.differs(&older) {
+        if blocks[0].is_slower(&older).is_some() {
             // The change may lie within the block after it.
-            let whole = (start + step).min(snapshot.at.0 - step);
-            return (Stamp(whole), true);
+            change.get_or_insert((start + step).min(snapshot.at.0 - step));
         }
+        blocks.push(older);
         start -= step;
     }
-    (Stamp(begin), false)
+    match change {
+        // What goes up and down all the time has not changed.
+        Some(since) if turns(&blocks) < SWINGS => (Stamp(since), true),
+        _ => (Stamp(begin), false),
+    }
 }
 
 // ---- the answer

@@ -9,13 +9,16 @@
 //! Requests are taken in the order of arrival, so the time at which a worker or a connection is
 //! free is all that has to be known of those before (Kiefer and Wolfowitz 1955).
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
 use krarup_units::Seconds;
 
 use super::answer::{CopyChange, ServerQueue};
-use super::fit::{LaneCurve, OthersWork};
+use super::fit::ServiceFit;
 use super::kept::{Kept, KeptPart, KeptRequest, quantile};
 use super::server_fit::ServerFit;
-use super::service_by_request::{RequestSum, ServiceByRequest};
+use super::service_by_request::RequestSum;
 use super::stores::GatheredFit;
 use super::traffic::Arrival;
 use crate::simulate::random::RandomStream;
@@ -26,27 +29,13 @@ pub(super) struct ReplayServer<'a> {
     /// The part of the round trip in which nothing queues; of a server at which nothing is known
     /// to wait, the whole round trip.
     pub(super) delay: Seconds,
-    pub(super) jitter: Seconds,
-    /// Service times to draw from; none where nothing waits.
-    pub(super) law: &'a [Seconds],
-    /// Where in it writes begin; none where they do not differ from reads.
-    pub(super) writes_from: Option<usize>,
-    /// How times depend on what is asked, as multiples of `service`.
-    pub(super) requests: ServiceByRequest,
-    pub(super) service: Seconds,
+    /// What is known of its queue; none where nothing is known to wait.
+    pub(super) fit: Option<&'a ServiceFit>,
     /// What service times are multiplied with.
     pub(super) scale: f64,
-    /// What it does for others between two parts.
-    pub(super) others: Option<OthersWork>,
     pub(super) lanes: usize,
     /// The connections as they were used in each loop.
     pub(super) lane_order: &'a [Vec<u32>],
-    /// How service times depend on how many connections are busy.
-    pub(super) curve: Option<&'a LaneCurve>,
-    /// Begin and length of stalls, as seen.
-    pub(super) stalls: &'a [(Seconds, Seconds)],
-    /// The share of stalls that comes with requests, not with time.
-    pub(super) stalls_with_requests: f64,
     /// Where requests wait for its connections.
     pub(super) queue: ServerQueue,
     /// What its trips take, where they carry all requests that wait.
@@ -56,57 +45,39 @@ pub(super) struct ReplayServer<'a> {
 impl<'a> ReplayServer<'a> {
     /// As fitted, with requests that wait for it like this.
     pub(super) fn of(server: &'a ServerFit, queue: ServerQueue) -> Self {
-        let lanes = (server.lanes as usize).max(1);
-        let gathered = server.gathered.as_ref();
-        match &server.fit {
-            Some(fit) => Self {
-                delay: fit.delay,
-                jitter: fit.jitter,
-                law: &fit.law,
-                writes_from: fit.writes_from,
-                requests: fit.requests,
-                service: fit.service,
-                scale: 1.0,
-                others: fit.others,
-                lanes,
-                lane_order: &server.lane_order,
-                curve: fit.by_busy_lanes.as_ref(),
-                stalls: if fit.stalls.counts() { &fit.stalls.seen } else { &[] },
-                stalls_with_requests: fit.stalls.with_requests,
-                queue,
-                gathered,
-            },
-            None => Self {
-                delay: server.round_trip,
-                jitter: 0.0,
-                law: &[],
-                writes_from: None,
-                requests: ServiceByRequest::ALIKE,
-                service: 0.0,
-                scale: 1.0,
-                others: None,
-                lanes,
-                lane_order: &server.lane_order,
-                curve: None,
-                stalls: &[],
-                stalls_with_requests: 0.0,
-                queue,
-                gathered,
-            },
+        Self {
+            delay: server.fit.as_ref().map_or(server.round_trip, |fit| fit.delay),
+            fit: server.fit.as_ref().filter(|fit| !fit.law.is_empty()),
+            scale: 1.0,
+            lanes: (server.lanes as usize).max(1),
+            lane_order: &server.lane_order,
+            queue,
+            gathered: server.gathered.as_ref(),
         }
+    }
+
+    /// Begin and length of its stalls, as seen.
+    fn stalls(&self) -> &'a [(Seconds, Seconds)] {
+        self.fit.map_or(&[], |fit| if fit.stalls.counts() { &fit.stalls.seen } else { &[] })
     }
 
     /// The service time of a part, drawn from the law of its operation, with what its bytes add and
     /// what others do in a gap beyond the mean.
-    fn draw(&self, part: &KeptPart, by_others: Seconds, random: &mut RandomStream) -> Seconds {
-        let all = self.law.len();
-        let (from, to) = match self.writes_from {
+    fn draw(
+        &self,
+        fit: &ServiceFit,
+        part: &KeptPart,
+        by_others: Seconds,
+        random: &mut RandomStream,
+    ) -> Seconds {
+        let all = fit.law.len();
+        let (from, to) = match fit.writes_from {
             Some(writes) if part.is_write => (writes, all),
             Some(writes) if !part.is_late => (0, writes),
             _ => (0, all),
         };
-        let by_bytes = self.service * self.requests.by_bytes(&RequestSum::of(part));
-        let time = self.law[from + random.below(to - from)] + by_bytes + by_others;
+        let by_bytes = fit.service * fit.requests.by_bytes(&RequestSum::of(part));
+        let time = fit.law[from + random.below(to - from)] + by_bytes + by_others;
         time.max(0.0) * self.scale
     }
 }
@@ -167,8 +138,9 @@ impl TrafficReplay<'_> {
         let seen = self.kept.requests.len() as f64 / covered;
         let more = arrivals.len() as f64 / end.max(1e-9) / seen.max(1e-9);
         let stalls = self.servers.iter().map(|one| {
-            let times = 1.0 + one.stalls_with_requests * (more - 1.0);
-            spread_stalls(one.stalls, covered / times.max(0.01), end, random)
+            let with_requests = one.fit.map_or(0.0, |fit| fit.stalls.with_requests);
+            let times = 1.0 + with_requests * (more - 1.0);
+            spread_stalls(one.stalls(), covered / times.max(0.01), end, random)
         });
         let stalls: Vec<_> = stalls.collect();
         self.play(arrivals.iter().copied(), LaneChoice::InTurn, &stalls, random)
@@ -180,7 +152,7 @@ impl TrafficReplay<'_> {
         let mut order: Vec<u32> = (0..self.kept.requests.len() as u32).collect();
         let received = |place: &u32| self.kept.requests[*place as usize].received;
         order.sort_by(|a, b| received(a).total_cmp(&received(b)));
-        let stalls: Vec<_> = self.servers.iter().map(|one| one.stalls.to_vec()).collect();
+        let stalls: Vec<_> = self.servers.iter().map(|one| one.stalls().to_vec()).collect();
         let arrivals = order.iter().map(|&like| Arrival { at: received(&like), like });
         let replayed = self.play(arrivals, LaneChoice::AsSeen, &stalls, random);
         let waited = |place: &u32| !self.kept.requests[*place as usize].late;
@@ -194,13 +166,17 @@ impl TrafficReplay<'_> {
         stalls: &[Vec<(Seconds, Seconds)>],
         random: &mut RandomStream,
     ) -> Vec<Replayed> {
-        let mut stations: Vec<Station> = self.servers.iter().zip(stalls).map(Station::new).collect();
+        let mut course = ReplayCourse {
+            replay: self,
+            choice,
+            stations: self.servers.iter().zip(stalls).map(Station::new).collect(),
+            turns: (0..self.servers.len()).map(|server| self.turns(server, random)).collect(),
+            gathering: vec![Vec::new(); self.servers.len()],
+            later: BinaryHeap::new(),
+            out: Vec::new(),
+        };
         let mut workers = self.workers.map(FreeTimes::new);
         let mut loop_free = f64::NEG_INFINITY;
-        let mut out: Vec<Replayed> = Vec::new();
-        let mut turns: Vec<LaneTurns> =
-            (0..self.servers.len()).map(|server| self.turns(server, random)).collect();
-        let mut gathering = vec![Vec::new(); self.servers.len()];
         for Arrival { at, like } in arrivals {
             let request = &self.kept.requests[like as usize];
             let mut now = at;
@@ -213,36 +189,25 @@ impl TrafficReplay<'_> {
             {
                 now = now.max(workers.earliest());
             }
-            let mut done = now;
-            for part in self.parts_of(request) {
-                let Some(server) = self.route(part.server, random) else { continue };
-                if self.servers[server].gathered.is_some() && !request.late {
-                    gathering[server].push(WaitingPart { since: now, request: out.len() });
-                    continue;
-                }
-                let lane = match choice {
-                    LaneChoice::AsSeen => part.lane as usize,
-                    LaneChoice::InTurn => turns[server].next(random),
-                };
-                done = done.max(stations[server].serve(part, now, lane, random));
-            }
+            course.send_later(now, random);
+            let (first, rest) = sent_together(self.parts_of(request));
+            let place = (!request.late).then_some(course.out.len());
+            let mut done = course.send(first, now, place, random);
             if let Some(server) = self.one_more_copy(request, random) {
-                let lane = turns[server].next(random);
+                let lane = course.turns[server].next(random);
                 let part = &self.kept.parts[request.parts.start];
-                done = done.max(stations[server].serve(part, now, lane, random));
+                done = done.max(course.stations[server].serve(part, now, lane, random));
             }
-            if request.late {
-                continue;
+            let Some(place) = place else { continue };
+            if !rest.is_empty() {
+                course.later.push(LaterParts { at: done, request: place, parts: rest });
             }
             if let Some(workers) = &mut workers {
-                workers.take_earliest_until(done);
+                workers.take_earliest_until(done + seen_time(rest));
             }
-            out.push(Replayed { arrived: at, response: done - at + self.own });
+            course.out.push(Replayed { arrived: at, response: done - at + self.own });
         }
-        for (server, waiting) in self.servers.iter().zip(&gathering) {
-            server.gather(waiting, self.own, &mut out, random);
-        }
-        out
+        course.end(random)
     }
 
     /// The parts of a request: a write that has several loses one where there is a copy fewer.
@@ -303,6 +268,110 @@ impl TrafficReplay<'_> {
     }
 }
 
+/// Parts of a request that are sent when all before them are answered: another try.
+#[derive(Clone, Copy, Debug)]
+struct LaterParts<'a> {
+    at: Seconds,
+    /// The place of its request among those replayed.
+    request: usize,
+    parts: &'a [KeptPart],
+}
+
+// The earliest is on top of a heap.
+impl Ord for LaterParts<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.total_cmp(&self.at).then(other.request.cmp(&self.request))
+    }
+}
+
+impl PartialOrd for LaterParts<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for LaterParts<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for LaterParts<'_> {}
+
+/// The parts of a request that were sent before any of them was answered, and those that followed.
+fn sent_together(parts: &[KeptPart]) -> (&[KeptPart], &[KeptPart]) {
+    let last = parts.windows(2).position(|pair| pair[1].sent >= pair[0].answered);
+    parts.split_at(last.map_or(parts.len(), |last| last + 1))
+}
+
+/// From the first part's being sent to the last answer, as seen.
+fn seen_time(parts: &[KeptPart]) -> Seconds {
+    parts.first().zip(parts.last()).map_or(0.0, |(first, last)| (last.answered - first.sent).max(0.0))
+}
+
+/// A replay under way.
+struct ReplayCourse<'a> {
+    replay: &'a TrafficReplay<'a>,
+    choice: LaneChoice,
+    stations: Vec<Station<'a>>,
+    turns: Vec<LaneTurns<'a>>,
+    gathering: Vec<Vec<WaitingPart>>,
+    later: BinaryHeap<LaterParts<'a>>,
+    out: Vec<Replayed>,
+}
+
+impl<'a> ReplayCourse<'a> {
+    /// Sends parts of the request that has this place, or of one that no client waits for; when the
+    /// last is answered.
+    fn send(
+        &mut self,
+        parts: &[KeptPart],
+        now: Seconds,
+        request: Option<usize>,
+        random: &mut RandomStream,
+    ) -> Seconds {
+        let mut done = now;
+        for part in parts {
+            let Some(server) = self.replay.route(part.server, random) else { continue };
+            if let Some(request) = request
+                && self.replay.servers[server].gathered.is_some()
+            {
+                self.gathering[server].push(WaitingPart { since: now, request });
+                continue;
+            }
+            let lane = match self.choice {
+                LaneChoice::AsSeen => part.lane as usize,
+                LaneChoice::InTurn => self.turns[server].next(random),
+            };
+            done = done.max(self.stations[server].serve(part, now, lane, random));
+        }
+        done
+    }
+
+    /// Sends what is due until then, in the order of time.
+    fn send_later(&mut self, until: Seconds, random: &mut RandomStream) {
+        while self.later.peek().is_some_and(|first| first.at <= until) {
+            let Some(LaterParts { at, request, parts }) = self.later.pop() else { return };
+            let (first, rest) = sent_together(parts);
+            let done = self.send(first, at, Some(request), random);
+            if !rest.is_empty() {
+                self.later.push(LaterParts { at: done, request, parts: rest });
+            }
+            let replayed = &mut self.out[request];
+            replayed.response = replayed.response.max(done - replayed.arrived + self.replay.own);
+        }
+    }
+
+    /// Sends what is left.
+    fn end(mut self, random: &mut RandomStream) -> Vec<Replayed> {
+        self.send_later(f64::INFINITY, random);
+        for (server, waiting) in self.replay.servers.iter().zip(&self.gathering) {
+            server.gather(waiting, self.replay.own, &mut self.out, random);
+        }
+        self.out
+    }
+}
+
 /// A server in the course of a replay.
 struct Station<'a> {
     server: &'a ReplayServer<'a>,
@@ -326,17 +395,15 @@ impl<'a> Station<'a> {
     /// Serves a part that is sent at `now` by this connection; when it is answered.
     fn serve(&mut self, part: &KeptPart, now: Seconds, lane: usize, random: &mut RandomStream) -> Seconds {
         let server = self.server;
-        let jitter = if server.jitter > 0.0 { random.draw(&rand_distr::Exp1) * server.jitter } else { 0.0 };
-        if server.law.is_empty() {
-            return now + server.delay;
-        }
+        let Some(fit) = server.fit else { return now + server.delay };
+        let jitter = if fit.jitter > 0.0 { random.draw(&rand_distr::Exp1) * fit.jitter } else { 0.0 };
         let lane = if server.queue == ServerQueue::Common { self.first_free() } else { lane };
         if lane >= self.free.len() {
             self.free.resize(lane + 1, f64::NEG_INFINITY);
             self.sent.resize(lane + 1, f64::NEG_INFINITY);
         }
         let arrival = now + 0.5 * server.delay + jitter;
-        let by_others = match server.others {
+        let by_others = match fit.others {
             Some(others) if self.free[lane] > arrival => others.share * (now - self.sent[lane] - others.gap),
             _ => 0.0,
         };
@@ -349,11 +416,11 @@ impl<'a> Station<'a> {
             self.next_stall += 1;
         }
         begin = begin.max(self.stalled_until);
-        let factor = server.curve.map_or(1.0, |curve| {
+        let factor = fit.by_busy_lanes.as_ref().map_or(1.0, |curve| {
             let busy = self.others_busy(begin, lane, begin > now + server.delay, random);
             curve.factor(busy + 1)
         });
-        let mut done = begin + server.draw(part, by_others, random) * factor;
+        let mut done = begin + server.draw(fit, part, by_others, random) * factor;
         for &(at, length) in &self.stalls[self.next_stall..] {
             if at >= done {
                 break;

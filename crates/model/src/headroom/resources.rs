@@ -113,6 +113,8 @@ impl ServerLimit {
         limit.by_busy_lanes(fit);
         limit.by_requests(to_come);
         limit.by_others(fit);
+        limit.service *= fit.over_time;
+        limit.scale *= fit.over_time;
         // Where a quota is known, that is what stops the server.
         if fit.stalls.counts() && processors.is_none_or(|share| share >= 1.0) {
             let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);

@@ -224,6 +224,14 @@ impl CourseBlock {
         Some(Self { at: f64::midpoint(from, to), mean: average, noise: variance / values.len() as f64 })
     }
 
+    /// Whether it is above another, or below, by more than noise and by what is worth it.
+    fn is_above(&self, other: &Self) -> Option<bool> {
+        let apart = self.mean - other.mean;
+        let is_far = apart.abs() > BEYOND * (self.noise + other.noise).sqrt()
+            && apart.abs() > BEYOND_SHARE * other.mean;
+        is_far.then_some(apart > 0.0)
+    }
+
     fn all(series: &[(Seconds, f64)], span: Seconds, count: usize) -> Vec<Self> {
         let length = span / count as f64;
         let block = |number: usize| Self::of(series, length * number as f64, length * (number + 1) as f64);
@@ -241,16 +249,11 @@ impl RequestCourse {
         if is_straight(&fine) {
             return Self::Drifts;
         }
-        let blocks = CourseBlock::all(series, span, BLOCKS / 2);
-        let Some((last, before)) = blocks.split_last() else { return Self::Returns };
-        let above = |one: &CourseBlock| {
-            let apart = last.mean - one.mean;
-            let is_far = apart.abs() > BEYOND * (last.noise + one.noise).sqrt()
-                && apart.abs() > BEYOND_SHARE * one.mean;
-            is_far.then_some(apart > 0.0)
-        };
-        let sides: Vec<_> = before.iter().map(above).collect();
-        let is_beyond = |side: bool| !sides.is_empty() && sides.iter().all(|one| *one == Some(side));
+        // Both of the last two: one of them may be the end of a swing.
+        let (before, last) = fine.split_at(fine.len() - 2);
+        let sides = last.iter().flat_map(|last| before.iter().map(|one| last.is_above(one)));
+        let sides: Vec<_> = sides.collect();
+        let is_beyond = |side: bool| sides.iter().all(|one| *one == Some(side));
         if is_beyond(true) || is_beyond(false) { Self::Stepped } else { Self::Returns }
     }
 }

@@ -112,6 +112,7 @@ pub(super) fn one_by_one(kept: &Kept, server: usize, lanes: usize) -> Option<Ser
         bytes: None,
         requests: ServiceByRequest::ALIKE,
         others: None,
+        over_time: 1.0,
         stalls: StallFit::default(),
         law,
         writes_from: None,

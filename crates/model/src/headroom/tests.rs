@@ -1,6 +1,6 @@
 //! Small systems whose truth is known in closed form.
 
-use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Operation, ServerVisit, Visit};
+use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use super::*;
@@ -19,6 +19,8 @@ struct OneServer {
     seconds: f64,
     /// From when on the service time is so many times as long.
     change: Option<(f64, f64)>,
+    /// By which share it goes up and down in every thirty seconds.
+    swing: f64,
 }
 
 impl OneServer {
@@ -35,7 +37,8 @@ impl OneServer {
             }
             let draw = random.draw(&rand_distr::Exp1);
             let slower = self.change.filter(|&(at, _)| now > at).map_or(1.0, |(_, times)| times);
-            let service = self.service * slower * if self.exponential { draw } else { 1.0 };
+            let turn = 1.0 + self.swing * (now / 30.0 * std::f64::consts::TAU).sin();
+            let service = self.service * slower * turn * if self.exponential { draw } else { 1.0 };
             free = (now + 0.5 * self.outside).max(free) + service;
             let mut visit = Visit::at(nanos(now), Operation::Get);
             let answered = nanos(free + 0.5 * self.outside);
@@ -66,6 +69,7 @@ fn an_exponential_server_is_found_from_a_third_of_its_load() {
         rate: |now| 500.0 + 150.0 * (now / 10.0).sin(),
         seconds: 61.0,
         change: None,
+        swing: 0.0,
     };
     let target = 400e-6 + (100.0_f64).ln() / (2_000.0 - 1_500.0);
     let answer = judge(&system.run(7), &one(), &asked(target));
@@ -84,6 +88,7 @@ fn a_constant_server_far_away_is_found() {
         rate: |_| 1_300.0,
         seconds: 61.0,
         change: None,
+        swing: 0.0,
     };
     let answer = judge(&system.run(3), &one(), &asked(10e-3));
     let state = &answer.resources[0];
@@ -104,6 +109,7 @@ fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
                 rate: |now| 500.0 + 100.0 * (now / 7.0).sin(),
                 seconds: 100.0 + after,
                 change: Some((100.0, times)),
+                swing: 0.0,
             };
             let answer = judge(&system.run(seed), &one(), &HeadroomQuestion { target: None, ..asked(1.0) });
             let (truth, told) = (2_000.0 / times, answer.saturation_per_s.unwrap_or(0.0));
@@ -116,12 +122,68 @@ fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
     }
 }
 
+/// What goes up and down has its mean speed wherever the time ends, and has not changed. Half a
+/// round is no proof of that.
+#[test]
+fn a_speed_that_goes_up_and_down_has_not_changed() {
+    for seconds in [61.0, 66.0, 71.0, 76.0, 81.0, 86.0] {
+        let system = OneServer {
+            outside: 400e-6,
+            service: 500e-6,
+            exponential: true,
+            rate: |_| 550.0,
+            seconds,
+            change: None,
+            swing: 0.3,
+        };
+        let answer = judge(&system.run(11), &one(), &HeadroomQuestion { target: None, ..asked(1.0) });
+        // Mean of 1/(1 + a sin) over a round: 1/√(1 − a²).
+        let truth = 2_000.0 / (1.0_f64 - 0.3 * 0.3).sqrt();
+        let told = answer.saturation_per_s.unwrap();
+        assert!((told / truth).ln().abs() < 0.15, "{told}, not {truth}, after {seconds} s");
+        assert!(!answer.silent.contains(&Silence::ChangedJustNow), "{:?}", answer.silent);
+        assert!(answer.traffic.over_s > seconds - 3.0, "{:?}", answer.traffic);
+    }
+}
+
+/// Another try begins when the first has ended.
+#[test]
+fn parts_that_follow_others_are_replayed_one_after_the_other() {
+    let mut books = LiveBooks::default();
+    let system = LiveSystem::of(["a".to_owned(), "b".to_owned()]);
+    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+    for number in 0..20_000 {
+        let at = 1.0 + f64::from(number) * 1e-3;
+        if number % 1_000 == 0 {
+            books.loop_use(nanos(at), LoopUse::default());
+        }
+        let mut visit = Visit::at(nanos(at), Operation::Get);
+        let (failed, answered) = (nanos(at + 100e-6), nanos(at + 300e-6));
+        visit.replied = answered;
+        let first =
+            ServerVisit { outcome: Outcome::ServerError, ..ServerVisit::ok(0, visit.received, failed) };
+        books.finish(&visit, &[first, ServerVisit::ok(1, failed, answered)]);
+    }
+    let snapshot = books.snapshot(nanos(21.0));
+    let kept = kept::kept(&snapshot, &system, Stamp(0), snapshot.at);
+    let traffic = traffic::SeenTraffic::of(&kept).unwrap();
+    let check = fitted::Fitted::of(kept, traffic, &system, 1).check().unwrap();
+    assert!(check.mean.abs() < 0.01 && check.p95.abs() < 0.01, "{check:?}");
+}
+
 /// A link that seems full, and carries more.
 #[test]
 fn what_was_served_refutes_a_resource_that_is_told_full_before() {
     let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
-    let seen =
-        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let seen = OneServer {
+        outside: 1e-3,
+        service: 1e-3,
+        exponential: true,
+        rate,
+        seconds: 60.0,
+        change: None,
+        swing: 0.0,
+    };
     let mut snapshot = seen.run(5);
     assert_eq!(judge(&snapshot, &one(), &asked(0.02)).silent, []);
     for window in &mut snapshot.windows {
@@ -137,8 +199,15 @@ fn what_was_served_refutes_a_resource_that_is_told_full_before() {
 #[test]
 fn a_machine_that_others_use_silences_and_is_not_named() {
     let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
-    let seen =
-        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let seen = OneServer {
+        outside: 1e-3,
+        service: 1e-3,
+        exponential: true,
+        rate,
+        seconds: 60.0,
+        change: None,
+        swing: 0.0,
+    };
     let snapshot = seen.run(5);
     // Shares of the machine that others take, and of the loop's time that it waits; 100 us a
     // request on the loop, 200 us on the machine.
@@ -170,8 +239,15 @@ fn a_machine_that_others_use_silences_and_is_not_named() {
 #[test]
 fn connections_that_grow_with_the_traffic_are_the_limit() {
     let rate = |second: f64| 300.0 + 200.0 * (second / 8.0).sin();
-    let seen =
-        OneServer { outside: 1e-3, service: 1e-3, exponential: true, rate, seconds: 60.0, change: None };
+    let seen = OneServer {
+        outside: 1e-3,
+        service: 1e-3,
+        exponential: true,
+        rate,
+        seconds: 60.0,
+        change: None,
+        swing: 0.0,
+    };
     let mut snapshot = seen.run(5);
     let most = |clients: u32| LiveSystem { most_clients: Some(clients), ..one() };
     let question = HeadroomQuestion { target: None, ..asked(0.02) };

@@ -15,6 +15,8 @@
 //!
 //! so bursts stay where and as they were, and the noise of counting is not multiplied.
 
+use std::ops::Range;
+
 use krarup_units::Seconds;
 use rand_distr::{Gamma, Poisson};
 
@@ -32,6 +34,12 @@ const OF_MEDIAN: f64 = 0.887;
 const STEP: f64 = 1.5;
 /// A factor that varies by less is constant.
 const CONSTANT: f64 = 1e-5;
+/// A second's requests are like so many of those kept, of it and of as many seconds on both sides as
+/// that takes. Fewer would multiply the noise of counting: five of one server make a second in
+/// which all ask that one.
+const ALIKE: usize = 2_000;
+/// Seconds on each side at the most, unless nothing was kept of all these.
+const AROUND: usize = 3;
 /// Requests of one replay at the most.
 pub(super) const REPLAYED: usize = 200_000;
 
@@ -46,9 +54,11 @@ pub(super) struct SeenTraffic {
     pub(super) c1: f64,
     /// See the module.
     pub(super) c2: f64,
-    /// Requests kept of each second, by their places; seconds of which none were kept have those of
-    /// the nearest.
-    kept: Vec<Vec<u32>>,
+    /// The places of the requests that were kept, in the order of the seconds.
+    kept: Vec<u32>,
+    /// Those that the requests of each second are like: of the second itself and of those around
+    /// it.
+    alike: Vec<Range<usize>>,
     /// The first second whose requests are like those to come.
     requests_from: usize,
     /// The places of answers that no client waited for, per request of the clients.
@@ -86,14 +96,15 @@ impl SeenTraffic {
             }
         }
         let clients = kept.requests.len() - late.len();
-        fill_gaps(&mut places);
+        let alike = (0..seconds).map(|second| alike(&places, second)).collect();
         Some(Self {
             by_second,
             trend,
             by_slot,
             c1,
             c2,
-            kept: places,
+            kept: places.concat(),
+            alike,
             requests_from: 0,
             late_share: late.len() as f64 / clients.max(1) as f64,
             late,
@@ -102,7 +113,7 @@ impl SeenTraffic {
 
     /// From then on requests are like those to come; before, only their number is.
     pub(super) fn requests_from(&mut self, from: Seconds) {
-        self.requests_from = (from as usize).min(self.kept.len() - 1);
+        self.requests_from = (from as usize).min(self.alike.len() - 1);
     }
 
     /// Mean rate of the last ten seconds.
@@ -175,26 +186,21 @@ impl SeenTraffic {
 
     fn like(&self, second: usize, random: &mut RandomStream) -> u32 {
         let from = self.requests_from;
-        let second = if second < from { from + second % (self.kept.len() - from) } else { second };
-        let places = &self.kept[second];
-        if places.is_empty() { 0 } else { places[random.below(places.len())] }
+        let second = if second < from { from + second % (self.alike.len() - from) } else { second };
+        let alike = &self.alike[second];
+        if alike.is_empty() { 0 } else { self.kept[alike.start + random.below(alike.len())] }
     }
 }
 
-/// Seconds of which nothing was kept have what was kept of the nearest one before, or after.
-fn fill_gaps(places: &mut [Vec<u32>]) {
-    for forward in [true, false] {
-        let mut last: Option<Vec<u32>> = None;
-        let order: Box<dyn Iterator<Item = usize>> =
-            if forward { Box::new(0..places.len()) } else { Box::new((0..places.len()).rev()) };
-        for place in order {
-            if places[place].is_empty() {
-                places[place] = last.clone().unwrap_or_default();
-            } else {
-                last = Some(places[place].clone());
-            }
-        }
-    }
+/// Where, among all that was kept, those lie that a second's requests are like.
+fn alike(places: &[Vec<u32>], second: usize) -> Range<usize> {
+    let before = |second: usize| places[..second].iter().map(Vec::len).sum::<usize>();
+    let around = |seconds: usize| {
+        let (first, end) = (second.saturating_sub(seconds), (second + seconds + 1).min(places.len()));
+        before(first)..before(end)
+    };
+    let enough = |seconds: &usize| around(*seconds).len() >= if *seconds < AROUND { ALIKE } else { 1 };
+    around((0..places.len()).find(enough).unwrap_or(places.len()))
 }
 
 fn trend(by_second: &[f64]) -> Vec<f64> {

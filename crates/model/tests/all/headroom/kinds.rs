@@ -244,7 +244,8 @@ fn shape(kind: Kind, law: &mut SystemLaw, dice: &mut Dice) -> Limit {
             (law.bytes, law.growth) = ((1000.0, 0.5), 0.01);
             (law.servers[0].service, law.per_byte) = (service * 0.3, service / 1000.0);
         }
-        Kind::Clients => {}
+        // Clients that wait for their replies send no bursts, and more of them would not.
+        Kind::Clients => law.burst = 0.0,
         Kind::Cliff => {
             law.interruption = Interruption::Quota { period: 0.1, share: dice.between(0.25, 0.7) };
         }
