@@ -75,8 +75,8 @@ check: ## format, lints with warnings as errors, documentation without dead link
 
 release: ## target/release/krarup without its debug information, which stands beside it in krarup.debug for perf and debuggers
 	$(CARGO) build --release --package krarup
-	cd $(TARGET)/release && objcopy --only-keep-debug krarup krarup.debug && \
-	objcopy --strip-debug --add-gnu-debuglink=krarup.debug krarup
+	@cd $(TARGET)/release && if readelf --section-headers --wide krarup | grep '\.debug_info' > /dev/null; then \
+	objcopy --only-keep-debug krarup krarup.debug && objcopy --strip-debug --add-gnu-debuglink=krarup.debug krarup; fi # once for each build
 
 static: ## target/ARCH-unknown-linux-musl/release/krarup, which needs no C library
 	@scripts/need musl-gcc musl-tools

@@ -134,7 +134,7 @@ def test_figures_are_the_reports_own_and_matplotlibs(experiment):
     assert page.text.count("<figure") == 1 and "<nav" not in page.text and "uPlot" in page.text and len(page.text) < len(experiment.report().text)
     assert page._repr_html_().startswith("<iframe srcdoc=") and "&lt;figure" in page._repr_html_()
     axes = experiment.plot()
-    assert [panel.get_ylabel() for panel in axes] == ["throughput_per_s", "response_time_mean_s"]
+    assert [panel.get_ylabel() for panel in axes] == ["throughput_per_s", "response_time_mean_s", "processors_busy_cores"]
     assert all(len(panel.get_legend().get_texts()) == 2 for panel in axes)
     with pytest.raises(krarup.KrarupError, match="throughput-and-response-time"):
         experiment.figure("nothing")
