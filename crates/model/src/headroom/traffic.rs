@@ -34,8 +34,8 @@ const OF_MEDIAN: f64 = 0.887;
 const STEP: f64 = 1.5;
 /// A factor that varies by less is constant.
 const CONSTANT: f64 = 1e-5;
-/// A second's requests are like so many of those kept, of it and of as many seconds on both sides as
-/// that takes. Fewer would multiply the noise of counting: five of one server make a second in
+/// A second's requests are like so many of those kept, of it and of as many seconds on both sides
+/// as that takes. Fewer would multiply the noise of counting: five of one server make a second in
 /// which all ask that one.
 const ALIKE: usize = 2_000;
 /// Seconds on each side at the most, unless nothing was kept of all these.
