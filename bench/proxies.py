@@ -355,7 +355,7 @@ def compared(name, count, flags, options):
 
         closed = rounds("", options.seconds)
         offered = options.load * min(medians(runs)["rate"] for runs in closed.values())
-        # Without the time in which connections begin: with TLS their handshakes alone take tens of milliseconds.
+        # Without the time in which connections begin.
         paced = rounds(f" --rate {offered:.0f}", 3 * options.seconds, warm_up=0.4) if options.load else {}
         ratios = {side: ratio(closed["krarup"], runs) for side, runs in closed.items() if side != "krarup"}
         return {"closed": closed, "ratios": ratios, "offered": offered, "paced": paced}
