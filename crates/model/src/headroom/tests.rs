@@ -24,6 +24,19 @@ struct OneServer {
 }
 
 impl OneServer {
+    /// An exponential one of a thousand requests a second, which stays as it is.
+    fn for_a_minute(rate: fn(f64) -> f64) -> Self {
+        Self {
+            outside: 1e-3,
+            service: 1e-3,
+            exponential: true,
+            rate,
+            seconds: 60.0,
+            change: None,
+            swing: 0.0,
+        }
+    }
+
     fn run(&self, seed: u64) -> LiveSnapshot {
         let mut random = RandomStream::named(seed, 0, &["test"]);
         let mut books = LiveBooks::default();
@@ -175,15 +188,7 @@ fn parts_that_follow_others_are_replayed_one_after_the_other() {
 #[test]
 fn what_was_served_refutes_a_resource_that_is_told_full_before() {
     let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
-    let seen = OneServer {
-        outside: 1e-3,
-        service: 1e-3,
-        exponential: true,
-        rate,
-        seconds: 60.0,
-        change: None,
-        swing: 0.0,
-    };
+    let seen = OneServer::for_a_minute(rate);
     let mut snapshot = seen.run(5);
     assert_eq!(judge(&snapshot, &one(), &asked(0.02)).silent, []);
     for window in &mut snapshot.windows {
@@ -199,15 +204,7 @@ fn what_was_served_refutes_a_resource_that_is_told_full_before() {
 #[test]
 fn a_machine_that_others_use_silences_and_is_not_named() {
     let rate = |second: f64| 100.0 + 400.0 * (second / 60.0);
-    let seen = OneServer {
-        outside: 1e-3,
-        service: 1e-3,
-        exponential: true,
-        rate,
-        seconds: 60.0,
-        change: None,
-        swing: 0.0,
-    };
+    let seen = OneServer::for_a_minute(rate);
     let snapshot = seen.run(5);
     // Shares of the machine that others take, and of the loop's time that it waits; 100 us a
     // request on the loop, 200 us on the machine.
@@ -239,15 +236,7 @@ fn a_machine_that_others_use_silences_and_is_not_named() {
 #[test]
 fn connections_that_grow_with_the_traffic_are_the_limit() {
     let rate = |second: f64| 300.0 + 200.0 * (second / 8.0).sin();
-    let seen = OneServer {
-        outside: 1e-3,
-        service: 1e-3,
-        exponential: true,
-        rate,
-        seconds: 60.0,
-        change: None,
-        swing: 0.0,
-    };
+    let seen = OneServer::for_a_minute(rate);
     let mut snapshot = seen.run(5);
     let most = |clients: u32| LiveSystem { most_clients: Some(clients), ..one() };
     let question = HeadroomQuestion { target: None, ..asked(0.02) };

@@ -96,7 +96,12 @@ impl SeenTraffic {
             }
         }
         let clients = kept.requests.len() - late.len();
-        let alike = (0..seconds).map(|second| alike(&places, second)).collect();
+        let mut starts = vec![0];
+        starts.extend(places.iter().scan(0, |end, one| {
+            *end += one.len();
+            Some(*end)
+        }));
+        let alike = (0..seconds).map(|second| alike(&starts, second)).collect();
         Some(Self {
             by_second,
             trend,
@@ -192,15 +197,13 @@ impl SeenTraffic {
     }
 }
 
-/// Where, among all that was kept, those lie that a second's requests are like.
-fn alike(places: &[Vec<u32>], second: usize) -> Range<usize> {
-    let before = |second: usize| places[..second].iter().map(Vec::len).sum::<usize>();
-    let around = |seconds: usize| {
-        let (first, end) = (second.saturating_sub(seconds), (second + seconds + 1).min(places.len()));
-        before(first)..before(end)
-    };
-    let enough = |seconds: &usize| around(*seconds).len() >= if *seconds < AROUND { ALIKE } else { 1 };
-    around((0..places.len()).find(enough).unwrap_or(places.len()))
+/// Where, among all that was kept, those lie that a second's requests are like; from where those of
+/// each second begin, and the last end.
+fn alike(starts: &[usize], second: usize) -> Range<usize> {
+    let seconds = starts.len() - 1;
+    let around = |more: usize| starts[second.saturating_sub(more)]..starts[(second + more + 1).min(seconds)];
+    let enough = |more: &usize| around(*more).len() >= if *more < AROUND { ALIKE } else { 1 };
+    around((0..seconds).find(enough).unwrap_or(seconds))
 }
 
 fn trend(by_second: &[f64]) -> Vec<f64> {
