@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""What the live books of the proxy cost: processor time per request with and without, in one process.
+"""What the live books of the proxy, or its hot keys, cost: processor time per request with and without, in one process.
 
-Two builds differ by their layout alone, by some percent: so one proxy, built with bench/books.patch, keeps its books or
-does not, in turns of 200 ms, and prints at each turn what was answered and its thread's processor time. Pairs of neighbouring
+Two builds differ by their layout alone, by some percent: so one proxy, built with bench/books.patch, keeps its books (with
+--hot-keys: samples requests for its hot keys) or does not, in turns of 200 ms, and prints at each turn what was answered and its thread's processor time. Pairs of neighbouring
 turns are compared.
 
     git apply bench/books.patch && cargo build --release && cp target/release/krarup /tmp/switching && git apply -R bench/books.patch
-    cargo build --release && bench/books.py --binary /tmp/switching --connections 32 --seconds 560
+    cargo build --release && bench/books.py --binary /tmp/switching --connections 32 --seconds 560 [--hot-keys]
 
 Needs memcached and a quiet machine.
 """
 
 import argparse
 import math
+import os
 import pathlib
 import statistics
 import tempfile
@@ -36,9 +37,13 @@ def main():
     arguments.add_argument("--generator", default=ROOT / "target/release/krarup", type=pathlib.Path)
     arguments.add_argument("--connections", type=int, default=32)
     arguments.add_argument("--seconds", type=float, default=560)
+    arguments.add_argument("--hot-keys", action="store_true", help="what hot keys cost, in place of the live books")
     options = arguments.parse_args()
     if options.seconds < 30:
         arguments.error("--seconds must be at least 30: an interval needs several blocks of twenty pairs")
+    what = "hot keys" if options.hot_keys else "books"
+    if options.hot_keys:
+        os.environ["SWITCH_HOT_KEYS"] = "1"
     with tempfile.TemporaryFile("w+") as told:
         server = memcached()
         proxy = krarup_proxy(options.binary, [server], stderr=told)
@@ -61,7 +66,7 @@ def main():
     print(f"{sum(one[2] for one in found):,} requests, {len(pairs)} pairs of turns")
     for kept in (True, False):
         cost = statistics.mean(one[1] for one in found if one[0] == kept)
-        print(f"{'with' if kept else 'without'} books: {cost / 1000:.3f} µs of processor time a request")
+        print(f"{'with' if kept else 'without'} {what}: {cost / 1000:.3f} µs of processor time a request")
     print(f"ratio {math.exp(mean):.4f}, 95 % interval [{math.exp(mean - half):.4f}, {math.exp(mean + half):.4f}]")
 
 

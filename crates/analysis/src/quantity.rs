@@ -1,5 +1,6 @@
 //! An estimate: a value, how far off it may be, and what that rests on.
 
+use krarup_stats::autocorrelation::effective_size;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,9 @@ pub struct TimeQuantities {
 /// the interval is wider than a fifth of it.
 pub const CERTAIN: f64 = 0.1;
 
+/// Fewer windows do not show how much they repeat each other.
+const MANY_WINDOWS: usize = 12;
+
 impl Quantity {
     /// Half of its interval as a share of its value; none where it has no interval. Of a value of 0
     /// any interval is too wide.
@@ -68,7 +72,9 @@ impl Quantity {
     }
 
     /// As [`Quantity::of_repetitions`]; of a single one, the interval is made from its windows: the
-    /// same half width as their mean has, around the value of the run as a whole.
+    /// same half width as their mean has, around the value of the run as a whole. Windows that
+    /// repeat each other are worth as many as [`effective_size`] says, where there are enough to
+    /// tell.
     ///
     /// # Errors
     /// As [`Quantity::of_repetitions`].
@@ -78,8 +84,10 @@ impl Quantity {
             return Ok(plain);
         }
         let spread = Summary::of(windows)?;
+        let alike = if windows.len() < MANY_WINDOWS { None } else { effective_size(windows).ok() };
+        let wider = alike.map_or(1.0, |size| size.time.sqrt());
         let interval = spread.mean_estimate(USUAL_LEVEL).ok().map(|estimate| {
-            let half = estimate.interval.half_width();
+            let half = wider * estimate.interval.half_width();
             Interval { low: plain.value - half, high: plain.value + half, level: USUAL_LEVEL }
         });
         Ok(Self { interval, n: spread.n, basis: IntervalBasis::Windows, ..plain })
@@ -96,6 +104,17 @@ mod tests {
         assert_eq!((one.n, one.basis), (3, IntervalBasis::Windows));
         let half = one.interval.unwrap().half_width();
         assert!((half - 4.303 * 2.0 / 3.0_f64.sqrt()).abs() < 0.01, "{half}");
+    }
+
+    #[test]
+    fn windows_that_repeat_each_other_make_a_wider_interval() {
+        let half =
+            |windows: &[f64]| Quantity::of_run(&[100.0], windows).unwrap().interval.unwrap().half_width();
+        // Ten seconds high, ten seconds low, and so on: six values, not sixty.
+        let slow: Vec<f64> = (0..60).map(|place| 95.0 + 10.0 * f64::from(place / 10 % 2)).collect();
+        let quick: Vec<f64> = (0..60).map(|place| 95.0 + 10.0 * f64::from(place % 2)).collect();
+        assert!(half(&slow) > 2.0 * half(&quick), "{} {}", half(&slow), half(&quick));
+        assert!((half(&quick) - 2.001 * 5.0425 / 60.0_f64.sqrt()).abs() < 0.01, "{}", half(&quick));
     }
 
     #[test]

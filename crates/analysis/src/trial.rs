@@ -244,6 +244,9 @@ pub struct ClientSide {
     pub open: bool,
     /// Requests answered, errors included.
     pub completed: u64,
+    /// Those, and the ones answered in the cool-down; 0 where that is not known.
+    #[serde(default)]
+    pub answered: u64,
     /// Requests answered with an error, or not at all.
     pub errors: u64,
     /// Keys found.
@@ -349,6 +352,10 @@ pub struct ClientWindow {
 pub struct MiddlewareSide {
     /// Requests replied.
     pub requests: u64,
+    /// All that it counted, the cool-down's too: those above are then a share of them, taken from
+    /// whole windows; 0 where that is not known.
+    #[serde(default)]
+    pub replied: u64,
     /// Those replied with an error.
     pub errors: u64,
     /// Replied − received; the sum of the three below.

@@ -556,13 +556,11 @@ impl Broker {
                 slot.visit.taken = way.taken.max(slot.visit.queued);
                 slot.visit.busy_workers = way.busy;
                 slot.visit.queue_length = way.left;
-                let sent = way.sent.max(slot.visit.taken);
-                let server = ServerVisit::ok(0, sent, way.answered.max(sent));
-                slot.server = Some(ServerVisit { lane: way.connection, ..server });
+                slot.server = Some(way.store_visit(slot.visit.taken));
             }
-            if reply_format.has_waited {
-                slot.ready = Some(reply_format.way.map_or(now, |way| way.taken));
-            }
+            // Where the database was asked once more, it could be served from then on.
+            let from = |queried| if reply_format.way.is_some() { queried } else { now };
+            slot.ready = reply_format.repeated.map(from);
             self.let_leave(reply_format.client);
         }
     }
@@ -580,7 +578,11 @@ impl Broker {
         self.batches.record(way.together.into(), Nanos(way.answered.0.saturating_sub(way.sent.0)));
         self.pool = (way.left, way.busy);
         for (number, reply) in answers {
+            let (told, takes) = (shared.reply_count(), shared.is_take(number));
             shared.answered(&mut self.queues, number, reply, way, now);
+            if takes && shared.reply_count() == told {
+                self.records.found_nothing(way.store_visit(way.sent));
+            }
         }
         self.spread(now);
     }

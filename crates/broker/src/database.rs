@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use krarup_record::ServerVisit;
 use krarup_units::{Nanos, Stamp};
 
 use crate::job::Id;
@@ -276,4 +277,12 @@ pub struct RequestTimes {
     pub together: u32,
     /// The connection that it took, from zero.
     pub connection: u16,
+}
+
+impl RequestTimes {
+    /// The visit at the store that this was, not begun before `taken`.
+    pub(crate) fn store_visit(&self, taken: Stamp) -> ServerVisit {
+        let sent = self.sent.max(taken);
+        ServerVisit { lane: self.connection, ..ServerVisit::ok(0, sent, self.answered.max(sent)) }
+    }
 }

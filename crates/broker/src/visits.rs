@@ -58,11 +58,23 @@ impl VisitRecords {
             visit.received = ready.clamp(visit.received, visit.replied);
             visit.taken = visit.taken.max(visit.received);
         }
-        let part = store.map(|one| match lanes {
-            StoreLanes::ByKind => ServerVisit { server: one.lane, lane: 0, ..one },
-            StoreLanes::Alike => one,
-        });
+        let part = store.map(|one| at_store(one, *lanes));
         books.finish(&visit, part.as_slice());
+    }
+
+    /// A trip to the store that found no message, so that its client goes on waiting.
+    pub(crate) fn found_nothing(&mut self, store: ServerVisit) {
+        if let Some((books, lanes)) = &mut self.live {
+            books.late(&at_store(store, *lanes));
+        }
+    }
+}
+
+/// The visit as a model of the traffic sees it.
+fn at_store(visit: ServerVisit, lanes: StoreLanes) -> ServerVisit {
+    match lanes {
+        StoreLanes::ByKind => ServerVisit { server: visit.lane, lane: 0, ..visit },
+        StoreLanes::Alike => visit,
     }
 }
 

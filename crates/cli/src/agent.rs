@@ -80,6 +80,9 @@ enum Job {
         /// A process whose name is known
         #[arg(long, value_name = "PROCESS=NAME", value_parser = subject)]
         subject: Vec<Subject>,
+        /// Seconds until the clients begin
+        #[arg(long, default_value_t = 0.0)]
+        lead: f64,
     },
     /// Tell what a limit of processor time gives here, by a busy loop of a second or two
     Calibrate {
@@ -175,7 +178,7 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
         Job::Run { run, cpu, folder, accepts, words } => {
             agent::run(&Order { words, accepts, cpu, run, folder }).map(ExitCode::from)
         }
-        Job::Watch { folder, subject } => done(agent::watch(&folder, subject)),
+        Job::Watch { folder, subject, lead } => done(agent::watch(&folder, subject, lead)),
         Job::Calibrate { machine, cpu, run } => done(agent::calibrate(&machine, cpu, &run)),
         Job::Clock => done(agent::clock()),
         Job::Port { address } => done(agent::port(&address)),

@@ -132,6 +132,7 @@ pub(crate) struct ReportArgs {
 #[derive(Args)]
 struct SpecArgs {
     /// A TOML file, or the name of a spec that comes with the program, as demo or asl2018/2.1
+    /// (a wrong name lists them)
     #[arg(value_name = "SPEC", value_parser = spec_name(), hide_possible_values = true)]
     spec: PathBuf,
     /// The spec's quick form: what its table `quick` says

@@ -49,7 +49,7 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
     krarup headroom krarup-demo")]
 pub(crate) struct HeadroomArgs {
     /// rows.parquet or the folder of a proxy's rows, a directory of results, or HOST:PORT of a
-    /// proxy's admin address
+    /// proxy's or broker's admin address
     #[arg(
         value_name = "ROWS|DIR|ADDRESS",
         required_unless_present = "prometheus",

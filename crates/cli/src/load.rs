@@ -28,7 +28,7 @@ use crate::{input, output};
 
 mod files;
 
-/// Put load on memcached servers and measure how they answer.
+/// Put load on memcached servers or message queues and measure how they answer.
 ///
 /// Closed loop by default: each connection sends its next request when it has its answer. With
 /// --rate requests come at their own pace, whatever the servers do. Response times count from when
@@ -45,8 +45,8 @@ mod files;
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     flags: Flags<Options>,
-    /// A configuration file, for several classes of clients and for keeping; flags go over its top
-    /// level
+    /// A configuration file, for several classes of clients and for keeping; flags take precedence
+    /// over its top level
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the configuration that would be used, as a commented file, and end

@@ -57,7 +57,7 @@ pub(crate) struct ProxyArgs {
     /// Whether a get of several keys is shared out evenly over all servers [default: false]
     #[arg(long, short = 's', value_name = "BOOL", action = ArgAction::Set, value_parser = yes_or_no())]
     sharded: Option<bool>,
-    /// A configuration file; flags go over what it says
+    /// A configuration file; flags take precedence over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the configuration that would be used, as a commented file, and end

@@ -465,6 +465,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
     let whole = |row: &&SeriesRow| row.measured && row.operation == "all" && row.length >= 1.0;
     ClientSide {
         completed: overall.count,
+        answered: load.account.answered,
         errors: overall.errors.values().sum(),
         hits: overall.hits,
         misses: overall.misses,
@@ -510,6 +511,7 @@ fn middleware_side(proxy: &ProxySummary) -> MiddlewareSide {
     };
     MiddlewareSide {
         requests: proxy.all.count,
+        replied: proxy.all.count,
         errors: proxy.all.errors,
         response: times(&proxy.all.response),
         queue: times(&proxy.all.queue),
@@ -636,6 +638,7 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
     };
     ClientSide {
         completed: sum(|side| side.completed),
+        answered: sum(|side| side.answered),
         errors: sum(|side| side.errors),
         hits: sum(|side| side.hits),
         misses: sum(|side| side.misses),
@@ -694,6 +697,7 @@ fn together(
     let [response, queue, server, own] = &all;
     Ok(MiddlewareSide {
         requests,
+        replied: sides.iter().map(|side| side.replied).sum(),
         errors: sides.iter().map(|side| side.errors).sum(),
         response: times(response, |side| side.response),
         queue: times(queue, |side| side.queue),

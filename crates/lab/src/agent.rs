@@ -378,11 +378,12 @@ fn outlast(messages: &Receiver<Message>, process: u32, stop: &Stop) -> (io::Resu
     }
 }
 
-/// Looks at the machine each second until it is told to end, and writes what it saw into a folder.
+/// Looks at the machine each second until it is told to end, and writes what it saw into a folder;
+/// the clients begin `lead` after it does.
 ///
 /// # Errors
 /// From the system.
-pub fn watch(into: &Path, subjects: Vec<Subject>) -> io::Result<()> {
+pub fn watch(into: &Path, subjects: Vec<Subject>, lead: Seconds) -> io::Result<()> {
     let run = std::env::var(RUN).unwrap_or_default();
     // All machines of a run: two of them may be one.
     let family = match run.split_once('/') {
@@ -395,7 +396,7 @@ pub fn watch(into: &Path, subjects: Vec<Subject>) -> io::Result<()> {
     let monitor = Monitor::begin_for(family, subjects);
     tell_runner(WATCHES);
     next(&messages, &stop, SILENCE);
-    monitor.end().write(into)
+    monitor.end().with_lead(lead).write(into)
 }
 
 /// Says what a limit of processor time gives on this machine, as JSON.

@@ -70,9 +70,10 @@ struct Thread {
 struct Look {
     at: Seconds,
     machine: MachineCounters,
-    /// Ticks of our processes, and of the kernel's.
+    /// Ticks of our processes, of the kernel's, and of all others.
     own: u64,
     kernel: u64,
+    others: u64,
     memory: u64,
     /// By their numbers.
     threads: BTreeMap<u32, Thread>,
@@ -126,7 +127,7 @@ impl Monitor {
         // A panic there would be ours: then nothing was seen.
         let looks = self.thread.join().unwrap_or_default();
         let names = self.subjects.into_iter().map(|subject| (subject.process, subject.name)).collect();
-        Observations { looks, names }
+        Observations { looks, names, lead: 0.0 }
     }
 }
 
@@ -135,15 +136,26 @@ impl Monitor {
 pub struct Observations {
     looks: Vec<Look>,
     names: BTreeMap<u32, String>,
+    /// How long after the first look the clients began.
+    lead: Seconds,
 }
 
 /// The clock's ticks per second: what Linux has shown to programs on every platform since 2.6.
 const TICKS: f64 = 100.0;
 
 impl Observations {
-    /// All of it, from the first look to the last.
+    /// The same, of clients that began so long after the first look.
+    #[must_use]
+    pub fn with_lead(self, lead: Seconds) -> Self {
+        Self { lead, ..self }
+    }
+
+    /// All of it from when the clients began to the last look; from the first, where there is none
+    /// between.
     pub fn watch(&self) -> Watch {
-        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else {
+        let begun = self.looks.iter().position(|look| look.at >= self.lead).unwrap_or(0);
+        let looks = &self.looks[if begun + 1 < self.looks.len() { begun } else { 0 }..];
+        let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
             return Watch::default();
         };
         let seconds = last.at - first.at;
@@ -152,7 +164,10 @@ impl Observations {
         let own = last.own.saturating_sub(first.own);
         let kernel = last.kernel.saturating_sub(first.kernel);
         let programs = spent.user + spent.system;
-        let foreign = programs.saturating_sub(own + kernel);
+        // What we were charged for interrupts hides as much of others' time in the difference; what
+        // others were charged for by themselves lacks those that came and went without a parent.
+        let others = last.others.saturating_sub(first.others);
+        let foreign = programs.saturating_sub(own + kernel).max(others);
         // A process is charged for the interrupts that came while it ran, and the machine counts
         // these apart: no tick is told twice, so that the parts add up to what was not idle.
         let kernel =
@@ -170,14 +185,13 @@ impl Observations {
             foreign: rate(foreign),
             kernel: rate(kernel),
             steal: rate(spent.steal),
-            run_queue: self.looks.iter().map(|look| look.machine.running as f64).sum::<f64>()
-                / self.looks.len() as f64,
+            run_queue: looks.iter().map(|look| look.machine.running as f64).sum::<f64>() / looks.len() as f64,
             switches: if seconds > 0.0 {
                 last.machine.switches.saturating_sub(first.machine.switches) as f64 / seconds
             } else {
                 0.0
             },
-            memory_left: self.looks.iter().map(|look| look.memory).min().unwrap_or(0),
+            memory_left: looks.iter().map(|look| look.memory).min().unwrap_or(0),
             lost: lost.collect(),
         }
     }
@@ -250,7 +264,7 @@ impl Observations {
             "start_s,length_s,busy_cores,own_cores,foreign_cores,kernel_cores,steal_cores,run_queue,switches_per_s,memory_left_bytes\n",
         );
         for (before, after, seconds) in self.spans() {
-            let part = Self { looks: vec![before.clone(), after.clone()], names: BTreeMap::new() }.watch();
+            let part = Self { looks: vec![before.clone(), after.clone()], ..Self::default() }.watch();
             let busy = part.own + part.foreign + part.kernel;
             let _ = writeln!(
                 out,
@@ -400,6 +414,8 @@ fn look(at: Seconds, family: &ProcessFamily, names: &BTreeMap<u32, String>) -> L
             look.own += process.ticks;
         } else if process.kernel {
             look.kernel += process.ticks;
+        } else {
+            look.others += process.ticks;
         }
     }
     let mut networks = BTreeSet::new();
@@ -458,7 +474,7 @@ mod tests {
     use super::*;
 
     fn seen(looks: Vec<Look>) -> Observations {
-        Observations { looks, names: BTreeMap::from([(7, "proxy".to_owned())]) }
+        Observations { looks, names: BTreeMap::from([(7, "proxy".to_owned())]), lead: 0.0 }
     }
 
     /// Two cores; in two seconds 100 ticks of programs, 40 of them ours and 10 the kernel's.
@@ -519,6 +535,41 @@ mod tests {
         let watch = seen(vec![look(0.0, 0, 0, 0, 0), look(1.0, 85, 60, 30, 10)]).watch();
         assert_eq!((watch.own, watch.foreign, watch.kernel), (0.85, 0.0, 0.05));
         assert!((watch.busy() - 0.9).abs() < 1e-9, "a tenth was idle: {}", watch.busy());
+    }
+
+    /// The same, beside another program that was charged for 20 ticks.
+    #[test]
+    fn others_are_seen_beside_what_we_were_charged_for_interrupts() {
+        let look = |at, own, others, user, interrupts| Look {
+            at,
+            own,
+            others,
+            machine: MachineCounters {
+                cores: vec![Ticks { user, interrupts, ..Ticks::default() }],
+                ..MachineCounters::default()
+            },
+            ..Look::default()
+        };
+        let watch = seen(vec![look(0.0, 0, 0, 0, 0), look(1.0, 75, 20, 65, 35)]).watch();
+        assert_eq!((watch.own, watch.foreign, watch.kernel), (0.75, 0.2, 0.05));
+    }
+
+    #[test]
+    fn before_the_clients_begin_nothing_counts() {
+        let look = |at: f64, own| Look {
+            at,
+            own,
+            machine: MachineCounters {
+                cores: vec![Ticks { user: own, ..Ticks::default() }],
+                ..MachineCounters::default()
+            },
+            ..Look::default()
+        };
+        let looks = || seen(vec![look(0.0, 0), look(1.0, 10), look(2.0, 110), look(3.0, 210)]);
+        assert!((looks().watch().own - 0.7).abs() < 1e-9);
+        let watch = looks().with_lead(0.8).watch();
+        assert_eq!((watch.own, watch.seconds), (1.0, 2.0));
+        assert_eq!(looks().with_lead(2.5).watch().seconds, 3.0, "too short to be cut");
     }
 
     #[test]

@@ -53,7 +53,7 @@ settings! {
             example = "[[routes]]\nprefix = \"user:\"\npool = \"users\"\nstrip = false\nadd = \"\"";
         /// How many requests may be with the servers at once: a number, or "unlimited", which takes
         /// the queue out of the path. The others wait in the queue, and how long is measured.
-        /// "auto" are as many as keep the first server to be full busy, by what it shows: 4 to 256.
+        /// "auto": the fewest that keep the server that is full first busy, 4 to 256.
         workers: WorkerSetting = WorkerSetting::Fixed(Workers::Unlimited), OrWords(WORKERS, &["auto", "unlimited"]),
             flag = Some(Flag::new("workers", "WORKERS").short('t'));
         /// How many requests may wait for a worker. Beyond that clients are not listened to.

@@ -51,17 +51,17 @@ settings! {
         /// How long one request may take from its first byte to its last. Beyond that its client is
         /// disconnected. 0 waits for ever.
         request_timeout: Nanos = Nanos::from_secs(60), PATIENCE;
-        /// How long a client may take from its connection until it is known who it is: the TLS
-        /// handshake and, at the proxy, the login. 0 waits for ever.
+        /// How long a client may take from its connection until it has logged in: the TLS handshake
+        /// and, at the proxy, the login. 0 waits for ever.
         login_timeout: Nanos = Nanos::from_secs(10), PATIENCE,
             flag = Some(Flag::new("handshake-timeout", "TIME"));
-        /// How many clients there may be of which that is not known yet: with one more, the oldest
-        /// of them is disconnected.
+        /// How many clients there may be that have not logged in yet: with one more, the oldest of
+        /// them is disconnected.
         max_unauthenticated: usize = 1_000, Count::from(1);
         /// How many bytes may wait in all buffers together. A long request is read when there is
         /// room for all of it, which half of this is for; until then its client waits, and others
         /// do not. While clients wait, the proxy's /ready answers 503; what stands still for a
-        /// second, a request that is not gone on with or replies that are not read, is
+        /// second, a request whose rest does not come or replies that are not read, is
         /// disconnected, the largest first. Beyond the bound so is the client with the most
         /// replies, of those that do not read them first.
         memory: usize = 1 << 30, Size::from(1 << 20),

@@ -5,9 +5,15 @@ use krarup_service::Service;
 use proptest::prelude::*;
 
 use super::*;
+use crate::database::{ResultCode, ResultRow};
 use crate::queues;
 
 pub(super) fn broker(durable: bool) -> Broker {
+    let (settings, queues, recorder) = parts(durable);
+    Broker::new(settings, queues, recorder)
+}
+
+fn parts(durable: bool) -> (BrokerSettings, Queues, Recorder) {
     let queues = queues::QueueSettings {
         memory: 1 << 20,
         durable,
@@ -25,7 +31,7 @@ pub(super) fn broker(durable: bool) -> Broker {
         final_reply: None,
     };
     let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
-    Broker::new(settings, Queues::new(queues), recorder)
+    (settings, Queues::new(queues), recorder)
 }
 
 pub(super) const NOW: Stamp = Stamp(1_000);
@@ -297,6 +303,45 @@ proptest! {
         }
         prop_assert_eq!(cut.output(id).unsent(), expected);
     }
+}
+
+/// A reserve finds no message, waits, and is asked for once more when one is there: to a model the
+/// two are trips to the database, and the client waited from the second on.
+#[test]
+fn a_trip_that_found_no_message_is_kept_for_the_model() {
+    let (settings, queues, recorder) = parts(false);
+    let shared = shared::SharedSettings { gathers: false, number: 7, memory: 1 << 20 };
+    let mut broker = Broker::sharing(settings, queues, recorder, shared);
+    broker.keep_live(StoreLanes::Alike);
+    let [worker, producer] = [(); 2].map(|()| broker.opened());
+    let at = |tenths: u64| Stamp(Nanos::from_millis(100 * tenths).0);
+    let line = |word| {
+        let row = ResultRow { word, id: 5, ttr: 60, flags: 0, body: b"x"[..].into() };
+        DatabaseReply::Lines(vec![row])
+    };
+    let mut answer = |broker: &mut Broker, word, tenths: u64| {
+        let asked = broker.take_queries().remove(0);
+        let (taken, sent, answered) = (at(tenths), at(tenths), at(tenths + 2));
+        let way = RequestTimes { taken, sent, answered, connection: 1, ..RequestTimes::default() };
+        broker.database_replied(vec![(asked.number, line(word))], &way, answered);
+    };
+    broker.read(worker, b"reserve\r\n", at(10), at(10));
+    answer(&mut broker, ResultCode::None, 10);
+    broker.read(producer, b"put 1 0 60 1\r\nx\r\n", at(20), at(20));
+    answer(&mut broker, ResultCode::Done, 20);
+    answer(&mut broker, ResultCode::Done, 30);
+    for (client, text) in [(producer, "INSERTED 5\r\n"), (worker, "RESERVED 5 1\r\nx\r\n")] {
+        assert_eq!(broker.output(client).unsent(), text.as_bytes());
+        broker.written(client, text.len(), at(32));
+    }
+    let kept = broker.live(at(40)).visits;
+    let seen = kept.iter().map(|one| (one.received, one.is_late(), one.answered_at().0 - one.sent_at().0));
+    let trip = Nanos::from_millis(200).0;
+    assert_eq!(
+        seen.collect::<Vec<_>>(),
+        [(at(10), true, trip), (at(20), false, trip), (at(22), false, trip)],
+        "in vain; the put; the reserve, since the message is there"
+    );
 }
 
 #[test]

@@ -100,6 +100,15 @@ pub(super) struct WaitingRequest {
     pub(super) gives_up: bool,
     /// Whether there was nothing for it when it was asked for.
     pub(super) has_waited: bool,
+    /// When the database was last asked for it.
+    pub(super) queried: Stamp,
+}
+
+impl WaitingRequest {
+    /// When the database was asked once more, where there was nothing the first time.
+    pub(super) fn repeated(&self) -> Option<Stamp> {
+        self.has_waited.then_some(self.queried)
+    }
 }
 
 /// An answer for a client.
@@ -111,8 +120,8 @@ pub(crate) struct PendingReply {
     pub(crate) bytes: Vec<u8>,
     /// None: it was not the database that answered.
     pub(crate) way: Option<RequestTimes>,
-    /// Whether it waited for a message before it was asked for once more.
-    pub(crate) has_waited: bool,
+    /// When the database was asked once more, where a message was waited for before.
+    pub(crate) repeated: Option<Stamp>,
     /// What of the answer to `stats` the database knows; the rest is to be written.
     pub(crate) stats: Option<(Totals, u64)>,
 }

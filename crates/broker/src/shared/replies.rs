@@ -5,7 +5,7 @@ use std::sync::Arc;
 use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
-use super::pending::{For, HeldLease, PendingReply, Underway, after};
+use super::pending::{For, HeldLease, PendingReply, Underway, WaitingRequest, after};
 use super::{PartCount, SharedQueues};
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, Taker, TubeFacts};
 use crate::job::ClientId;
@@ -21,6 +21,16 @@ impl SharedQueues {
     /// Replies to clients.
     pub(crate) fn take_replies(&mut self) -> Vec<PendingReply> {
         std::mem::take(&mut self.replies)
+    }
+
+    /// Whether a request looks for messages.
+    pub(crate) fn is_take(&self, number: u64) -> bool {
+        self.underway.get(&number).is_some_and(|one| matches!(one.what, For::Take(..)))
+    }
+
+    /// Replies that were not taken yet.
+    pub(crate) fn reply_count(&self) -> usize {
+        self.replies.len()
     }
 
     /// A request has come back.
@@ -46,7 +56,7 @@ impl SharedQueues {
                 (Vec::new(), 0)
             };
             queues.have_expired(expired);
-            return self.swept(queues, &waited, &places);
+            return self.swept(queues, &waited, &places, now);
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack(..)) || there.is_none_or(|holder| holder.taker != taker) {
@@ -54,7 +64,8 @@ impl SharedQueues {
         }
         let holder = self.holder(client);
         holder.out = holder.out.and_then(|(kind, count)| (count > 1).then_some((kind, count - 1)));
-        let has_waited = holder.wait.as_ref().is_some_and(|wait| wait.slot == slot && wait.has_waited);
+        let wait = holder.wait.as_ref().filter(|wait| wait.slot == slot);
+        let repeated = wait.and_then(WaitingRequest::repeated);
         let mut bytes = Vec::new();
         let mut stats = None;
         match (what, reply) {
@@ -73,7 +84,7 @@ impl SharedQueues {
                         self.put += 1;
                         write::numbered(&mut bytes, ReplyWord::Inserted, line.id);
                         self.waits.arrived(line.id, &tube, delay, false, now);
-                        self.became_ready(queues, &tube, receiver.as_ref());
+                        self.became_ready(queues, &tube, receiver.as_ref(), now);
                     }
                     ResultCode::None => write::numbered(&mut bytes, ReplyWord::Exists, line.id),
                     word => write::line(&mut bytes, unknown(word)),
@@ -94,7 +105,7 @@ impl SharedQueues {
                         })
                         .collect::<Vec<_>>();
                     write_taken(&mut bytes, shape, &taken);
-                    self.has_found(queues, client);
+                    self.has_found(queues, client, now);
                 } else {
                     let nothing = if shape == ReplyWord::Popped { ReplyWord::Empty } else { NOT_FOUND };
                     write::line(&mut bytes, if word == ResultCode::None { nothing } else { unknown(word) });
@@ -201,7 +212,8 @@ impl SharedQueues {
             (what, DatabaseReply::Yes(yes)) => write::line(&mut bytes, in_a_word(&what, yes)),
             (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
         }
-        self.replies.push(PendingReply { client, number: slot, bytes, way: Some(*way), has_waited, stats });
+        let way = Some(*way);
+        self.replies.push(PendingReply { client, number: slot, bytes, way, repeated, stats });
     }
 
     /// The client is gone; what was leased to it is given back.
@@ -228,7 +240,7 @@ impl SharedQueues {
                 if line.word == ResultCode::Done {
                     self.waits.arrived(line.id, &tube, delay, false, now);
                 }
-                self.became_ready(queues, &tube, receiver.as_ref());
+                self.became_ready(queues, &tube, receiver.as_ref(), now);
             }
             (For::GiveBack(id, tube), reply) => {
                 if let (Some(tube), DatabaseReply::Lines(lines)) = (tube, reply)
@@ -279,14 +291,7 @@ impl SharedQueues {
             let mut bytes = Vec::new();
             write::numbered(&mut bytes, word, done);
             let way = Some(*way);
-            self.replies.push(PendingReply {
-                client,
-                number: slot,
-                bytes,
-                way,
-                has_waited: false,
-                stats: None,
-            });
+            self.replies.push(PendingReply { client, number: slot, bytes, way, repeated: None, stats: None });
         }
     }
 

@@ -92,12 +92,14 @@ fn a_client_that_waits_asks_once_more_when_something_is_put() {
     assert!(both.replies().is_empty() && both.shared.take_queries().is_empty());
     both.ask(producer, &put());
     let new = both.query();
-    both.answer(new.number, ResultCode::Done);
+    both.answer_at(new.number, ResultCode::Done, at(3));
     assert_eq!(both.replies(), [(producer, "INSERTED 5\r\n".into())]);
     let repeated = both.query();
     assert_eq!(repeated.query, first.query);
-    both.answer(repeated.number, ResultCode::Done);
-    assert_eq!(both.replies(), [(worker, "RESERVED 5 1\r\nx\r\n".into())]);
+    both.answer_at(repeated.number, ResultCode::Done, at(4));
+    let reply = both.shared.take_replies().remove(0);
+    assert_eq!((reply.client, &reply.bytes[..]), (worker, &b"RESERVED 5 1\r\nx\r\n"[..]));
+    assert_eq!(reply.repeated, Some(at(3)), "with the message that it waited for");
 }
 
 /// The database looked before the put was committed, and its answer comes after.

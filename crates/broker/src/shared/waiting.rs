@@ -46,19 +46,21 @@ impl SharedQueues {
             wakes: false,
             gives_up: false,
             has_waited: false,
+            queried: now,
         };
         self.holder(client).wait = Some(wait);
-        self.query_next(queues, client);
+        self.query_next(queues, client, now);
         slot
     }
 
     /// Asks for a client that waits.
-    fn query_next(&mut self, queues: &Queues, client: ClientId) {
+    fn query_next(&mut self, queues: &Queues, client: ClientId, now: Stamp) {
         let events = self.events;
         let holder = self.holder(client);
         let taker = holder.taker;
         let Some(wait) = holder.wait.as_mut() else { return };
         wait.asking = true;
+        wait.queried = now;
         wait.asked_at = events;
         let (slot, shape) = (wait.slot, wait.shape);
         let tube = <&[_; 1]>::try_from(&wait.tubes[..]).ok().map(|[tube]| Arc::clone(tube));
@@ -96,7 +98,7 @@ impl SharedQueues {
         }
         wait.has_waited = true;
         if missed {
-            return self.query_next(queues, client);
+            return self.query_next(queues, client, now);
         }
         wait.alarm = wait.until.into_iter().chain(soon).min();
         let (turn, alarm) = (wait.turn, wait.alarm);
@@ -123,8 +125,8 @@ impl SharedQueues {
         let Some(wait) = self.holder(client).wait.take() else { return };
         let mut bytes = Vec::new();
         write_answer(&mut bytes, wait.shape, answer);
-        let (number, has_waited) = (wait.slot, wait.has_waited);
-        self.replies.push(PendingReply { client, number, bytes, way, has_waited, stats: None });
+        let (number, repeated) = (wait.slot, wait.repeated());
+        self.replies.push(PendingReply { client, number, bytes, way, repeated, stats: None });
     }
 
     /// It is in no line any more.
@@ -150,11 +152,11 @@ impl SharedQueues {
     }
 
     /// It has found something, or was told that it will not: whether it wakes the next.
-    pub(super) fn has_found(&mut self, queues: &Queues, client: ClientId) {
+    pub(super) fn has_found(&mut self, queues: &Queues, client: ClientId, now: Stamp) {
         let Some(wait) = self.holder(client).wait.take() else { return };
         if wait.wakes {
             for tube in wait.tubes {
-                self.wake(queues, &tube, None, true, 1);
+                self.wake(queues, &tube, None, (true, 1), now);
             }
         }
     }
@@ -172,14 +174,20 @@ impl SharedQueues {
     // ---- waking ---------------------------------------------------------------------------------
 
     /// Something has become ready in a tube, for any client or for one.
-    pub(super) fn became_ready(&mut self, queues: &Queues, tube: &Arc<str>, receiver: Option<&Arc<str>>) {
+    pub(super) fn became_ready(
+        &mut self,
+        queues: &Queues,
+        tube: &Arc<str>,
+        receiver: Option<&Arc<str>>,
+        now: Stamp,
+    ) {
         self.events += 1;
         if self.latest.len() >= MOST_LATEST {
             // The sweep finds what is forgotten here.
             self.latest.clear();
         }
         self.latest.insert(Arc::clone(tube), self.events);
-        self.wake(queues, tube, receiver, false, 1);
+        self.wake(queues, tube, receiver, (false, 1), now);
     }
 
     fn wake(
@@ -187,8 +195,8 @@ impl SharedQueues {
         queues: &Queues,
         tube: &Arc<str>,
         receiver: Option<&Arc<str>>,
-        wakes: bool,
-        most: usize,
+        (wakes, most): (bool, usize),
+        now: Stamp,
     ) {
         let Some(line) = self.waiting.get(tube) else { return };
         let may = |client: &ClientId| receiver.is_none() || queues.name(*client).as_ref() == receiver;
@@ -196,7 +204,7 @@ impl SharedQueues {
         for client in woken {
             self.leave_lines(client);
             self.holder(client).wait.as_mut().expect("he waits").wakes = wakes;
-            self.query_next(queues, client);
+            self.query_next(queues, client, now);
         }
     }
 
@@ -221,7 +229,7 @@ impl SharedQueues {
         {
             self.leave_lines(client);
             // The last look: something may have come that it was not woken for.
-            self.query_next(queues, client);
+            self.query_next(queues, client, now);
         }
         if !self.sweeping && self.sweep_at <= now {
             self.sweeping = true;
@@ -245,6 +253,7 @@ impl SharedQueues {
         queues: &Queues,
         waited: &[(Arc<str>, Option<Arc<str>>)],
         places: &[usize],
+        now: Stamp,
     ) {
         self.sweeping = false;
         for (tube, name) in places.iter().filter_map(|place| waited.get(*place)) {
@@ -258,7 +267,7 @@ impl SharedQueues {
             for client in woken {
                 self.leave_lines(client);
                 self.holder(client).wait.as_mut().expect("he waits").wakes = true;
-                self.query_next(queues, client);
+                self.query_next(queues, client, now);
             }
         }
     }

@@ -31,8 +31,8 @@ pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11300")]
     pub(super) listen: Address,
-    /// Where brokers that wait for their turn reach this one, to which they send their clients on
-    /// [default: where it listens]
+    /// The address at which waiting brokers reach this one and send their clients to it [default:
+    /// where it listens]
     #[arg(long, value_name = "ADDRESS")]
     pub(super) advertise: Option<Address>,
     /// Where clients of memcached's protocol connect, which then names queues where it names keys

@@ -4,10 +4,12 @@
 //! It listens on a socket in that directory and nowhere else. PostgreSQL refuses to run as root;
 //! started by root, it runs as the user `postgres`, which then owns the directory.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
@@ -20,7 +22,15 @@ pub(super) struct EmbeddedPostgres {
     as_other: bool,
     /// The directory goes with the cluster.
     temporary: bool,
+    /// A child of ours, so that what it takes of the processors is counted with the broker; none:
+    /// it ran already.
+    server: Option<Child>,
 }
+
+/// How long a server may take to start: after a crash it reads its log first.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(10);
 
 impl EmbeddedPostgres {
     /// A cluster in a directory of its own, which is gone with it.
@@ -87,26 +97,63 @@ impl EmbeddedPostgres {
                 )));
             }
         }
-        let cluster = Self { programs, data: folder.join("data"), folder, as_other, temporary: false };
+        let data = folder.join("data");
+        let mut cluster = Self { programs, data, folder, as_other, temporary: false, server: None };
         if !cluster.data.join("PG_VERSION").exists() {
             let data = cluster.data.to_string_lossy().into_owned();
             cluster
                 .run("initdb", &["-D", &data, "-U", "krarup", "-A", "trust", "-E", "UTF8", "--locale=C"])?;
         }
-        let options = format!(
-            "-c listen_addresses= -c unix_socket_directories={} -c max_connections=60",
-            cluster.folder.display()
-        );
         let data = cluster.data.to_string_lossy().into_owned();
         if cluster.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
             // A broker that was killed could not stop it.
             eprintln!("PostgreSQL still runs in {}", cluster.folder.display());
             return Ok(cluster);
         }
-        let log = cluster.folder.join("log").to_string_lossy().into_owned();
-        cluster.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"])?;
+        cluster.serve(&data)?;
         eprintln!("PostgreSQL runs in {}", cluster.folder.display());
         Ok(cluster)
+    }
+
+    /// Starts the server, and waits until it takes connections.
+    fn serve(&mut self, data: &str) -> Result<(), Failure> {
+        let path = self.folder.join("log");
+        let hint = |why: String| Failure::run(why).hint(format!("see {}", path.display()));
+        let wrong = |error: std::io::Error| hint(format!("postgres cannot be started: {error}"));
+        let log = File::options().create(true).append(true).open(&path).map_err(wrong)?;
+        let sockets = format!("unix_socket_directories={}", self.folder.display());
+        let words = ["-D", data, "-c", "listen_addresses=", "-c", &sockets, "-c", "max_connections=60"];
+        let before = self.state();
+        let mut server = self
+            .command("postgres", &words)
+            .stdout(log.try_clone().map_err(wrong)?)
+            .stderr(log)
+            // A terminal's Ctrl-C is the broker's affair.
+            .process_group(0)
+            .spawn()
+            .map_err(wrong)?;
+        let begun = Instant::now();
+        loop {
+            // What a server that was killed has left says that it is ready, too.
+            let told = self.state().filter(|told| Some(told) != before.as_ref());
+            if told.is_some_and(|told| told.lines().nth(7).is_some_and(|state| state.trim() == "ready")) {
+                self.server = Some(server);
+                return Ok(());
+            }
+            if let Some(status) = server.try_wait().map_err(wrong)? {
+                return Err(hint(format!("postgres ended at once ({status})")));
+            }
+            if begun.elapsed() > PATIENCE {
+                self.server = Some(server);
+                return Err(hint(format!("postgres takes no connections within {} s", PATIENCE.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What the server says of itself, in a file of eight lines whose last is its state.
+    fn state(&self) -> Option<String> {
+        fs::read_to_string(self.data.join("postmaster.pid")).ok()
     }
 
     /// Where it is reached.
@@ -148,6 +195,10 @@ impl Drop for EmbeddedPostgres {
         let data = self.data.to_string_lossy().into_owned();
         if let Err(failure) = self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"]) {
             eprintln!("warning: {}", failure.message());
+        }
+        if let Some(mut server) = self.server.take() {
+            // It has ended, or will not: then it is left to the system.
+            let _ = server.try_wait();
         }
         if self.temporary
             && let Err(error) = fs::remove_dir_all(&self.folder)

@@ -259,8 +259,9 @@ fn long_comments(text: &str) -> impl Iterator<Item = usize> {
 const BLIND_WAITS: [&str; 3] = ["thread::sleep", "yield_now", "spin_loop"];
 
 /// The files that may do so, each with what it waits for that nothing notifies it of.
-const WAITS_BLINDLY: [(&str, &str); 16] = [
+const WAITS_BLINDLY: [(&str, &str); 17] = [
     ("cli/src/at.rs", "a moment that was given on the command line"),
+    ("cli/src/broker/embedded.rs", "the line that PostgreSQL writes when it takes connections"),
     ("cli/src/broker/waiting.rs", "the next attempt to reach a database"),
     ("cli/src/headroom.rs", "the next answer of a proxy that has no capacity to state yet"),
     ("cli/src/load.rs", "results that generators on other machines write"),

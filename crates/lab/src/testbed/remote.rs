@@ -305,9 +305,10 @@ impl Remote {
         &self,
         into: &Path,
         subjects: &[crate::monitor::Subject],
+        lead: Seconds,
         stop: &Stop,
     ) -> Result<ChildProcess, StationError> {
-        let mut line = self.agent(&["watch", &self.path(into)]);
+        let mut line = self.agent(&["watch", &self.path(into), "--lead", &lead.to_string()]);
         for subject in subjects {
             line.extend(["--subject".to_owned(), format!("{}={}", subject.process, subject.name)]);
         }

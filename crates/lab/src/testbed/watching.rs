@@ -33,8 +33,8 @@ fn subjects(machine: &str, middleware: &[Running], servers: &[Running]) -> Vec<S
 
 /// Looks at the machines while a trial is measured.
 pub(super) enum Watching {
-    /// A thread of ours, at this machine.
-    Here(Monitor),
+    /// A thread of ours, at this machine, so long before the clients begin.
+    Here(Monitor, Seconds),
     /// An agent on each machine.
     There(Vec<(WatchedMachine, ChildProcess)>),
 }
@@ -68,23 +68,25 @@ pub(super) struct Observed {
 type SeenMachine = (String, Vec<(String, Watch)>);
 
 impl Watching {
+    /// Begins to look, `lead` before the clients do.
     pub(super) fn begin(
         starter: &Starter,
         folder: &Path,
-        middleware: &[Running],
-        servers: &[Running],
+        (middleware, servers): (&[Running], &[Running]),
+        lead: Seconds,
     ) -> Result<Self, StationError> {
         let machines = starter.hosts.machines();
         if machines.is_empty() {
             let lines = starter.hosts.network().map(Namespaces::lines).unwrap_or_default();
             let lines = lines.into_iter().map(|(name, process)| Subject { name, process });
             let subjects = subjects("here", middleware, servers).into_iter().chain(lines).collect();
-            return Ok(Self::Here(Monitor::begin(subjects)));
+            return Ok(Self::Here(Monitor::begin(subjects), lead));
         }
         let begin = |machine: &Arc<Remote>| {
             let (name, place) = (machine.name.clone(), machine.watched_in());
             let into = folder.join("monitor").join(&place);
-            let watch = machine.watch(&into, &subjects(&name, middleware, servers), &starter.stop)?;
+            let subjects = subjects(&name, middleware, servers);
+            let watch = machine.watch(&into, &subjects, lead, &starter.stop)?;
             Ok((WatchedMachine { name, place }, watch))
         };
         machines.iter().map(begin).collect::<Result<_, _>>().map(Self::There)
@@ -92,7 +94,7 @@ impl Watching {
 
     pub(super) fn end(self) -> Result<Unkept, StationError> {
         match self {
-            Self::Here(monitor) => Ok(Unkept::Here(Box::new(monitor.end()))),
+            Self::Here(monitor, lead) => Ok(Unkept::Here(Box::new(monitor.end().with_lead(lead)))),
             Self::There(mut all) => {
                 for (_, process) in &mut all {
                     let ended = process.stop(PATIENCE)?;

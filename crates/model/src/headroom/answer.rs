@@ -52,6 +52,13 @@ pub enum ServerQueue {
     },
 }
 
+impl ServerQueue {
+    /// Whether requests wait in one queue before all connections, as for a store.
+    pub fn is_common(self) -> bool {
+        self != Self::EachConnection
+    }
+}
+
 /// What a redline has shown that a server can do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProvenServer {
@@ -304,7 +311,9 @@ impl Silence {
             Self::QuotaRunsOut => {
                 "a server often stands still until the next 100 ms begin: its processor quota runs out; configure its processors"
             }
-            Self::MixChanged => "the mix of requests changed a moment ago: wait a minute",
+            Self::MixChanged => {
+                "the mix of requests of the last ten seconds is another than before (so it is while a cache is filled): wait a minute"
+            }
         }
     }
 }

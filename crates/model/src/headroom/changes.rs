@@ -2,7 +2,7 @@
 
 use super::answer::{
     Allowance, CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer,
-    ResourceKind, ServerQueue,
+    ResourceKind,
 };
 use super::fitted::{First, Fitted};
 use super::replay::{ReplayServer, TrafficReplay};
@@ -141,7 +141,7 @@ fn changed<'a>(
     replay: &mut TrafficReplay<'a>,
     change: &HeadroomChange,
 ) -> Result<AfterChange, &'static str> {
-    let is_store = |server: &LiveServer| server.queue != ServerQueue::EachConnection;
+    let is_store = |server: &LiveServer| server.queue.is_common();
     let moves_parts = change.moves_servers() || matches!(change, HeadroomChange::Replicas(_));
     if moves_parts && fitted.system.servers.iter().any(is_store) {
         return Err("one_database");

@@ -42,6 +42,8 @@ pub(super) struct Fitted<'a> {
     pub(super) processors: Option<MachineFit>,
     pub(super) own_link: Option<MachineFit>,
     pub(super) own: Seconds,
+    /// Mean time for which a request holds a worker, and how many times that once all are busy.
+    hold: (Seconds, f64),
 }
 
 /// What is full first, and when.
@@ -61,6 +63,12 @@ impl<'a> Fitted<'a> {
         if let Some(from) = late_from {
             traffic.requests_from(from);
         }
+        // What finds no message in a store: once the store is full, messages wait in it.
+        if system.servers.iter().any(|server| server.queue.is_common())
+            && let Some((_, full_at)) = first_full(&limits)
+        {
+            traffic.late_until(full_at);
+        }
         let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
         Self {
             limits,
@@ -68,6 +76,7 @@ impl<'a> Fitted<'a> {
             processors: processors(&kept),
             own_link: own_link(&kept),
             own: quantile(&mut own, 0.5),
+            hold: if system.workers.is_some() { kept.hold() } else { (0.0, 1.0) },
             servers: fits,
             kept,
             traffic,
@@ -85,7 +94,9 @@ impl<'a> Fitted<'a> {
         let servers = self.servers.iter().zip(&self.limits).zip(&self.system.servers);
         let servers = servers.map(|((fit, limit), known)| {
             let scale = limit.filter(|_| deep).map_or(1.0, |limit| limit.scale);
-            ReplayServer { scale, ..ReplayServer::of(fit, known.queue) }
+            let server = ReplayServer { scale, ..ReplayServer::of(fit, known.queue) };
+            let times = if deep && server.fit.is_none() { self.hold.1 } else { 1.0 };
+            ReplayServer { delay: server.delay * times, ..server }
         });
         TrafficReplay {
             kept: &self.kept,
@@ -96,6 +107,11 @@ impl<'a> Fitted<'a> {
             routes: Vec::new(),
             copies: None,
         }
+    }
+
+    /// The share of their time for which so many workers are held at a rate, as seen.
+    pub(super) fn held(&self, workers: u32, rate: f64) -> f64 {
+        rate * self.hold.0 / f64::from(workers)
     }
 
     // ---- resources
@@ -109,8 +125,8 @@ impl<'a> Fitted<'a> {
     /// The rate at which the workers are full; none where a server is full before.
     pub(super) fn workers_full_at(&self, server: Option<f64>) -> Option<f64> {
         let workers = f64::from(self.system.workers?);
-        let hold = mean(self.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));
-        let Some(server) = server else { return Some(workers / hold.max(1e-9)) };
+        let (hold, when_full) = self.hold;
+        let Some(server) = server else { return Some(workers / (hold * when_full).max(1e-9)) };
         let mut random = self.random("workers");
         let arrivals = self.traffic.at_rate(3.0 * server.max(self.traffic.highest()), &mut random);
         let throughput = self.replay(true).throughput(&arrivals, &mut random);

@@ -10,7 +10,7 @@ use super::answer::{
 };
 use super::changes::{self, ChangedFrom};
 use super::fitted::{First, Fitted};
-use super::kept::{Kept, kept, mean, quantile};
+use super::kept::{Kept, kept, quantile};
 use super::resources::MUCH_OF_OTHERS;
 use super::server_fit;
 use super::service_by_request::ServiceByRequest;
@@ -405,8 +405,7 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -
         states.push(plain(ResourceKind::Clients, Some(now / busy), Some(busy), None));
     }
     if let Some(limit) = fitted.system.workers {
-        let hold = mean(fitted.kept.requests.iter().filter(|one| !one.late).map(|one| one.hold));
-        states.push(plain(ResourceKind::Workers, workers, Some(now * hold / f64::from(limit)), None));
+        states.push(plain(ResourceKind::Workers, workers, Some(fitted.held(limit, now)), None));
     }
     states.sort_by(|a, b| {
         let full = |one: &ResourceState| one.full_at_per_s.unwrap_or(f64::INFINITY);

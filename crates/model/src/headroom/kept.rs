@@ -151,7 +151,28 @@ fn arrivals(snapshot: &LiveSnapshot, origin: Stamp, span: Seconds) -> Vec<f64> {
     snapshot.arrivals.iter().skip(skip as usize).take(slots).map(|&count| f64::from(count)).collect()
 }
 
+/// A request that was taken later than this after it had been received waited for a worker.
+const WAITED: Seconds = 1e-6;
+/// So many that waited, in so many seconds, tell for how long they hold a worker.
+const ENOUGH_WAITED: (usize, usize) = (300, 6);
+
 impl Kept {
+    /// Mean time for which a request holds a worker, and how many times that it is once all workers
+    /// are busy: of those that waited for one. Where no request waits, servers fall asleep in
+    /// between and take the time to wake up.
+    pub(super) fn hold(&self) -> (Seconds, f64) {
+        let clients = || self.requests.iter().filter(|one| !one.late);
+        let all = mean(clients().map(|one| one.hold));
+        let waited: Vec<&KeptRequest> = clients().filter(|one| one.response - one.hold > WAITED).collect();
+        let mut seconds: Vec<i64> = waited.iter().map(|one| one.received as i64).collect();
+        seconds.sort_unstable();
+        seconds.dedup();
+        if waited.len() < ENOUGH_WAITED.0 || seconds.len() < ENOUGH_WAITED.1 {
+            return (all, 1.0);
+        }
+        (all, mean(waited.iter().map(|one| one.hold)) / all.max(1e-12))
+    }
+
     /// Connections to a server: as many as there are by configuration, or were seen.
     pub(super) fn lanes_to(&self, server: usize, system: &LiveSystem) -> f64 {
         self.lanes[server].max(usize::from(system.lanes.unwrap_or(1))) as f64

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Mistake, Seconds};
 
-use super::answer::{CopyChange, HeadroomChange, LiveSystem, ResponseTarget, ServerQueue};
+use super::answer::{CopyChange, HeadroomChange, LiveSystem, ResponseTarget};
 
 /// A factor beyond this says nothing of the system that was seen.
 const LARGEST_FACTOR: f64 = 1_000.0;
@@ -200,7 +200,7 @@ impl NamedChange {
             usual.push(Self::Traffic(1.5));
         }
         // What a store holds is not shared out, and what its messages' sizes do is not known.
-        if system.servers.iter().any(|server| server.queue != ServerQueue::EachConnection) {
+        if system.servers.iter().any(|server| server.queue.is_common()) {
             return usual;
         }
         if system.servers.len() > 1 {

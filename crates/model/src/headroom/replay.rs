@@ -333,9 +333,7 @@ impl<'a> ReplayCourse<'a> {
         let mut done = now;
         for part in parts {
             let Some(server) = self.replay.route(part.server, random) else { continue };
-            if let Some(request) = request
-                && self.replay.servers[server].gathered.is_some()
-            {
+            if self.replay.servers[server].gathered.is_some() {
                 self.gathering[server].push(WaitingPart { since: now, request });
                 continue;
             }
@@ -488,8 +486,8 @@ impl LaneTurns<'_> {
 #[derive(Clone, Copy, Debug)]
 struct WaitingPart {
     since: Seconds,
-    /// The place of its request among those replayed.
-    request: usize,
+    /// The place of its request among those replayed; none: no client waits for it.
+    request: Option<usize>,
 }
 
 impl ReplayServer<'_> {
@@ -517,7 +515,7 @@ impl ReplayServer<'_> {
             let end = now + fit.time(come as f64) * ratio * self.scale;
             under_way.push((end, come));
             for part in &waiting[next..next + come] {
-                if let Some(request) = out.get_mut(part.request) {
+                if let Some(request) = part.request.and_then(|place| out.get_mut(place)) {
                     request.response = request.response.max(end - request.arrived + own);
                 }
             }

@@ -11,7 +11,7 @@ use super::stores::{self, GatheredFit};
 /// What is known of one server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerFit {
-    /// Parts sent to it per request of all traffic.
+    /// Parts sent to it per request of all traffic, at the rate at which it is full.
     pub(super) share: f64,
     /// Connections to it.
     pub(super) lanes: f64,
@@ -38,7 +38,9 @@ fn parts_of(kept: &Kept, number: usize) -> Vec<&KeptPart> {
 pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue) -> ServerFit {
     let requests = kept.requests.iter().filter(|one| !one.late).count().max(1);
     let parts = parts_of(kept, number);
-    let share = parts.len() as f64 / requests as f64;
+    // Trips to a store that found no message: once the store is full, messages wait.
+    let counts = |part: &&&KeptPart| !(queue.is_common() && part.is_late);
+    let share = parts.iter().filter(counts).count() as f64 / requests as f64;
     let round_trip = mean(parts.iter().map(|one| one.answered - one.sent));
     let (mut fit, mut gathered) = (None, None);
     match queue {

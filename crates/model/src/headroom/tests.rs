@@ -273,6 +273,33 @@ fn connections_that_grow_with_the_traffic_are_the_limit() {
     assert!(near.assumes.iter().any(|one| one.starts_with("others who ask the same servers")));
 }
 
+/// One worker before a server that falls asleep when it has nothing to do for 10 µs, and wakes up
+/// within 60 µs: with more traffic it sleeps less.
+#[test]
+fn a_full_worker_meets_a_server_that_is_awake() {
+    let mut random = RandomStream::named(1, 0, &["asleep"]);
+    let mut books = LiveBooks::default();
+    let (mut now, mut free) = (1.0_f64, 0.0_f64);
+    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+    while now < 61.0 {
+        now += random.draw(&rand_distr::Exp1) / (3_000.0 + 1_000.0 * (now / 9.0).sin());
+        let begin = free.max(now);
+        let asleep = if begin > free + 10e-6 { 60e-6 } else { 0.0 };
+        free = begin + 40e-6 * random.draw(&rand_distr::Exp1) + 20e-6 + asleep;
+        let mut visit = Visit::at(nanos(now), Operation::Get);
+        (visit.taken, visit.replied) = (nanos(begin), nanos(free));
+        books.finish(&visit, &[ServerVisit::ok(0, nanos(begin), nanos(free))]);
+    }
+    let system = LiveSystem { workers: Some(1), ..one() };
+    let answer = judge(&books.snapshot(nanos(61.0)), &system, &asked(1e-3));
+    assert_eq!(answer.bottleneck.unwrap().resource, ResourceKind::Workers);
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation * 60e-6 - 1.0).abs() < 0.05, "{saturation} of {}", 1.0 / 60e-6);
+    // Of M/G/1 at 0.95 the mean wait is 0.8 ms already.
+    let capacity = answer.capacity_per_s.unwrap().mean;
+    assert!((0.6..0.95).contains(&(capacity * 60e-6)), "{capacity}");
+}
+
 /// Two servers that swap their shares: what was fitted is of another mix.
 #[test]
 fn shares_that_change_silence() {
@@ -305,6 +332,8 @@ struct OneStore {
     /// Mean time of a trip with so many requests while so many trips are under way.
     time: fn(f64, f64) -> f64,
     clients: u32,
+    /// The share of the trips that find no message.
+    in_vain: f64,
 }
 
 impl OneStore {
@@ -340,6 +369,7 @@ impl OneStore {
         let mut books = LiveBooks::default();
         let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
         let mut second = 1.0_f64;
+        let mut random = RandomStream::named(seed, 0, &["in vain"]);
         for [came, begin, end, lane] in trips {
             while second < end {
                 books.loop_use(nanos(second), LoopUse { clients: self.clients, ..LoopUse::default() });
@@ -347,8 +377,12 @@ impl OneStore {
             }
             let mut visit = Visit::at(nanos(came), Operation::Put);
             (visit.taken, visit.replied) = (nanos(begin), nanos(end));
-            let trip = ServerVisit::ok(0, nanos(begin), nanos(end));
-            books.finish(&visit, &[ServerVisit { lane: lane as u16, ..trip }]);
+            let trip = ServerVisit { lane: lane as u16, ..ServerVisit::ok(0, nanos(begin), nanos(end)) };
+            if random.fraction() < self.in_vain {
+                books.late(&trip);
+            } else {
+                books.finish(&visit, &[trip]);
+            }
         }
         books.snapshot(nanos(61.0))
     }
@@ -360,12 +394,16 @@ impl OneStore {
         times[times.len() * 99 / 100]
     }
 
-    /// What is said, and by how much the capacity for the target that breaks at this rate is off.
-    fn judged(&self, rate: fn(f64, f64) -> f64, breaks_at: f64) -> (Headroom, f64) {
+    fn answer(&self, rate: fn(f64, f64) -> f64, target: f64) -> Headroom {
         let server = LiveServer { name: "db".to_owned(), queue: self.queue, ..LiveServer::default() };
         let lanes = Some(self.lanes as u16);
         let system = LiveSystem { servers: vec![server], lanes, ..one() };
-        let answer = judge(&self.snapshot(rate, 5), &system, &asked(self.p99_at(breaks_at)));
+        judge(&self.snapshot(rate, 5), &system, &asked(target))
+    }
+
+    /// What is said, and by how much the capacity for the target that breaks at this rate is off.
+    fn judged(&self, rate: fn(f64, f64) -> f64, breaks_at: f64) -> (Headroom, f64) {
+        let answer = self.answer(rate, self.p99_at(breaks_at));
         let capacity = answer.capacity_per_s.unwrap();
         assert!(capacity.low < breaks_at && breaks_at < capacity.high, "{capacity:?}");
         (answer, capacity.mean / breaks_at)
@@ -379,6 +417,7 @@ fn a_store_whose_trips_carry_all_that_waits_is_full_when_all_clients_wait() {
         lanes: 1,
         time: |count, _| 1.5e-3 + 60e-6 * count,
         clients: 200,
+        in_vain: 0.0,
     };
     let full = 200.0 / (1.5e-3 + 60e-6 * 200.0);
     let (answer, off) = store.judged(|now, _| 5_000.0 + 2_500.0 * (now / 9.0).sin(), 11_000.0);
@@ -396,12 +435,27 @@ fn a_pool_of_connections_that_share_processors_is_full_when_all_are_busy() {
         // Two processors' worth of work, half of the time elsewhere.
         time: |_, under_way| 1e-3 + 1e-3 * (under_way / 2.0).max(1.0),
         clients: 200,
+        in_vain: 0.0,
     };
     let full = 8.0 / 5e-3;
     let (answer, off) = store.judged(|now, _| 800.0 + 300.0 * (now / 9.0).sin(), 1_250.0);
     let saturation = answer.saturation_per_s.unwrap();
     assert!((saturation / full - 1.0).abs() < 0.1, "{saturation} of {full}");
     assert!((off - 1.0).abs() < 0.15, "{off}");
+}
+
+#[test]
+fn trips_that_find_no_message_take_connections_until_the_store_is_full() {
+    let queue = ServerQueue::Common;
+    let store = OneStore { queue, lanes: 8, time: |_, _| 5e-3, clients: 200, in_vain: 0.3 };
+    // Of 1,000 trips 700 are told of.
+    let answer = store.answer(|now, _| 1_000.0 + 300.0 * (now / 9.0).sin(), store.p99_at(1_250.0));
+    let capacity = answer.capacity_per_s.unwrap().mean;
+    assert!((900.0..1_250.0).contains(&capacity), "as many trips, some of them still in vain: {capacity}");
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / (8.0 / 5e-3) - 1.0).abs() < 0.1, "{saturation}");
+    let check = answer.check.unwrap();
+    assert!(check.mean.abs() < 0.05 && check.p95.abs() < 0.05, "{check:?}");
 }
 
 /// Requests to one of three servers each, half of them writes.

@@ -63,6 +63,8 @@ pub(super) struct SeenTraffic {
     requests_from: usize,
     /// The places of answers that no client waited for, per request of the clients.
     late_share: f64,
+    /// The rate at which there are no such answers any more.
+    late_until: f64,
     late: Vec<u32>,
 }
 
@@ -112,6 +114,7 @@ impl SeenTraffic {
             alike,
             requests_from: 0,
             late_share: late.len() as f64 / clients.max(1) as f64,
+            late_until: f64::INFINITY,
             late,
         })
     }
@@ -119,6 +122,18 @@ impl SeenTraffic {
     /// From then on requests are like those to come; before, only their number is.
     pub(super) fn requests_from(&mut self, from: Seconds) {
         self.requests_from = (from as usize).min(self.alike.len() - 1);
+    }
+
+    /// The closer the rate comes to this one, the fewer answers come that no client waits for.
+    pub(super) fn late_until(&mut self, rate: f64) {
+        self.late_until = rate;
+    }
+
+    /// Answers that no client waits for, per request, at a rate.
+    fn late_at(&self, rate: f64) -> f64 {
+        let seen = mean(self.by_second.iter().copied());
+        let way = (rate - seen) / (self.late_until - seen);
+        if self.late_until > seen { self.late_share * (1.0 - way).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// Mean rate of the last ten seconds.
@@ -148,6 +163,7 @@ impl SeenTraffic {
             self.rates_of(second_of(place), random, &mut rates);
         }
         let scale = rate / SLOTS as f64 / mean(rates.iter().copied()).max(1e-12);
+        let late_share = self.late_at(rate);
         let mut arrivals = Vec::with_capacity((rate * seconds as f64 * 1.1) as usize);
         for (slot, factor) in rates.iter().enumerate() {
             let second = second_of(slot / SLOTS);
@@ -155,8 +171,9 @@ impl SeenTraffic {
             for _ in 0..poisson(factor * scale, random) {
                 let at = (slot as f64 + random.fraction()) / SLOTS as f64;
                 arrivals.push(Arrival { at, like: self.like(second, random) });
-                if self.late_share > 0.0 && random.fraction() < self.late_share {
+                if late_share > 0.0 && random.fraction() < late_share {
                     let like = self.late[random.below(self.late.len())];
+                    let at = (slot as f64 + random.fraction()) / SLOTS as f64;
                     arrivals.push(Arrival { at, like });
                 }
             }

@@ -27,7 +27,7 @@ settings! {
         /// out its cas uniques.
         servers: Vec<ServerConfig> = Vec::new(), List(SERVER),
             flag = Some(Flag::new("servers", "HOST:PORT").short('m').many());
-        /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
+        /// Which servers hold a key: "all" of them, or some by "ketama" (as twemproxy and weighted
         /// libmemcached), "consistent" (unweighted libmemcached), "rendezvous", "jump", "modulo" or
         /// "ch3" (as mcrouter).
         distribution: KeySpread = KeySpread::All, SPREAD, flag = Some(Flag::of_key("NAME")), words = distributions;

@@ -585,10 +585,11 @@ impl Core {
     fn read_begins(&mut self, number: RequestId, pool: PoolId, server: ServerId, was_idle: bool, now: Stamp) {
         let exchange = &mut self.requests[number];
         let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
-        if first && let Some((busy, waiting, _)) = self.dispatch.readers().of(pool, server) {
+        if first && let Some((busy, ..)) = self.dispatch.readers().of(pool, server) {
             exchange.visit.taken = now;
             exchange.visit.busy_workers = busy;
-            exchange.visit.queue_length = waiting as u32;
+            // Before all servers, as the time in the queue is that of all requests (Little's law).
+            exchange.visit.queue_length = self.dispatch.readers().waiting() as u32;
             exchange.visit.worker_was_idle = was_idle;
         }
     }
