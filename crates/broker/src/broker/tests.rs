@@ -319,7 +319,7 @@ fn a_trip_that_found_no_message_is_kept_for_the_model() {
         let row = ResultRow { word, id: 5, ttr: 60, flags: 0, body: b"x"[..].into() };
         DatabaseReply::Lines(vec![row])
     };
-    let mut answer = |broker: &mut Broker, word, tenths: u64| {
+    let answer = |broker: &mut Broker, word, tenths: u64| {
         let asked = broker.take_queries().remove(0);
         let (taken, sent, answered) = (at(tenths), at(tenths), at(tenths + 2));
         let way = RequestTimes { taken, sent, answered, connection: 1, ..RequestTimes::default() };
