@@ -22,6 +22,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -140,6 +141,17 @@ def work(client, over):
             client.delete(*message)
 
 
+def drain(client, found):
+    """Fetches and deletes until there is nothing, also of what is leased."""
+    while True:
+        message = client.reserve(1)
+        if message:
+            found.append(message[1])
+            client.delete(*message)
+        elif client.held() == 0:
+            return
+
+
 def clone(image, to):
     """When the clone was begun and when it was made."""
     with image.open("rb") as source, to.open("wb") as target:
@@ -194,14 +206,13 @@ def fetched(folder, image, mode, flags):
             return None
         try:
             with broker(flags.sockets, mode, flags) as served:
-                client, found, end = Client(served.port), [], time.monotonic() + 60
-                while time.monotonic() < end:
-                    message = client.reserve(1)
-                    if message:
-                        found.append(message[1])
-                        client.delete(*message)
-                    elif client.held() == 0:
-                        break
+                found = []
+                # Requests of several clients share a commit.
+                threads = [threading.Thread(target=drain, args=(Client(served.port), found)) for _ in range(24)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
                 return found
         finally:
             postgres.stop()
@@ -249,6 +260,8 @@ def main():
     flags = flags.parse_args()
     if os.geteuid() != 0:
         sys.exit("error: only root may mount a disk")
+    # What is mounted is taken down whatever ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     law, counted = random.Random(flags.seed), 0
     with tempfile.TemporaryDirectory(prefix="krarup-power-") as name:
         name = pathlib.Path(name)
