@@ -1,7 +1,7 @@
 //! Where requests can go: servers, pools of servers, and which keys belong to which pool. Plain
 //! data.
 
-use crate::placement::{KeyHash, Placement};
+use crate::placement::Placement;
 
 /// Everything the core knows of the world behind it.
 #[derive(Clone, Debug, Default)]
@@ -116,7 +116,7 @@ impl PoolSpec {
             ),
             Some(placement) => {
                 let hash = placement.hash();
-                let hashed = if hash == KeyHash::default() {
+                let hashed = if hash == placement.distribution().usual_hash() {
                     String::new()
                 } else {
                     format!(", hashed by {}", hash.name())

@@ -50,6 +50,7 @@ fn kill(process: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -72,9 +73,12 @@ mod tests {
     fn what_was_started_and_not_yet_written_down_is_ended_too() {
         let path = std::env::temp_dir().join(format!("krarup-ledger-mark-{}", std::process::id()));
         let ledger = Ledger::at(&path);
-        let mut command = Command::new("sleep");
-        ledger.mark(command.arg("600").stdin(Stdio::null()));
+        let mut command = Command::new("cat");
+        ledger.mark(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let mut child = command.spawn().unwrap();
+        // Its environment can be read a moment after it has begun: when it answers, that is over.
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         assert_eq!(Ledger::at(&path.with_extension("other")).settle(), 0, "it is not of this ledger");
         assert_eq!(ledger.settle(), 1);
         assert!(!child.wait().unwrap().success());

@@ -32,8 +32,9 @@ settings! {
         /// "ch3" (as mcrouter).
         distribution: KeySpread = KeySpread::All, SPREAD, flag = Some(Flag::of_key("NAME")), words = distributions;
         /// By which function a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3,
-        /// one_at_a_time, ...
-        hash: KeyHash = KeyHash::Fnv1a64, HASH, flag = Some(Flag::of_key("FUNCTION")),
+        /// one_at_a_time, ... None: libmemcached's own, one_at_a_time, for "consistent", and
+        /// twemproxy's, fnv1a_64, for the others.
+        hash: Option<KeyHash> = None, Optional(HASH), example = "\"xxh3\"", flag = Some(Flag::of_key("FUNCTION")),
             words = || KeyHash::ALL.iter().map(|(_, name)| *name).collect();
         /// Two characters: only what stands between them in a key is hashed.
         hash_tag: Option<String> = None, Optional(TEXT), example = "\"{}\"";
@@ -282,7 +283,12 @@ impl PoolConfig {
             KeySpread::By(distribution) => {
                 let tag = self.hash_tag.as_deref().map(|tag| self.tag(tag, name)).transpose()?;
                 let members: Vec<Member> = self.servers.iter().map(ServerConfig::member).collect();
-                let made = Placement::new(distribution, self.hash, tag, &members);
+                let made = Placement::new(
+                    distribution,
+                    self.hash.unwrap_or_else(|| distribution.usual_hash()),
+                    tag,
+                    &members,
+                );
                 Some(made.map_err(|why| why.within(&format!("pool {name}")))?)
             }
         };

@@ -59,6 +59,12 @@ pub enum KeyDistribution {
 }
 
 impl KeyDistribution {
+    /// The function that its own program hashes keys by unless told otherwise: libmemcached's for
+    /// the ring without weights, twemproxy's for all others.
+    pub fn usual_hash(self) -> KeyHash {
+        if self == Self::KetamaLibmemcached { KeyHash::OneAtATime } else { KeyHash::Fnv1a64 }
+    }
+
     /// Every distribution with the name it has in a configuration.
     pub const ALL: [(Self, &str); 6] = [
         (Self::Ketama, "ketama"),
