@@ -36,6 +36,11 @@ def as_postgres(command):
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", *command]
 
 
+def postgres_programs():
+    """The folder of the newest PostgreSQL's programs, where Debian keeps them."""
+    return sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+
+
 class Member:
     """One PostgreSQL and its Patroni."""
 
@@ -154,7 +159,7 @@ def main():
     flags.add_argument("--standby-too", type=float, default=0, metavar="SECONDS", help="so long after the primary its standby's server is killed, which was the primary")
     flags.add_argument("--keep", help="where the logs are kept")
     flags = flags.parse_args()
-    programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+    programs = postgres_programs()
     with tempfile.TemporaryDirectory(prefix="krarup-bench-") as name:
         folder = pathlib.Path(name)
         if os.geteuid() == 0:

@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 
-from interruptions import as_postgres
+from interruptions import as_postgres, postgres_programs
 from proxies import ROOT, Station, free_port
 
 # ioctl FICLONE of <linux/fs.h>: the other file's extents, at one instant.
@@ -63,7 +63,7 @@ class Postgres:
 
     def __init__(self, disk, sockets, flags):
         self.data, self.sockets = disk.at / "data", sockets
-        self.programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+        self.programs = postgres_programs()
         if not self.data.exists():
             self.data.mkdir()
             shutil.chown(self.data, "postgres", "postgres")

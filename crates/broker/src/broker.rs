@@ -578,11 +578,10 @@ impl Broker {
         self.batches.record(way.together.into(), Nanos(way.answered.0.saturating_sub(way.sent.0)));
         self.pool = (way.left, way.busy);
         for (number, reply) in answers {
-            let (told, takes) = (shared.reply_count(), shared.is_take(number));
             shared.answered(&mut self.queues, number, reply, way, now);
-            if takes && shared.reply_count() == told {
-                self.records.found_nothing(way.store_visit(way.sent));
-            }
+        }
+        for way in shared.take_without_reply() {
+            self.records.found_nothing(way.store_visit(way.sent));
         }
         self.spread(now);
     }

@@ -30,8 +30,8 @@ use krarup_beanstalk::{Ids, Put, ReplyWord, Request, write};
 use krarup_units::Stamp;
 
 use crate::database::{
-    DatabaseRequest, Lookup, MessageSelector, NewMessage, QueuedRequest, RareRequest, StateChange,
-    StatementKind, Taker,
+    DatabaseRequest, Lookup, MessageSelector, NewMessage, QueuedRequest, RareRequest, RequestTimes,
+    StateChange, StatementKind, Taker,
 };
 use crate::job::{ClientId, Id, IdMap};
 use crate::queues::{MOST_AT_ONCE, Queues, Reserve, TakeMode};
@@ -77,6 +77,8 @@ pub(crate) struct SharedQueues {
     several: HashMap<u64, PartCount>,
     asked: Vec<QueuedRequest>,
     replies: Vec<PendingReply>,
+    /// Trips that looked for messages and of which no client is told.
+    without_reply: Vec<RequestTimes>,
     /// Bytes of bodies on their way.
     used: u64,
     put: u64,
@@ -103,6 +105,7 @@ impl SharedQueues {
             several: HashMap::new(),
             asked: Vec::new(),
             replies: Vec::new(),
+            without_reply: Vec::new(),
             used: 0,
             put: 0,
             turn: 0,

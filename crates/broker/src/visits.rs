@@ -62,7 +62,8 @@ impl VisitRecords {
         books.finish(&visit, part.as_slice());
     }
 
-    /// A trip to the store that found no message, so that its client goes on waiting.
+    /// A trip to the store of which no client is told: it found no message, and its client goes on
+    /// waiting, or is gone.
     pub(crate) fn found_nothing(&mut self, store: ServerVisit) {
         if let Some((books, lanes)) = &mut self.live {
             books.late(&at_store(store, *lanes));

@@ -519,20 +519,18 @@ mod tests {
         seen(vec![first, last])
     }
 
+    /// A machine of one core, of whose ticks our processes had so many.
+    fn one_core(at: Seconds, own: u64, ticks: Ticks) -> Look {
+        let machine = MachineCounters { cores: vec![ticks], ..MachineCounters::default() };
+        Look { at, own, machine, ..Look::default() }
+    }
+
     /// A second of one core: 60 ticks in programs, 30 in interrupts, 10 idle; our process was
     /// charged for 85 of them.
     #[test]
     fn interrupts_that_a_process_was_charged_for_are_told_once() {
-        let look = |at, own, user, interrupts, idle| Look {
-            at,
-            own,
-            machine: MachineCounters {
-                cores: vec![Ticks { user, interrupts, idle, ..Ticks::default() }],
-                ..MachineCounters::default()
-            },
-            ..Look::default()
-        };
-        let watch = seen(vec![look(0.0, 0, 0, 0, 0), look(1.0, 85, 60, 30, 10)]).watch();
+        let ticks = Ticks { user: 60, interrupts: 30, idle: 10, ..Ticks::default() };
+        let watch = seen(vec![one_core(0.0, 0, Ticks::default()), one_core(1.0, 85, ticks)]).watch();
         assert_eq!((watch.own, watch.foreign, watch.kernel), (0.85, 0.0, 0.05));
         assert!((watch.busy() - 0.9).abs() < 1e-9, "a tenth was idle: {}", watch.busy());
     }
@@ -540,31 +538,15 @@ mod tests {
     /// The same, beside another program that was charged for 20 ticks.
     #[test]
     fn others_are_seen_beside_what_we_were_charged_for_interrupts() {
-        let look = |at, own, others, user, interrupts| Look {
-            at,
-            own,
-            others,
-            machine: MachineCounters {
-                cores: vec![Ticks { user, interrupts, ..Ticks::default() }],
-                ..MachineCounters::default()
-            },
-            ..Look::default()
-        };
-        let watch = seen(vec![look(0.0, 0, 0, 0, 0), look(1.0, 75, 20, 65, 35)]).watch();
+        let ticks = Ticks { user: 65, interrupts: 35, ..Ticks::default() };
+        let last = Look { others: 20, ..one_core(1.0, 75, ticks) };
+        let watch = seen(vec![one_core(0.0, 0, Ticks::default()), last]).watch();
         assert_eq!((watch.own, watch.foreign, watch.kernel), (0.75, 0.2, 0.05));
     }
 
     #[test]
     fn before_the_clients_begin_nothing_counts() {
-        let look = |at: f64, own| Look {
-            at,
-            own,
-            machine: MachineCounters {
-                cores: vec![Ticks { user: own, ..Ticks::default() }],
-                ..MachineCounters::default()
-            },
-            ..Look::default()
-        };
+        let look = |at, own| one_core(at, own, Ticks { user: own, ..Ticks::default() });
         let looks = || seen(vec![look(0.0, 0), look(1.0, 10), look(2.0, 110), look(3.0, 210)]);
         assert!((looks().watch().own - 0.7).abs() < 1e-9);
         let watch = looks().with_lead(0.8).watch();

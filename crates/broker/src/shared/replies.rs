@@ -23,14 +23,9 @@ impl SharedQueues {
         std::mem::take(&mut self.replies)
     }
 
-    /// Whether a request looks for messages.
-    pub(crate) fn is_take(&self, number: u64) -> bool {
-        self.underway.get(&number).is_some_and(|one| matches!(one.what, For::Take(..)))
-    }
-
-    /// Replies that were not taken yet.
-    pub(crate) fn reply_count(&self) -> usize {
-        self.replies.len()
+    /// Trips that looked for messages and of which no client is told.
+    pub(crate) fn take_without_reply(&mut self) -> Vec<RequestTimes> {
+        std::mem::take(&mut self.without_reply)
     }
 
     /// A request has come back.
@@ -60,6 +55,9 @@ impl SharedQueues {
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack(..)) || there.is_none_or(|holder| holder.taker != taker) {
+            if matches!(what, For::Take(..)) {
+                self.without_reply.push(*way);
+            }
             return self.answered_too_late(queues, what, reply, taker, now);
         }
         let holder = self.holder(client);

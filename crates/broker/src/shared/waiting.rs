@@ -97,9 +97,11 @@ impl SharedQueues {
             return self.give_answer(client, &ReserveResult::TimedOut, Some(*way));
         }
         wait.has_waited = true;
+        self.without_reply.push(*way);
         if missed {
             return self.query_next(queues, client, now);
         }
+        let wait = self.holder(client).wait.as_mut().expect("he waits");
         wait.alarm = wait.until.into_iter().chain(soon).min();
         let (turn, alarm) = (wait.turn, wait.alarm);
         for tube in wait.tubes.clone() {
@@ -156,7 +158,7 @@ impl SharedQueues {
         let Some(wait) = self.holder(client).wait.take() else { return };
         if wait.wakes {
             for tube in wait.tubes {
-                self.wake(queues, &tube, None, (true, 1), now);
+                self.wake(queues, &tube, None, true, now);
             }
         }
     }
@@ -187,7 +189,7 @@ impl SharedQueues {
             self.latest.clear();
         }
         self.latest.insert(Arc::clone(tube), self.events);
-        self.wake(queues, tube, receiver, (false, 1), now);
+        self.wake(queues, tube, receiver, false, now);
     }
 
     fn wake(
@@ -195,17 +197,21 @@ impl SharedQueues {
         queues: &Queues,
         tube: &Arc<str>,
         receiver: Option<&Arc<str>>,
-        (wakes, most): (bool, usize),
+        wakes: bool,
         now: Stamp,
     ) {
         let Some(line) = self.waiting.get(tube) else { return };
         let may = |client: &ClientId| receiver.is_none() || queues.name(*client).as_ref() == receiver;
-        let woken: Vec<ClientId> = line.values().copied().filter(may).take(most).collect();
-        for client in woken {
-            self.leave_lines(client);
-            self.holder(client).wait.as_mut().expect("he waits").wakes = wakes;
-            self.query_next(queues, client, now);
+        if let Some(client) = line.values().copied().find(may) {
+            self.wake_client(queues, client, wakes, now);
         }
+    }
+
+    /// Asks once more for a client that waits; whether it wakes the next when it finds something.
+    fn wake_client(&mut self, queues: &Queues, client: ClientId, wakes: bool, now: Stamp) {
+        self.leave_lines(client);
+        self.holder(client).wait.as_mut().expect("he waits").wakes = wakes;
+        self.query_next(queues, client, now);
     }
 
     /// Looks soon what there is: something has become ready, and it is not known where.
@@ -265,9 +271,7 @@ impl SharedQueues {
                 .take(WOKEN_AT_ONCE)
                 .collect();
             for client in woken {
-                self.leave_lines(client);
-                self.holder(client).wait.as_mut().expect("he waits").wakes = true;
-                self.query_next(queues, client, now);
+                self.wake_client(queues, client, true, now);
             }
         }
     }

@@ -132,22 +132,29 @@ impl EmbeddedPostgres {
             .process_group(0)
             .spawn()
             .map_err(wrong)?;
+        let ready = self.wait_until_ready(&mut server, before.as_deref());
+        self.server = Some(server);
+        ready.map_err(hint)
+    }
+
+    /// Waits until the server says that it is ready, other than `before`; the error says why it
+    /// does not.
+    fn wait_until_ready(&self, server: &mut Child, before: Option<&str>) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             // What a server that was killed has left says that it is ready, too.
-            let told = self.state().filter(|told| Some(told) != before.as_ref());
-            if told.is_some_and(|told| told.lines().nth(7).is_some_and(|state| state.trim() == "ready")) {
-                self.server = Some(server);
+            let state = self.state().filter(|state| Some(&**state) != before);
+            if state.is_some_and(|state| state.lines().nth(7).is_some_and(|word| word.trim() == "ready")) {
                 return Ok(());
             }
-            if let Some(status) = server.try_wait().map_err(wrong)? {
-                return Err(hint(format!("postgres ended at once ({status})")));
+            match server.try_wait() {
+                Ok(None) if begun.elapsed() > PATIENCE => {
+                    return Err(format!("postgres takes no connections within {} s", PATIENCE.as_secs()));
+                }
+                Ok(None) => std::thread::sleep(LOOK),
+                Ok(Some(status)) => return Err(format!("postgres ended at once ({status})")),
+                Err(error) => return Err(format!("postgres cannot be started: {error}")),
             }
-            if begun.elapsed() > PATIENCE {
-                self.server = Some(server);
-                return Err(hint(format!("postgres takes no connections within {} s", PATIENCE.as_secs())));
-            }
-            std::thread::sleep(LOOK);
         }
     }
 

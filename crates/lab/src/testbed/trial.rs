@@ -237,10 +237,9 @@ impl<'a> TrialRun<'a> {
             stations.middleware.iter().try_for_each(forget)?;
         }
         // A fault has its place in what is measured: then its beginning must be known beforehand.
-        let is_told = self.clients.count > 1 || self.has_faults();
-        let ahead = if is_told { lead } else { Duration::ZERO };
-        let watched = (&*stations.middleware, &*stations.servers);
-        let watching = Watching::begin(starter, self.folder, watched, ahead.as_secs_f64())?;
+        let ahead = (self.clients.count > 1 || self.has_faults()).then_some(lead);
+        let seconds = ahead.unwrap_or_default().as_secs_f64();
+        let watching = Watching::begin(starter, self.folder, stations.middleware, stations.servers, seconds)?;
         for parent in self.results.iter().filter_map(|file| file.parent()) {
             fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
         }
@@ -250,7 +249,7 @@ impl<'a> TrialRun<'a> {
         let passed = || starter.hosts.network().map(Namespaces::passed).unwrap_or_default();
         let passed_before = passed();
         let limited_before = limited(stations.servers, stations.middleware);
-        let together = is_told.then(|| wall() + Nanos::from(lead));
+        let together = ahead.map(|lead| wall() + Nanos::from(lead));
         let targets = stations.targets();
         let (over, ended) = channel();
         let (order, begin) = (&self.faults[..], together.unwrap_or_default());

@@ -72,7 +72,8 @@ impl Watching {
     pub(super) fn begin(
         starter: &Starter,
         folder: &Path,
-        (middleware, servers): (&[Running], &[Running]),
+        middleware: &[Running],
+        servers: &[Running],
         lead: Seconds,
     ) -> Result<Self, StationError> {
         let machines = starter.hosts.machines();

@@ -814,10 +814,10 @@ impl BusyIntervals {
     }
 }
 
-/// How the effective service time per answer changes with what is outstanding at the server.
-/// The slope on what is outstanding, within each second: in some, others may ask for more, so that
-/// more wait and each takes longer. Where others' work shows in the gaps, it is the slope beside
-/// that on the gap (theorem of Frisch, Waugh and Lovell): short gaps make deep queues.
+/// How the effective service time per answer changes with what is outstanding at the server. Where
+/// it swings, within each second: in some, others may ask for more, so that more wait and each
+/// takes longer. Where others' work shows in the gaps, it is the slope beside that on the gap
+/// (theorem of Frisch, Waugh and Lovell): short gaps make deep queues.
 fn by_outstanding(
     busy: &[Unit],
     delay: Seconds,

@@ -1,7 +1,7 @@
 //! A snapshot's visits as the estimator reads them: requests with their parts, in seconds from the
 //! first stretch, for a range of stretches.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use krarup_record::live::{SLOT, VisitStretch};
@@ -164,9 +164,7 @@ impl Kept {
         let clients = || self.requests.iter().filter(|one| !one.late);
         let all = mean(clients().map(|one| one.hold));
         let waited: Vec<&KeptRequest> = clients().filter(|one| one.response - one.hold > WAITED).collect();
-        let mut seconds: Vec<i64> = waited.iter().map(|one| one.received as i64).collect();
-        seconds.sort_unstable();
-        seconds.dedup();
+        let seconds: BTreeSet<i64> = waited.iter().map(|one| one.received as i64).collect();
         if waited.len() < ENOUGH_WAITED.0 || seconds.len() < ENOUGH_WAITED.1 {
             return (all, 1.0);
         }

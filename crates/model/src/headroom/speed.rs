@@ -14,6 +14,8 @@
 
 use krarup_units::Seconds;
 
+use super::kept::mean;
+
 /// A swing is so many times what noise alone would make of it, and such a share of the mean.
 const SURE: f64 = 4.0;
 const WORTH: f64 = 0.05;
@@ -28,8 +30,7 @@ const ROUNDS: usize = 3;
 pub(super) fn over_time(answers: &mut [(Seconds, Seconds)]) -> f64 {
     answers.sort_by(|a, b| a.0.total_cmp(&b.0));
     let count = answers.len() as f64;
-    let mean_of =
-        |answers: &[(Seconds, Seconds)]| answers.iter().map(|one| one.1).sum::<f64>() / answers.len() as f64;
+    let mean_of = |answers: &[(Seconds, Seconds)]| mean(answers.iter().map(|one| one.1));
     let mean = mean_of(answers);
     let seconds: Vec<(i64, f64, f64)> = answers
         .chunk_by(|a, b| a.0.floor() == b.0.floor())

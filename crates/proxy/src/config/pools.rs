@@ -283,12 +283,8 @@ impl PoolConfig {
             KeySpread::By(distribution) => {
                 let tag = self.hash_tag.as_deref().map(|tag| self.tag(tag, name)).transpose()?;
                 let members: Vec<Member> = self.servers.iter().map(ServerConfig::member).collect();
-                let made = Placement::new(
-                    distribution,
-                    self.hash.unwrap_or_else(|| distribution.usual_hash()),
-                    tag,
-                    &members,
-                );
+                let hash = self.hash.unwrap_or_else(|| distribution.usual_hash());
+                let made = Placement::new(distribution, hash, tag, &members);
                 Some(made.map_err(|why| why.within(&format!("pool {name}")))?)
             }
         };

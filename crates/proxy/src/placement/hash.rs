@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 /// How a key becomes a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyHash {
     /// Fowler, Noll and Vo's, exclusive-or first, lower half of 64 bits: twemproxy's default.
-    #[default]
     #[serde(rename = "fnv1a_64")]
     Fnv1a64,
     /// The same in 32 bits.
