@@ -7,6 +7,8 @@ generator and servers take does not count. twemproxy runs with -v 4, which is fa
 makes a log line of every request and throws it away. HAProxy (--haproxy) does not read what it carries: it is
 what a proxy of plain TCP costs, which has a connection to the server for each of a client's.
 
+With --loops each has a core of its own for each of its event loops, and servers and load the rest of the processors.
+
 Then each is sent half of the requests that the slowest of them did in the closed loop, paced, so that response times
 are those at equal load.
 
@@ -71,6 +73,41 @@ def certificate(folder):
     return paths
 
 
+def processors_by_core():
+    """The processors that this process may use, as (processor, those that share its core), one of each core first."""
+    allowed = os.sched_getaffinity(0)
+    cores = {}
+    for processor in sorted(allowed):
+        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+        cores.setdefault(siblings.read_text().strip() if siblings.exists() else processor, []).append(processor)
+    return [(core[place], core) for place in range(max(map(len, cores.values()))) for core in cores.values() if place < len(core)]
+
+
+def divided(loops):
+    """Processors for a proxy of that many loops, each on a core of its own where there are enough, and those for the rest."""
+    order = processors_by_core()
+    ours = {processor for processor, _ in order[:loops]}
+    shared = {sibling for _, core in order[:loops] for sibling in core}
+    everything = {processor for processor, _ in order}
+    # The other half of a core at work stays idle, unless the load would have too few without it.
+    rest = everything - shared if len(everything - shared) >= 6 else everything - ours
+    if not rest:
+        sys.exit(f"error: {loops} loops leave no processor for servers and load: there are {len(order)}\n  hint: fewer --loops")
+    return ours, rest
+
+
+@contextlib.contextmanager
+def on(processors):
+    """What is started meanwhile runs on these processors; None: on all."""
+    before = os.sched_getaffinity(0)
+    if processors:
+        os.sched_setaffinity(0, processors)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def open_as_many_files_as_allowed():
     """For this process, and those that it starts."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -126,9 +163,9 @@ class Station:
         self.stop()
 
 
-def memcached(program="memcached"):
+def memcached(program="memcached", threads=1):
     port = free_port()
-    command = [program, "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "256", "-p", str(port)]
+    command = [program, "-l", "127.0.0.1", "-U", "0", "-t", str(threads), "-m", "256", "-p", str(port)]
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
@@ -145,8 +182,8 @@ def tls_config(folder, pair):
     return ["--config", str(path)]
 
 
-def haproxy(servers, folder, pair):
-    """HAProxy with one thread, as a proxy of plain TCP before one server; with `pair`, its clients speak TLS."""
+def haproxy(servers, folder, pair, loops=1):
+    """HAProxy as a proxy of plain TCP before one server; with `pair`, its clients speak TLS."""
     port = free_port()
     config = pathlib.Path(folder) / f"haproxy-{port}.cfg"
     secret = ""
@@ -154,17 +191,17 @@ def haproxy(servers, folder, pair):
         both = pathlib.Path(folder) / "both.pem"
         both.write_text(pair[0].read_text() + pair[1].read_text())
         secret = f" ssl crt {both}"
-    lines = ["global", "  nbthread 1", "  maxconn 4096", "defaults", "  mode tcp"]
+    lines = ["global", f"  nbthread {loops}", "  maxconn 4096", "defaults", "  mode tcp"]
     lines += [f"  timeout {kind} 60s" for kind in ("connect", "client", "server")]
     lines += ["listen cache", f"  bind 127.0.0.1:{port}{secret}", f"  server one 127.0.0.1:{servers[0].port}"]
     config.write_text("\n".join(lines) + "\n")
     return Station(["haproxy", "-db", "-f", str(config)], port)
 
 
-def memcached_proxy(program, servers, replicated, folder, pair=None):
+def memcached_proxy(program, servers, replicated, folder, pair=None, loops=1):
     """memcached's own proxy, where a memcached built with it is installed (--memcached-proxy).
 
-    One thread and its own route library: a second thread, a thread for its servers and a hand-written route took as much
+    Its own route library: on two processors a second thread, a thread for its servers and a hand-written route took as much
     CPU time per request or more where they were tried. Copies are written by `route_allsync`, which waits for all servers.
     """
     port = free_port()
@@ -178,7 +215,7 @@ def memcached_proxy(program, servers, replicated, folder, pair=None):
         route = 'route_direct{ child = "main" }'
     config = pathlib.Path(folder) / f"proxy-{port}.lua"
     config.write_text(f"pools{{ {pools} }}\nroutes{{ default = {route} }}\n")
-    command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1", "-c", "16384", "-o", f"proxy_config=routelib,proxy_arg={config}"]
+    command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", str(loops), "-c", "16384", "-o", f"proxy_config=routelib,proxy_arg={config}"]
     if pair:
         command += ["-Z", "-o", f"ssl_chain_cert={pair[0]},ssl_key={pair[1]}"]
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
@@ -240,6 +277,11 @@ def measure(binary, proxy, servers, flags, seconds, warm_up=0.0):
 COLUMNS = [("proxy_us", 9, 2), ("server_us", 10, 1), ("rate", 9, 0), ("p50_ms", 8, 3), ("p99_ms", 8, 2), ("p999_ms", 8, 2)]
 
 
+def busy(proxy_us, rate):
+    """How many processors a proxy keeps busy."""
+    return proxy_us * rate / 1e6
+
+
 def row(name, ratio, medians):
     """A line of the table: the medians of a side."""
     cells = [f"{medians[key]:>{width},.{digits}f}" for key, width, digits in COLUMNS]
@@ -285,6 +327,29 @@ def tables(everything):
     return {"proxies-cost.csv": costs, "proxies-times.csv": times}
 
 
+def scaling(everything):
+    """Table: each workload with more and more loops. An added loop's worth is what it added to one loop's requests per second."""
+    sides = [side for side in SIDES if any(side in each["closed"] for by_loops in everything.values() for each in by_loops.values())]
+    titles = ("requests/s", "an added loop's worth", "busy processors", "processor (µs)")
+    rows = [["", "loops", *(f"{side}: {title}" for title in titles for side in sides), "paced at", *(f"{side}: p99 (ms)" for side in sides), *(f"{side}: p99.9 (ms)" for side in sides)]]
+    for name, by_loops in everything.items():
+        for loops, each in by_loops.items():
+            found = {side: medians(runs) for side, runs in each["closed"].items()}
+            paced = {side: lowest(runs) for side, runs in each["paced"].items()}
+
+            def worth(side):
+                alone = medians(by_loops[min(by_loops)]["closed"][side])["rate"]
+                return f"{(found[side]['rate'] / alone - 1) / (loops - 1):.2f}" if loops > min(by_loops) == 1 else ""
+
+            cells = [f"{found[side]['rate']:,.0f}" if side in found else "" for side in sides]
+            cells += [worth(side) if side in found else "" for side in sides]
+            cells += [f"{busy(found[side]['proxy_us'], found[side]['rate']):.1f}" if side in found else "" for side in sides]
+            cells += [f"{found[side]['proxy_us']:.2f}" if side in found else "" for side in sides]
+            cells += [f"{each['offered']:,.0f}"] + [f"{paced[side][key]:.2f}" if side in paced else "" for key in ("p99_ms", "p999_ms") for side in sides]
+            rows.append([name, loops, *cells])
+    return rows
+
+
 IDLE = 10_000
 # In the order of the tables.
 SIDES = ["krarup", "threads", "twemproxy", "memcached", "HAProxy", "floor", "multiplexer"]
@@ -299,12 +364,13 @@ def idle_connections(port, count):
         yield
 
 
-def names_of_sides(name, count, options):
+def names_of_sides(name, count, options, loops):
     """Who can do this workload, of those that are asked for."""
     takes_tls, has_idle, one = "TLS" in name, "idle" in name, count == 1
     able = {
         "krarup": True,
-        "twemproxy": not takes_tls,
+        # It has one loop, always.
+        "twemproxy": not takes_tls and loops in (None, 1),
         "threads": options.threads and not takes_tls,
         "memcached": options.memcached_proxy,
         # Its server has a connection for each of its clients', more than both may have open.
@@ -315,33 +381,38 @@ def names_of_sides(name, count, options):
     return [side for side in SIDES if able[side]]
 
 
-def start(side, servers, name, options, folder, pair):
+def start(side, servers, name, options, folder, pair, loops):
     """The proxy of a side; with `pair`, its clients speak TLS."""
     if side == "krarup":
-        return krarup_proxy(options.binary, servers, tls_config(folder, pair) if pair else ())
+        return krarup_proxy(options.binary, servers, ["--threads", str(loops), *(tls_config(folder, pair) if pair else ())])
     if side == "twemproxy":
         return twemproxy(servers, folder)
     if side == "threads":
         return krarup_proxy(options.binary, servers, ["--engine", "threads", "--workers", str(options.threads)])
     if side == "memcached":
-        return memcached_proxy(options.memcached_proxy, servers, "replicated" in name, folder, pair)
+        return memcached_proxy(options.memcached_proxy, servers, "replicated" in name, folder, pair, loops)
     if side == "HAProxy":
-        return haproxy(servers, folder, pair)
+        return haproxy(servers, folder, pair, loops)
     return cache(options.binary) if side == "floor" else multiplexer(options.binary, servers)
 
 
-def compared(name, count, flags, options):
-    """The runs of each side, in turn, round after round: in a closed loop, then at equal load."""
+def compared(name, count, flags, options, loops=None):
+    """The runs of each side, in turn, round after round: in a closed loop, then at equal load. With `loops`, a proxy has a
+    core of its own for each, and servers and load the other processors."""
+    ours, others = divided(loops) if loops else (None, None)
+    flags += f" --threads {len(others)}" if others else ""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         # memcached and HAProxy may give up root before they read their files.
         os.chmod(folder, 0o755)
         pair = certificate(folder) if "TLS" in name else None
         flags += f" --tls-authorities {pair[0]}" if pair else ""
         sides, backends = {}, {}
-        for side in names_of_sides(name, count, options):
+        for side in names_of_sides(name, count, options, loops):
             # Each proxy has its own servers: their copies and shards of the data differ.
-            backends[side] = [stack.enter_context(memcached()) for _ in range(count)]
-            sides[side] = stack.enter_context(start(side, backends[side], name, options, folder, pair))
+            with on(others):
+                backends[side] = [stack.enter_context(memcached(threads=max(1, len(others or ()) // 2))) for _ in range(count)]
+            with on(ours):
+                sides[side] = stack.enter_context(start(side, backends[side], name, options, folder, pair, loops or 1))
             load(options.binary, sides[side].port, flags, ["--populate-only"])
 
         def rounds(pace, seconds, warm_up=0.0):
@@ -349,7 +420,7 @@ def compared(name, count, flags, options):
             for turn in range(options.rounds):
                 # Who comes first in a round comes last in the next.
                 for side in (list(sides) * 2)[turn % len(sides) :][: len(sides)]:
-                    with idle_connections(sides[side].port, IDLE if "idle" in name else 0):
+                    with idle_connections(sides[side].port, IDLE if "idle" in name else 0), on(others):
                         runs[side].append(measure(options.binary, sides[side], backends[side], flags + pace, seconds, warm_up))
             return runs
 
@@ -374,20 +445,31 @@ def main():
     arguments.add_argument("--haproxy", action="store_true", help="also measure HAProxy, where there is one server")
     arguments.add_argument("--load", type=float, default=0.5, metavar="SHARE", help="what is sent at equal load, as a share of what the slowest does in a closed loop; 0: nothing")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
+    arguments.add_argument("--loops", type=int, nargs="+", metavar="N", help="measure with this many event loops each, one after the other; a loop has a core of its own")
     options = arguments.parse_args()
     open_as_many_files_as_allowed()
     everything = {}
     head(options.rounds)
+
+    def show(title, found):
+        for side, runs in found["closed"].items():
+            row(title if side == "krarup" else f"  {side}", found["ratios"].get(side), medians(runs))
+        for side, runs in found["paced"].items():
+            row(f"  {side}, {found['offered']:,.0f} requests/s", None, lowest(runs))
+
     for name, count, flags in WORKLOADS:
         if not any(text in name for text in options.only):
             continue
-        found = everything[name] = compared(name, count, flags, options)
-        for side, runs in found["closed"].items():
-            row(name if side == "krarup" else f"  {side}", found["ratios"].get(side), medians(runs))
-        for side, runs in found["paced"].items():
-            row(f"  {side}, {found['offered']:,.0f} requests/s", None, lowest(runs))
+        if options.loops:
+            found = everything[name] = {}
+            for loops in options.loops:
+                found[loops] = compared(name, count, flags, options, loops)
+                show(f"{name}, loops: {loops}", found[loops])
+        else:
+            everything[name] = compared(name, count, flags, options)
+            show(name, everything[name])
         if options.csv and options.load:
-            for file, rows in tables(everything).items():
+            for file, rows in ({"proxies-loops.csv": scaling(everything)} if options.loops else tables(everything)).items():
                 write_csv(pathlib.Path(options.csv) / file, rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))

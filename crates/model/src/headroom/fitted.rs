@@ -6,7 +6,7 @@ use krarup_units::Seconds;
 use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
-use super::replay::{ReplayServer, TrafficReplay};
+use super::replay::{Front, ReplayServer, TrafficReplay};
 use super::resources::{
     FittedServers, LoopFit, MUCH_OF_OTHERS, MachineFit, ServerLimit, first_full, loops, own_link, processors,
     run_queue, servers,
@@ -102,7 +102,7 @@ impl<'a> Fitted<'a> {
             kept: &self.kept,
             servers: servers.collect(),
             workers: self.system.workers.map(|workers| workers as usize),
-            per_request: 0.0,
+            front: Front::Nothing,
             own: self.own,
             routes: Vec::new(),
             copies: None,
@@ -192,10 +192,14 @@ impl<'a> Fitted<'a> {
     /// The deep system, with the loop, or what the machine has, in the path where it could matter.
     pub(super) fn replay_for(&self, first: &First) -> TrafficReplay<'_> {
         let mut deep = self.replay(true);
-        let loops = self.loops.map(|fit| fit.middle).into_iter();
-        let full = loops.chain(self.machine().map(|(_, fit)| fit.middle)).fold(f64::INFINITY, f64::min);
-        if full < 2.0 * first.full_at {
-            deep.serve_one_by_one(1.0 / full);
+        let machine = self.machine().map(|(_, fit)| fit.middle).fold(f64::INFINITY, f64::min);
+        let could_matter = |full: f64| full < 2.0 * first.full_at;
+        match self.loops {
+            Some(fit) if could_matter(fit.middle) && fit.middle <= machine => {
+                deep.serve_in_passes(fit.cost, &mut self.random("passes"));
+            }
+            _ if could_matter(machine) => deep.serve_one_by_one(1.0 / machine),
+            _ => {}
         }
         deep
     }
@@ -298,7 +302,7 @@ impl<'a> Fitted<'a> {
     pub(super) fn check(&self) -> Option<ModelCheck> {
         let mut replay = self.replay(false);
         if let Some(fit) = self.loops.filter(|fit| fit.busy > 0.15) {
-            replay.serve_one_by_one(fit.per_request);
+            replay.serve_in_passes(fit.cost, &mut self.random("passes"));
         }
         let replayed = replay.at_own_times(&mut self.random("check"));
         let block = (self.kept.span / 8.0).max(2.0);

@@ -2,21 +2,23 @@
 //! model gives what was measured, and at other rates, to see where a target breaks.
 //!
 //! ```text
-//! arrival ─▶ loop (FIFO) ─▶ worker, if limited ─┬▶ d/2 + jitter ─▶ connection (FIFO, stalls) ─▶
+//! arrival ─▶ loop ─▶ worker, if limited ─┬▶ d/2 + jitter ─▶ connection (FIFO, stalls) ─▶
 //! d/2 ─┬▶ reply ├▶ … one for each server asked … ─┤ └▶ queue ─▶ trip of a store's connection ─┘
 //! ```
 //!
 //! Requests are taken in the order of arrival, so the time at which a worker or a connection is
-//! free is all that has to be known of those before (Kiefer and Wolfowitz 1955).
+//! free is all that has to be known of those before (Kiefer and Wolfowitz 1955). Where the loop
+//! counts, it is played as it works: in passes, each of which reads what is ready, requests and
+//! answers.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use krarup_units::Seconds;
 
 use super::answer::{CopyChange, ServerQueue};
 use super::fit::ServiceFit;
-use super::kept::{Kept, KeptPart, KeptRequest, quantile};
+use super::kept::{Kept, KeptPart, KeptRequest, mean, quantile};
 use super::server_fit::ServerFit;
 use super::service_by_request::RequestSum;
 use super::stores::GatheredFit;
@@ -89,8 +91,8 @@ pub(super) struct TrafficReplay<'a> {
     pub(super) servers: Vec<ReplayServer<'a>>,
     /// Workers that hold requests; none where they are unlimited.
     pub(super) workers: Option<usize>,
-    /// What the loop takes for a request, one after the other.
-    pub(super) per_request: Seconds,
+    /// What requests go through before anything else.
+    pub(super) front: Front,
     /// What else a request takes, without a queue.
     pub(super) own: Seconds,
     /// Whether writes have one part more, or one fewer.
@@ -100,10 +102,33 @@ pub(super) struct TrafficReplay<'a> {
     pub(super) routes: Vec<Vec<f64>>,
 }
 
+/// What requests go through before anything else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Front {
+    /// Nothing that takes time.
+    Nothing,
+    /// What takes so long for each, one after the other.
+    OneByOne(Seconds),
+    /// An event loop.
+    Loop(PassCost),
+}
+
+/// What an event loop takes, in seconds of its time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct PassCost {
+    /// For a pass, whatever it finds.
+    pub(super) per_pass: Seconds,
+    /// For a request: half when it comes, half when it is answered.
+    pub(super) per_request: Seconds,
+}
+
 /// A request that was sent through.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replayed {
     pub(super) arrived: Seconds,
+    /// When it was read: a loop reads when a pass begins.
+    pub(super) read: Seconds,
+    /// From its arrival on.
     pub(super) response: Seconds,
 }
 
@@ -117,16 +142,31 @@ enum LaneChoice {
 }
 
 impl TrafficReplay<'_> {
-    /// Puts the loop into the path: what it takes for a request is no longer a part of the rest,
-    /// and where it takes more than that, the stamps have counted it to the servers (it writes
-    /// after
-    /// `sent` and reads before `answered`).
+    /// Puts something into the path that takes requests one by one: what it takes is no longer a
+    /// part of the rest, and where it takes more than that, the stamps have counted it to the
+    /// servers (it writes after `sent` and reads before `answered`).
     pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
-        self.per_request = per_request;
-        let beyond_own = (per_request - self.own).max(0.0);
-        self.own = (self.own - per_request).max(0.0);
+        self.front = Front::OneByOne(per_request);
+        self.take_out(per_request, (per_request - self.own).max(0.0));
+    }
+
+    /// Puts an event loop into the path. What it takes for the requests as they were seen, waits
+    /// for its passes included, is no longer a part of the rest, nor of the servers' round trips.
+    pub(super) fn serve_in_passes(&mut self, cost: PassCost, random: &mut RandomStream) {
+        if self.servers.iter().any(|server| server.gathered.is_some()) {
+            return self.serve_one_by_one(cost.per_pass + cost.per_request);
+        }
+        let stalls = self.stalls_as_seen();
+        let seen = self.in_passes(cost, self.own_times(Some(cost)), LaneChoice::AsSeen, &stalls, random);
+        self.front = Front::Loop(cost);
+        self.take_out(seen.own, seen.reading);
+    }
+
+    /// Leaves times out of the rest and of the servers' round trips.
+    fn take_out(&mut self, own: Seconds, of_servers: Seconds) {
+        self.own = (self.own - own).max(0.0);
         for server in &mut self.servers {
-            server.delay = (server.delay - beyond_own).max(0.0);
+            server.delay = (server.delay - of_servers).max(0.0);
         }
     }
 
@@ -149,14 +189,49 @@ impl TrafficReplay<'_> {
     /// What was kept, at the times at which it came; the answers are in the order of the requests
     /// that clients waited for, with their places.
     pub(super) fn at_own_times(&self, random: &mut RandomStream) -> Vec<(u32, Replayed)> {
-        let mut order: Vec<u32> = (0..self.kept.requests.len() as u32).collect();
-        let received = |place: &u32| self.kept.requests[*place as usize].received;
-        order.sort_by(|a, b| received(a).total_cmp(&received(b)));
-        let stalls: Vec<_> = self.servers.iter().map(|one| one.stalls().to_vec()).collect();
-        let arrivals = order.iter().map(|&like| Arrival { at: received(&like), like });
-        let replayed = self.play(arrivals, LaneChoice::AsSeen, &stalls, random);
-        let waited = |place: &u32| !self.kept.requests[*place as usize].late;
-        order.into_iter().filter(waited).zip(replayed).collect()
+        let arrivals = match self.front {
+            Front::Loop(cost) => self.own_times(Some(cost)),
+            Front::Nothing | Front::OneByOne(_) => self.own_times(None),
+        };
+        let replayed =
+            self.play(arrivals.iter().copied(), LaneChoice::AsSeen, &self.stalls_as_seen(), random);
+        let waited =
+            arrivals.iter().map(|one| one.like).filter(|place| !self.kept.requests[*place as usize].late);
+        // From its being read on, as it was measured.
+        let from_read = |one: Replayed| Replayed { response: one.response - (one.read - one.arrived), ..one };
+        waited.zip(replayed).map(|(place, one)| (place, from_read(one))).collect()
+    }
+
+    /// When requests came, as far as it is known: a loop reads what has come when a pass begins, one
+    /// after the other, and sends it when the pass ends. So a request that was read before the one
+    /// before was sent had come before that pass began.
+    fn own_times(&self, passes: Option<PassCost>) -> Vec<Arrival> {
+        let requests = &self.kept.requests;
+        let received = |place: u32| requests[place as usize].received;
+        let mut order: Vec<u32> = (0..requests.len() as u32).collect();
+        order.sort_by(|a, b| received(*a).total_cmp(&received(*b)));
+        let mut arrivals: Vec<Arrival> = Vec::with_capacity(order.len());
+        let mut sent = f64::NEG_INFINITY;
+        for like in order {
+            let request = &requests[like as usize];
+            let read_before = request.received < sent;
+            let at = match (passes, arrivals.last()) {
+                (None, _) => request.received,
+                (Some(_), Some(before)) if read_before => before.at,
+                (Some(cost), _) => request.received - cost.per_pass,
+            };
+            let first = self.kept.parts.get(request.parts.start).filter(|_| !request.parts.is_empty());
+            // One that waited for a worker tells nothing of its pass.
+            let waited = request.response - request.hold;
+            sent =
+                first.filter(|_| waited <= 0.0 && !request.late).map_or(f64::NEG_INFINITY, |part| part.sent);
+            arrivals.push(Arrival { at, like });
+        }
+        arrivals
+    }
+
+    fn stalls_as_seen(&self) -> Vec<Vec<(Seconds, Seconds)>> {
+        self.servers.iter().map(|one| one.stalls().to_vec()).collect()
     }
 
     fn play(
@@ -166,23 +241,20 @@ impl TrafficReplay<'_> {
         stalls: &[Vec<(Seconds, Seconds)>],
         random: &mut RandomStream,
     ) -> Vec<Replayed> {
-        let mut course = ReplayCourse {
-            replay: self,
-            choice,
-            stations: self.servers.iter().zip(stalls).map(Station::new).collect(),
-            turns: (0..self.servers.len()).map(|server| self.turns(server, random)).collect(),
-            gathering: vec![Vec::new(); self.servers.len()],
-            later: BinaryHeap::new(),
-            out: Vec::new(),
+        let per_request = match self.front {
+            Front::Loop(cost) => return self.in_passes(cost, arrivals, choice, stalls, random).replayed,
+            Front::OneByOne(per_request) => per_request,
+            Front::Nothing => 0.0,
         };
+        let mut course = ReplayCourse::of(self, choice, stalls, random);
         let mut workers = self.workers.map(FreeTimes::new);
-        let mut loop_free = f64::NEG_INFINITY;
+        let mut front_free = f64::NEG_INFINITY;
         for Arrival { at, like } in arrivals {
             let request = &self.kept.requests[like as usize];
             let mut now = at;
-            if self.per_request > 0.0 {
-                loop_free = now.max(loop_free) + self.per_request;
-                now = loop_free;
+            if per_request > 0.0 {
+                front_free = now.max(front_free) + per_request;
+                now = front_free;
             }
             if let Some(workers) = &workers
                 && !request.late
@@ -190,24 +262,83 @@ impl TrafficReplay<'_> {
                 now = now.max(workers.earliest());
             }
             course.send_later(now, random);
-            let (first, rest) = sent_together(self.parts_of(request));
             let place = (!request.late).then_some(course.out.len());
-            let mut done = course.send(first, now, place, random);
-            if let Some(server) = self.one_more_copy(request, random) {
-                let lane = course.turns[server].next(random);
-                let part = &self.kept.parts[request.parts.start];
-                done = done.max(course.stations[server].serve(part, now, lane, random));
-            }
+            let (done, rest) = course.send_request(request, now, place, random);
             let Some(place) = place else { continue };
             if !rest.is_empty() {
-                course.later.push(LaterParts { at: done, request: place, parts: rest });
+                course.later.push(LaterParts { at: done, request: Some(place), parts: rest });
             }
             if let Some(workers) = &mut workers {
                 workers.take_earliest_until(done + seen_time(rest));
             }
-            course.out.push(Replayed { arrived: at, response: done - at + self.own });
+            course.out.push(Replayed { arrived: at, read: at, response: done - at + self.own });
         }
         course.end(random)
+    }
+
+    /// The same through an event loop, which sends and replies when a pass ends. A request that
+    /// finds no worker is sent in the pass that sets one free.
+    fn in_passes(
+        &self,
+        cost: PassCost,
+        arrivals: impl IntoIterator<Item = Arrival>,
+        choice: LaneChoice,
+        stalls: &[Vec<(Seconds, Seconds)>],
+        random: &mut RandomStream,
+    ) -> PlayedInPasses {
+        let mut course = ReplayCourse::of(self, choice, stalls, random);
+        let mut arrivals = arrivals.into_iter().peekable();
+        let mut free_workers = self.workers.unwrap_or(usize::MAX);
+        let mut waiting = VecDeque::new();
+        let mut answered = Vec::new();
+        let (mut sending, mut replying, mut reading) = (Vec::new(), Vec::new(), Vec::new());
+        let mut clock = f64::NEG_INFINITY;
+        loop {
+            let come = arrivals.peek().map(|arrival| arrival.at);
+            let first = course.later.peek().map(|answer| answer.at).into_iter().chain(come);
+            let begin = clock.max(first.fold(f64::INFINITY, f64::min));
+            if begin == f64::INFINITY {
+                break;
+            }
+            let read_from = begin + cost.per_pass;
+            clock = read_from;
+            while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= begin) {
+                let read = clock;
+                clock += 0.5 * cost.per_request;
+                let request = &self.kept.requests[arrival.like as usize];
+                let place = (!request.late).then_some(course.out.len());
+                course.out.extend(place.map(|_| Replayed { arrived: arrival.at, read, response: 0.0 }));
+                waiting.push_back((request, place, read));
+            }
+            while course.later.peek().is_some_and(|answer| answer.at <= begin) {
+                let Some(answer) = course.later.pop() else { break };
+                reading.push(clock - answer.at);
+                clock += 0.5 * cost.per_request;
+                answered.push((answer, clock));
+            }
+            for (answer, read) in answered.drain(..) {
+                if !answer.parts.is_empty() {
+                    course.send_rest(answer.request, answer.parts, clock, random);
+                } else if let Some(place) = answer.request {
+                    let replied = &mut course.out[place];
+                    replied.response = clock - replied.arrived + self.own;
+                    replying.push(clock - read);
+                    free_workers = free_workers.saturating_add(1);
+                }
+            }
+            while let Some((request, place, read)) =
+                waiting.pop_front_if(|(_, place, _)| place.is_none() || free_workers > 0)
+            {
+                free_workers -= usize::from(place.is_some());
+                let (at, parts) = course.send_request(request, clock, place, random);
+                course.later.push(LaterParts { at, request: place, parts });
+                if read >= read_from {
+                    sending.push(clock - read);
+                }
+            }
+        }
+        let mean = |times: Vec<f64>| mean(times.into_iter());
+        PlayedInPasses { own: mean(sending) + mean(replying), reading: mean(reading), replayed: course.out }
     }
 
     /// The parts of a request: a write that has several loses one where there is a copy fewer.
@@ -272,8 +403,8 @@ impl TrafficReplay<'_> {
 #[derive(Clone, Copy, Debug)]
 struct LaterParts<'a> {
     at: Seconds,
-    /// The place of its request among those replayed.
-    request: usize,
+    /// The place of its request among those replayed; none: no client waits for it.
+    request: Option<usize>,
     parts: &'a [KeptPart],
 }
 
@@ -320,7 +451,68 @@ struct ReplayCourse<'a> {
     out: Vec<Replayed>,
 }
 
+/// What came of a replay through an event loop.
+struct PlayedInPasses {
+    replayed: Vec<Replayed>,
+    /// What the loop takes of a request from its being read to its being sent, and from its answer
+    /// to the reply, in the mean.
+    own: Seconds,
+    /// How long an answer waits until the loop has it, in the mean.
+    reading: Seconds,
+}
+
 impl<'a> ReplayCourse<'a> {
+    fn of(
+        replay: &'a TrafficReplay<'a>,
+        choice: LaneChoice,
+        stalls: &'a [Vec<(Seconds, Seconds)>],
+        random: &mut RandomStream,
+    ) -> Self {
+        Self {
+            replay,
+            choice,
+            stations: replay.servers.iter().zip(stalls).map(Station::new).collect(),
+            turns: (0..replay.servers.len()).map(|server| replay.turns(server, random)).collect(),
+            gathering: vec![Vec::new(); replay.servers.len()],
+            later: BinaryHeap::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Sends a request, with one copy more where it has one; when the last part of these is
+    /// answered, and the parts that follow.
+    fn send_request(
+        &mut self,
+        request: &KeptRequest,
+        now: Seconds,
+        place: Option<usize>,
+        random: &mut RandomStream,
+    ) -> (Seconds, &'a [KeptPart]) {
+        let replay = self.replay;
+        let (first, rest) = sent_together(replay.parts_of(request));
+        let mut done = self.send(first, now, place, random);
+        if let Some(server) = replay.one_more_copy(request, random) {
+            let lane = self.turns[server].next(random);
+            let part = &replay.kept.parts[request.parts.start];
+            done = done.max(self.stations[server].serve(part, now, lane, random));
+        }
+        (done, rest)
+    }
+
+    /// Sends parts whose request has had an answer before; what follows them is sent later.
+    fn send_rest(
+        &mut self,
+        request: Option<usize>,
+        parts: &'a [KeptPart],
+        now: Seconds,
+        random: &mut RandomStream,
+    ) -> Seconds {
+        let (first, rest) = sent_together(parts);
+        let done = self.send(first, now, request, random);
+        self.later.push(LaterParts { at: done, request, parts: rest });
+        done
+    }
+
     /// Sends parts of the request that has this place, or of one that no client waits for; when the
     /// last is answered.
     fn send(
@@ -349,13 +541,12 @@ impl<'a> ReplayCourse<'a> {
     /// Sends what is due until then, in the order of time.
     fn send_later(&mut self, until: Seconds, random: &mut RandomStream) {
         while self.later.peek().is_some_and(|first| first.at <= until) {
-            let Some(LaterParts { at, request, parts }) = self.later.pop() else { return };
-            let (first, rest) = sent_together(parts);
-            let done = self.send(first, at, Some(request), random);
-            if !rest.is_empty() {
-                self.later.push(LaterParts { at: done, request, parts: rest });
+            let Some(LaterParts { at, request: Some(place), parts }) = self.later.pop() else { return };
+            if parts.is_empty() {
+                continue;
             }
-            let replayed = &mut self.out[request];
+            let done = self.send_rest(Some(place), parts, at, random);
+            let replayed = &mut self.out[place];
             replayed.response = replayed.response.max(done - replayed.arrived + self.replay.own);
         }
     }

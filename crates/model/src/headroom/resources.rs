@@ -7,6 +7,7 @@ use krarup_units::{Nanos, Seconds};
 use super::answer::{LiveServer, LiveSystem, ServerQueue};
 use super::fit::{DEEP, ServiceFit};
 use super::kept::{Kept, mean, quantile};
+use super::replay::PassCost;
 use super::server_fit::{self, ServerFit};
 use super::service_by_request::{RequestCourse, RequestSum, ToCome, late_from};
 use super::stores::GatheredFit;
@@ -237,6 +238,9 @@ pub(super) struct LoopFit {
     pub(super) busy: f64,
     /// Processor time per request at the highest load seen.
     pub(super) per_request: Seconds,
+    /// What it is made of; of several loops, as if all traffic went through one that is as many
+    /// times faster.
+    pub(super) cost: PassCost,
 }
 
 /// How many times more requests a pass of a full loop carries than one at the highest load seen.
@@ -265,17 +269,20 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
     let mut rates: Vec<f64> = windows.iter().map(|one| one.requests as f64 / seconds(one)).collect();
     let high = quantile(&mut rates, 0.9);
     let top = windows.iter().filter(|one| one.requests as f64 / seconds(one) >= 0.9 * high);
-    let (top_processor, top_requests) =
-        top.fold((0.0, 0.0), |sum, one| (sum.0 + used(one), sum.1 + one.requests as f64));
+    let (top_processor, top_requests, top_passes) = top.fold((0.0, 0.0, 0.0), |sum, one| {
+        (sum.0 + used(one), sum.1 + one.requests as f64, sum.2 + one.used.passes as f64)
+    });
     let per_request = top_processor / top_requests.max(1.0);
     let marginal = cost_of_a_request(windows).clamp(0.15 * per_request, per_request);
     let share = requests / all.max(1.0);
+    let per_pass = (per_request - marginal) * top_requests / top_passes.max(1.0);
     Some(LoopFit {
         low: limit / per_request / share,
         middle: limit / (marginal + (per_request - marginal) / MORE_PER_PASS) / share,
         high: limit / marginal / share,
         busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
         per_request,
+        cost: PassCost { per_pass: per_pass * share / limit, per_request: marginal * share / limit },
     })
 }
 
