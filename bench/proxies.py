@@ -7,7 +7,7 @@ generator and servers take does not count. twemproxy runs with -v 4, which is fa
 makes a log line of every request and throws it away. HAProxy (--haproxy) does not read what it carries: it is
 what a proxy of plain TCP costs, which has a connection to the server for each of a client's.
 
-With --loops each has a core of its own for each of its event loops, and servers and load the rest of the processors.
+With --loops each has a processor of its own for each of its event loops, servers and load have the rest, and connections are so many a loop.
 
 Then each is sent half of the requests that the slowest of them did in the closed loop, paced, so that response times
 are those at equal load.
@@ -23,6 +23,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import socket
@@ -73,26 +74,14 @@ def certificate(folder):
     return paths
 
 
-def processors_by_core():
-    """The processors that this process may use, as (processor, those that share its core), one of each core first."""
-    allowed = os.sched_getaffinity(0)
-    cores = {}
-    for processor in sorted(allowed):
-        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-        cores.setdefault(siblings.read_text().strip() if siblings.exists() else processor, []).append(processor)
-    return [(core[place], core) for place in range(max(map(len, cores.values()))) for core in cores.values() if place < len(core)]
-
-
 def divided(loops):
-    """Processors for a proxy of that many loops, each on a core of its own where there are enough, and those for the rest."""
-    order = processors_by_core()
-    ours = {processor for processor, _ in order[:loops]}
-    shared = {sibling for _, core in order[:loops] for sibling in core}
-    everything = {processor for processor, _ in order}
-    # The other half of a core at work stays idle, unless the load would have too few without it.
-    rest = everything - shared if len(everything - shared) >= 6 else everything - ours
+    """Processors for a proxy of that many loops, and those for the rest: every second one first, because two that follow each
+    other are often the halves of a core, which a virtual machine does not say."""
+    allowed = sorted(os.sched_getaffinity(0))
+    ours = set((allowed[::2] + allowed[1::2])[:loops])
+    rest = set(allowed) - ours
     if not rest:
-        sys.exit(f"error: {loops} loops leave no processor for servers and load: there are {len(order)}\n  hint: fewer --loops")
+        sys.exit(f"error: {loops} loops leave no processor for servers and load: there are {len(allowed)}\n  hint: fewer --loops")
     return ours, rest
 
 
@@ -243,7 +232,7 @@ def twemproxy(servers, folder):
     config = pathlib.Path(folder) / f"nutcracker-{port}.yml"
     config.write_text("\n".join(lines) + "\n")
     program = next(p for p in ("/usr/sbin/nutcracker", "nutcracker") if p == "nutcracker" or os.path.exists(p))
-    return Station([program, "-c", str(config), "-v", "4", "-s", str(free_port()), "-m", "16384"], port)
+    return Station([program, "-c", str(config), "-v", "4", "-o", "/dev/null", "-s", str(free_port()), "-m", "16384"], port)
 
 
 def load(binary, port, flags, extra):
@@ -398,8 +387,10 @@ def start(side, servers, name, options, folder, pair, loops):
 
 def compared(name, count, flags, options, loops=None):
     """The runs of each side, in turn, round after round: in a closed loop, then at equal load. With `loops`, a proxy has a
-    core of its own for each, and servers and load the other processors."""
+    processor of its own for each, servers and load have the others, and there are so many connections for each loop."""
     ours, others = divided(loops) if loops else (None, None)
+    if loops:
+        flags = re.sub(r"-c (\d+)", lambda found: f"-c {int(found[1]) * loops}", flags)
     flags += f" --threads {len(others)}" if others else ""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         # memcached and HAProxy may give up root before they read their files.
@@ -445,7 +436,7 @@ def main():
     arguments.add_argument("--haproxy", action="store_true", help="also measure HAProxy, where there is one server")
     arguments.add_argument("--load", type=float, default=0.5, metavar="SHARE", help="what is sent at equal load, as a share of what the slowest does in a closed loop; 0: nothing")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
-    arguments.add_argument("--loops", type=int, nargs="+", metavar="N", help="measure with this many event loops each, one after the other; a loop has a core of its own")
+    arguments.add_argument("--loops", type=int, nargs="+", metavar="N", help="measure with this many event loops each, one after the other; a loop has a processor of its own")
     options = arguments.parse_args()
     open_as_many_files_as_allowed()
     everything = {}
@@ -464,7 +455,7 @@ def main():
             found = everything[name] = {}
             for loops in options.loops:
                 found[loops] = compared(name, count, flags, options, loops)
-                show(f"{name}, loops: {loops}", found[loops])
+                show(f"{name} a loop, loops: {loops}", found[loops])
         else:
             everything[name] = compared(name, count, flags, options)
             show(name, everything[name])

@@ -266,8 +266,7 @@ impl<'a> Fitted<'a> {
         match first.resource {
             ResourceKind::Loop => {
                 if let Some(fit) = self.loops {
-                    below = 0.5 * (fit.high / fit.low).ln();
-                    above = below;
+                    (below, above) = ((fit.middle / fit.low).ln(), (fit.high / fit.middle).ln());
                 }
             }
             ResourceKind::Workers => spread = spread.max(SPREAD_OF_WORKERS),

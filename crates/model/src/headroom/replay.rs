@@ -132,6 +132,9 @@ pub(super) struct Replayed {
     pub(super) response: Seconds,
 }
 
+/// How often what an event loop takes is looked for in what servers seemed to take.
+const ROUNDS_TO_TAKE_OUT: usize = 3;
+
 /// On which connection a part goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneChoice {
@@ -150,16 +153,37 @@ impl TrafficReplay<'_> {
         self.take_out(per_request, (per_request - self.own).max(0.0));
     }
 
-    /// Puts an event loop into the path. What it takes for the requests as they were seen, waits
-    /// for its passes included, is no longer a part of the rest, nor of the servers' round trips.
+    /// Puts an event loop into the path. What it takes of the requests as they were seen is no
+    /// longer a part of the rest, and answers that wait for it are no longer a part of the servers'
+    /// round trips, nor of what seemed to be their service: from being sent to being answered takes
+    /// as long in the mean as it was seen to.
     pub(super) fn serve_in_passes(&mut self, cost: PassCost, random: &mut RandomStream) {
         if self.servers.iter().any(|server| server.gathered.is_some()) {
             return self.serve_one_by_one(cost.per_pass + cost.per_request);
         }
-        let stalls = self.stalls_as_seen();
-        let seen = self.in_passes(cost, self.own_times(Some(cost)), LaneChoice::AsSeen, &stalls, random);
         self.front = Front::Loop(cost);
-        self.take_out(seen.own, seen.reading);
+        let (arrivals, stalls) = (self.own_times(Some(cost)), self.stalls_as_seen());
+        let own = self.own;
+        for _ in 0..ROUNDS_TO_TAKE_OUT {
+            let seen = self.in_passes(cost, arrivals.iter().copied(), LaneChoice::AsSeen, &stalls, random);
+            self.own = (own - seen.own).max(0.0);
+            let beyond = seen.away - self.away_as_seen();
+            if beyond <= 0.0 {
+                break;
+            }
+            for server in &mut self.servers {
+                let at_server = (seen.away - seen.reading - server.delay).max(1e-12);
+                let of_service = (beyond - server.delay).max(0.0) / at_server;
+                server.delay = (server.delay - beyond).max(0.0);
+                server.scale *= (1.0 - of_service).max(0.1);
+            }
+        }
+    }
+
+    /// From being sent to the last answer of what was sent together, in the mean.
+    fn away_as_seen(&self) -> Seconds {
+        let waited = self.kept.requests.iter().filter(|one| !one.late && !one.parts.is_empty());
+        mean(waited.map(|one| seen_time(sent_together(&self.kept.parts[one.parts.clone()]).0)))
     }
 
     /// Leaves times out of the rest and of the servers' round trips.
@@ -266,7 +290,7 @@ impl TrafficReplay<'_> {
             let (done, rest) = course.send_request(request, now, place, random);
             let Some(place) = place else { continue };
             if !rest.is_empty() {
-                course.later.push(LaterParts { at: done, request: Some(place), parts: rest });
+                course.later.push(LaterParts { sent: now, at: done, request: Some(place), parts: rest });
             }
             if let Some(workers) = &mut workers {
                 workers.take_earliest_until(done + seen_time(rest));
@@ -291,7 +315,8 @@ impl TrafficReplay<'_> {
         let mut free_workers = self.workers.unwrap_or(usize::MAX);
         let mut waiting = VecDeque::new();
         let mut answered = Vec::new();
-        let (mut sending, mut replying, mut reading) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sending, mut replying) = (Vec::new(), Vec::new());
+        let (mut reading, mut away) = (Vec::new(), Vec::new());
         let mut clock = f64::NEG_INFINITY;
         loop {
             let come = arrivals.peek().map(|arrival| arrival.at);
@@ -313,6 +338,7 @@ impl TrafficReplay<'_> {
             while course.later.peek().is_some_and(|answer| answer.at <= begin) {
                 let Some(answer) = course.later.pop() else { break };
                 reading.push(clock - answer.at);
+                away.extend(answer.request.map(|_| clock - answer.sent));
                 clock += 0.5 * cost.per_request;
                 answered.push((answer, clock));
             }
@@ -331,14 +357,19 @@ impl TrafficReplay<'_> {
             {
                 free_workers -= usize::from(place.is_some());
                 let (at, parts) = course.send_request(request, clock, place, random);
-                course.later.push(LaterParts { at, request: place, parts });
+                course.later.push(LaterParts { sent: clock, at, request: place, parts });
                 if read >= read_from {
                     sending.push(clock - read);
                 }
             }
         }
         let mean = |times: Vec<f64>| mean(times.into_iter());
-        PlayedInPasses { own: mean(sending) + mean(replying), reading: mean(reading), replayed: course.out }
+        PlayedInPasses {
+            own: mean(sending) + mean(replying),
+            reading: mean(reading),
+            away: mean(away),
+            replayed: course.out,
+        }
     }
 
     /// The parts of a request: a write that has several loses one where there is a copy fewer.
@@ -402,6 +433,9 @@ impl TrafficReplay<'_> {
 /// Parts of a request that are sent when all before them are answered: another try.
 #[derive(Clone, Copy, Debug)]
 struct LaterParts<'a> {
+    /// When the parts before were sent.
+    sent: Seconds,
+    /// When they are answered.
     at: Seconds,
     /// The place of its request among those replayed; none: no client waits for it.
     request: Option<usize>,
@@ -459,6 +493,8 @@ struct PlayedInPasses {
     own: Seconds,
     /// How long an answer waits until the loop has it, in the mean.
     reading: Seconds,
+    /// From a request's being sent until the loop has its answer, in the mean.
+    away: Seconds,
 }
 
 impl<'a> ReplayCourse<'a> {
@@ -509,7 +545,7 @@ impl<'a> ReplayCourse<'a> {
     ) -> Seconds {
         let (first, rest) = sent_together(parts);
         let done = self.send(first, now, request, random);
-        self.later.push(LaterParts { at: done, request, parts: rest });
+        self.later.push(LaterParts { sent: now, at: done, request, parts: rest });
         done
     }
 
@@ -541,7 +577,7 @@ impl<'a> ReplayCourse<'a> {
     /// Sends what is due until then, in the order of time.
     fn send_later(&mut self, until: Seconds, random: &mut RandomStream) {
         while self.later.peek().is_some_and(|first| first.at <= until) {
-            let Some(LaterParts { at, request: Some(place), parts }) = self.later.pop() else { return };
+            let Some(LaterParts { at, request: Some(place), parts, .. }) = self.later.pop() else { return };
             if parts.is_empty() {
                 continue;
             }

@@ -228,9 +228,10 @@ impl ServerLimit {
 /// What the event loops themselves can do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoopFit {
-    /// Rate of all traffic if a request goes on costing what it costs at the highest load seen.
+    /// Rate of all traffic if a pass carries [`LEAST_MORE_PER_PASS`] times as many requests as at the
+    /// highest load seen.
     pub(super) low: f64,
-    /// Rate if a pass carries [`MORE_PER_PASS`] times as many requests as there.
+    /// Rate if it carries [`MORE_PER_PASS`] times as many.
     pub(super) middle: f64,
     /// Rate if only what a request costs by itself remains, because passes carry more and more.
     pub(super) high: f64,
@@ -243,8 +244,13 @@ pub(super) struct LoopFit {
     pub(super) cost: PassCost,
 }
 
-/// How many times more requests a pass of a full loop carries than one at the highest load seen.
-const MORE_PER_PASS: f64 = 4.0;
+/// How many times more requests a pass of a full loop carries than one at the highest load seen:
+/// what comes while it works waits for the next pass, so passes become longer until they carry what
+/// all clients have sent.
+const MORE_PER_PASS: f64 = 8.0;
+
+/// As many times more at the least.
+const LEAST_MORE_PER_PASS: f64 = 2.0;
 
 /// Processor time of a window = a · passes + b · requests, neither negative; `limit` is how many
 /// processors a loop may use.
@@ -276,9 +282,14 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
     let marginal = cost_of_a_request(windows).clamp(0.15 * per_request, per_request);
     let share = requests / all.max(1.0);
     let per_pass = (per_request - marginal) * top_requests / top_passes.max(1.0);
+    let clients = windows.last().map_or(0, |one| one.used.clients);
+    let most_more = match clients {
+        0 => f64::INFINITY,
+        clients => (f64::from(clients) * top_passes / top_requests.max(1.0)).max(1.0),
+    };
     Some(LoopFit {
-        low: limit / per_request / share,
-        middle: limit / (marginal + (per_request - marginal) / MORE_PER_PASS) / share,
+        low: limit / (marginal + (per_request - marginal) / LEAST_MORE_PER_PASS.min(most_more)) / share,
+        middle: limit / (marginal + (per_request - marginal) / MORE_PER_PASS.min(most_more)) / share,
         high: limit / marginal / share,
         busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
         per_request,
