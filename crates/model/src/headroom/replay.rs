@@ -339,8 +339,8 @@ impl TrafficReplay<'_> {
                 let Some(answer) = course.later.pop() else { break };
                 reading.push(clock - answer.at);
                 away.extend(answer.request.map(|_| clock - answer.sent));
-                clock += 0.5 * cost.per_request;
                 answered.push((answer, clock));
+                clock += 0.5 * cost.per_request;
             }
             for (answer, read) in answered.drain(..) {
                 if !answer.parts.is_empty() {

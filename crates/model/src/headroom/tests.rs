@@ -184,6 +184,42 @@ fn parts_that_follow_others_are_replayed_one_after_the_other() {
     assert!(check.mean.abs() < 0.01 && check.p95.abs() < 0.01, "{check:?}");
 }
 
+/// Far apart, each request has two passes of its own; all at once, a pass carries all.
+#[test]
+fn a_loop_takes_what_is_ready_in_one_pass() {
+    let mut books = LiveBooks::default();
+    let system = LiveSystem::of(["a".to_owned()]);
+    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
+    for number in 0..20_000 {
+        let at = 1.0 + f64::from(number) * 1e-3;
+        if number % 1_000 == 0 {
+            books.loop_use(nanos(at), LoopUse::default());
+        }
+        let mut visit = Visit::at(nanos(at), Operation::Get);
+        // 10 µs in the loop, 100 µs away, 10 µs in the loop.
+        let (sent, answered) = (nanos(at + 10e-6), nanos(at + 110e-6));
+        visit.replied = nanos(at + 120e-6);
+        books.finish(&visit, &[ServerVisit::ok(0, sent, answered)]);
+    }
+    let snapshot = books.snapshot(nanos(21.0));
+    let kept = kept::kept(&snapshot, &system, Stamp(0), snapshot.at);
+    let traffic = traffic::SeenTraffic::of(&kept).unwrap();
+    let fitted = fitted::Fitted::of(kept, traffic, &system, 1);
+    let cost = replay::PassCost { per_pass: 4e-6, per_request: 20e-6 };
+    let mut random = fitted.random("passes");
+    let mut replay = fitted.replay(false);
+    replay.serve_in_passes(cost, &mut random);
+    // The pass that reads an answer begins 4 µs before: they were counted to the server.
+    let seen = replay.at_own_times(&mut random);
+    assert!(seen.iter().all(|(_, one)| (one.response - 120e-6).abs() < 1e-9), "{:?}", seen[0]);
+    let at_once: Vec<_> = (0..1_000).map(|like| traffic::Arrival { at: 0.0, like }).collect();
+    let per_second = replay.throughput(&at_once, &mut random);
+    // All are read in one pass and replied to in another.
+    let both = 2.0 * cost.per_pass + 1_000.0 * cost.per_request;
+    let last = replay.at_rate(&at_once, &mut random).iter().map(|one| one.response).fold(0.0, f64::max);
+    assert!((last - both).abs() < 0.02 * both, "{last} for {both}; {per_second}");
+}
+
 /// A link that seems full, and carries more.
 #[test]
 fn what_was_served_refutes_a_resource_that_is_told_full_before() {

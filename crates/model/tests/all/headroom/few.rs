@@ -11,7 +11,7 @@ const QUICK: Effort = Effort { saturation: 40_000, target: 100_000, seconds: 10,
 /// A minute of traffic up to 30 % and one up to 50 % of saturation are enough for each of these.
 #[test]
 fn the_first_resource_to_be_full_is_named_with_its_rate() {
-    for kind in [Kind::Exp, Kind::Det, Kind::Hot, Kind::Slow, Kind::Workers] {
+    for kind in [Kind::Exp, Kind::Det, Kind::Hot, Kind::Slow, Kind::Workers, Kind::Proxy, Kind::Tls] {
         let judged = watch(&candidate(kind, SHAPING_SEED), 2, QUICK);
         let one = &judged[1];
         let case = format!("{} {}, level {}", one.kind.name(), one.seed, one.level);
