@@ -111,6 +111,7 @@ test-packages: packages ## each of them installed and used where nothing else is
 	@scripts/need jq jq
 	@scripts/need strace strace
 	@scripts/need unzip unzip
+	cmp $$(ls -t $(PACKAGES)/*.deb | head -1) $$(scripts/package-deb $(BUILT) $(PACKAGES)/again)
 	DEB_VERSION=9999 scripts/package-deb $(BUILT) $(PACKAGES)/newer
 	scripts/test-deb $$(ls -t $(PACKAGES)/*.deb | head -1) $(PACKAGES)/newer/*.deb $(PACKAGES)
 	scripts/test-static $(PACKAGES)

@@ -374,6 +374,9 @@ fn tell(notice: ProxyNotice) {
         ProxyNotice::ServerDown(name, why) => {
             eprintln!("warning: server {name} is down: {why}; requests to it are answered with SERVER_ERROR");
         }
+        ProxyNotice::Draining => {
+            eprintln!("draining: clients that are connected are served until they leave");
+        }
         ProxyNotice::Stopping => eprintln!("stopping: finishing what is in flight"),
         ProxyNotice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");

@@ -150,15 +150,18 @@ impl Trace {
             let cell = |place: Option<usize>| place.and_then(|place| record.get(place)).unwrap_or("");
             let at = nanos(cell(Some(time)), scale).map_err(at_line)?;
             let name = cell(Some(op)).to_ascii_lowercase();
-            let command =
-                Command::from_name(&name).ok_or_else(|| wrong(format!("`{name}` is no command")))?;
-            let size = match cell(size) {
-                "" => None,
-                text => {
-                    let found = text.parse::<u32>().ok().filter(|&size| u64::from(size) <= LARGEST_VALUE);
-                    Some(found.ok_or_else(|| wrong(format!("`{text}` is no size of a value")))?)
-                }
-            };
+            let command = Command::from_name(&name)
+                .ok_or_else(|| wrong(format!("`{}` is no command", name.escape_debug())))?;
+            let size =
+                match cell(size) {
+                    "" => None,
+                    text => {
+                        let found = text.parse::<u32>().ok().filter(|&size| u64::from(size) <= LARGEST_VALUE);
+                        Some(found.ok_or_else(|| {
+                            wrong(format!("`{}` is no size of a value", text.escape_debug()))
+                        })?)
+                    }
+                };
             let begun = trace.names.len();
             for text in cell(key).split_ascii_whitespace() {
                 let text = text.as_bytes();
@@ -379,7 +382,7 @@ fn unread(error: impl std::fmt::Display) -> Mistake {
 }
 
 fn nanos(text: &str, scale: f64) -> Result<Nanos, Mistake> {
-    let wrong = || Mistake::plain(format!("`{text}` is no time"));
+    let wrong = || Mistake::plain(format!("`{}` is no time", text.escape_debug()));
     if scale == 1.0 {
         return text.parse().map(Nanos).map_err(|_| wrong());
     }

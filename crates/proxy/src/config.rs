@@ -98,7 +98,11 @@ settings! {
         eject_for: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
         /// Over which time an ejected server that is back gets its full share of reads again.
         return_over: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
-        /// How long requests in flight may take once a stop was asked for.
+        /// How long clients that are connected are served on once a stop was asked for, while no
+        /// other may connect, here: those that connect anew now and then do so elsewhere. When all
+        /// have left, or after this time, or when a stop is asked for again, it stops. 0: at once.
+        drain: Nanos = Nanos::ZERO, Duration::up_to(DAY);
+        /// How long requests in flight may take once it stops.
         shutdown_limit: Nanos = Nanos::from_secs(5), Duration::up_to(DAY);
         /// While servers work, and answer within this time, the loop waits for the next answer
         /// before it reads more requests, so that one system call carries many. With nothing under
@@ -319,6 +323,7 @@ impl Config {
             (asks, "which knows neither TLS nor users", "events does"),
             (self.admin.is_some(), "which answers no monitoring", "events does"),
             (listeners > 1, "which listens at one address", "events listens at several"),
+            (self.drain > Nanos::ZERO, "which stops at once", "leave out `drain`"),
         ];
         if let Some((_, why, hint)) = refused.into_iter().find(|(is_set, ..)| *is_set) {
             return Err(Mistake::new(format!("`engine` is threads, {why}"), hint));
@@ -597,6 +602,7 @@ mod tests {
             (Config { dedicated: true, engine: Engine::Threads, ..good.clone() }, "leave out"),
             (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "which has no event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
+            (Config { drain: Nanos(1), engine: Engine::Threads, ..good.clone() }, "leave out `drain`"),
         ] {
             assert!(wrong.check().unwrap_err().to_string().contains(part), "{part}");
         }

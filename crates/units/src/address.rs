@@ -50,6 +50,8 @@ impl FromStr for Address {
 
     /// `host:port`, `1.2.3.4:port`, `[::1]:port`, `unix:/path`, `srv:_service._tcp.name`.
     fn from_str(text: &str) -> Result<Self, Mistake> {
+        // A message is one line, whatever the text is.
+        let shown = text.escape_debug();
         if let Some(path) = text.strip_prefix("unix:") {
             // The kernel keeps 108 bytes, the last of them a zero.
             return match path.len() {
@@ -57,7 +59,7 @@ impl FromStr for Address {
                     Ok(Self { host: path.to_owned(), port: 0 })
                 }
                 _ => Err(Mistake::new(
-                    format!("`{text}` is no unix socket"),
+                    format!("`{shown}` is no unix socket"),
                     "write an absolute path of at most 107 bytes",
                 )),
             };
@@ -69,13 +71,13 @@ impl FromStr for Address {
                 return Ok(Self { host: name.trim_end_matches('.').to_owned(), port: 0 });
             }
             return Err(Mistake::new(
-                format!("`{text}` is no service"),
+                format!("`{shown}` is no service"),
                 "write it like srv:_memcache._tcp.cache.example",
             ));
         }
         let wrong = || {
             Mistake::new(
-                format!("`{text}` is not an address"),
+                format!("`{shown}` is not an address"),
                 "write it like 127.0.0.1:11211 or [::1]:11211",
             )
         };
@@ -159,6 +161,9 @@ mod tests {
             "srv:_memcache.cache.example",
         ] {
             assert!(text.parse::<Address>().unwrap_err().what.contains(&format!("`{text}`")), "{text}");
+        }
+        for text in ["a\nb:1", "unix:a\nb", "srv:a\nb"] {
+            assert!(text.parse::<Address>().unwrap_err().what.contains("a\\nb"), "{text}");
         }
     }
 

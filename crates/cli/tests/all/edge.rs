@@ -4,16 +4,20 @@
 use crate::support;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::monitoring::{get, value};
 use crate::support::conversation::memcached;
-use crate::support::peer::Peer;
+use crate::support::peer::{Peer, asked};
 use crate::support::process::{Port, Program};
 use crate::support::{file, fresh, test_id, until};
 use rustix::process::Signal;
+use serde_json::json;
 
 /// A file beside the tests.
 fn certificate(name: &str) -> String {
@@ -292,7 +296,7 @@ fn a_memcached_that_asks_for_a_password_gets_it() {
     let copy = std::env::temp_dir().join(format!("krarup-users-{}", test_id()));
     fs::copy(&users, &copy).unwrap();
     let port = Port::new();
-    let mut child = std::process::Command::new("memcached")
+    let mut child = Command::new("memcached")
         .args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-u", "nobody", "-Y"])
         .arg(&copy)
         .args(["-p", &port.address().port().to_string()])
@@ -426,24 +430,108 @@ fn a_listening_socket_is_taken_from_the_program_that_opened_it() {
     let server = memcached();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let script = format!(
-        "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec {} proxy --servers {}",
-        env!("CARGO_BIN_EXE_krarup"),
-        server.address()
-    );
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", &script])
-        .stdin(std::process::Stdio::from(std::os::fd::OwnedFd::from(listener)))
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let proxy = taking(&listener, &["--servers", &server.address().to_string()]);
     // The socket is there from the start: a client that connects early waits.
     let mut client = Peer::connect(address);
     client.send(b"get nothing\r\n").unwrap();
     client.expect(b"END\r\n").unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    proxy.kill();
+}
+
+/// A proxy that is given this listening socket, as systemd gives it.
+fn taking(listener: &TcpListener, flags: &[&str]) -> Program {
+    let mut command = Command::new("sh");
+    let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_krarup"), "proxy"]).args(flags);
+    Program::spawn_with(command, OwnedFd::from(listener.try_clone().unwrap()).into())
+}
+
+/// A proxy takes the place of another under load: clients that connect anew now and then lose
+/// nothing.
+fn replaced_under_load(begin: &dyn Fn(&[&str]) -> Program, address: SocketAddr, name: &str) {
+    let server = memcached();
+    let config = file(name, "drain = \"1h\"\n[edge]\nreuse_port = true\n");
+    let servers = server.address().to_string();
+    let started = || {
+        let mut proxy = begin(&["--servers", &servers, "--config", &config, "--admin", "127.0.0.1:0"]);
+        let admin: SocketAddr = proxy.says(|line| {
+            line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok()
+        });
+        (proxy.listening(), admin)
+    };
+    let answered = |admin| value(&get(admin, "/metrics").1, "krarup_requests_accepted_total") > 100.0;
+    let (first, admin) = started();
+    let to = address.to_string();
+    let load =
+        ["load", "-s", &to, "-c", "8", "--think", "5ms", "--reconnect-after", "20", "--seconds", "600"];
+    let load = Program::begin(&[&load[..], &["--json", "-", "--progress", "none"]].concat());
+    until("the first serves", || answered(admin));
+    let (second, its_admin) = started();
+    first.signal(Signal::TERM);
+    // It ends when the last client has left, long before the hour is over.
+    let ended = first.ended();
+    assert!(ended.success && ended.errors.contains("draining"), "{ended:?}");
+    until("the second serves", || answered(its_admin));
+    load.interrupt();
+    let told = load.ended().json();
+    let account = &told["account"];
+    assert!(account["connections_renewed"].as_u64() >= Some(8), "{account}");
+    assert_eq!((&account["lost"], &told["overall"]["errors"]), (&json!({}), &json!({})), "{account}");
+    assert_eq!((&account["connections_lost"], &account["connects_failed"]), (&json!(0), &json!(0)));
+    assert!(second.stop().success);
+}
+
+#[test]
+fn a_proxy_is_replaced_under_load_by_one_at_the_same_socket_and_no_request_is_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    replaced_under_load(&|flags| taking(&listener, flags), address, "edge-drain-socket");
+}
+
+#[test]
+fn a_proxy_is_replaced_under_load_by_one_at_the_same_port_and_no_request_is_lost() {
+    let port = Port::new();
+    let address = port.address();
+    // The held port does not share; it is free once no process holds it.
+    drop(port);
+    let listen = address.to_string();
+    let begin = |flags: &[&str]| Program::begin(&[&["proxy", "--listen", &listen], flags].concat());
+    replaced_under_load(&begin, address, "edge-drain-port");
+}
+
+/// Clients that stay are served until the stop is asked for again.
+#[test]
+fn a_proxy_that_drains_serves_who_is_there_is_not_ready_and_stops_when_asked_again() {
+    let server = memcached();
+    for threads in ["1", "2"] {
+        let mut proxy = outsider(
+            "edge-drain",
+            &server.address().to_string(),
+            &format!("drain = \"1h\"\nthreads = {threads}\nadmin = \"127.0.0.1:0\"\n"),
+        );
+        let admin: SocketAddr = proxy.says(|line| {
+            line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok()
+        });
+        let mut proxy = proxy.listening();
+        let mut clients = [(); 3].map(|()| proxy.connect());
+        let mut serves = || {
+            for client in &mut clients {
+                client.send(b"get nothing\r\n").unwrap();
+                client.expect(b"END\r\n").unwrap();
+            }
+        };
+        serves();
+        proxy.signal(Signal::TERM);
+        proxy.says_text("draining");
+        serves();
+        assert_eq!(get(admin, "/ready"), (503, "stopping\n".into()));
+        let told = asked(admin, "POST", "/reload");
+        assert!(told.starts_with("HTTP/1.1 409") && told.contains("the proxy is stopping"), "{told}");
+        assert!(TcpStream::connect(proxy.address()).is_err(), "it accepts another");
+        serves();
+        assert!(proxy.stop().success);
+        assert!(clients.iter_mut().all(|client| client.rest().is_empty()));
+    }
 }
 
 #[test]

@@ -277,6 +277,24 @@ fn a_plan_shows_the_pods_of_its_cells() {
         shown.contains("pods: middleware, cell 1: 1 × proxies:1; limits cpu 500m; on nodes with pool a\n"),
         "{shown}"
     );
+    // Images, requests and nodes may be factors as limits are.
+    let any = |place: &str, as_factor: &str, levels: [&str; 2], told: &str| {
+        let factor = format!("[[factor]]\nname = \"any\"\nlevels = {levels:?}\n\n[populate]");
+        let shown = plan(&SPEC.replace(place, as_factor).replace("[populate]", &factor)).output;
+        for level in levels {
+            let lines = shown.lines().filter(|line| line.starts_with("pods: middleware, cell "));
+            assert_eq!(
+                lines.filter(|line| line.contains(&told.replace("$any", level))).count(),
+                2,
+                "{shown}"
+            );
+        }
+    };
+    any("proxies:1", "proxies:$any", ["2", "3"], "1 × proxies:$any; limits");
+    any("pool = \"a\"", "pool = \"$any\"", ["b", "c"], "on nodes with pool $any");
+    let limits = "limits = { cpu = \"$processors\" }";
+    let asked = format!("requests = {{ cpu = \"$any\" }}, {limits}");
+    any(limits, &asked, ["100m", "200m"], "requests cpu $any");
     let refused = |text: &str| {
         let ended = plan(text);
         assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -99,6 +99,8 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "reload_every" => maybe(draw, &["0", "\"1h\""]),
         "eject_after" => maybe(draw, &["1", "5"]),
         "eject_for" | "return_over" => maybe(draw, &["0", "\"10ms\"", "\"1h\""]),
+        // At the end the proxy is stopped before its clients leave.
+        "drain" => maybe(draw, &["0", "\"10ms\""]),
         "shutdown_limit" => maybe(draw, &["\"10s\"", "\"1h\""]).or(Some("\"60s\"".into())),
         "hold" => maybe(draw, &["0", "\"50us\"", "\"10ms\""]),
         "headroom_target" => maybe(draw, &["\"p99 < 8ms\"", "\"p50 < 1s\""]),

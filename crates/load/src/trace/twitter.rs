@@ -58,7 +58,7 @@ pub(super) fn request(line: &StringRecord, key: &mut Vec<u8>) -> Result<TwitterL
     }
     let number = |place: usize, what: &str, most: u64| {
         let found = line[place].parse::<u64>().ok().filter(|number| *number <= most);
-        found.ok_or_else(|| Mistake::plain(format!("`{}` is no {what}", &line[place])))
+        found.ok_or_else(|| Mistake::plain(format!("`{}` is no {what}", line[place].escape_debug())))
     };
     let second = number(0, "time in seconds", u64::from(u32::MAX))?;
     let key_size = number(2, "size of a key", u64::MAX)?.min(LONGEST_KEY as u64) as usize;
@@ -67,7 +67,7 @@ pub(super) fn request(line: &StringRecord, key: &mut Vec<u8>) -> Result<TwitterL
         // Its unique is not in the trace.
         Some(Command::Cas) => Command::Set,
         Some(command) if OPERATIONS.contains(&command) => command,
-        _ => return Err(Mistake::plain(format!("`{}` is no command about a key", &line[5]))),
+        _ => return Err(Mistake::plain(format!("`{}` is no command about a key", line[5].escape_debug()))),
     };
     let text = line[1].as_bytes();
     if text.is_empty() || text.len() > LONGEST_KEY || text.iter().any(|byte| !byte.is_ascii_graphic()) {
@@ -120,6 +120,8 @@ mod tests {
             ("1,,2,0,1,get,0", "line 2: `` is no key"),
             ("1,a b,2,0,1,get,0", "line 2: `a b` is no key"),
             ("1,ab,2,0", "line 2: it has 4 columns and not 7"),
+            ("\"1\n2\",ab,2,0,1,get,0", "line 2: `1\\n2` is no time"),
+            ("1,ab,2,0,1,\"g\net\",0", "line 2: `g\\net` is no command"),
         ] {
             let error = read(&format!("0,ab,2,0,1,get,0\n{line}\n")).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");

@@ -6,7 +6,7 @@ use krarup_units::Seconds;
 use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
-use super::replay::{Front, ReplayServer, TrafficReplay};
+use super::replay::{FirstStation, ReplayServer, TrafficReplay};
 use super::resources::{
     FittedServers, LoopFit, MUCH_OF_OTHERS, MachineFit, ServerLimit, first_full, loops, own_link, processors,
     run_queue, servers,
@@ -102,7 +102,7 @@ impl<'a> Fitted<'a> {
             kept: &self.kept,
             servers: servers.collect(),
             workers: self.system.workers.map(|workers| workers as usize),
-            front: Front::Nothing,
+            first: FirstStation::Nothing,
             own: self.own,
             routes: Vec::new(),
             copies: None,

@@ -92,7 +92,7 @@ pub(super) struct TrafficReplay<'a> {
     /// Workers that hold requests; none where they are unlimited.
     pub(super) workers: Option<usize>,
     /// What requests go through before anything else.
-    pub(super) front: Front,
+    pub(super) first: FirstStation,
     /// What else a request takes, without a queue.
     pub(super) own: Seconds,
     /// Whether writes have one part more, or one fewer.
@@ -104,7 +104,7 @@ pub(super) struct TrafficReplay<'a> {
 
 /// What requests go through before anything else.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Front {
+pub(super) enum FirstStation {
     /// Nothing that takes time.
     Nothing,
     /// What takes so long for each, one after the other.
@@ -149,7 +149,7 @@ impl TrafficReplay<'_> {
     /// part of the rest, and where it takes more than that, the stamps have counted it to the
     /// servers (it writes after `sent` and reads before `answered`).
     pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
-        self.front = Front::OneByOne(per_request);
+        self.first = FirstStation::OneByOne(per_request);
         self.take_out(per_request, (per_request - self.own).max(0.0));
     }
 
@@ -161,7 +161,7 @@ impl TrafficReplay<'_> {
         if self.servers.iter().any(|server| server.gathered.is_some()) {
             return self.serve_one_by_one(cost.per_pass + cost.per_request);
         }
-        self.front = Front::Loop(cost);
+        self.first = FirstStation::Loop(cost);
         let (arrivals, stalls) = (self.own_times(Some(cost)), self.stalls_as_seen());
         let own = self.own;
         for _ in 0..ROUNDS_TO_TAKE_OUT {
@@ -213,9 +213,9 @@ impl TrafficReplay<'_> {
     /// What was kept, at the times at which it came; the answers are in the order of the requests
     /// that clients waited for, with their places.
     pub(super) fn at_own_times(&self, random: &mut RandomStream) -> Vec<(u32, Replayed)> {
-        let arrivals = match self.front {
-            Front::Loop(cost) => self.own_times(Some(cost)),
-            Front::Nothing | Front::OneByOne(_) => self.own_times(None),
+        let arrivals = match self.first {
+            FirstStation::Loop(cost) => self.own_times(Some(cost)),
+            FirstStation::Nothing | FirstStation::OneByOne(_) => self.own_times(None),
         };
         let replayed =
             self.play(arrivals.iter().copied(), LaneChoice::AsSeen, &self.stalls_as_seen(), random);
@@ -265,10 +265,12 @@ impl TrafficReplay<'_> {
         stalls: &[Vec<(Seconds, Seconds)>],
         random: &mut RandomStream,
     ) -> Vec<Replayed> {
-        let per_request = match self.front {
-            Front::Loop(cost) => return self.in_passes(cost, arrivals, choice, stalls, random).replayed,
-            Front::OneByOne(per_request) => per_request,
-            Front::Nothing => 0.0,
+        let per_request = match self.first {
+            FirstStation::Loop(cost) => {
+                return self.in_passes(cost, arrivals, choice, stalls, random).replayed;
+            }
+            FirstStation::OneByOne(per_request) => per_request,
+            FirstStation::Nothing => 0.0,
         };
         let mut course = ReplayCourse::of(self, choice, stalls, random);
         let mut workers = self.workers.map(FreeTimes::new);

@@ -98,15 +98,18 @@ impl Driver {
         }
     }
 
+    /// How many clients there are, those of other loops too.
+    pub(crate) fn clients_of_all(&self, service: &impl Service) -> usize {
+        self.loops.as_ref().map_or_else(|| service.clients(), |loops| loops.clients())
+    }
+
     fn accept_at(&mut self, service: &mut impl Service, entrance: usize) {
         while self.accepting == Accepting::Yes {
             let Entrance { listener, number, .. } = &self.entrances[entrance];
             let number = *number;
             match listener.accept() {
                 Ok(stream) => {
-                    let clients =
-                        self.loops.as_ref().map_or_else(|| service.clients(), |loops| loops.clients());
-                    if clients >= self.settings.connections {
+                    if self.clients_of_all(service) >= self.settings.connections {
                         self.turn_away(service, stream);
                         continue;
                     }

@@ -425,13 +425,17 @@ impl Driver {
         }
     }
 
+    /// No client may connect any more. Who has connected is served: with a shared port or a shared
+    /// socket another process takes the clients that connect from now on.
+    pub(crate) fn close_entrances(&mut self, service: &mut impl Service) {
+        self.accept(service);
+        self.entrances.clear();
+    }
+
     /// No client may connect any more. What has arrived is still answered; then each client gets
     /// the end.
     pub(crate) fn stop(&mut self, service: &mut impl Service) {
-        // Who has connected is served: with a shared port another process takes the clients that
-        // connect from now on.
-        self.accept(service);
-        self.entrances.clear();
+        self.close_entrances(service);
         self.stopping = true;
         self.changed = true;
         self.slice.begin();

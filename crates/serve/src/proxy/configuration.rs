@@ -209,6 +209,8 @@ impl ConfigurationSource {
 }
 
 /// Where the outcome of a reload is sent.
+/// What a reload is answered that comes too late.
+pub(crate) const STOPPING: &str = "the proxy is stopping";
 pub(crate) type ReloadReply = mpsc::Sender<Result<(), Mistake>>;
 
 /// How long a request to reload waits for its outcome.
@@ -249,7 +251,7 @@ impl ConfigurationWatcher {
         let requests = self.requests.clone();
         move || {
             let (reply, result) = mpsc::channel();
-            requests.send(Some(reply)).map_err(|_| "the proxy is stopping".to_owned())?;
+            requests.send(Some(reply)).map_err(|_| STOPPING.to_owned())?;
             match result.recv_timeout(RELOAD_TIMEOUT) {
                 Ok(result) => result,
                 Err(RecvTimeoutError::Timeout) => Err("it has not been taken over within a minute".into()),

@@ -34,7 +34,9 @@ use crate::headroom::{HeadroomPage, LiveHeadroom};
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::LoopOrders;
 use crate::processors;
-use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
+use crate::proxy::configuration::{
+    ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved, STOPPING,
+};
 use crate::proxy::credentials::{Credentials, credentials};
 use crate::redline::LiveRedline;
 use crate::workers::WorkerControl;
@@ -220,7 +222,9 @@ struct Engine<N> {
     /// What answers monitoring, and where that was said to be.
     admin: Option<(Address, http::HttpServer)>,
     waker: Option<Arc<Waker>>,
-    /// When what is in flight must be done, once a stop was asked for.
+    /// When clients that have not left by themselves are stopped, once a stop was asked for.
+    drain_by: Option<Stamp>,
+    /// When what is in flight must be done, once it stops.
     stop_by: Option<Stamp>,
     /// Nothing is due before, unless something unusual happens: then it is zero.
     settled_until: Stamp,
@@ -300,6 +304,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             processors: processors::usable(),
             admin: None,
             waker: None,
+            drain_by: None,
             stop_by: None,
             settled_until: Stamp(0),
             settled_idle: true,
@@ -459,11 +464,12 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.tell();
             self.publish_live();
             self.publish_clients();
+            let stopping = self.is_stopping();
             if let Some(slot) = &self.slot {
                 slot.publish(|| {
                     self.driver.note_memory(&mut self.core);
                     self.core.settle_books();
-                    ProxySnapshot::of(&self.core, self.clock.now(), self.stop_by.is_some())
+                    ProxySnapshot::of(&self.core, self.clock.now(), stopping)
                 });
             }
         }
@@ -583,7 +589,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             && !self.core.has_new_lanes()
             && self.core.deadline().is_none()
             && self.next.is_none()
-            && self.stop_by.is_none()
+            && !self.is_stopping()
     }
 
     /// Does what is due.
@@ -604,6 +610,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if self.driver.is_closed() && self.stop_by.is_none() {
             self.open_when_ready(now);
         }
+        self.tick_drain(now);
         self.driver.tick(&mut self.core, now);
         if !self.driver.slice().is_spent() {
             self.flush();
@@ -663,10 +670,11 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             self.core.resume(now);
         }
         let inquiries = self.core.take_inquiries();
+        let stopping = self.is_stopping();
         let Some(member) = &self.group else { return };
         inquiries.into_iter().for_each(|inquiry| member.inquire(inquiry));
         self.driver.note_memory(&mut self.core);
-        member.slot.publish(|| LoopCounts { core: self.core.books(), now, stopping: self.stop_by.is_some() });
+        member.slot.publish(|| LoopCounts { core: self.core.books(), now, stopping });
     }
 
     /// Until when there is nothing to do unless something happens; none: for ever.
@@ -681,7 +689,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if std::mem::take(&mut self.driver.one_gone) {
             self.servers.lanes_to_close |= self.config.dedicated;
         }
-        let mut next: Option<Stamp> = self.stop_by;
+        // Clients of other loops leave without a word to this one.
+        let mut next = self.stop_by.or(self.drain_by.map(|until| until.min(now + SETTLED)));
         let mut at = |stamp: Stamp| next = Some(next.map_or(stamp, |next| next.min(stamp)));
         let many = self.servers.links.lanes.len() > FEW_LANES;
         if many && (self.servers.lanes_to_close || self.core.in_flight() > 0) {
@@ -722,13 +731,43 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         next.map(|next| next.max(now) + Nanos(1))
     }
 
-    /// A stop was asked for; the second time, at once.
+    /// Whether clients should go elsewhere.
+    fn is_stopping(&self) -> bool {
+        self.stop_by.is_some() || self.drain_by.is_some()
+    }
+
+    /// A stop was asked for: first clients may leave by themselves, where there is a time for that.
     fn stop(&mut self) {
-        if self.signals.as_mut().is_some_and(|signals| signals.stops() > 0) {
+        if self.signals.as_mut().is_none_or(|signals| signals.stops() == 0) {
+            return;
+        }
+        let clients = self.driver.clients_of_all(&self.core);
+        if self.is_stopping() || self.config.drain == Nanos::ZERO || clients == 0 {
+            return self.stop_now();
+        }
+        self.drain_by = Some(self.clock.now() + self.config.drain);
+        self.close();
+        (self.notice)(ProxyNotice::Draining);
+    }
+
+    /// No other client connects, and no other configuration is taken over, which would listen.
+    fn close(&mut self) {
+        if let Some(reply) = self.next.take().and_then(|next| next.reply) {
+            // It may have given up waiting.
+            let _ = reply.send(Err(STOPPING.into()));
+        }
+        self.driver.close_entrances(&mut self.core);
+    }
+
+    /// Stops once all clients have left, or their time for it is over.
+    fn tick_drain(&mut self, now: Stamp) {
+        let over = |until| until <= now || self.driver.clients_of_all(&self.core) == 0;
+        if self.stop_by.is_none() && self.drain_by.is_some_and(over) {
             self.stop_now();
         }
     }
 
+    /// What is in flight is finished, then it ends; the second time, at once.
     fn stop_now(&mut self) {
         let now = self.clock.now();
         if self.stop_by.is_some() {
@@ -736,6 +775,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             return self.pass_on_stop();
         }
         self.stop_by = Some(now + self.config.shutdown_limit);
+        self.close();
         self.driver.stop(&mut self.core);
         self.pass_on_stop();
         (self.notice)(ProxyNotice::Stopping);

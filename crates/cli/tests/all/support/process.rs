@@ -88,8 +88,13 @@ impl fmt::Debug for Program {
 
 impl Program {
     /// Starts a program and goes on.
-    pub(crate) fn spawn(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub(crate) fn spawn(command: Command) -> Self {
+        Self::spawn_with(command, Stdio::null())
+    }
+
+    /// The same, with this as its standard input.
+    pub(crate) fn spawn_with(mut command: Command, stdin: Stdio) -> Self {
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));

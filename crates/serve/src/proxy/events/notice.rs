@@ -13,7 +13,9 @@ pub enum ProxyNotice {
     ServerUp(String),
     /// A server does not take requests, and why. Told when it changes, not at every attempt.
     ServerDown(String, String),
-    /// A stop was asked for: no more clients are accepted.
+    /// A stop was asked for: no more clients are accepted, and those that are there are served on.
+    Draining,
+    /// No more clients are accepted, and no more requests taken.
     Stopping,
     /// What was in flight was not finished within the limit: this many requests are without a
     /// reply.

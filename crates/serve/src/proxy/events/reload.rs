@@ -7,7 +7,7 @@ use krarup_units::{Mistake, Stamp};
 use super::event_loops::Message;
 use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, server_settings};
 use crate::driver::{ConnectionState, HoldPolicy, ServerConnection};
-use crate::proxy::configuration::{ConfigurationChange, Numbers, Resolved};
+use crate::proxy::configuration::{ConfigurationChange, Numbers, Resolved, STOPPING};
 use crate::proxy::credentials::{Credentials, credentials};
 use krarup_proxy::topology::Topology;
 
@@ -20,7 +20,10 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                     member.tell(|| Message::Numbers(numbers.clone()));
                 }
             }
-            ConfigurationChange::Configuration(..) if self.stop_by.is_some() => {}
+            ConfigurationChange::Configuration(_, reply) if self.is_stopping() => {
+                // It may have given up waiting.
+                let _ = reply.map(|reply| reply.send(Err(STOPPING.into())));
+            }
             // Where it is no good, nothing has changed.
             ConfigurationChange::Configuration(read, reply) => {
                 match read.and_then(|resolved| self.prepare(resolved)) {
