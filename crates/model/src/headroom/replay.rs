@@ -226,9 +226,9 @@ impl TrafficReplay<'_> {
         waited.zip(replayed).map(|(place, one)| (place, from_read(one))).collect()
     }
 
-    /// When requests came, as far as it is known: a loop reads what has come when a pass begins, one
-    /// after the other, and sends it when the pass ends. So a request that was read before the one
-    /// before was sent had come before that pass began.
+    /// When requests came, as far as it is known: a loop reads what has come when a pass begins,
+    /// one after the other, and sends it when the pass ends. So a request that was read before the
+    /// one before was sent had come before that pass began.
     fn own_times(&self, passes: Option<PassCost>) -> Vec<Arrival> {
         let requests = &self.kept.requests;
         let received = |place: u32| requests[place as usize].received;
@@ -274,13 +274,13 @@ impl TrafficReplay<'_> {
         };
         let mut course = ReplayCourse::of(self, choice, stalls, random);
         let mut workers = self.workers.map(FreeTimes::new);
-        let mut front_free = f64::NEG_INFINITY;
+        let mut first_free = f64::NEG_INFINITY;
         for Arrival { at, like } in arrivals {
             let request = &self.kept.requests[like as usize];
             let mut now = at;
             if per_request > 0.0 {
-                front_free = now.max(front_free) + per_request;
-                now = front_free;
+                first_free = now.max(first_free) + per_request;
+                now = first_free;
             }
             if let Some(workers) = &workers
                 && !request.late
@@ -354,9 +354,8 @@ impl TrafficReplay<'_> {
                     free_workers = free_workers.saturating_add(1);
                 }
             }
-            while let Some((request, place, read)) =
-                waiting.pop_front_if(|(_, place, _)| place.is_none() || free_workers > 0)
-            {
+            while waiting.front().is_some_and(|(_, place, _)| place.is_none() || free_workers > 0) {
+                let Some((request, place, read)) = waiting.pop_front() else { break };
                 free_workers -= usize::from(place.is_some());
                 let (at, parts) = course.send_request(request, clock, place, random);
                 course.later.push(LaterParts { sent: clock, at, request: place, parts });
@@ -365,7 +364,6 @@ impl TrafficReplay<'_> {
                 }
             }
         }
-        let mean = |times: Vec<f64>| mean(times.into_iter());
         PlayedInPasses {
             own: mean(sending) + mean(replying),
             reading: mean(reading),

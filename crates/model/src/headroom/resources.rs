@@ -228,8 +228,8 @@ impl ServerLimit {
 /// What the event loops themselves can do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoopFit {
-    /// Rate of all traffic if a pass carries [`LEAST_MORE_PER_PASS`] times as many requests as at the
-    /// highest load seen.
+    /// Rate of all traffic if a pass carries [`LEAST_MORE_PER_PASS`] times as many requests as at
+    /// the highest load seen.
     pub(super) low: f64,
     /// Rate if it carries [`MORE_PER_PASS`] times as many.
     pub(super) middle: f64,
