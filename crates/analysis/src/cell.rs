@@ -114,11 +114,14 @@ pub struct MiddlewareCell {
     pub outside: Quantity,
     /// Worker slots; none where unlimited.
     pub workers: Option<u32>,
+    /// Whether one is free when the servers have answered, and not only when the reply has left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub free_when_answered: bool,
     /// Queue length seen by those taken.
     pub queue_length: Option<Quantity>,
-    /// Share of the worker slots that are held, X · (R − queue time) / workers at the middleware
-    /// (Little's law), at most all of them: where the law makes it more,
-    /// [`crate::Warning::WorkersBeyond`] says so.
+    /// Share of the worker slots that are held, X · hold time / workers at the middleware (Little's
+    /// law; [`crate::trial::MiddlewareSide::hold`]), at most all of them: where the law makes it
+    /// more, [`crate::Warning::WorkersBeyond`] says so.
     pub workers_busy: Option<f64>,
     /// Response times at the middleware, all repetitions.
     pub histogram: TrialHistogram,

@@ -90,8 +90,7 @@ pub fn check_load(cell: &Cell, cores: u32) -> Vec<Warning> {
 fn workers_beyond(trial: &Trial) -> Option<Warning> {
     let middleware = trial.middleware.as_ref()?;
     let workers = middleware.workers.filter(|workers| *workers > 0)?;
-    let time = middleware.response.mean - middleware.queue.mean;
-    let held = middleware.requests as f64 / trial.length * time;
+    let held = middleware.requests as f64 / trial.length * middleware.hold();
     (held > f64::from(workers) * (1.0 + INTERACTIVE)).then_some(Warning::WorkersBeyond { held, workers })
 }
 
@@ -169,6 +168,17 @@ mod tests {
         assert!(
             matches!(check(&trial)[..], [Warning::WorkersBeyond { workers: 8, held }] if (held - 12.0).abs() < 0.01)
         );
+    }
+
+    /// A broker goes on with a request when its connection to the database is another's.
+    #[test]
+    fn a_worker_that_is_free_when_the_servers_have_answered_is_held_no_longer() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        let side = trial.middleware.as_mut().unwrap();
+        (side.workers, side.server.mean) = (Some(8), 0.39e-3);
+        assert!(matches!(check(&trial)[..], [Warning::WorkersBeyond { workers: 8, .. }]));
+        trial.middleware.as_mut().unwrap().free_when_answered = true;
+        assert_eq!(check(&trial), []);
     }
 
     #[test]

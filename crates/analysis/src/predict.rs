@@ -388,6 +388,12 @@ fn is_certain((cell, middleware, _): &Limited<'_>) -> bool {
         && middleware.response.mean.is_certain()
 }
 
+/// From when a request reached the middleware until its worker was free.
+fn until_free(middleware: &MiddlewareCell) -> f64 {
+    let MiddlewareCell { response, queue, server, free_when_answered, .. } = middleware;
+    if *free_when_answered { queue.mean.value + server.mean.value } else { response.mean.value }
+}
+
 fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow {
     let response = &cell.response;
     CalibrationRow {
@@ -405,7 +411,7 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> CalibrationRow
             .map(|interval| (interval.high - interval.low) / 2.0 / cell.throughput.value),
         uses: uses(cell),
         ..CalibrationRow::measured(u64::from(cell.levels.clients), u64::from(workers), cell.throughput.value)
-            .with_times(middleware.response.mean.value, middleware.queue.mean.value)
+            .with_times(until_free(middleware), middleware.queue.mean.value)
     }
 }
 

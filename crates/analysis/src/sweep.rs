@@ -371,7 +371,7 @@ fn middleware(
     let held: f64 = trials
         .iter()
         .zip(sides)
-        .map(|(trial, side)| side.requests as f64 / trial.length * (side.response.mean - side.queue.mean))
+        .map(|(trial, side)| side.requests as f64 / trial.length * side.hold())
         .sum::<f64>()
         / sides.len() as f64;
     let workers = sides[0].workers;
@@ -388,6 +388,7 @@ fn middleware(
         own: estimates.times(stamps::OWN_TIME.name, &times(|side| side.own), &of(|w| w.own))?,
         outside: estimates.of(quantities::OUTSIDE.name, &outside, &[])?,
         workers,
+        free_when_answered: sides[0].free_when_answered,
         queue_length,
         workers_busy: workers
             .filter(|workers| *workers > 0)

@@ -113,6 +113,11 @@ impl ClientSide {
 }
 
 impl MiddlewareSide {
+    /// How long a request holds its worker, in the mean.
+    pub fn hold(&self) -> Seconds {
+        if self.free_when_answered { self.server.mean } else { self.response.mean - self.queue.mean }
+    }
+
     fn scale_back(&mut self, by: f64) {
         for times in [&mut self.response, &mut self.queue, &mut self.server, &mut self.own] {
             times.scale_back(by);
@@ -368,6 +373,9 @@ pub struct MiddlewareSide {
     pub own: TrialTimes,
     /// Worker slots; none where they are unlimited.
     pub workers: Option<u32>,
+    /// Whether one is free when the servers have answered, and not only when the reply has left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub free_when_answered: bool,
     /// Mean queue length seen by the requests that were taken.
     pub queue_length: Option<f64>,
     /// Whole windows only.

@@ -356,6 +356,8 @@ verbs! {
         TouchBatch(id: MessageIds) "touch-batch" Extra Touch [] [Touched] Messages(id);
         /// Statistics of the server.
         Stats "stats" Alone Other [Counted] [Ok] Server;
+        /// Begins the records of requests anew, as after a warm-up; statistics count on.
+        StatsReset "stats-reset" Extra Other [Repeatable] [Reset] Server;
         /// Statistics of a message.
         StatsJob(id: Id) "stats-job" Spaced Other [Counted Repeatable] [Ok NotFound] Message(id);
         /// Statistics of a tube.

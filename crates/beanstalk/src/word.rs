@@ -112,6 +112,8 @@ words! {
     Expiring = "EXPIRING" Line;
     /// Messages of the tube that are gone are kept.
     Archiving = "ARCHIVING" Line;
+    /// What is recorded of requests begins anew.
+    Reset = "RESET" Line;
     /// The answer to `ping`.
     Pong = "PONG" Line;
     /// There is nowhere to keep messages that are gone.

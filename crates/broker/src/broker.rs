@@ -16,6 +16,7 @@
 //! client wait for their commit; whatever asks what there is waits until they are committed, so
 //! that every client sees what it has put.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use krarup_beanstalk::{PutBatch, ReplyWord, Request, Verb, reply, write};
@@ -206,9 +207,19 @@ impl Broker {
         Self { shared: Some(SharedQueues::new(shared)), ..Self::new(settings, queues, recorder) }
     }
 
-    /// What was recorded.
+    /// What was recorded, since the last `stats-reset` if there was one.
     pub fn recorder(&self) -> &Recorder {
         &self.records.recorder
+    }
+
+    /// When that was; none: there was none.
+    pub fn reset_at(&self) -> Option<Stamp> {
+        self.records.reset_at
+    }
+
+    /// What was recorded in all, for monitoring: its counters never go back.
+    pub fn whole_recorder(&self) -> Cow<'_, Recorder> {
+        self.records.whole()
     }
 
     /// Every row goes here too from now on.
@@ -424,6 +435,10 @@ impl Broker {
             OwnerOutcome::NotMine => {
                 match request {
                     Request::Ping => write::line(&mut self.scratch, ReplyWord::Pong),
+                    Request::StatsReset => {
+                        self.records.reset(now);
+                        write::line(&mut self.scratch, ReplyWord::Reset);
+                    }
                     Request::Quit => {
                         self.dialog(id).quitting = true;
                         self.dirty.push(id);

@@ -262,7 +262,9 @@ pub(crate) fn carry_out(
             }
             None => say(out, ReplyWord::NotLoggedIn),
         },
-        Request::Stats | Request::Quit | Request::Ping => return OwnerOutcome::NotMine,
+        Request::Stats | Request::StatsReset | Request::Quit | Request::Ping => {
+            return OwnerOutcome::NotMine;
+        }
         Request::PutBatch(_) => unreachable!("each of its messages is a request of its own"),
     };
     OwnerOutcome::Answered(after)

@@ -338,6 +338,7 @@ impl SharedQueues {
             | Request::ListTubeUsed
             | Request::ListTubesWatched
             | Request::Await { .. }
+            | Request::StatsReset
             | Request::Quit
             | Request::Ping => unreachable!("it is about the connection alone"),
             Request::PutBatch(_) => unreachable!("each of its messages is a request of its own"),
@@ -453,6 +454,7 @@ fn kind(request: &Request<'_>) -> Option<StatementKind> {
         | Request::Ignore(_)
         | Request::ListTubeUsed
         | Request::ListTubesWatched
+        | Request::StatsReset
         | Request::Quit
         | Request::Ping => return None,
         _ => StatementKind::Once,

@@ -1,6 +1,8 @@
 //! Where what clients' requests took is written: histograms, rows, and what a model of the running
 //! traffic is given.
 
+use std::borrow::Cow;
+
 use krarup_record::file::rows::Lane;
 use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Recorder, ServerVisit, Visit};
 use krarup_units::Stamp;
@@ -18,6 +20,10 @@ pub enum StoreLanes {
 #[derive(Debug)]
 pub(crate) struct VisitRecords {
     pub(crate) recorder: Recorder,
+    /// What had been recorded when recording began anew.
+    before_reset: Option<Box<Recorder>>,
+    /// When that was.
+    pub(crate) reset_at: Option<Stamp>,
     /// Where every row is also written.
     pub(crate) rows: Option<Lane>,
     live: Option<(LiveBooks, StoreLanes)>,
@@ -25,7 +31,23 @@ pub(crate) struct VisitRecords {
 
 impl VisitRecords {
     pub(crate) fn new(recorder: Recorder) -> Self {
-        Self { recorder, rows: None, live: None }
+        Self { recorder, before_reset: None, reset_at: None, rows: None, live: None }
+    }
+
+    /// Begins anew, as after a warm-up; rows, and what the running traffic is judged by, go on.
+    pub(crate) fn reset(&mut self, now: Stamp) {
+        let whole = self.whole().into_owned();
+        self.before_reset = Some(Box::new(whole));
+        self.recorder.reset();
+        self.reset_at = Some(now);
+    }
+
+    /// What was recorded in all.
+    pub(crate) fn whole(&self) -> Cow<'_, Recorder> {
+        let Some(before) = &self.before_reset else { return Cow::Borrowed(&self.recorder) };
+        let mut whole = Recorder::clone(before);
+        whole.merge(&self.recorder).expect("both record alike");
+        Cow::Owned(whole)
     }
 
     /// Keeps what a model of the running traffic needs, from now on.

@@ -13,6 +13,7 @@ use krarup_lab::monitor::Subject;
 use krarup_units::Address;
 use krarup_units::Nanos;
 
+use crate::broker;
 use crate::failure::Failure;
 
 /// Do on this machine what `krarup run` elsewhere asks for; not meant for people.
@@ -139,6 +140,14 @@ enum Job {
         /// The device there
         name: String,
     },
+    /// Keep a database of its own at this address, until it is told to end: the station `postgres`
+    Postgres {
+        /// An address of this machine; port 0 asks the system for a free one
+        listen: SocketAddr,
+        /// Further words for PostgreSQL, as `-c work_mem=8MB`
+        #[arg(last = true, value_name = "WORD")]
+        settings: Vec<String>,
+    },
     /// Take what one pours, and tell how many bits per second it was
     Sink {
         /// An address of this machine
@@ -188,6 +197,9 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
         Job::Take { folder } => done(agent::take(&folder)),
         Job::Empty { folder } => done(agent::empty(&folder)),
         Job::Delay { nanos, host, switch, name } => done(delay::run(Nanos(nanos), &host, &switch, &name)),
+        Job::Postgres { listen, settings } => {
+            return broker::postgres_station(listen, &settings).map(|()| ExitCode::SUCCESS);
+        }
         Job::Sink { address } => done(agent::sink(&address)),
         Job::Pour { to } => done(agent::pour(to)),
     };

@@ -1,11 +1,13 @@
 //! `krarup broker`: durable message queues.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, Queues, broker, shared};
+use krarup_lab::testbed::probe::free_port;
 use krarup_net::{Clock, Listener, listen};
 use krarup_serve::broker::MessageStore;
 use krarup_serve::broker::engine::{self, BrokerNotice, Ending, Protocol};
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         }
         eprintln!("messages are kept in memory: none of them survives the end of this process");
     }
-    let mut records = BrokerRecords::begin(args, &clock)?;
+    let mut records = BrokerRecords::begin(args, place.as_ref(), &clock)?;
     // What the system has chosen stays: who waits again and serves again does so where its clients
     // know it.
     let mut args = args.clone();
@@ -92,6 +94,27 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         }
     }
     records.end(true)
+}
+
+/// How often it is looked whether the database of an experiment has ended by itself.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// The database of an experiment as a station of its own, until a stop is asked for: brokers of
+/// other hosts reach it at `listen`, whose port may be 0.
+pub(crate) fn postgres_station(listen: SocketAddr, settings: &[String]) -> Result<(), Failure> {
+    let signals = ProcessSignals::listen()?;
+    let port = match listen.port() {
+        0 => free_port(&listen.ip().to_string())
+            .map_err(|error| Failure::run(format!("no free port: {error}")))?,
+        port => port,
+    };
+    let listen = SocketAddr::new(listen.ip(), port);
+    let mut cluster = embedded::EmbeddedPostgres::station(listen, settings)?;
+    eprintln!("listening on {listen}");
+    if cluster.outlast(|| signals.wait(GLANCE, 0)) {
+        return Err(Failure::run("PostgreSQL has ended by itself"));
+    }
+    Ok(())
 }
 
 /// What an event loop begins with.

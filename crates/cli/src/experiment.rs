@@ -534,7 +534,7 @@ fn calibrate(
 /// How many servers there are, as "1 or 2" where cells differ.
 fn server_counts(spec: &Spec) -> String {
     let counts = match spec.stations.servers.addresses.len() {
-        0 => spec.counts(&spec.stations.servers, stations::SERVERS),
+        0 => spec.counts(&spec.stations.servers, spec.stations.servers.usual_servers()),
         running => vec![running as u32],
     };
     let counts: Vec<String> = counts.iter().map(u32::to_string).collect();

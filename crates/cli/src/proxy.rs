@@ -264,8 +264,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let mut ended = ended.map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;
     ended.core.end_rows();
     let mut summary = ProxySummary::of(&ended.core, ended.stopped);
-    summary.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);
-    summary.cores = Some(krarup_lab::platform::Platform::this().cores);
+    summary.run.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);
+    summary.run.cores = Some(krarup_lab::platform::Platform::this().cores);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&summary).expect("a summary is plain data"));
     } else {
@@ -298,7 +298,7 @@ fn save_statistics(
     Ok(())
 }
 
-fn save_json(file: &Path, what: &impl Serialize) -> Result<(), FileError> {
+pub(crate) fn save_json(file: &Path, what: &impl Serialize) -> Result<(), FileError> {
     file::save(file, |out| {
         serde_json::to_writer_pretty(out, what).map_err(|error| FileProblem::Io(error.into()))
     })

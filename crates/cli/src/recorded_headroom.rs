@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use krarup_analysis::headroom::{self, TrialHeadroom};
 use krarup_analysis::trial::Trial;
 use krarup_model::headroom::{Headroom, HeadroomQuestion, LiveSystem, NamedChange, ResponseTarget, judge};
-use krarup_proxy::ProxySummary;
 use krarup_record::file::rows::RowRun;
+use krarup_record::summary::MiddlewareSummary;
 use krarup_record::{KEPT_OF_ROWS, LiveRows, LiveSnapshot};
 use krarup_units::{Nanos, Seconds, Stamp};
 
@@ -59,9 +59,9 @@ impl KnownProxy {
         let Some(summary) = with.into_iter().find(|file| file.is_file()) else {
             return Ok(Self::default());
         };
-        let summary: ProxySummary = input::json(&summary)?;
+        let summary: MiddlewareSummary = input::json(&summary)?;
         let names = summary.servers.into_iter().map(|server| server.name).collect();
-        Ok(Self { names, workers: summary.workers })
+        Ok(Self { names, workers: summary.run.workers })
     }
 
     /// The same with what was said instead.

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use krarup_lab::plan::{Plan, PlannedCell};
 use krarup_lab::spec::{Program, Spec, StationSpec};
-use krarup_lab::testbed::probe::memcached;
+use krarup_lab::testbed::probe::{memcached, postgres_programs};
 
 use crate::failure::Failure;
 use crate::{broker, cache, load, proxy};
@@ -36,8 +36,11 @@ pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
     if spec.testbed.is_elsewhere() {
         return Ok(());
     }
-    each(spec, plan, |cell, station| match station.program {
+    each(spec, plan, |_, cell, station| match station.program {
         None => command(cell, station),
+        Some(Program::Postgres) if postgres_programs().is_none() => {
+            Err(Failure::usage("PostgreSQL is not installed").hint("apt-get install postgresql"))
+        }
         Some(Program::Memcached) if memcached().is_none() => {
             Err(Failure::usage("memcached is not installed")
                 .hint("install Debian's package memcached, or use the program `cache`"))
@@ -49,10 +52,21 @@ pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
 /// Programs of ours must take their words, in every cell.
 pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
-    each(spec, plan, |cell, station| match station.program {
+    each(spec, plan, |name, cell, station| match station.program {
         // Their words are their own.
-        None | Some(Program::Auto | Program::Memcached) => Ok(()),
+        None | Some(Program::Auto | Program::Memcached | Program::Postgres) => Ok(()),
         Some(Program::Proxy) => taken("proxy", cell.render(&station.flags), &mut seen),
+        Some(Program::Broker) if name == "middleware" => {
+            let store = ["--store".to_owned(), "postgres://127.0.0.1:1/messages".to_owned()];
+            let flags = [&store[..], &cell.render(&station.flags)].concat();
+            match parsed("broker", flags)? {
+                Some(StationJob::Broker(args)) if cell.count(station, 1) > 1 && !args.shares_queues() => {
+                    Err(Failure::usage("of several brokers one owns all queues, and the others wait")
+                        .hint("write \"--mode\", \"direct\" in its flags, or \"batch\", or give it --shards"))
+                }
+                _ => Ok(()),
+            }
+        }
         Some(Program::Broker) => taken("broker", cell.render(&station.flags), &mut seen),
         Some(Program::Cache) => taken("cache", cell.render(&station.flags), &mut seen),
         Some(Program::Load) => {
@@ -71,11 +85,11 @@ pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
 fn each(
     spec: &Spec,
     plan: &Plan,
-    mut check: impl FnMut(&PlannedCell, &StationSpec) -> Result<(), Failure>,
+    mut check: impl FnMut(&str, &PlannedCell, &StationSpec) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     for cell in &plan.cells {
         for (name, station) in spec.stations() {
-            check(cell, station)
+            check(name, cell, station)
                 .map_err(|failure| failure.at(&format!("stations.{name}, {}", cell.name())))?;
         }
     }
@@ -106,20 +120,26 @@ fn command(cell: &PlannedCell, station: &StationSpec) -> Result<(), Failure> {
 
 /// A subcommand of ours must take its words. Each list of words is looked at once.
 fn taken(job: &str, words: Vec<String>, seen: &mut BTreeSet<Vec<String>>) -> Result<(), Failure> {
+    if !seen.insert([&[job.to_owned()], &words[..]].concat()) {
+        return Ok(());
+    }
+    match parsed(job, words)? {
+        Some(StationJob::Load(args)) => load::check(&args),
+        _ => Ok(()),
+    }
+}
+
+/// What a subcommand of ours makes of its words; none where it lacks some that a trial adds.
+fn parsed(job: &str, words: Vec<String>) -> Result<Option<StationJob>, Failure> {
     let mut line = vec!["krarup".to_owned(), job.to_owned()];
     if job == "load" {
         // A trial says which servers it asks.
         line.extend(["--servers".to_owned(), "127.0.0.1:1".to_owned()]);
     }
     line.extend(words);
-    if !seen.insert(line.clone()) {
-        return Ok(());
-    }
     match Line::try_parse_from(line) {
-        Ok(Line { job: StationJob::Load(args) }) => load::check(&args),
-        Ok(_) => Ok(()),
-        // What a trial adds is not among these words.
-        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => Ok(()),
+        Ok(Line { job }) => Ok(Some(job)),
+        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => Ok(None),
         Err(error) => Err(Failure::command_line(&error, Some(job))),
     }
 }

@@ -31,8 +31,8 @@ use krarup_lab::testbed::trial::{Busy, LinkUse, result_files};
 use krarup_load::LoadResult;
 use krarup_load::result::{OperationResult, SeriesRow};
 use krarup_load::schedule::Arrivals;
-use krarup_proxy::{ProxySummary, summary};
 use krarup_record::file::log;
+use krarup_record::summary::{self, MiddlewareSummary, RunSummary, ServerSummary};
 use krarup_record::watch::Watch;
 use krarup_record::{MeasuredDistribution, Quantity};
 use krarup_units::{Bytes, Nanos};
@@ -245,16 +245,17 @@ fn trial(
     let loads = files.iter().map(|file| json(file)).collect::<Result<Vec<LoadResult>, _>>()?;
     let load = &loads[0];
     let ways: Vec<RoundTrips> = json_if_there(&folder.join("paths.json"))?.unwrap_or_default();
-    let mut proxies = Vec::new();
+    let mut middlewares = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
         if !records.join("summary.json").is_file() {
             break;
         }
-        proxies.push((json::<ProxySummary>(&records.join("summary.json"))?, records));
+        middlewares.push((json::<MiddlewareSummary>(&records.join("summary.json"))?, records));
     }
     let length = loads.iter().map(|load| load.seconds).sum::<f64>() / loads.len() as f64;
-    let mut sides: Vec<MiddlewareSide> = proxies.iter().map(|(proxy, _)| middleware_side(proxy)).collect();
+    let mut sides: Vec<MiddlewareSide> =
+        middlewares.iter().map(|(one, _)| middleware_side(&one.run)).collect();
     if cool_down {
         sides.iter_mut().for_each(|side| without_cool_down(side, length));
     }
@@ -262,11 +263,17 @@ fn trial(
         Arrivals::Closed(think) => think.mean(),
         Arrivals::Open(_) | Arrivals::Replay(_) => 0.0,
     };
-    let servers = proxies.iter().flat_map(|(proxy, _)| &proxy.servers).map(|server| ServerSide {
-        name: server.name.clone(),
-        requests: server.requests,
-        errors: server.errors,
-    });
+    // Several middlewares may ask one server.
+    let mut servers: Vec<ServerSide> = Vec::new();
+    for ServerSummary { name, requests, errors } in middlewares.iter().flat_map(|(one, _)| &one.servers) {
+        match servers.iter_mut().find(|known| known.name == *name) {
+            Some(known) => {
+                known.requests += requests;
+                known.errors += errors;
+            }
+            None => servers.push(ServerSide { name: name.clone(), requests: *requests, errors: *errors }),
+        }
+    }
     let times = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>());
     Ok(Trial {
         levels: CellLevels {
@@ -284,10 +291,10 @@ fn trial(
             operations: client_operations(&loads),
             ..if loads.len() == 1 { client_side(load) } else { all_clients(&loads) }
         },
-        servers: servers.collect(),
+        servers,
         middleware: match sides.len() {
             0 | 1 => sides.pop(),
-            _ => Some(together(&proxies, &sides)?),
+            _ => Some(together(&middlewares, &sides)?),
         },
         cpu: processes(folder)?,
         links: links(folder)?,
@@ -486,7 +493,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
     }
 }
 
-fn middleware_side(proxy: &ProxySummary) -> MiddlewareSide {
+fn middleware_side(run: &RunSummary) -> MiddlewareSide {
     let times = |times: &summary::TimePercentiles| TrialTimes {
         mean: times.mean,
         p50: times.p50,
@@ -510,18 +517,19 @@ fn middleware_side(proxy: &ProxySummary) -> MiddlewareSide {
         queue_length: window.queue_length,
     };
     MiddlewareSide {
-        requests: proxy.all.count,
-        replied: proxy.all.count,
-        errors: proxy.all.errors,
-        response: times(&proxy.all.response),
-        queue: times(&proxy.all.queue),
-        server: times(&proxy.all.server),
-        own: times(&proxy.all.own),
-        workers: proxy.workers,
-        queue_length: proxy.queue_length,
-        windows: proxy.windows.iter().map(window).collect(),
-        histogram: TrialHistogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() },
-        operations: proxy.operations.iter().map(operation).collect(),
+        requests: run.all.count,
+        replied: run.all.count,
+        errors: run.all.errors,
+        response: times(&run.all.response),
+        queue: times(&run.all.queue),
+        server: times(&run.all.server),
+        own: times(&run.all.own),
+        workers: run.workers,
+        free_when_answered: run.free_when_answered,
+        queue_length: run.queue_length,
+        windows: run.windows.iter().map(window).collect(),
+        histogram: TrialHistogram { width: run.histogram.width, counts: run.histogram.counts.clone() },
+        operations: run.operations.iter().map(operation).collect(),
     }
 }
 
@@ -655,11 +663,11 @@ type Parts = [MeasuredDistribution; PARTS.len()];
 /// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of
 /// all.
 fn together(
-    proxies: &[(ProxySummary, PathBuf)],
+    middlewares: &[(MiddlewareSummary, PathBuf)],
     sides: &[MiddlewareSide],
 ) -> Result<MiddlewareSide, Failure> {
     let mut merged: BTreeMap<&str, Parts> = BTreeMap::new();
-    for (_, records) in proxies {
+    for (_, records) in middlewares {
         let path = records.join("histograms.hlog");
         let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
         let file = File::open(&path).map_err(|error| wrong(&error))?;
@@ -704,6 +712,7 @@ fn together(
         server: times(server, |side| side.server),
         own: times(own, |side| side.own),
         workers: sides.iter().map(|side| side.workers).sum(),
+        free_when_answered: sides.iter().any(|side| side.free_when_answered),
         queue_length: sides.iter().map(|side| side.queue_length).sum(),
         // Their seconds do not begin together.
         windows: Vec::new(),

@@ -218,6 +218,7 @@ impl List<'_> {
                 Program::Memcached => "memcached",
                 Program::Cache => "cache",
                 Program::Broker => "broker",
+                Program::Postgres => "postgres",
                 Program::Proxy => "proxy",
                 Program::Load => "load",
             }),

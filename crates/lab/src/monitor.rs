@@ -60,6 +60,8 @@ pub struct Spent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Thread {
     process: u32,
+    /// The process of the station that it belongs to.
+    station: u32,
     name: String,
     schedule: ThreadTimes,
     switches: u64,
@@ -196,18 +198,19 @@ impl Observations {
         }
     }
 
-    /// What each process took that was there from the first look to the last.
+    /// What each process took that was there from the first look to the last, a subject with all
+    /// that descend from it.
     pub fn spent(&self) -> Vec<Spent> {
         let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return Vec::new() };
         let ran = |look: &Look, process: u32| -> u64 {
             look.threads
                 .values()
-                .filter(|thread| thread.process == process)
+                .filter(|thread| thread.station == process)
                 .map(|thread| thread.schedule.ran)
                 .sum()
         };
-        let processes: BTreeSet<u32> = first.threads.values().map(|thread| thread.process).collect();
-        let there = last.threads.values().map(|thread| thread.process).collect();
+        let processes: BTreeSet<u32> = first.threads.values().map(|thread| thread.station).collect();
+        let there = last.threads.values().map(|thread| thread.station).collect();
         let seconds = |process: &u32| ran(last, *process).saturating_sub(ran(first, *process)) as f64 / 1e9;
         processes
             .intersection(&there)
@@ -215,13 +218,13 @@ impl Observations {
             .collect()
     }
 
-    /// What the threads of each process had from the first look on, by the process; those that
-    /// have ended, too, as far as they were seen.
+    /// What the threads of each process had from the first look on, by the process, or by the
+    /// subject that it descends from; those that have ended, too, as far as they were seen.
     pub fn threads_of_processes(&self) -> BTreeMap<u32, Vec<ThreadTimes>> {
         let first = self.looks.first();
         let mut last: BTreeMap<u32, (u32, ThreadTimes)> = BTreeMap::new();
         for (number, thread) in self.looks.iter().flat_map(|look| &look.threads) {
-            last.insert(*number, (thread.process, thread.schedule));
+            last.insert(*number, (thread.station, thread.schedule));
         }
         let mut threads: BTreeMap<u32, Vec<ThreadTimes>> = BTreeMap::new();
         for (number, (process, now)) in last {
@@ -307,7 +310,7 @@ impl Observations {
                 let (then, switched) =
                     was.map_or((ThreadTimes::default(), 0), |was| (was.schedule, was.switches));
                 let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9 / seconds;
-                let station = self.names.get(&thread.process).map_or(thread.name.as_str(), String::as_str);
+                let station = self.names.get(&thread.station).map_or(thread.name.as_str(), String::as_str);
                 let _ = writeln!(
                     out,
                     "{:.3},{seconds:.3},{},{},{number},{},{:.4},{:.4},{:.0},{}",
@@ -440,15 +443,28 @@ fn look(at: Seconds, family: &ProcessFamily, names: &BTreeMap<u32, String>) -> L
         if let Some(resident) = proc::resident(&text(&format!("/proc/{process}/status"))) {
             look.resident.insert(process, resident);
         }
+        let station = station(process, names, &processes);
         for thread in numbers(&format!("/proc/{process}/task")) {
             let of = |file: &str| text(&format!("/proc/{process}/task/{thread}/{file}"));
             let Some(schedule) = proc::schedstat(&of("schedstat")) else { continue };
             let name = proc::comm(&of("comm")).to_owned();
             let switches = proc::switches(&of("status")).unwrap_or(0);
-            look.threads.insert(thread, Thread { process, name, schedule, switches });
+            look.threads.insert(thread, Thread { process, station, name, schedule, switches });
         }
     }
     look
+}
+
+/// The subject that a process is, or descends from; itself, where there is none.
+fn station(
+    process: u32,
+    names: &BTreeMap<u32, String>,
+    processes: &BTreeMap<u32, proc::ProcessTimes>,
+) -> u32 {
+    let parent = |one: &u32| processes.get(one).map(|times| times.parent);
+    // Numbers are given again: a circle must not hold us.
+    let mut line = std::iter::successors(Some(process), parent).take(processes.len());
+    line.find(|one| names.contains_key(one)).unwrap_or(process)
 }
 
 /// A process and all that descend from it.
@@ -483,6 +499,7 @@ mod tests {
         let machine = |one, two| MachineCounters { cores: vec![one, two], switches: 5_000, running: 3 };
         let thread = |ran, switches| Thread {
             process: 7,
+            station: 7,
             name: "krarup, \"x\"".into(),
             schedule: ThreadTimes { ran, waited: ran / 2 },
             switches,
@@ -575,6 +592,7 @@ mod tests {
         let mut seen = two_looks();
         let thread = |process, ran, waited| Thread {
             process,
+            station: process,
             name: "load".into(),
             schedule: ThreadTimes { ran, waited },
             switches: 0,
@@ -595,6 +613,31 @@ mod tests {
         assert_eq!(rows(&seen.links()), ["0.000,2.000,here,lo,0,2000,0,3"]);
         assert_eq!(rows(&seen.cores()).len(), 2);
         assert_eq!(rows(&seen.machine()), ["0.000,2.000,0.500,0.200,0.250,0.050,0.100,3,2000,5"]);
+    }
+
+    /// A database is several processes, and a station all the same.
+    #[test]
+    fn what_descends_from_a_station_is_counted_with_it() {
+        let process = |parent| proc::ProcessTimes { parent, ..proc::ProcessTimes::default() };
+        let all = [(1, process(0)), (5, process(1)), (6, process(5)), (7, process(6)), (8, process(1))];
+        let names = BTreeMap::from([(5, "server".to_owned())]);
+        let of = |one| station(one, &names, &BTreeMap::from(all));
+        assert_eq!([1, 5, 6, 7, 8, 9].map(of), [1, 5, 5, 5, 8, 9]);
+        let thread = |process: u32, ran| Thread {
+            process,
+            station: of(process),
+            name: "postgres".into(),
+            schedule: ThreadTimes { ran, waited: 0 },
+            switches: 0,
+        };
+        let look = |at, ran| {
+            let threads = BTreeMap::from([(5, thread(5, ran)), (7, thread(7, 2 * ran))]);
+            Look { at, threads, ..Look::default() }
+        };
+        let seen = Observations { looks: vec![look(0.0, 0), look(1.0, 100_000_000)], names, lead: 0.0 };
+        assert_eq!(seen.spent(), [Spent { process: 5, seconds: 0.3 }]);
+        assert_eq!(seen.threads_of_processes()[&5].len(), 2);
+        assert!(seen.threads().contains(",server,7,7,postgres,"), "{}", seen.threads());
     }
 
     #[test]

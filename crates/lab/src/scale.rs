@@ -7,7 +7,6 @@ use krarup_units::Seconds;
 use crate::plan::{PlannedCell, trial_time};
 use crate::spec::{Baseline, ScaleBy, Spec, StationCount, StationSpec};
 use crate::testbed::cap::LEAST;
-use crate::testbed::stations::SERVERS;
 
 /// Of the processors at hand stations get this much. The rest is for what no quota is charged with:
 /// the kernel's work on packets, delay lines, and looking at the machine.
@@ -30,7 +29,7 @@ impl Spec {
 
     /// The most of a kind of station that any cell has.
     fn most(&self, name: &str, station: &StationSpec) -> u32 {
-        let usual = if name == "servers" { SERVERS } else { 1 };
+        let usual = if name == "servers" { station.usual_servers() } else { 1 };
         self.counts(station, usual).into_iter().max().unwrap_or(usual)
     }
 

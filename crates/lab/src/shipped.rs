@@ -9,6 +9,7 @@ pub const SPECS: &[(&str, &str)] = &[
     ("tails", include_str!("../specs/tails.toml")),
     ("asl2015/stability", include_str!("../specs/asl2015-stability.toml")),
     ("asl2015/scalability", include_str!("../specs/asl2015-scalability.toml")),
+    ("asl2015/middlewares", include_str!("../specs/asl2015-middlewares.toml")),
     ("asl2016/1", include_str!("../specs/asl2016-1.toml")),
     ("asl2016/2", include_str!("../specs/asl2016-2.toml")),
     ("asl2016/3", include_str!("../specs/asl2016-3.toml")),
@@ -69,6 +70,8 @@ mod tests {
             // 2^3: clients, size, writes.
             ("asl2016/factors", 8, 5, 180.0),
             ("asl2015/scalability", 48, 3, 30.0),
+            // One middleware and two, 12 numbers of clients.
+            ("asl2015/middlewares", 24, 3, 30.0),
             // Half an hour.
             ("asl2015/stability", 1, 1, 1_800.0),
         ];

@@ -24,6 +24,7 @@
 //! | [`jobs`] | what a broker keeps of the last minutes of one tube, for a model of its workers |
 //! | [`hot_keys`] | what a loop keeps of the keys that take the most |
 //! | [`clients`] | which clients ask for how much
+//! | [`summary`] | what a middleware says of its whole run when it ends |
 //! | [`watch`] | what the machine did meanwhile |
 //! | [`scaled`] | a testbed that is so many times slower than the machines it stands for |
 //! | [`schema`] | every column of every file, defined once |
@@ -47,6 +48,7 @@ pub mod recorder;
 pub mod scaled;
 pub mod schema;
 pub mod stamps;
+pub mod summary;
 pub mod tally;
 pub mod visit;
 pub mod watch;

@@ -210,6 +210,7 @@ fn any_request(verb: Verb, names: &[String], numbers: &[u32], check: impl FnOnce
         Verb::ListTubesForMe => Request::ListTubesForMe,
         Verb::Await => Request::Await { timeout: time },
         Verb::Ping => Request::Ping,
+        Verb::StatsReset => Request::StatsReset,
     });
 }
 

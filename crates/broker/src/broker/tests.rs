@@ -364,3 +364,18 @@ fn metrics_list_so_many_tubes_and_one_for_all_others() {
     let others = "krarup_broker_tube_ready{tube=\"*\"} 280";
     assert!(text.lines().any(|line| line == others), "{text}");
 }
+
+/// As after a warm-up; monitoring, whose counters never go back, counts all of it.
+#[test]
+fn records_begin_anew_when_a_client_asks() {
+    let mut broker = broker(false);
+    let id = broker.opened();
+    let put = |broker: &Broker| broker.recorder().total(krarup_record::Operation::Put).count;
+    for _ in 0..2 {
+        assert_eq!(say(&mut broker, id, "stats-reset\r\n"), "RESET\r\n");
+        assert!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n").starts_with("INSERTED "));
+        assert_eq!((put(&broker), broker.reset_at()), (1, Some(NOW)));
+    }
+    assert_eq!(broker.whole_recorder().total(krarup_record::Operation::Put).count, 2);
+    assert!(say(&mut broker, id, "stats\r\n").contains("\ncmd-put: 2\n"));
+}

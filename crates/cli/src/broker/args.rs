@@ -119,7 +119,8 @@ pub(crate) struct BrokerArgs {
     pub(super) rows: Option<PathBuf>,
     #[command(flatten)]
     pub(super) row_files: RowFileArgs,
-    /// Write windows.csv, histograms and hold times into this directory at the end
+    /// Write summary.json, windows.csv, histograms and hold times into this directory at the end;
+    /// `stats-reset` lets them begin anew
     #[arg(long, value_name = "DIR")]
     pub(super) stats_dir: Option<PathBuf>,
 }
@@ -163,6 +164,16 @@ impl BrokerArgs {
     pub(super) fn resident(&self) -> Resident {
         let bytes = self.heads.0.min(self.memory.0 / 2) / u64::from(self.shards);
         Resident { bytes, heads: self.read_ahead as usize }
+    }
+
+    /// Whether several brokers of these words serve clients at the same time.
+    pub(crate) fn shares_queues(&self) -> bool {
+        self.mode != Mode::Owned || self.shards > 1
+    }
+
+    /// How many requests may be with the database at once; none: all that wait go together.
+    pub(super) fn workers(&self) -> Option<u32> {
+        (self.mode == Mode::Direct).then_some(self.pool)
     }
 
     pub(super) fn queues(&self, clock: &Clock, durable: bool, shard: Shard) -> queues::QueueSettings {

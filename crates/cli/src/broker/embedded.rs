@@ -1,15 +1,20 @@
 //! A PostgreSQL of our own: made in a directory where there is none, started and stopped with the
 //! broker.
 //!
-//! It listens on a socket in that directory and nowhere else. PostgreSQL refuses to run as root;
-//! started by root, it runs as the user `postgres`, which then owns the directory.
+//! It listens on a socket in that directory and nowhere else; the database of an experiment, which
+//! is a station of its own, also at an address. PostgreSQL refuses to run as root; started by root,
+//! it runs as the user `postgres`, which then owns the directory.
 
 use std::fs::{self, File};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use krarup_lab::testbed::probe::postgres_programs;
 
 use crate::failure::Failure;
 
@@ -27,6 +32,11 @@ pub(super) struct EmbeddedPostgres {
     server: Option<Child>,
 }
 
+/// The role that brokers of an experiment have in its database. It owns what is in there and may
+/// do nothing else, since no password is asked for.
+const STATION_ROLE: &str = krarup_lab::testbed::stations::DATABASE;
+/// Enough for a dozen brokers with a pool of forty each.
+const STATION_CONNECTIONS: &str = "max_connections=500";
 /// How long a server may take to start: after a crash it reads its log first.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether it has.
@@ -35,26 +45,47 @@ const LOOK: Duration = Duration::from_millis(10);
 impl EmbeddedPostgres {
     /// A cluster in a directory of its own, which is gone with it.
     pub(super) fn temporary() -> Result<Self, Failure> {
+        Self::temporary_with(|cluster| cluster.begin(&["-c", "max_connections=60"]))
+    }
+
+    /// The same for brokers of other hosts, which reach it at `listen`; `settings` are further
+    /// words of the server.
+    pub(super) fn station(listen: SocketAddr, settings: &[String]) -> Result<Self, Failure> {
+        let address = format!("listen_addresses={}", listen.ip());
+        let port = format!("port={}", listen.port());
+        let own = ["-c", STATION_CONNECTIONS, "-c", &address, "-c", &port];
+        let words: Vec<&str> = own.into_iter().chain(settings.iter().map(String::as_str)).collect();
+        Self::temporary_with(|cluster| {
+            cluster.let_brokers_in()?;
+            cluster.serve(&words)
+        })
+    }
+
+    fn temporary_with(begin: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id()));
         if folder.exists() {
             return Err(Failure::run(format!("{} is there already", folder.display())).hint("remove it"));
         }
-        match Self::start(&folder) {
-            Ok(mut cluster) => {
-                cluster.temporary = true;
-                Ok(cluster)
-            }
-            Err(failure) => {
-                // What was begun is of no use.
-                let _ = fs::remove_dir_all(&folder);
-                Err(failure)
-            }
-        }
+        let made = Self::made(&folder).and_then(|mut cluster| {
+            cluster.temporary = true;
+            begin(&mut cluster).map(|()| cluster)
+        });
+        made.inspect_err(|_| {
+            // What was begun is of no use.
+            let _ = fs::remove_dir_all(&folder);
+        })
     }
 
     /// Makes the cluster if it is not there, and starts it.
     pub(super) fn start(folder: &Path) -> Result<Self, Failure> {
-        let programs = programs().ok_or_else(|| {
+        let mut cluster = Self::made(folder)?;
+        cluster.begin(&["-c", "max_connections=60"])?;
+        Ok(cluster)
+    }
+
+    /// Makes the cluster if it is not there.
+    fn made(folder: &Path) -> Result<Self, Failure> {
+        let programs = postgres_programs().ok_or_else(|| {
             Failure::run("PostgreSQL is not installed: there is no `initdb`")
                 .hint("apt-get install postgresql")
         })?;
@@ -98,31 +129,78 @@ impl EmbeddedPostgres {
             }
         }
         let data = folder.join("data");
-        let mut cluster = Self { programs, data, folder, as_other, temporary: false, server: None };
+        let cluster = Self { programs, data, folder, as_other, temporary: false, server: None };
         if !cluster.data.join("PG_VERSION").exists() {
             let data = cluster.data.to_string_lossy().into_owned();
             cluster
                 .run("initdb", &["-D", &data, "-U", "krarup", "-A", "trust", "-E", "UTF8", "--locale=C"])?;
         }
-        let data = cluster.data.to_string_lossy().into_owned();
-        if cluster.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
-            // A broker that was killed could not stop it.
-            eprintln!("PostgreSQL still runs in {}", cluster.folder.display());
-            return Ok(cluster);
-        }
-        cluster.serve(&data)?;
-        eprintln!("PostgreSQL runs in {}", cluster.folder.display());
         Ok(cluster)
     }
 
+    /// Starts it, unless it runs.
+    fn begin(&mut self, settings: &[&str]) -> Result<(), Failure> {
+        let data = self.data.to_string_lossy().into_owned();
+        if self.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
+            // A broker that was killed could not stop it.
+            eprintln!("PostgreSQL still runs in {}", self.folder.display());
+            return Ok(());
+        }
+        let settings = [&["-c", "listen_addresses="], settings].concat();
+        self.serve(&settings)?;
+        eprintln!("PostgreSQL runs in {}", self.folder.display());
+        Ok(())
+    }
+
+    /// Makes the database and the role of brokers on other hosts, and lets these in by it alone.
+    fn let_brokers_in(&self) -> Result<(), Failure> {
+        let failed = |why: String| Failure::run(format!("the database cannot be made: {why}"));
+        let wrong = |error: std::io::Error| failed(error.to_string());
+        let rules = format!("local all all trust\nhost {STATION_ROLE} {STATION_ROLE} samenet trust\n");
+        fs::write(self.data.join("pg_hba.conf"), rules).map_err(wrong)?;
+        let data = self.data.to_string_lossy().into_owned();
+        let mut alone = self
+            .command("postgres", &["--single", "-D", &data, "postgres"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(wrong)?;
+        let statements = format!(
+            "CREATE ROLE {STATION_ROLE} LOGIN;\nCREATE DATABASE {STATION_ROLE} OWNER {STATION_ROLE};\n"
+        );
+        let said = alone.stdin.take().map_or(Ok(()), |mut to| to.write_all(statements.as_bytes()));
+        let ended = alone.wait_with_output().map_err(wrong)?;
+        said.map_err(wrong)?;
+        let told = String::from_utf8_lossy(&ended.stderr);
+        if !ended.status.success() || told.contains("ERROR:") {
+            return Err(failed(told.trim().replace('\n', "; ")));
+        }
+        Ok(())
+    }
+
+    /// Waits until the server ends by itself or `stops` says that it is to be stopped; whether it
+    /// ended by itself.
+    pub(super) fn outlast(&mut self, mut stops: impl FnMut() -> bool) -> bool {
+        loop {
+            if stops() {
+                return false;
+            }
+            if self.server.as_mut().is_some_and(|server| !matches!(server.try_wait(), Ok(None))) {
+                return true;
+            }
+        }
+    }
+
     /// Starts the server, and waits until it takes connections.
-    fn serve(&mut self, data: &str) -> Result<(), Failure> {
+    fn serve(&mut self, settings: &[&str]) -> Result<(), Failure> {
+        let data = self.data.to_string_lossy().into_owned();
         let path = self.folder.join("log");
         let hint = |why: String| Failure::run(why).hint(format!("see {}", path.display()));
         let wrong = |error: std::io::Error| hint(format!("postgres cannot be started: {error}"));
         let log = File::options().create(true).append(true).open(&path).map_err(wrong)?;
         let sockets = format!("unix_socket_directories={}", self.folder.display());
-        let words = ["-D", data, "-c", "listen_addresses=", "-c", &sockets, "-c", "max_connections=60"];
+        let words = [&["-D", &data, "-c", &sockets], settings].concat();
         let before = self.state();
         let mut server = self
             .command("postgres", &words)
@@ -234,20 +312,6 @@ fn closed_to_postgres(folder: &Path) -> Option<PathBuf> {
     let mut way: Vec<&Path> = folder.ancestors().collect();
     way.reverse();
     way.into_iter().find(|path| !passes(path)).map(Path::to_owned)
-}
-
-/// Where PostgreSQL's programs are: on the path, or where Debian keeps those of each version.
-fn programs() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
-    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
-    let newest = versions
-        .filter_map(|entry| {
-            Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin")))
-        })
-        .filter(|(_, folder)| folder.join("initdb").exists())
-        .max();
-    on_path.or(newest.map(|(_, folder)| folder))
 }
 
 /// The numbers of a user and of its group.

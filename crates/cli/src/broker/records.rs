@@ -2,13 +2,18 @@
 
 use std::path::PathBuf;
 
+use krarup_lab::platform;
 use krarup_net::Clock;
 use krarup_record::file::rows::{Lane, RowWriter};
+use krarup_record::summary::{MiddlewareSummary, RunSummary, ServerSummary};
 use krarup_record::{Recorder, file, recorder};
 use krarup_serve::broker::engine::BrokerEnd;
+use krarup_store::postgres::Database;
+use krarup_units::{Nanos, Stamp};
 
 use super::args::BrokerArgs;
 use crate::failure::Failure;
+use crate::proxy::save_json;
 use crate::rows::listener;
 
 pub(super) struct BrokerRecords {
@@ -16,6 +21,11 @@ pub(super) struct BrokerRecords {
     folder: Option<PathBuf>,
     run: file::RunMetadata,
     all: Recorder,
+    /// The span of all event loops' records.
+    span: Option<(Stamp, Stamp)>,
+    workers: Option<u32>,
+    /// Where the database is.
+    store: Option<String>,
 }
 
 /// An empty book for one event loop.
@@ -24,7 +34,7 @@ pub(super) fn recorder() -> Recorder {
 }
 
 impl BrokerRecords {
-    pub(super) fn begin(args: &BrokerArgs, clock: &Clock) -> Result<Self, Failure> {
+    pub(super) fn begin(args: &BrokerArgs, place: Option<&Database>, clock: &Clock) -> Result<Self, Failure> {
         let run = file::RunMetadata { epoch_unix: clock.wall_epoch() };
         let rows = match &args.rows {
             None => None,
@@ -37,7 +47,15 @@ impl BrokerRecords {
                 Some((writer, path.clone()))
             }
         };
-        Ok(Self { rows, folder: args.stats_dir.clone(), run, all: recorder() })
+        Ok(Self {
+            rows,
+            folder: args.stats_dir.clone(),
+            run,
+            all: recorder(),
+            span: None,
+            workers: args.workers(),
+            store: place.map(Database::servers),
+        })
     }
 
     /// Where an event loop leaves its rows, if they are wanted.
@@ -49,11 +67,13 @@ impl BrokerRecords {
     pub(super) fn add(&mut self, ended: &mut BrokerEnd) {
         ended.broker.end_rows();
         self.all.merge(ended.broker.recorder()).expect("all record alike");
+        let (from, to) = self.span.unwrap_or((ended.started, ended.stopped));
+        self.span = Some((from.min(ended.started), to.max(ended.stopped)));
     }
 
     /// Writes what is to be written; where an event loop was given up, its rows are missing.
-    pub(super) fn end(self, complete: bool) -> Result<(), Failure> {
-        if let Some((writer, path)) = self.rows {
+    pub(super) fn end(mut self, complete: bool) -> Result<(), Failure> {
+        if let Some((writer, path)) = self.rows.take() {
             // One that was given up would be waited for.
             if complete {
                 crate::rows::finish(writer, &path.display().to_string())?;
@@ -62,10 +82,26 @@ impl BrokerRecords {
             }
         }
         if let Some(folder) = &self.folder {
+            let summary = self.summary();
             file::save_all(folder, &self.all, self.run)
+                .and_then(|()| save_json(&folder.join("summary.json"), &summary))
                 .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
             eprintln!("statistics in {}", folder.display());
         }
         Ok(())
+    }
+
+    /// What it says of its run as a middleware before its database.
+    fn summary(&self) -> MiddlewareSummary {
+        let span = self.span.unwrap_or_default();
+        let mut run = RunSummary::of(&self.all, span, self.workers);
+        run.free_when_answered = true;
+        run.cpu_seconds = platform::cpu_time(std::process::id()).map(Nanos::as_seconds);
+        run.cores = Some(platform::Platform::this().cores);
+        let asked = self.all.servers().fold((0, 0), |(requests, errors), (_, totals)| {
+            (requests + totals.requests, errors + totals.errors)
+        });
+        let server = |name: &String| ServerSummary { name: name.clone(), requests: asked.0, errors: asked.1 };
+        MiddlewareSummary { run, servers: self.store.iter().map(server).collect() }
     }
 }

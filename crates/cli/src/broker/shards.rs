@@ -65,7 +65,7 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
         return Err(Failure::usage("--shards divides queues that are owned, over a database")
             .hint("add --store postgres://…, and leave --mode out"));
     };
-    let mut records = BrokerRecords::begin(args, &base.clock)?;
+    let mut records = BrokerRecords::begin(args, Some(place), &base.clock)?;
     let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
     while let Some(member) = begin_to_share(&args, place, base, reached)? {
         reached = Reached::Before;

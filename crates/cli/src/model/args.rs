@@ -105,8 +105,9 @@ pub(super) struct CsvArgs {
     krarup model calibrate rows.csv --unit ms --cores 8 --out model.json")]
 pub(super) struct CalibrateArgs {
     /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or
-    /// folders of runs: load.json (krarup load --json) and what krarup proxy --stats-dir wrote, or
-    /// of many such; what `krarup run` wrote beside it of processors and links is a bound on X
+    /// folders of runs: load.json (krarup load --json) and what krarup proxy, or krarup broker,
+    /// --stats-dir wrote, or of many such; what `krarup run` wrote beside it of processors and
+    /// links is a bound on X
     #[arg(value_name = "ROWS", required_unless_present = "prometheus", conflicts_with = "prometheus")]
     pub(super) rows: Vec<PathBuf>,
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! Measured rows from files: plain CSV, or folders with what `krarup proxy` and `krarup load` wrote
-//! of a run.
+//! Measured rows from files: plain CSV, or folders with what a middleware of ours and `krarup load`
+//! wrote of a run.
 //!
 //! ```text
 //! run/load.json           krarup load --json
-//! run/…                   krarup proxy --stats-dir run [--rows]
+//! run/…                   krarup proxy --stats-dir run [--rows], or krarup broker
 //! run/a/…  run/b/…        the same of several middlewares before which the clients were
 //! DIR/trials/…/0/…        what `krarup run` made; beside load.json what was in use meanwhile:
 //!                         cpu.json, links.json, monitor/
@@ -19,10 +19,10 @@ use krarup_model::calibrate::{
     Span, hold_table,
 };
 use krarup_model::table::ResultTable;
-use krarup_proxy::ProxySummary;
 use krarup_record::WindowRow;
 use krarup_record::file::{holds, load, log, windows};
 use krarup_record::holds::HoldRow;
+use krarup_record::summary::MiddlewareSummary;
 
 use super::files::failed;
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let runs = holding(folder, "load.json")?;
     if runs.is_empty() {
         return Err(Failure::usage(format!("{} holds no run", folder.display())).hint(
-            "a run is a folder with load.json (krarup load --json) and what krarup proxy --stats-dir wrote",
+            "a run is a folder with load.json (krarup load --json) and what krarup proxy, or krarup broker, --stats-dir wrote",
         ));
     }
     Ok(runs)
@@ -162,8 +162,9 @@ fn add(
     middlewares: &mut Middlewares,
     windows: &mut Vec<WindowRow>,
 ) -> Result<(), Failure> {
-    let summary: ProxySummary = json(&folder.join("summary.json"))?;
+    let MiddlewareSummary { run: summary, .. } = json(&folder.join("summary.json"))?;
     middlewares.workers += summary.workers.map_or(clients.population, u64::from);
+    middlewares.free_when_answered = summary.free_when_answered;
     middlewares.cores = summary.cores.or(middlewares.cores);
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
     let log = load(&folder.join("histograms.hlog"), log::read).map_err(|error| wrong(&error))?;
@@ -176,5 +177,5 @@ fn add(
         return Ok(());
     };
     let span = Span::between(from, to, rows.run().epoch_unix);
-    rows.for_each(|visit, _| middlewares.add_visit(visit, span)).map_err(|error| wrong(&error))
+    rows.for_each(|visit, servers| middlewares.add_visit(visit, servers, span)).map_err(|error| wrong(&error))
 }

@@ -1,7 +1,7 @@
 //! What the proxy says when it ends: its statistics as tables for people.
 
 use krarup_proxy::ProxySummary;
-use krarup_proxy::summary::{OperationSummary, TimePercentiles};
+use krarup_record::summary::{OperationSummary, TimePercentiles};
 use krarup_report::document::{Table, TableValue};
 use krarup_units::Unit;
 use krarup_units::text::{count, duration};
@@ -9,11 +9,11 @@ use krarup_units::text::{count, duration};
 /// The statistics as text.
 pub(crate) fn statistics(summary: &ProxySummary) -> String {
     let mut out = String::new();
-    let all = &summary.all;
+    let all = &summary.run.all;
     out.push_str(&format!(
         "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n",
         count(all.count as f64),
-        duration(summary.seconds),
+        duration(summary.run.seconds),
         count(all.throughput),
         count(all.errors as f64),
         krarup_units::Bytes(all.bytes_in),
@@ -25,11 +25,11 @@ pub(crate) fn statistics(summary: &ProxySummary) -> String {
     out.push('\n');
     out.push_str(&crate::output::table(&servers(summary)));
     let workers =
-        summary.workers.map_or("unlimited workers".to_owned(), |workers| format!("{workers} workers"));
+        summary.run.workers.map_or("unlimited workers".to_owned(), |workers| format!("{workers} workers"));
     out.push_str(&format!(
         "\nqueue: {workers}, mean length {} over time, {} seen by those taken, longest {}\n",
-        krarup_units::text::three_digits(summary.queue_length_over_time),
-        summary.queue_length.map_or("–".to_owned(), krarup_units::text::three_digits),
+        krarup_units::text::three_digits(summary.run.queue_length_over_time),
+        summary.run.queue_length.map_or("–".to_owned(), krarup_units::text::three_digits),
         count(summary.queue_length_max as f64),
     ));
     let events = &summary.events;
@@ -49,8 +49,8 @@ pub(crate) fn statistics(summary: &ProxySummary) -> String {
 
 fn lines(summary: &ProxySummary) -> impl Iterator<Item = &OperationSummary> {
     // With one operation, all of them say the same again.
-    let all = (summary.operations.len() > 1).then_some(&summary.all);
-    summary.operations.iter().chain(all)
+    let all = (summary.run.operations.len() > 1).then_some(&summary.run.all);
+    summary.run.operations.iter().chain(all)
 }
 
 fn operations(summary: &ProxySummary) -> Table {

@@ -1,6 +1,7 @@
 //! `krarup plan`, `run` and `report` as a user meets them: what is done stays done, whatever ends
 //! the run.
 
+use crate::durable::cluster::programs as postgres_programs;
 use crate::support;
 use std::collections::BTreeMap;
 use std::fs;
@@ -379,6 +380,73 @@ fn clients_of_another_program_are_read_and_reported_like_ours() {
         place("experiment-foreign-wrong", &SPEC.replace("program = \"load\"", "command = [\"memtier\"]"));
     let refused = Program::begin(&["plan", wrong.to_str().unwrap()]).ended();
     assert!(refused.errors.contains("{seconds}"), "{refused:?}");
+}
+
+const BROKERS: &str = r#"
+title = "two brokers before one database"
+repetitions = { min = 1 }
+phases = { warm_up = "50ms", measure = "400ms" }
+gates = ["errors == 0"]
+data = ["--data-size", "20", "--tubes", "20"]
+
+[[factor]]
+name = "clients"
+levels = [2, 4, 8, 16]
+
+[stations.servers]
+program = "postgres"
+flags = ["-c", "fsync=off"]
+[stations.middleware]
+program = "broker"
+count = 2
+flags = ["--mode", "direct", "--pool", "2", "--rows", "{records}/rows.parquet"]
+[stations.clients]
+program = "load"
+flags = ["--mix", "send=1,pop-tube=1,list-tubes-for-me=1", "--connections", "$clients"]
+"#;
+
+/// The middleware of message queues, as clients, brokers and database on hosts of their own: what
+/// brokers record is read like what proxies record, and models are made of it.
+#[test]
+fn brokers_stand_between_clients_and_one_database() {
+    let owned = BROKERS.replace("\"--mode\", \"direct\", ", "");
+    let (spec, _) = place("experiment-brokers-owned", &owned);
+    let ended = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.errors.contains("one owns all queues") && ended.errors.contains("\"direct\""), "{ended:?}");
+    if postgres_programs().is_none() {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    }
+    let (spec, out) = place("experiment-brokers", BROKERS);
+    run(&spec, &out);
+    let cell = &results(&out)["cells"][1];
+    assert_eq!(cell["middleware"]["workers"], 4, "two pools of two: {cell}");
+    let mean = |of: &str| cell["middleware"][of]["mean"]["value"].as_f64().unwrap();
+    assert!(mean("server") > 0.0 && mean("response") > mean("server"), "{cell}");
+    let busy = |station: &str| {
+        let all = cell["load"].as_array().unwrap().iter();
+        all.filter(|one| one["station"] == station).map(|one| one["busy"].as_f64().unwrap()).sum::<f64>()
+    };
+    assert!(busy("server") > 0.0 && busy("middleware") > 0.0, "{cell}");
+    // Making the queues and logging in came before what is measured: 20 commits and more.
+    let trial = out.join("trials/clients=4/0");
+    let counted = |number: u32| -> u64 {
+        let text = fs::read_to_string(trial.join(format!("middleware/{number}/summary.json"))).unwrap();
+        let summary: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(summary["servers"].as_array().unwrap().len(), 1, "{summary}");
+        summary["all"]["count"].as_u64().unwrap()
+    };
+    let load: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(trial.join("load.json")).unwrap()).unwrap();
+    let answered = load["account"]["answered"].as_u64().unwrap();
+    assert!((answered..answered + 10).contains(&(counted(1) + counted(2))), "{answered} by {load}");
+    let environment = fs::read_to_string(out.join("environment.json")).unwrap();
+    assert!(environment.contains("postgres (PostgreSQL) "), "{environment}");
+    let trials = out.join("trials");
+    let (trials, model) = (trials.to_str().unwrap(), out.join("model.json"));
+    let calibrate = ["model", "calibrate", "--json", "--out", model.to_str().unwrap(), trials];
+    let model = Program::begin(&calibrate).ended();
+    assert!(model.success && model.output.contains("\"workers\": 4"), "{model:?}");
 }
 
 fn is_installed(program: &str) -> bool {

@@ -59,6 +59,7 @@ impl Check<'_> {
         see(self.ssh());
         see(self.kubernetes());
         see(self.clients());
+        see(self.database());
         see(self.sheet());
         see(self.scale());
         spec.scale
@@ -284,12 +285,14 @@ impl Check<'_> {
             return wrong(path("program"), what, "docs/reference/spec.md says what each is for");
         }
         let programs: &[Program] = match name {
-            "servers" => &[Program::Auto, Program::Memcached, Program::Cache, Program::Broker],
-            "middleware" => &[Program::Proxy],
+            "servers" => {
+                &[Program::Auto, Program::Memcached, Program::Cache, Program::Broker, Program::Postgres]
+            }
+            "middleware" => &[Program::Proxy, Program::Broker],
             _ => &[Program::Load],
         };
         if station.program.is_some_and(|program| !programs.contains(&program)) {
-            let hint = "servers are memcached, cache, broker or auto, the middleware proxy, the clients load";
+            let hint = "servers are memcached, cache, broker, postgres or auto, the middleware proxy or broker, the clients load";
             return wrong(path("program"), named("cannot be this program"), hint);
         }
         let netns = self.spec.testbed == Testbed::Netns;
@@ -312,7 +315,7 @@ impl Check<'_> {
         }
         if let Some(config) = &station.config {
             let told = || station.command.iter().any(|word| word.get_ref().contains("{config}"));
-            if name != "middleware" || !(station.program.is_some() || told()) {
+            if name != "middleware" || !(station.program == Some(Program::Proxy) || told()) {
                 let hint =
                     "a middleware may have one: program = \"proxy\", or a command with {config} in a word";
                 return wrong(at(config), named("is not told where its config is"), hint);
@@ -428,6 +431,47 @@ impl Check<'_> {
             Some(level) => {
                 let what = format!("stations.{name} cannot be `{}` many", level.name);
                 wrong(at(&factor.name), what, &format!("count is from 1 to {MOST}"))
+            }
+        }
+    }
+
+    /// A database is asked by brokers, and brokers between ask a database.
+    fn database(&self) -> Result<(), Mistake> {
+        let spec = self.spec;
+        let (servers, middleware) = (&spec.stations.servers, spec.stations.middleware.as_ref());
+        let brokers = middleware.is_some_and(|station| station.program == Some(Program::Broker));
+        if servers.program != Some(Program::Postgres) {
+            let hint = "write program = \"postgres\" in [stations.servers], or let the broker be the servers";
+            let what = "stations.middleware is a broker, and no database is behind it";
+            return if brokers { wrong(self.at("stations.middleware.program"), what, hint) } else { Ok(()) };
+        }
+        let at = |key: &str| self.at(&format!("stations.servers.{key}"));
+        if !brokers {
+            let what = "stations.servers is a database, which the clients' protocols do not reach";
+            let hint = "write program = \"broker\" in [stations.middleware]";
+            return wrong(at("program"), what, hint);
+        }
+        if spec.testbed.is_elsewhere() {
+            let what = "stations.servers: a database that asks for no password is for one machine";
+            let hint = "write testbed = \"netns\" or \"local\", or let the servers be brokers that are told of a database: \
+                        program = \"broker\", flags = [\"--store\", \"postgres://…\"]";
+            return wrong(at("program"), what, hint);
+        }
+        if spec.counts(servers, 1).iter().any(|count| *count != 1) {
+            let what = "stations.servers: there is one database, whatever asks it";
+            return wrong(at("count"), what, "leave count out, and count the middleware");
+        }
+        let of_database = |fault: &&Spanned<Fault>| matches!(fault.get_ref().station, FaultTarget::Server(_));
+        if let Some(fault) = spec.faults.iter().find(of_database) {
+            let what = "a fault of a database: it is several processes, and one of them says nothing of it";
+            return wrong(fault.span().start, what, "do it to a middleware");
+        }
+        let alone = |baseline: &&Spanned<Baseline>| baseline.get_ref().station == StationRole::Servers;
+        match spec.scale.iter().flat_map(|scale| &scale.baselines).find(alone) {
+            None => Ok(()),
+            Some(baseline) => {
+                let what = "the baseline of the servers: clients do not reach a database alone";
+                wrong(baseline.span().start, what, "take the baseline away")
             }
         }
     }
@@ -639,7 +683,7 @@ flags = ["--connections", "$clients"]
             mistakes(&format!("{text}[ssh]\n")),
             [
                 "small.toml, line 4: factor `clients` is never used; write \"$clients\" in the flags of a station or as its count, or remove the factor",
-                "small.toml, line 7: stations.servers cannot be this program; servers are memcached, cache, broker or auto, the middleware proxy, the clients load",
+                "small.toml, line 7: stations.servers cannot be this program; servers are memcached, cache, broker, postgres or auto, the middleware proxy or broker, the clients load",
                 "small.toml, line 11: `$clint` stands for no factor; factors are: clients",
                 "small.toml, line 12: ssh speaks of other machines; write testbed = \"ssh\"",
             ]
@@ -680,6 +724,34 @@ flags = ["--connections", "$clients"]
         assert!(wrong("", "[kubernetes]\nimage = \"\"\n").what.contains("is no name of an image"));
         let error = wrong("pod = { limits = { cpu = \"$limit\" } }", IMAGE);
         assert_eq!(error.what, "`$limit` stands for no factor");
+    }
+
+    #[test]
+    fn a_database_is_asked_by_brokers_and_brokers_ask_a_database() {
+        let text = SMALL.replace(
+            "program = \"cache\"",
+            "program = \"postgres\"\n[stations.middleware]\nprogram = \"broker\"\ncount = 2",
+        );
+        let spec = read(&text).unwrap();
+        assert_eq!(spec.counts(&spec.stations.servers, spec.stations.servers.usual_servers()), [1]);
+        let wrong = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            let Mistake { place, what, hint, .. } = first(read(&text.replace(from, to)));
+            (place, what, hint)
+        };
+        let (place, what, hint) = wrong("\"postgres\"", "\"cache\"");
+        assert!(place == line(9) && what.contains("no database is behind it"), "{place} {what}");
+        assert!(hint.contains("program = \"postgres\" in [stations.servers]"), "{hint}");
+        let (place, what, hint) = wrong("\"broker\"", "\"proxy\"");
+        assert!(place == line(7) && what.contains("protocols do not reach"), "{place} {what}");
+        assert!(hint.contains("program = \"broker\" in [stations.middleware]"), "{hint}");
+        assert!(wrong("\"postgres\"", "\"postgres\"\ncount = 3").1.contains("there is one database"));
+        assert!(wrong("count = 2", "config = \"x\"").1.contains("is not told where its config is"));
+        let kubernetes = "testbed = \"kubernetes\"\n[kubernetes]\nimage = \"k\"";
+        let (_, what, hint) = wrong("[[factor]]", &format!("{kubernetes}\n[[factor]]"));
+        assert!(what.contains("is for one machine") && hint.contains("--store"), "{what} {hint}");
+        let fault = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
+        assert!(wrong("[[factor]]", fault).1.contains("a fault of a database"));
     }
 
     #[test]

@@ -65,8 +65,9 @@ settings! {
     #[derive(Clone, Debug)]
     pub struct StationSpec {
         /// A program we know how to start. Servers: `memcached`, `cache` (`krarup cache`), `auto`
-        /// (memcached where it is installed) or `broker` (`krarup broker`); middleware: `proxy`;
-        /// clients: `load`. A station has one of `program`, `command` and `addresses`.
+        /// (memcached where it is installed), `broker` (`krarup broker`) or `postgres` (one
+        /// PostgreSQL, for a middleware of brokers); middleware: `proxy`, or `broker` before
+        /// `postgres`; clients: `load`. A station has one of `program`, `command` and `addresses`.
         program: Option<Program> = None, Optional(Word(&Program::NAMES)), example = "\"memcached\"";
         /// Any other program: its words, with `{host}` and `{port}` where it is told where to
         /// listen, and `{servers}` where it is told which addresses to ask (`{server1}`,
@@ -82,9 +83,9 @@ settings! {
         /// The pod that each of them runs in, in `kubernetes`; without, one of krarup's image.
         pod: Option<PodSettings> = None, Optional(Inline),
             example = "{ image = \"memcached:1.6\", limits = { cpu = \"$cpu\" } }";
-        /// How many are started, always or as the level of a factor says; without, 3 servers, 1
-        /// middleware, 1 client. Each of several clients is a load generator of its own, with all
-        /// of `flags`.
+        /// How many are started, always or as the level of a factor says; without, 3 servers (1
+        /// where that is `postgres`), 1 middleware, 1 client. Each of several clients is a load
+        /// generator of its own, with all of `flags`.
         count: Option<StationCount> = None, Optional(FromText), example = "\"$servers\"";
         /// Bits per second that the host of each may send, headers included; without, as fast as it
         /// goes. Only where it has one, in `netns`.
@@ -97,13 +98,21 @@ settings! {
         /// `kubernetes`, where a pod has limits. Without, all there are. With a `scale`, processors
         /// of the machine that each stands for.
         cpu: Option<f64> = None, Optional(Number::between(LEAST, 1_024.0)), example = "0.32";
-        /// Further words, after those that we give.
+        /// Further words, after those that we give. In those of `proxy` and `broker` as middleware
+        /// `{records}` stands for the folder of what it records in a trial.
         flags: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--workers\", \"$workers\"]";
         /// A configuration file of the middleware, as it is to be written for each trial: `$factor`
         /// stands for the words of a level, `{host}`, `{port}` and `{servers}` for what the words
         /// of a command mean by them. `krarup proxy` gets it with `--config`; a command is told the
         /// file's path in place of `{config}`.
         config: Option<Spanned<String>> = None, Optional(Located(TEXT)), example = "\"replicas = $replicas\"";
+    }
+}
+
+impl StationSpec {
+    /// How many of these servers are started, where the spec does not say.
+    pub fn usual_servers(&self) -> u32 {
+        if self.program == Some(Program::Postgres) { 1 } else { 3 }
     }
 }
 
@@ -154,6 +163,8 @@ pub enum Program {
     Cache,
     /// `krarup broker`, for the load that asks of message queues.
     Broker,
+    /// The installed PostgreSQL, for brokers between it and the clients.
+    Postgres,
     /// `krarup proxy`.
     Proxy,
     /// `krarup load`.
@@ -162,11 +173,12 @@ pub enum Program {
 
 impl Program {
     /// Each with its name in a spec.
-    pub const NAMES: [(Self, &str); 6] = [
+    pub const NAMES: [(Self, &str); 7] = [
         (Self::Auto, "auto"),
         (Self::Memcached, "memcached"),
         (Self::Cache, "cache"),
         (Self::Broker, "broker"),
+        (Self::Postgres, "postgres"),
         (Self::Proxy, "proxy"),
         (Self::Load, "load"),
     ];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::error::StationError;
 use super::netns::Namespaces;
 use super::process::PATIENCE;
-use super::stations::{SERVERS, Starter, words};
+use super::stations::{Starter, words};
 use super::trial::{RunningServers, RunningStations, TrialRun, Unmeasured, busy, end};
 use crate::campaign::{DueTrial, TrialOutcome, TrialRunner};
 use crate::plan::PlannedCell;
@@ -56,7 +56,7 @@ impl<'a> Local<'a> {
     /// RunningServers that were started as this cell wants them.
     fn servers(&mut self, cell: &PlannedCell) -> Result<(), StationError> {
         let station = &self.spec.stations.servers;
-        let count = cell.count(station, SERVERS);
+        let count = cell.count(station, station.usual_servers());
         let wanted = [words(station, cell), vec![format!("× {count}")]].concat();
         if self.servers.as_ref().is_some_and(|servers| servers.words == wanted) {
             return Ok(());
@@ -100,7 +100,7 @@ impl<'a> Local<'a> {
             }
             Err(Unmeasured::Failed(error)) => return Err(error),
         };
-        let mut spent_by = busy(&middleware, &servers.running);
+        let mut spent_by = busy(self.spec, &middleware, &servers.running);
         end(&mut middleware)?;
         trial.keep(measured, &mut spent_by, &paths, outcome)?;
         if trial.has_faults() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::StationError;
 use super::host::Host;
+use super::process::PATIENCE;
 use super::stations::{Running, Starter};
 use crate::delay::tally::LineTally;
 
@@ -217,8 +218,13 @@ impl Starter {
     fn throughput(&self, from: &Host, to: &Host) -> Result<Throughput, StationError> {
         let commands = &mut Vec::new();
         let words = self.krarup(to, &["agent", "sink", &to.address]);
-        let mut sink =
-            self.start_that_announces(&format!("sink on {}", to.name), to.clone(), &words, None, commands)?;
+        let mut sink = self.start_that_announces(
+            &format!("sink on {}", to.name),
+            to.clone(),
+            &words,
+            (None, PATIENCE),
+            commands,
+        )?;
         let words = self.krarup(from, &["agent", "pour", &sink.address.to_string()]);
         let mut pour =
             self.start(&format!("transfer from {}", from.name), from, &words, (None, None), commands)?;

@@ -1,7 +1,9 @@
 //! What this machine and the stations that it reaches are asked before and between trials.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,26 @@ pub fn round_trips(address: &Address, count: u32) -> io::Result<Vec<Seconds>> {
         TcpStream::connect_timeout(&to, WORD).map(|_| begun.elapsed().as_secs_f64())
     };
     (0..count).map(one).collect()
+}
+
+/// Where PostgreSQL's programs are: on the path, or where Debian keeps those of each version.
+pub fn postgres_programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
+    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin")))
+        })
+        .filter(|(_, folder)| folder.join("initdb").exists())
+        .max();
+    on_path.or(newest.map(|(_, folder)| folder))
+}
+
+/// The installed PostgreSQL's words for its version.
+pub fn postgres() -> Option<String> {
+    let output = Command::new(postgres_programs()?.join("postgres")).arg("--version").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The installed memcached's words for its version.

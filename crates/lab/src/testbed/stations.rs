@@ -16,6 +16,7 @@ use super::error::StationError;
 use super::host::{Host, HostGroup};
 use super::hosts::Hosts;
 use super::netns::Namespaces;
+use super::probe::postgres;
 use super::process::{ChildProcess, LastSecond, PATIENCE, StationEnd, is_refusal};
 use super::remote::Remote;
 use crate::agent::protocol::ACCEPTS;
@@ -30,8 +31,10 @@ const WITHIN: Duration = Duration::from_millis(200);
 const LISTENS: &str = "listening on ";
 /// How long what is sent may wait before a link, in seconds.
 const WAITS: Seconds = 0.05;
-/// How many servers, where the spec does not say.
-pub const SERVERS: u32 = 3;
+/// How long a database may take to be ready, which is made at its start.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
+/// The database that the brokers of an experiment share, and their role in it.
+pub const DATABASE: &str = "messages";
 
 /// A station that can be asked. A process started here ends with this value.
 #[derive(Debug)]
@@ -159,6 +162,10 @@ pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError
             )),
         },
         Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
+        Some(Program::Postgres) => postgres().ok_or_else(|| {
+            let why = Mistake::new("is not installed", "install Debian's package postgresql");
+            StationError::new("PostgreSQL", why)
+        }),
         Some(_) => Ok(cache()),
         None if servers.addresses.is_empty() => Ok(servers.command[0].get_ref().clone()),
         None => {
@@ -206,7 +213,11 @@ pub fn kinds(spec: &Spec) -> [HostGroup; 3] {
     for baseline in spec.scale.iter().flat_map(|scale| &scale.baselines) {
         clients.count = clients.count.max(baseline.get_ref().clients.unwrap_or(0));
     }
-    [clients, kind('m', stations.middleware.as_ref(), 1), kind('s', Some(&stations.servers), SERVERS)]
+    [
+        clients,
+        kind('m', stations.middleware.as_ref(), 1),
+        kind('s', Some(&stations.servers), stations.servers.usual_servers()),
+    ]
 }
 
 impl Starter {
@@ -276,7 +287,7 @@ impl Starter {
             return Ok(addresses.into_iter().map(running).collect());
         }
         let flags = cell.render(&station.flags);
-        (1..=cell.count(station, SERVERS))
+        (1..=cell.count(station, station.usual_servers()))
             .map(|number| {
                 let (name, host) = (format!("server {number}"), self.host('s', number));
                 let program = match station.program {
@@ -284,42 +295,28 @@ impl Starter {
                     Some(Program::Auto) => Some(Program::Cache),
                     other => other,
                 };
-                match program {
-                    Some(Program::Memcached) => self.memcached(&name, host, &flags, commands),
-                    Some(Program::Broker) => {
-                        let words = self.krarup(&host, &["broker", "--listen", &any_port(&host)]);
-                        self.start_that_announces(
-                            &name,
-                            host,
-                            &[words, flags.clone()].concat(),
-                            None,
-                            commands,
-                        )
+                let (ours, patience): (&[&str], _) = match program {
+                    Some(Program::Memcached) => return self.memcached(&name, host, &flags, commands),
+                    None => {
+                        let words = [cell.render(&station.command), flags.clone()].concat();
+                        return self.start_at_free_port(&name, host, &words, (&[], None), commands);
                     }
-                    Some(_) => {
-                        let listen = any_port(&host);
-                        let words = self.krarup(&host, &["cache", "--listen", &listen, "--memory", "128MiB"]);
-                        self.start_that_announces(
-                            &name,
-                            host,
-                            &[words, flags.clone()].concat(),
-                            None,
-                            commands,
-                        )
-                    }
-                    None => self.start_at_free_port(
-                        &name,
-                        host,
-                        &[cell.render(&station.command), flags.clone()].concat(),
-                        (&[], None),
-                        commands,
-                    ),
+                    Some(Program::Broker) => (&["broker", "--listen"], PATIENCE),
+                    Some(Program::Postgres) => (&["agent", "postgres"], DATABASE_PATIENCE),
+                    Some(_) => (&["cache", "--memory", "128MiB", "--listen"], PATIENCE),
+                };
+                let mut words = self.krarup(&host, ours);
+                words.push(any_port(&host));
+                if program == Some(Program::Postgres) {
+                    words.push("--".to_owned());
                 }
+                words.extend_from_slice(&flags);
+                self.start_that_announces(&name, host, &words, (None, patience), commands)
             })
             .collect()
     }
 
-    /// Starts the middleware of a cell. `records` is where `krarup proxy` writes its statistics
+    /// Starts the middleware of a cell. `records` is where a program of ours writes its statistics
     /// when it ends.
     ///
     /// # Errors
@@ -347,15 +344,20 @@ impl Starter {
                 return self.start_at_free_port(&name, host, &words, (servers, config.as_ref()), commands);
             }
             let listen = any_port(&host);
-            let mut words =
-                self.krarup(&host, &["proxy", "--listen", &listen, "--json", "--servers", &joined(servers)]);
+            let mut words = if station.program == Some(Program::Broker) {
+                let store = format!("postgres://{DATABASE}@{}/{DATABASE}?sslmode=disable", joined(servers));
+                self.krarup(&host, &["broker", "--listen", &listen, "--store", &store])
+            } else {
+                self.krarup(&host, &["proxy", "--listen", &listen, "--json", "--servers", &joined(servers)])
+            };
             if let Some(config) = &config {
                 config.write(&name, &host, |text| text)?;
                 words.extend(["--config".to_owned(), host.path(&config.path)]);
             }
-            words.extend(["--stats-dir".to_owned(), host.path(&records.join(number.to_string()))]);
-            words.extend_from_slice(&flags);
-            self.start_that_announces(&name, host, &words, Some(records), commands)
+            let folder = host.path(&records.join(number.to_string()));
+            words.extend(["--stats-dir".to_owned(), folder.clone()]);
+            words.extend(flags.iter().map(|word| word.replace("{records}", &folder)));
+            self.start_that_announces(&name, host, &words, (Some(records), PATIENCE), commands)
         };
         (1..=cell.count(station, 1)).map(start).collect()
     }
@@ -486,12 +488,12 @@ impl Starter {
         name: &str,
         host: Host,
         words: &[String],
-        folder: Option<&Path>,
+        (folder, patience): (Option<&Path>, Duration),
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
         let mut process = self.start(name, &host, words, (folder, None), commands)?;
         self.learn_number(&host, &mut process)?;
-        let address = process.ready(LISTENS, PATIENCE, &self.stop)?;
+        let address = process.ready(LISTENS, patience, &self.stop)?;
         let address: Address = address.parse().map_err(|why| process.error(why))?;
         let any = any_port(&host);
         let there = |word: &String| if *word == any { address.to_string() } else { word.clone() };

@@ -30,8 +30,8 @@ use crate::campaign::TrialOutcome;
 use crate::fault::{self, Happened};
 use crate::gate::Watched;
 use crate::plan::PlannedCell;
-use crate::platform::children_cpu;
-use crate::spec::{Action, Fault, FaultTarget, Program, Spec};
+use crate::platform::{Platform, children_cpu};
+use crate::spec::{Action, Fault, FaultTarget, Program, Spec, StationSpec};
 
 /// What one process took of the processors while a trial was measured; `cpu.json` is a list of
 /// these.
@@ -107,6 +107,10 @@ pub(super) struct Measured {
     /// Stations that have a quota, with what it did meanwhile.
     limited: Vec<LimitedStation>,
 }
+
+/// Clients that are told an instant beforehand are taken to be ready when this part of the time
+/// until then is left.
+const READY: u32 = 4;
 
 /// Why nothing was measured.
 pub(super) enum Unmeasured {
@@ -233,11 +237,14 @@ impl<'a> TrialRun<'a> {
         commands: &mut Vec<String>,
     ) -> Result<Measured, Unmeasured> {
         let (spec, starter) = (self.spec, self.starter);
-        if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
-            stations.middleware.iter().try_for_each(forget)?;
+        let program = spec.stations.middleware.as_ref().and_then(|station| station.program);
+        if program == Some(Program::Proxy) {
+            stations.middleware.iter().try_for_each(|one| forget(one, "stats reset"))?;
         }
-        // A fault has its place in what is measured: then its beginning must be known beforehand.
-        let ahead = (self.clients.count > 1 || self.has_faults()).then_some(lead);
+        let brokers = program == Some(Program::Broker);
+        // A fault has its place in what is measured: then its beginning must be known beforehand;
+        // and so must it be where clients log in before they begin, which is not to be counted.
+        let ahead = (self.clients.count > 1 || self.has_faults() || brokers).then_some(lead);
         let seconds = ahead.unwrap_or_default().as_secs_f64();
         let watching = Watching::begin(starter, self.folder, stations.middleware, stations.servers, seconds)?;
         for parent in self.results.iter().filter_map(|file| file.parent()) {
@@ -253,10 +260,15 @@ impl<'a> TrialRun<'a> {
         let targets = stations.targets();
         let (over, ended) = channel();
         let (order, begin) = (&self.faults[..], together.unwrap_or_default());
+        let forgets = Nanos(begin.0.saturating_sub(Nanos::from(lead / READY).0));
         let changed = &mut stations;
         let (loaded, applied) = std::thread::scope(|scope| {
-            let faults_thread = scope
-                .spawn(move || apply_faults(starter, changed, order, (begin, spec.phases.measure), &ended));
+            let faults_thread = scope.spawn(move || {
+                if brokers && waits_until(forgets, &ended) {
+                    changed.middleware.iter().try_for_each(|one| forget(one, "stats-reset"))?;
+                }
+                apply_faults(starter, changed, order, (begin, spec.phases.measure), &ended)
+            });
             let loaded = self.load(&targets, together, lead);
             drop(over);
             (loaded, faults_thread.join().expect("the thread of the faults does not panic"))
@@ -587,6 +599,16 @@ struct Applied {
     commands: Vec<String>,
 }
 
+/// Waits until this time of the wall clock; whether it came before the measurement was over.
+fn waits_until(due: Nanos, ended: &Receiver<()>) -> bool {
+    while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
+        if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
+            return false;
+        }
+    }
+    true
+}
+
 /// Does what is to be done when it is due, counted from the beginning of what is `measured` on the
 /// wall clock, which lasts so long, until `ended` says that the measurement is over.
 fn apply_faults(
@@ -604,10 +626,8 @@ fn apply_faults(
     steps.sort_by(|one, other| one.0.total_cmp(&other.0));
     for (at, action, fault) in steps {
         let due = measured.0 + Nanos::from_seconds(at);
-        while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
-            if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
-                return Ok(applied);
-            }
+        if !waits_until(due, ended) {
+            return Ok(applied);
         }
         let running = match fault.station {
             FaultTarget::Server(number) => stations.servers.get_mut(number as usize - 1),
@@ -680,29 +700,45 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
     (!refusals.is_empty()).then(|| refusals.join("; "))
 }
 
+/// Processors that a station of this program can use on its machine: one, where a single thread
+/// does its work; a broker has another for its database, and a database has all.
+fn useful_cores(program: Option<Program>, host: &Host) -> f64 {
+    let cores = host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores);
+    let most = match program {
+        Some(Program::Postgres) => f64::from(cores),
+        Some(Program::Broker) => f64::from(cores.min(2)),
+        _ => 1.0,
+    };
+    host.cpu.map_or(most, |cpu| cpu.min(most))
+}
+
 /// Whose processor time is told, and which process that is.
-pub(super) fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, ProcessId)> {
-    let of = |station: &str, name: String, running: &Running| {
+pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> Vec<(Busy, ProcessId)> {
+    let program = |station: &StationSpec| station.program;
+    let between = spec.stations.middleware.as_ref().and_then(program);
+    let behind = program(&spec.stations.servers);
+    let of = |station: &str, name: String, program: Option<Program>, running: &Running| {
         let process = running.process.as_ref()?;
-        let cores = running.host.cpu.map_or(1.0, |cpu| cpu.min(1.0));
+        let cores = useful_cores(program, &running.host);
         let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
         Some((busy, (running.host.machine(), process.number())))
     };
+    let kind = if between == Some(Program::Broker) { "broker" } else { "proxy" };
     let name = |number: usize| {
-        if middleware.len() == 1 { "proxy".to_owned() } else { format!("proxy {}", number + 1) }
+        if middleware.len() == 1 { kind.to_owned() } else { format!("{kind} {}", number + 1) }
     };
-    let between =
-        middleware.iter().enumerate().filter_map(|(number, one)| of("middleware", name(number), one));
-    let behind = servers.iter().filter_map(|one| of("servers", one.address.to_string(), one));
-    between.chain(behind).collect()
+    let all = middleware.iter().enumerate();
+    let all = all.filter_map(|(number, one)| of("middleware", name(number), between, one));
+    let server = |one: &Running| of("servers", one.address.to_string(), behind, one);
+    all.chain(servers.iter().filter_map(server)).collect()
 }
 
-/// Asks our proxy to forget what it counted.
-fn forget(proxy: &Running) -> Result<(), StationError> {
-    let wrong = |why: String| StationError::new(format!("proxy {}", proxy.address), why);
-    match proxy.host.ask(&proxy.address, "stats reset\r\nquit\r\n") {
+/// Asks a middleware of ours by its `word` for it to forget what it counted.
+fn forget(one: &Running, word: &str) -> Result<(), StationError> {
+    let wrong = |why: String| StationError::new(format!("middleware {}", one.address), why);
+    match one.host.ask(&one.address, &format!("{word}\r\nquit\r\n")) {
         Ok(answer) if answer == "RESET" => Ok(()),
-        Ok(answer) => Err(wrong(format!("`stats reset` was answered with `{answer}`"))),
-        Err(error) => Err(wrong(format!("`stats reset` could not be asked: {error}"))),
+        Ok(answer) => Err(wrong(format!("`{word}` was answered with `{answer}`"))),
+        Err(error) => Err(wrong(format!("`{word}` could not be asked: {error}"))),
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use krarup_record::holds::{HoldRow, Seen};
-use krarup_record::{Operation, Visit, VisitTally, WindowRow};
+use krarup_record::{Operation, ServerVisit, Visit, VisitTally, WindowRow};
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 use krarup_units::{Nanos, Seconds, Stamp};
@@ -69,6 +69,9 @@ pub struct Middlewares {
     pub workers: u64,
     /// Cores of one of them, where it wrote them down.
     pub cores: Option<u32>,
+    /// Whether a worker is free when the servers have answered, and not only when the reply has
+    /// left: what comes after it, and before the queue, is then outside.
+    pub free_when_answered: bool,
     count: u64,
     response: u128,
     queue: u128,
@@ -81,17 +84,25 @@ impl Middlewares {
         for window in windows {
             if span.covers(window) {
                 self.count += window.tally.count;
-                self.response += u128::from(window.tally.response_time.0);
+                let VisitTally { response_time, queue_time, server_time, .. } = window.tally;
+                self.response += match self.free_when_answered {
+                    true => u128::from(queue_time.0) + u128::from(server_time.0),
+                    false => u128::from(response_time.0),
+                };
                 self.queue += u128::from(window.tally.queue_time.0);
             }
         }
     }
 
-    /// Adds a visit that was replied within the span.
-    pub fn add_visit(&mut self, visit: &Visit, span: Span) {
+    /// Adds a visit that was replied within the span, and what servers had of it.
+    pub fn add_visit(&mut self, visit: &Visit, servers: &[ServerVisit], span: Span) {
         if span.holds(visit.replied, visit.replied) {
+            let parts = visit.parts(servers);
             self.count += 1;
-            self.response += u128::from(visit.replied.0.saturating_sub(visit.received.0));
+            self.response += match self.free_when_answered {
+                true => u128::from(parts.queue.0) + u128::from(parts.server.0),
+                false => u128::from(visit.replied.0.saturating_sub(visit.received.0)),
+            };
             self.queue += u128::from(visit.queue_time().0);
         }
     }
@@ -293,13 +304,38 @@ mod tests {
         for (received, taken, replied) in
             [(0, 0, 900), (500, 1_500, 2_500), (3_000, 3_000, 5_000), (4_000, 4_100, 5_001)]
         {
-            seen.add_visit(&visit(received, taken, replied), span);
+            seen.add_visit(&visit(received, taken, replied), &[], span);
         }
         let row = seen.row("a", "", &CLIENTS).unwrap();
         assert!((row.response - 2_000e-9).abs() < 1e-18 && (row.wait - 500e-9).abs() < 1e-18, "{row:?}");
         assert_eq!((row.population, row.workers, row.client_response), (8, 4, Some(3.0)));
         let nothing = Middlewares { workers: 4, ..Default::default() }.row("a", "", &CLIENTS);
         assert!(nothing.unwrap_err().to_string().contains("recorded nothing"));
+    }
+
+    /// Own time before the queue and after the answer, 300 of 1,000 ns, is outside.
+    #[test]
+    fn a_connection_is_held_until_the_database_has_answered() {
+        let span = Span { from: Stamp(0), to: Stamp(5_000) };
+        let mut visit = visit(0, 400, 1_000);
+        visit.queued = Stamp(200);
+        let servers = [ServerVisit::ok(0, Stamp(400), Stamp(900))];
+        for (free_when_answered, response) in [(false, 1_000e-9), (true, 700e-9)] {
+            let mut seen = Middlewares { workers: 4, free_when_answered, ..Default::default() };
+            seen.add_visit(&visit, &servers, span);
+            let tally = VisitTally {
+                count: 1,
+                response_time: Nanos(1_000),
+                queue_time: Nanos(200),
+                server_time: Nanos(500),
+                own_time: Nanos(300),
+                ..VisitTally::EMPTY
+            };
+            let [row, _] = window(0, 1, 1);
+            seen.add_windows(&[WindowRow { start: Stamp(0), length: Nanos(1_000), tally, ..row }], span);
+            let row = seen.row("a", "", &CLIENTS).unwrap();
+            assert!((row.response - response).abs() < 1e-18 && (row.wait - 200e-9).abs() < 1e-18, "{row:?}");
+        }
     }
 
     #[test]

@@ -175,7 +175,7 @@ pub enum BrokerNotice {
 pub struct BrokerEnd {
     /// The broker, with everything recorded.
     pub broker: Broker,
-    /// When it began.
+    /// When it began, or a client last asked to begin anew what is recorded.
     pub started: Stamp,
     /// When it ended.
     pub stopped: Stamp,
@@ -205,6 +205,7 @@ pub fn run(
     if let Some(pool) = engine.pool.take() {
         pool.end(!engine.deposed && engine.broker.has_no_query());
     }
+    let started = engine.broker.reset_at().unwrap_or(started);
     Ok(BrokerEnd { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
 }
 

@@ -116,6 +116,11 @@ impl Database {
         conninfo::parse(address).is_ok_and(|keywords| keywords.contains_key("password"))
     }
 
+    /// The servers that it may be on, by their addresses.
+    pub fn servers(&self) -> String {
+        self.parameters.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
     /// The same, in this schema.
     #[must_use]
     pub fn in_schema(self, schema: QueueSchema) -> Self {

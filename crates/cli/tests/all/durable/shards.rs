@@ -424,6 +424,8 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let value = "v".repeat(60_000);
     let mut through_file = UnixStream::connect(&socket).unwrap();
     through_file.set_read_timeout(Some(TOO_LONG)).unwrap();
+    // Every owner's records begin anew.
+    through_file.write_all(b"stats-reset\r\n").unwrap();
     for tube in 0..TUBES {
         say(&mut peer, &format!("set s{tube} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
         through_file.write_all(format!("watch s{tube}\r\n").as_bytes()).unwrap();
@@ -432,6 +434,7 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let mut heard = String::new();
     through_file.read_to_string(&mut heard).unwrap();
     assert_eq!(heard.matches(&format!(" {}\r\n{value}\r\n", value.len())).count(), TUBES);
+    assert!(heard.starts_with("RESET\r\n"), "{}", &heard[..heard.len().min(99)]);
     // Plain bytes are no greeting.
     let mut plain = encrypted.connect();
     plain.send(b"ping\r\n").unwrap();
@@ -440,7 +443,7 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     assert!(!socket.exists());
     let ended = encrypted.stop();
     assert!(ended.success && ended.errors.contains(" rows in "), "{ended:?}");
-    for kept in ["rows.parquet", "windows.csv"] {
+    for kept in ["rows.parquet", "windows.csv", "summary.json"] {
         assert!(fs::metadata(folder.join(kept)).unwrap().len() > 0);
     }
 }

@@ -230,6 +230,7 @@ impl<'a> BeanstalkSession<'a> {
             }
             Request::ListTubes | Request::ListTubesForMe => self.list(line)?,
             Request::Stats => self.stats(line)?,
+            Request::StatsReset => self.of_all(line)?,
             ref other => self.about(other.verb(), other.subject(), line)?,
         }
         Ok(())

@@ -228,6 +228,16 @@ impl BeanstalkSession<'_> {
         Ok(())
     }
 
+    /// Every owner does it, and answers alike.
+    pub(super) fn of_all(&mut self, line: &[u8]) -> Result<(), End> {
+        let mut told = Vec::new();
+        for shard in 0..self.shards {
+            told = self.answer(shard, line, true)?;
+        }
+        self.out.extend_from_slice(&told);
+        Ok(())
+    }
+
     // ---- clients --------------------------------------------------------------------------------
 
     /// Every owner must know who is registered; the one whose word counts hears of a new client
