@@ -200,7 +200,9 @@ impl EmbeddedPostgres {
         let wrong = |error: std::io::Error| hint(format!("postgres cannot be started: {error}"));
         let log = File::options().create(true).append(true).open(&path).map_err(wrong)?;
         let sockets = format!("unix_socket_directories={}", self.folder.display());
-        let words = [&["-D", &data, "-c", &sockets], settings].concat();
+        // No password is asked for: who may open the socket is the superuser.
+        let closed = ["-c", "unix_socket_permissions=0700"];
+        let words = [&["-D", &data, "-c", &sockets], &closed[..], settings].concat();
         let before = self.state();
         let mut server = self
             .command("postgres", &words)

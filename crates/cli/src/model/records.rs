@@ -64,7 +64,9 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
 
 /// The runs in a folder: itself, or those in it, however deep, by name.
 fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let runs = holding(folder, "load.json")?;
+    let mut runs = holding(folder, "load.json")?;
+    // Trials of an experiment that failed, or were disturbed, stand beside those that count.
+    runs.retain(|run| !run.strip_prefix(folder).is_ok_and(|within| within.starts_with("failed")));
     if runs.is_empty() {
         return Err(Failure::usage(format!("{} holds no run", folder.display())).hint(
             "a run is a folder with load.json (krarup load --json) and what krarup proxy, or krarup broker, --stats-dir wrote",

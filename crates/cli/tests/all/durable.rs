@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -59,6 +60,9 @@ fn messages_outlive_the_broker_and_its_own_postgresql() {
     let _left = Left { programs, data: folder.join("data") };
     let flags = ["broker", "--listen", "127.0.0.1:0", "--postgres-embedded", folder.to_str().unwrap()];
     let broker = Program::krarup(&flags);
+    // Who may open it is the superuser.
+    let socket = fs::metadata(folder.join(".s.PGSQL.5432")).unwrap();
+    assert_eq!(socket.permissions().mode() & 0o777, 0o700);
     let mut peer = broker.connect();
     say(&mut peer, "use jobs\r\nput 7 0 60 5\r\nhello\r\n", "USING jobs\r\nINSERTED 1\r\n");
     say(&mut peer, "put 8 1000 60 5\r\nlater\r\n", "INSERTED 2\r\n");
