@@ -358,14 +358,14 @@ def names_of_sides(name, count, options, loops):
     takes_tls, has_idle, one = "TLS" in name, "idle" in name, count == 1
     able = {
         "krarup": True,
-        # It has one loop, always.
+        # It has one loop, always; so have floor and multiplexer.
         "twemproxy": not takes_tls and loops in (None, 1),
         "threads": options.threads and not takes_tls,
         "memcached": options.memcached_proxy,
         # Its server has a connection for each of its clients', more than both may have open.
         "HAProxy": options.haproxy and one and not has_idle,
-        "floor": options.floor and not takes_tls,
-        "multiplexer": options.floor and one and not takes_tls and not has_idle,
+        "floor": options.floor and not takes_tls and loops in (None, 1),
+        "multiplexer": options.floor and one and not takes_tls and not has_idle and loops in (None, 1),
     }
     return [side for side in SIDES if able[side]]
 
@@ -438,6 +438,8 @@ def main():
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
     arguments.add_argument("--loops", type=int, nargs="+", metavar="N", help="measure with this many event loops each, one after the other; a loop has a processor of its own")
     options = arguments.parse_args()
+    if options.loops and min(options.loops) < 1:
+        arguments.error("--loops: at least 1")
     open_as_many_files_as_allowed()
     everything = {}
     head(options.rounds)

@@ -5,6 +5,7 @@ use std::fmt;
 
 use krarup_record::quantities::{self, QuantityDefinition};
 use krarup_record::stamps;
+use krarup_record::summary::DATABASE;
 use krarup_record::watch::FOREIGN;
 use krarup_units::{Seconds, text};
 use serde::{Deserialize, Serialize};
@@ -603,6 +604,9 @@ impl Bottleneck {
             Self::Process(process) => match process.station {
                 SystemPart::Clients => "Give the load generator more threads.".into(),
                 SystemPart::Middleware => "Give the middleware more threads, or run one more of it.".into(),
+                SystemPart::Server if process.name == DATABASE => {
+                    "Give the database more processors, or gather the requests of its brokers (`--mode batch`, `owned`); one broker more brings nothing.".into()
+                }
                 SystemPart::Server => "Add a server, or spread the keys more evenly.".into(),
             },
             Self::Machine { .. } => {
@@ -672,6 +676,8 @@ mod tests {
         let reached = Saturation::Reached { knee: None, tried: 64, longer: 4.0 };
         let process =
             |station| Bottleneck::Process(ProcessLoad { station, name: "p".into(), busy: 1.0, cores: 1.0 });
+        let database =
+            ProcessLoad { station: SystemPart::Server, name: DATABASE.into(), busy: 8.0, cores: 8.0 };
         let split = |others| Split { own: 1.0, kernel: 0.1, others, host: 0.0 };
         let machine = |others| Bottleneck::Machine {
             name: None,
@@ -685,6 +691,7 @@ mod tests {
         let growing = Saturation::NotReached { growth: 0.4 };
         for (bottleneck, saturation, word, next) in [
             (process(SystemPart::Server), reached, "limit reached", "Add a server"),
+            (Bottleneck::Process(database), reached, "limit reached", "Give the database more processors"),
             (
                 process(SystemPart::Clients),
                 reached,

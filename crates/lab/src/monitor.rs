@@ -202,20 +202,16 @@ impl Observations {
     /// that descend from it.
     pub fn spent(&self) -> Vec<Spent> {
         let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return Vec::new() };
-        let ran = |look: &Look, process: u32| -> u64 {
-            look.threads
-                .values()
-                .filter(|thread| thread.station == process)
-                .map(|thread| thread.schedule.ran)
-                .sum()
+        let there =
+            |look: &Look| -> BTreeSet<u32> { look.threads.values().map(|thread| thread.station).collect() };
+        let (processes, left) = (there(first), there(last));
+        let spent = |(process, threads): (u32, Vec<ThreadTimes>)| {
+            let ran: u64 = threads.iter().map(|thread| thread.ran).sum();
+            Spent { process, seconds: ran as f64 / 1e9 }
         };
-        let processes: BTreeSet<u32> = first.threads.values().map(|thread| thread.station).collect();
-        let there = last.threads.values().map(|thread| thread.station).collect();
-        let seconds = |process: &u32| ran(last, *process).saturating_sub(ran(first, *process)) as f64 / 1e9;
-        processes
-            .intersection(&there)
-            .map(|process| Spent { process: *process, seconds: seconds(process) })
-            .collect()
+        let stayed = |process: &u32| processes.contains(process) && left.contains(process);
+        let threads = self.threads_of_processes().into_iter();
+        threads.filter(|(process, _)| stayed(process)).map(spent).collect()
     }
 
     /// What the threads of each process had from the first look on, by the process, or by the

@@ -98,9 +98,9 @@ settings! {
         eject_for: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
         /// Over which time an ejected server that is back gets its full share of reads again.
         return_over: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
-        /// How long clients that are connected are served on once a stop was asked for, while no
-        /// other may connect, here: those that connect anew now and then do so elsewhere. When all
-        /// have left, or after this time, or when a stop is asked for again, it stops. 0: at once.
+        /// How long connected clients are still served after a stop was asked for; no other client
+        /// may connect meanwhile. The proxy stops when all have left, after this time, or when a
+        /// stop is asked for again. 0: it stops at once.
         drain: Nanos = Nanos::ZERO, Duration::up_to(DAY);
         /// How long requests in flight may take once it stops.
         shutdown_limit: Nanos = Nanos::from_secs(5), Duration::up_to(DAY);

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::BUCKET;
 use crate::{MeasuredDistribution, Operation, Quantity, Recorder, VisitTally};
 
+/// The name of a database among the processes of a run.
+pub const DATABASE: &str = "PostgreSQL";
+
 /// Everything measured, from the start, or since it was told to count anew, to the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunSummary {

@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_millis(10);
 impl EmbeddedPostgres {
     /// A cluster in a directory of its own, which is gone with it.
     pub(super) fn temporary() -> Result<Self, Failure> {
-        Self::temporary_with(|cluster| cluster.begin(&["-c", "max_connections=60"]))
+        Self::temporary_with(Self::begin)
     }
 
     /// The same for brokers of other hosts, which reach it at `listen`; `settings` are further
@@ -79,7 +79,7 @@ impl EmbeddedPostgres {
     /// Makes the cluster if it is not there, and starts it.
     pub(super) fn start(folder: &Path) -> Result<Self, Failure> {
         let mut cluster = Self::made(folder)?;
-        cluster.begin(&["-c", "max_connections=60"])?;
+        cluster.begin()?;
         Ok(cluster)
     }
 
@@ -138,16 +138,15 @@ impl EmbeddedPostgres {
         Ok(cluster)
     }
 
-    /// Starts it, unless it runs.
-    fn begin(&mut self, settings: &[&str]) -> Result<(), Failure> {
+    /// Starts it for one broker, unless it runs.
+    fn begin(&mut self) -> Result<(), Failure> {
         let data = self.data.to_string_lossy().into_owned();
         if self.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
             // A broker that was killed could not stop it.
             eprintln!("PostgreSQL still runs in {}", self.folder.display());
             return Ok(());
         }
-        let settings = [&["-c", "listen_addresses="], settings].concat();
-        self.serve(&settings)?;
+        self.serve(&["-c", "listen_addresses=", "-c", "max_connections=60"])?;
         eprintln!("PostgreSQL runs in {}", self.folder.display());
         Ok(())
     }

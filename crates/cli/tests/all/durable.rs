@@ -107,7 +107,7 @@ fn a_directory_that_postgres_cannot_reach_and_a_missing_runuser_are_named() {
     }
     let closed = fresh("closed");
     fs::create_dir_all(&closed).unwrap();
-    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
     let inside = closed.join("queues");
     let flags = ["broker", "--listen", "127.0.0.1:0", "--postgres-embedded", inside.to_str().unwrap()];
     let ended = Program::begin(&flags).ended();

@@ -701,11 +701,13 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
 }
 
 /// Processors that a station of this program can use on its machine: one, where a single thread
-/// does its work; a broker has another for its database, and a database has all.
-fn useful_cores(program: Option<Program>, host: &Host) -> f64 {
+/// does its work; a broker has another that asks its database. A database has all of them, also
+/// one that a broker among the servers has started.
+fn useful_cores(station: &str, program: Option<Program>, host: &Host) -> f64 {
     let cores = host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores);
     let most = match program {
         Some(Program::Postgres) => f64::from(cores),
+        Some(Program::Broker) if station == "servers" => f64::from(cores),
         Some(Program::Broker) => f64::from(cores.min(2)),
         _ => 1.0,
     };
@@ -719,7 +721,7 @@ pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> 
     let behind = program(&spec.stations.servers);
     let of = |station: &str, name: String, program: Option<Program>, running: &Running| {
         let process = running.process.as_ref()?;
-        let cores = useful_cores(program, &running.host);
+        let cores = useful_cores(station, program, &running.host);
         let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
         Some((busy, (running.host.machine(), process.number())))
     };
@@ -729,7 +731,12 @@ pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> 
     };
     let all = middleware.iter().enumerate();
     let all = all.filter_map(|(number, one)| of("middleware", name(number), between, one));
-    let server = |one: &Running| of("servers", one.address.to_string(), behind, one);
+    let server = |one: &Running| {
+        let database = behind == Some(Program::Postgres);
+        let name =
+            if database { krarup_record::summary::DATABASE.to_owned() } else { one.address.to_string() };
+        of("servers", name, behind, one)
+    };
     all.chain(servers.iter().filter_map(server)).collect()
 }
 

@@ -196,7 +196,7 @@ impl<'a> Fitted<'a> {
         let could_matter = |full: f64| full < 2.0 * first.full_at;
         match self.loops {
             Some(fit) if could_matter(fit.middle) && fit.middle <= machine => {
-                deep.serve_in_passes(fit.cost, &mut self.random("passes"));
+                deep.serve_in_passes(fit.cost, 1.0 / fit.middle, &mut self.random("passes"));
             }
             _ if could_matter(machine) => deep.serve_one_by_one(1.0 / machine),
             _ => {}
@@ -301,7 +301,7 @@ impl<'a> Fitted<'a> {
     pub(super) fn check(&self) -> Option<ModelCheck> {
         let mut replay = self.replay(false);
         if let Some(fit) = self.loops.filter(|fit| fit.busy > 0.15) {
-            replay.serve_in_passes(fit.cost, &mut self.random("passes"));
+            replay.serve_in_passes(fit.cost, fit.one_by_one, &mut self.random("passes"));
         }
         let replayed = replay.at_own_times(&mut self.random("check"));
         let block = (self.kept.span / 8.0).max(2.0);

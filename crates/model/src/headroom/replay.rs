@@ -132,7 +132,8 @@ pub(super) struct Replayed {
     pub(super) response: Seconds,
 }
 
-/// How often what an event loop takes is looked for in what servers seemed to take.
+/// How many times the replay at its own times is compared with what was seen, to find the loop's
+/// time in what servers seemed to take.
 const ROUNDS_TO_TAKE_OUT: usize = 3;
 
 /// On which connection a part goes.
@@ -157,13 +158,17 @@ impl TrafficReplay<'_> {
     /// longer a part of the rest, and answers that wait for it are no longer a part of the servers'
     /// round trips, nor of what seemed to be their service: from being sent to being answered takes
     /// as long in the mean as it was seen to.
-    pub(super) fn serve_in_passes(&mut self, cost: PassCost, random: &mut RandomStream) {
+    /// Trips that carry all that wait are replayed with a loop that takes `one_by_one`.
+    pub(super) fn serve_in_passes(&mut self, cost: PassCost, one_by_one: Seconds, random: &mut RandomStream) {
         if self.servers.iter().any(|server| server.gathered.is_some()) {
-            return self.serve_one_by_one(cost.per_pass + cost.per_request);
+            return self.serve_one_by_one(one_by_one);
         }
         self.first = FirstStation::Loop(cost);
         let (arrivals, stalls) = (self.own_times(Some(cost)), self.stalls_as_seen());
-        let own = self.own;
+        let waited = self.kept.requests.iter().filter(|one| !one.late);
+        // What is read is taken when its pass has read all, if there are workers.
+        let own =
+            self.own + quantile(&mut waited.map(|one| one.response - one.hold).collect::<Vec<_>>(), 0.5);
         for _ in 0..ROUNDS_TO_TAKE_OUT {
             let seen = self.in_passes(cost, arrivals.iter().copied(), LaneChoice::AsSeen, &stalls, random);
             self.own = (own - seen.own).max(0.0);
@@ -228,29 +233,34 @@ impl TrafficReplay<'_> {
 
     /// When requests came, as far as it is known: a loop reads what has come when a pass begins,
     /// one after the other, and sends it when the pass ends. So a request that was read before the
-    /// one before was sent had come before that pass began.
+    /// one before was sent had come before that pass began. Where requests wait for workers, what
+    /// they were sent with is not known.
     fn own_times(&self, passes: Option<PassCost>) -> Vec<Arrival> {
         let requests = &self.kept.requests;
-        let received = |place: u32| requests[place as usize].received;
-        let mut order: Vec<u32> = (0..requests.len() as u32).collect();
-        order.sort_by(|a, b| received(*a).total_cmp(&received(*b)));
-        let mut arrivals: Vec<Arrival> = Vec::with_capacity(order.len());
-        let mut sent = f64::NEG_INFINITY;
-        for like in order {
-            let request = &requests[like as usize];
-            let read_before = request.received < sent;
-            let at = match (passes, arrivals.last()) {
-                (None, _) => request.received,
-                (Some(_), Some(before)) if read_before => before.at,
-                (Some(cost), _) => request.received - cost.per_pass,
-            };
-            let first = self.kept.parts.get(request.parts.start).filter(|_| !request.parts.is_empty());
-            // One that waited for a worker tells nothing of its pass.
-            let waited = request.response - request.hold;
-            sent =
-                first.filter(|_| waited <= 0.0 && !request.late).map_or(f64::NEG_INFINITY, |part| part.sent);
-            arrivals.push(Arrival { at, like });
+        let mut arrivals: Vec<Arrival> = Vec::with_capacity(requests.len());
+        for stretch in &self.kept.stretches {
+            let received = |place: u32| requests[place as usize].received;
+            let mut order: Vec<u32> = (stretch.requests.start as u32..stretch.requests.end as u32).collect();
+            order.sort_by(|a, b| received(*a).total_cmp(&received(*b)));
+            let (mut begun, mut sent) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+            for like in order {
+                let request = &requests[like as usize];
+                let Some(cost) = passes.filter(|_| !request.late) else {
+                    arrivals.push(Arrival { at: request.received, like });
+                    continue;
+                };
+                if request.received >= sent {
+                    begun = request.received - cost.per_pass;
+                }
+                arrivals.push(Arrival { at: begun, like });
+                if let Some(first) =
+                    self.kept.parts[request.parts.clone()].first().filter(|_| self.workers.is_none())
+                {
+                    sent = first.sent;
+                }
+            }
         }
+        arrivals.sort_by(|a, b| a.at.total_cmp(&b.at));
         arrivals
     }
 
@@ -292,7 +302,13 @@ impl TrafficReplay<'_> {
             let (done, rest) = course.send_request(request, now, place, random);
             let Some(place) = place else { continue };
             if !rest.is_empty() {
-                course.later.push(LaterParts { sent: now, at: done, request: Some(place), parts: rest });
+                course.later.push(LaterParts {
+                    sent: now,
+                    at: done,
+                    request: Some(place),
+                    parts: rest,
+                    is_first: true,
+                });
             }
             if let Some(workers) = &mut workers {
                 workers.take_earliest_until(done + seen_time(rest));
@@ -314,8 +330,8 @@ impl TrafficReplay<'_> {
     ) -> PlayedInPasses {
         let mut course = ReplayCourse::of(self, choice, stalls, random);
         let mut arrivals = arrivals.into_iter().peekable();
-        let mut free_workers = self.workers.unwrap_or(usize::MAX);
-        let mut waiting = VecDeque::new();
+        let mut free_workers = self.workers.map_or(usize::MAX, |workers| workers.max(1));
+        let (mut waiting, mut unwaited) = (VecDeque::new(), Vec::new());
         let mut answered = Vec::new();
         let (mut sending, mut replying) = (Vec::new(), Vec::new());
         let (mut reading, mut away) = (Vec::new(), Vec::new());
@@ -329,39 +345,48 @@ impl TrafficReplay<'_> {
             }
             let read_from = begin + cost.per_pass;
             clock = read_from;
+            while course.later.peek().is_some_and(|answer| answer.at <= begin) {
+                let Some(answer) = course.later.pop() else { break };
+                reading.push(clock - answer.at);
+                away.extend(answer.request.filter(|_| answer.is_first).map(|_| clock - answer.sent));
+                answered.push((answer, clock));
+                clock += 0.5 * cost.per_request;
+            }
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= begin) {
                 let read = clock;
                 clock += 0.5 * cost.per_request;
                 let request = &self.kept.requests[arrival.like as usize];
-                let place = (!request.late).then_some(course.out.len());
-                course.out.extend(place.map(|_| Replayed { arrived: arrival.at, read, response: 0.0 }));
-                waiting.push_back((request, place, read));
-            }
-            while course.later.peek().is_some_and(|answer| answer.at <= begin) {
-                let Some(answer) = course.later.pop() else { break };
-                reading.push(clock - answer.at);
-                away.extend(answer.request.map(|_| clock - answer.sent));
-                answered.push((answer, clock));
-                clock += 0.5 * cost.per_request;
+                if request.late {
+                    unwaited.push(request);
+                } else {
+                    waiting.push_back((request, course.out.len(), read));
+                    course.out.push(Replayed { arrived: arrival.at, read, response: 0.0 });
+                }
             }
             for (answer, read) in answered.drain(..) {
                 if !answer.parts.is_empty() {
                     course.send_rest(answer.request, answer.parts, clock, random);
                 } else if let Some(place) = answer.request {
-                    let replied = &mut course.out[place];
-                    replied.response = clock - replied.arrived + self.own;
+                    course.reply(place, clock);
                     replying.push(clock - read);
                     free_workers = free_workers.saturating_add(1);
                 }
             }
-            while waiting.front().is_some_and(|(_, place, _)| place.is_none() || free_workers > 0) {
-                let Some((request, place, read)) = waiting.pop_front() else { break };
-                free_workers -= usize::from(place.is_some());
-                let (at, parts) = course.send_request(request, clock, place, random);
-                course.later.push(LaterParts { sent: clock, at, request: place, parts });
+            for request in unwaited.drain(..) {
+                course.send_and_await(request, clock, None, random);
+            }
+            while free_workers > 0
+                && let Some((request, place, read)) = waiting.pop_front()
+            {
                 if read >= read_from {
                     sending.push(clock - read);
                 }
+                if request.parts.is_empty() {
+                    course.reply(place, clock);
+                    continue;
+                }
+                free_workers -= 1;
+                course.send_and_await(request, clock, Some(place), random);
             }
         }
         PlayedInPasses {
@@ -430,7 +455,8 @@ impl TrafficReplay<'_> {
     }
 }
 
-/// Parts of a request that are sent when all before them are answered: another try.
+/// An answer to what was sent of a request, and the parts that are sent then: another try. Mostly
+/// there are none.
 #[derive(Clone, Copy, Debug)]
 struct LaterParts<'a> {
     /// When the parts before were sent.
@@ -440,6 +466,8 @@ struct LaterParts<'a> {
     /// The place of its request among those replayed; none: no client waits for it.
     request: Option<usize>,
     parts: &'a [KeptPart],
+    /// Whether what is answered was the first that was sent of the request.
+    is_first: bool,
 }
 
 // The earliest is on top of a heap.
@@ -535,6 +563,24 @@ impl<'a> ReplayCourse<'a> {
         (done, rest)
     }
 
+    /// Sends a request whose answer an event loop reads.
+    fn send_and_await(
+        &mut self,
+        request: &KeptRequest,
+        now: Seconds,
+        place: Option<usize>,
+        random: &mut RandomStream,
+    ) {
+        let (at, parts) = self.send_request(request, now, place, random);
+        self.later.push(LaterParts { sent: now, at, request: place, parts, is_first: true });
+    }
+
+    /// Replies to a request.
+    fn reply(&mut self, place: usize, at: Seconds) {
+        let replied = &mut self.out[place];
+        replied.response = at - replied.arrived + self.replay.own;
+    }
+
     /// Sends parts whose request has had an answer before; what follows them is sent later.
     fn send_rest(
         &mut self,
@@ -545,7 +591,7 @@ impl<'a> ReplayCourse<'a> {
     ) -> Seconds {
         let (first, rest) = sent_together(parts);
         let done = self.send(first, now, request, random);
-        self.later.push(LaterParts { sent: now, at: done, request, parts: rest });
+        self.later.push(LaterParts { sent: now, at: done, request, parts: rest, is_first: false });
         done
     }
 

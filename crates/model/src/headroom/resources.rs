@@ -242,6 +242,8 @@ pub(super) struct LoopFit {
     /// What it is made of; of several loops, as if all traffic went through one that is as many
     /// times faster.
     pub(super) cost: PassCost,
+    /// The same for a request at the highest load seen, its part of the pass included.
+    pub(super) one_by_one: Seconds,
 }
 
 /// How many times more requests a pass of a full loop carries than one at the highest load seen:
@@ -275,6 +277,7 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
     let mut rates: Vec<f64> = windows.iter().map(|one| one.requests as f64 / seconds(one)).collect();
     let high = quantile(&mut rates, 0.9);
     let top = windows.iter().filter(|one| one.requests as f64 / seconds(one) >= 0.9 * high);
+    let clients = top.clone().map(|one| one.used.clients).max().unwrap_or(0);
     let (top_processor, top_requests, top_passes) = top.fold((0.0, 0.0, 0.0), |sum, one| {
         (sum.0 + used(one), sum.1 + one.requests as f64, sum.2 + one.used.passes as f64)
     });
@@ -282,7 +285,6 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
     let marginal = cost_of_a_request(windows).clamp(0.15 * per_request, per_request);
     let share = requests / all.max(1.0);
     let per_pass = (per_request - marginal) * top_requests / top_passes.max(1.0);
-    let clients = windows.last().map_or(0, |one| one.used.clients);
     let most_more = match clients {
         0 => f64::INFINITY,
         clients => (f64::from(clients) * top_passes / top_requests.max(1.0)).max(1.0),
@@ -294,6 +296,7 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
         busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
         per_request,
         cost: PassCost { per_pass: per_pass * share / limit, per_request: marginal * share / limit },
+        one_by_one: per_request * share / limit,
     })
 }
 

@@ -208,9 +208,10 @@ impl ConfigurationSource {
     }
 }
 
-/// Where the outcome of a reload is sent.
 /// What a reload is answered that comes too late.
 pub(crate) const STOPPING: &str = "the proxy is stopping";
+
+/// Where the outcome of a reload is sent.
 pub(crate) type ReloadReply = mpsc::Sender<Result<(), Mistake>>;
 
 /// How long a request to reload waits for its outcome.

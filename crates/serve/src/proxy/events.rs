@@ -741,12 +741,15 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if self.signals.as_mut().is_none_or(|signals| signals.stops() == 0) {
             return;
         }
-        let clients = self.driver.clients_of_all(&self.core);
-        if self.is_stopping() || self.config.drain == Nanos::ZERO || clients == 0 {
+        if self.is_stopping() || self.config.drain == Nanos::ZERO {
+            return self.stop_now();
+        }
+        // Those that have just connected, and wait to be accepted, are served as well.
+        self.close();
+        if self.driver.clients_of_all(&self.core) == 0 {
             return self.stop_now();
         }
         self.drain_by = Some(self.clock.now() + self.config.drain);
-        self.close();
         (self.notice)(ProxyNotice::Draining);
     }
 

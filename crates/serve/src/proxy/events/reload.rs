@@ -23,6 +23,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             ConfigurationChange::Configuration(_, reply) if self.is_stopping() => {
                 // It may have given up waiting.
                 let _ = reply.map(|reply| reply.send(Err(STOPPING.into())));
+                (self.notice)(ProxyNotice::NotReloaded(STOPPING.to_owned()));
             }
             // Where it is no good, nothing has changed.
             ConfigurationChange::Configuration(read, reply) => {
