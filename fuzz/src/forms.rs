@@ -53,7 +53,7 @@ fn json(text: &str) {
 fn words(text: &str) {
     match text.parse::<Address>() {
         Ok(address) => assert_eq!(address.to_string().parse(), Ok(address)),
-        Err(why) => assert!(why.what.contains(text)),
+        Err(why) => assert!(why.what.contains(&text.escape_debug().to_string())),
     }
     if let Ok(seconds) = text::parse_duration(text) {
         assert!(seconds.is_finite() && seconds >= 0.0);
