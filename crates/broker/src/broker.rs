@@ -218,8 +218,8 @@ impl Broker {
     }
 
     /// What was recorded in all, for monitoring: its counters never go back.
-    pub fn whole_recorder(&self) -> Cow<'_, Recorder> {
-        self.records.whole()
+    pub fn recorder_since_start(&self) -> Cow<'_, Recorder> {
+        self.records.recorder_since_start()
     }
 
     /// Every row goes here too from now on.

@@ -36,18 +36,14 @@ impl VisitRecords {
 
     /// Begins anew, as after a warm-up; rows, and what the running traffic is judged by, go on.
     pub(crate) fn reset(&mut self, now: Stamp) {
-        let whole = self.whole().into_owned();
-        self.before_reset = Some(Box::new(whole));
+        self.before_reset = Some(Box::new(self.recorder_since_start().into_owned()));
         self.recorder.reset();
         self.reset_at = Some(now);
     }
 
     /// What was recorded in all.
-    pub(crate) fn whole(&self) -> Cow<'_, Recorder> {
-        let Some(before) = &self.before_reset else { return Cow::Borrowed(&self.recorder) };
-        let mut whole = Recorder::clone(before);
-        whole.merge(&self.recorder).expect("both record alike");
-        Cow::Owned(whole)
+    pub(crate) fn recorder_since_start(&self) -> Cow<'_, Recorder> {
+        self.recorder.with_earlier(self.before_reset.as_deref())
     }
 
     /// Keeps what a model of the running traffic needs, from now on.

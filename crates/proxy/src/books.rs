@@ -355,14 +355,7 @@ impl Books {
 
     /// Everything recorded since the start.
     pub(crate) fn recorder_since_start(&self) -> Cow<'_, Recorder> {
-        match &self.before_reset {
-            None => Cow::Borrowed(self.recorder()),
-            Some(before) => {
-                let mut all = before.recorder.clone();
-                all.merge(self.recorder()).expect("they keep the same windows");
-                Cow::Owned(all)
-            }
-        }
+        self.recorder().with_earlier(self.before_reset.as_ref().map(|before| &before.recorder))
     }
 
     /// Everything that happened since the start.

@@ -4,6 +4,7 @@
 //! merged, and the merged one is exactly what a single recorder would have been. It records one
 //! station: give each station its own.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use krarup_units::{Nanos, Stamp};
@@ -167,6 +168,18 @@ impl Recorder {
         self.holds.reset();
         self.servers.clear();
         self.disordered = 0;
+    }
+
+    /// This, and what was recorded before it began anew, if it did.
+    ///
+    /// # Panics
+    ///
+    /// If `earlier` keeps other windows.
+    pub fn with_earlier(&self, earlier: Option<&Self>) -> Cow<'_, Self> {
+        let Some(earlier) = earlier else { return Cow::Borrowed(self) };
+        let mut all = earlier.clone();
+        all.merge(self).expect("they keep the same windows");
+        Cow::Owned(all)
     }
 
     /// What is kept, and how finely.

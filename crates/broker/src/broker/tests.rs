@@ -376,6 +376,6 @@ fn records_begin_anew_when_a_client_asks() {
         assert!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n").starts_with("INSERTED "));
         assert_eq!((put(&broker), broker.reset_at()), (1, Some(NOW)));
     }
-    assert_eq!(broker.whole_recorder().total(krarup_record::Operation::Put).count, 2);
+    assert_eq!(broker.recorder_since_start().total(krarup_record::Operation::Put).count, 2);
     assert!(say(&mut broker, id, "stats\r\n").contains("\ncmd-put: 2\n"));
 }

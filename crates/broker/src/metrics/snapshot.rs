@@ -40,7 +40,7 @@ impl BrokerSnapshot {
             tubes: broker.queues().tube_count() as u64,
             memory: broker.queues().memory_used(),
             service: broker.service(now),
-            operations: OfOperation::seen(&broker.whole_recorder()),
+            operations: OfOperation::seen(&broker.recorder_since_start()),
             waiting: load.waiting,
             with_store: load.asked,
             busy: load.busy,

@@ -706,8 +706,7 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
 fn useful_cores(station: &str, program: Option<Program>, host: &Host) -> f64 {
     let cores = host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores);
     let most = match program {
-        Some(Program::Postgres) => f64::from(cores),
-        Some(Program::Broker) if station == "servers" => f64::from(cores),
+        Some(Program::Postgres | Program::Broker) if station == "servers" => f64::from(cores),
         Some(Program::Broker) => f64::from(cores.min(2)),
         _ => 1.0,
     };

@@ -85,12 +85,18 @@ impl Middlewares {
             if span.covers(window) {
                 self.count += window.tally.count;
                 let VisitTally { response_time, queue_time, server_time, .. } = window.tally;
-                self.response += match self.free_when_answered {
-                    true => u128::from(queue_time.0) + u128::from(server_time.0),
-                    false => u128::from(response_time.0),
-                };
+                self.response += self.until_free(queue_time, server_time, response_time);
                 self.queue += u128::from(window.tally.queue_time.0);
             }
+        }
+    }
+
+    /// From when requests came until their workers were free.
+    fn until_free(&self, queue: Nanos, server: Nanos, response: Nanos) -> u128 {
+        if self.free_when_answered {
+            u128::from(queue.0) + u128::from(server.0)
+        } else {
+            u128::from(response.0)
         }
     }
 
@@ -99,10 +105,8 @@ impl Middlewares {
         if span.holds(visit.replied, visit.replied) {
             let parts = visit.parts(servers);
             self.count += 1;
-            self.response += match self.free_when_answered {
-                true => u128::from(parts.queue.0) + u128::from(parts.server.0),
-                false => u128::from(visit.replied.0.saturating_sub(visit.received.0)),
-            };
+            let response = Nanos(visit.replied.0.saturating_sub(visit.received.0));
+            self.response += self.until_free(parts.queue, parts.server, response);
             self.queue += u128::from(visit.queue_time().0);
         }
     }

@@ -151,7 +151,11 @@ impl TrafficReplay<'_> {
     /// servers (it writes after `sent` and reads before `answered`).
     pub(super) fn serve_one_by_one(&mut self, per_request: Seconds) {
         self.first = FirstStation::OneByOne(per_request);
-        self.take_out(per_request, (per_request - self.own).max(0.0));
+        let beyond_own = (per_request - self.own).max(0.0);
+        self.own = (self.own - per_request).max(0.0);
+        for server in &mut self.servers {
+            server.delay = (server.delay - beyond_own).max(0.0);
+        }
     }
 
     /// Puts an event loop into the path. What it takes of the requests as they were seen is no
@@ -189,14 +193,6 @@ impl TrafficReplay<'_> {
     fn away_as_seen(&self) -> Seconds {
         let waited = self.kept.requests.iter().filter(|one| !one.late && !one.parts.is_empty());
         mean(waited.map(|one| seen_time(sent_together(&self.kept.parts[one.parts.clone()]).0)))
-    }
-
-    /// Leaves times out of the rest and of the servers' round trips.
-    fn take_out(&mut self, own: Seconds, of_servers: Seconds) {
-        self.own = (self.own - own).max(0.0);
-        for server in &mut self.servers {
-            server.delay = (server.delay - of_servers).max(0.0);
-        }
     }
 
     /// Arrivals at another rate. Stalls come as often as they were seen, or the more often the more

@@ -289,9 +289,10 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
         0 => f64::INFINITY,
         clients => (f64::from(clients) * top_passes / top_requests.max(1.0)).max(1.0),
     };
+    let with_more = |more: f64| limit / (marginal + (per_request - marginal) / more.min(most_more)) / share;
     Some(LoopFit {
-        low: limit / (marginal + (per_request - marginal) / LEAST_MORE_PER_PASS.min(most_more)) / share,
-        middle: limit / (marginal + (per_request - marginal) / MORE_PER_PASS.min(most_more)) / share,
+        low: with_more(LEAST_MORE_PER_PASS),
+        middle: with_more(MORE_PER_PASS),
         high: limit / marginal / share,
         busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
         per_request,

@@ -40,12 +40,11 @@ impl OneServer {
     fn run(&self, seed: u64) -> LiveSnapshot {
         let mut random = RandomStream::named(seed, 0, &["test"]);
         let mut books = LiveBooks::default();
-        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
         let (mut now, mut free, mut second) = (1.0, 0.0, 1.0_f64);
         while now < self.seconds {
             now += random.draw(&rand_distr::Exp1) / (self.rate)(now);
             while second < now {
-                books.loop_use(nanos(second), LoopUse::default());
+                books.loop_use(moment(second), LoopUse::default());
                 second += 1.0;
             }
             let draw = random.draw(&rand_distr::Exp1);
@@ -53,13 +52,13 @@ impl OneServer {
             let turn = 1.0 + self.swing * (now / 30.0 * std::f64::consts::TAU).sin();
             let service = self.service * slower * turn * if self.exponential { draw } else { 1.0 };
             free = (now + 0.5 * self.outside).max(free) + service;
-            let mut visit = Visit::at(nanos(now), Operation::Get);
-            let answered = nanos(free + 0.5 * self.outside);
+            let mut visit = Visit::at(moment(now), Operation::Get);
+            let answered = moment(free + 0.5 * self.outside);
             visit.replied = answered;
             visit.bytes_out = 100;
             books.finish(&visit, &[ServerVisit::ok(0, visit.received, answered)]);
         }
-        books.snapshot(nanos(self.seconds))
+        books.snapshot(moment(self.seconds))
     }
 }
 
@@ -159,52 +158,57 @@ fn a_speed_that_goes_up_and_down_has_not_changed() {
     }
 }
 
-/// Another try begins when the first has ended.
-#[test]
-fn parts_that_follow_others_are_replayed_one_after_the_other() {
+/// A moment, so many seconds after the clock began.
+fn moment(seconds: f64) -> Stamp {
+    Stamp((seconds * 1e9).round() as u64)
+}
+
+/// The system as fitted to a request each millisecond for 20 s.
+fn each_millisecond(
+    system: &LiveSystem,
+    request: impl Fn(f64) -> (Visit, Vec<ServerVisit>),
+) -> fitted::Fitted<'_> {
     let mut books = LiveBooks::default();
-    let system = LiveSystem::of(["a".to_owned(), "b".to_owned()]);
-    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
     for number in 0..20_000 {
         let at = 1.0 + f64::from(number) * 1e-3;
         if number % 1_000 == 0 {
-            books.loop_use(nanos(at), LoopUse::default());
+            books.loop_use(moment(at), LoopUse::default());
         }
-        let mut visit = Visit::at(nanos(at), Operation::Get);
-        let (failed, answered) = (nanos(at + 100e-6), nanos(at + 300e-6));
+        let (visit, servers) = request(at);
+        books.finish(&visit, &servers);
+    }
+    let snapshot = books.snapshot(moment(21.0));
+    let kept = kept::kept(&snapshot, system, Stamp(0), snapshot.at);
+    let traffic = traffic::SeenTraffic::of(&kept).unwrap();
+    fitted::Fitted::of(kept, traffic, system, 1)
+}
+
+/// Another try begins when the first has ended.
+#[test]
+fn parts_that_follow_others_are_replayed_one_after_the_other() {
+    let system = LiveSystem::of(["a".to_owned(), "b".to_owned()]);
+    let fitted = each_millisecond(&system, |at| {
+        let mut visit = Visit::at(moment(at), Operation::Get);
+        let (failed, answered) = (moment(at + 100e-6), moment(at + 300e-6));
         visit.replied = answered;
         let first =
             ServerVisit { outcome: Outcome::ServerError, ..ServerVisit::ok(0, visit.received, failed) };
-        books.finish(&visit, &[first, ServerVisit::ok(1, failed, answered)]);
-    }
-    let snapshot = books.snapshot(nanos(21.0));
-    let kept = kept::kept(&snapshot, &system, Stamp(0), snapshot.at);
-    let traffic = traffic::SeenTraffic::of(&kept).unwrap();
-    let check = fitted::Fitted::of(kept, traffic, &system, 1).check().unwrap();
+        (visit, vec![first, ServerVisit::ok(1, failed, answered)])
+    });
+    let check = fitted.check().unwrap();
     assert!(check.mean.abs() < 0.01 && check.p95.abs() < 0.01, "{check:?}");
 }
 
 /// Far apart, each request has two passes of its own; all at once, a pass carries all.
 #[test]
 fn a_loop_takes_what_is_ready_in_one_pass() {
-    let mut books = LiveBooks::default();
     let system = LiveSystem::of(["a".to_owned()]);
-    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
-    for number in 0..20_000 {
-        let at = 1.0 + f64::from(number) * 1e-3;
-        if number % 1_000 == 0 {
-            books.loop_use(nanos(at), LoopUse::default());
-        }
-        let mut visit = Visit::at(nanos(at), Operation::Get);
+    let fitted = each_millisecond(&system, |at| {
+        let mut visit = Visit::at(moment(at), Operation::Get);
         // 10 µs in the loop, 100 µs away, 10 µs in the loop.
-        let (sent, answered) = (nanos(at + 10e-6), nanos(at + 110e-6));
-        visit.replied = nanos(at + 120e-6);
-        books.finish(&visit, &[ServerVisit::ok(0, sent, answered)]);
-    }
-    let snapshot = books.snapshot(nanos(21.0));
-    let kept = kept::kept(&snapshot, &system, Stamp(0), snapshot.at);
-    let traffic = traffic::SeenTraffic::of(&kept).unwrap();
-    let fitted = fitted::Fitted::of(kept, traffic, &system, 1);
+        visit.replied = moment(at + 120e-6);
+        (visit, vec![ServerVisit::ok(0, moment(at + 10e-6), moment(at + 110e-6))])
+    });
     let cost = replay::PassCost { per_pass: 4e-6, per_request: 20e-6 };
     let mut random = fitted.random("passes");
     let mut replay = fitted.replay(false);
@@ -315,18 +319,17 @@ fn a_full_worker_meets_a_server_that_is_awake() {
     let mut random = RandomStream::named(1, 0, &["asleep"]);
     let mut books = LiveBooks::default();
     let (mut now, mut free) = (1.0_f64, 0.0_f64);
-    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
     while now < 61.0 {
         now += random.draw(&rand_distr::Exp1) / (3_000.0 + 1_000.0 * (now / 9.0).sin());
         let begin = free.max(now);
         let asleep = if begin > free + 10e-6 { 60e-6 } else { 0.0 };
         free = begin + 40e-6 * random.draw(&rand_distr::Exp1) + 20e-6 + asleep;
-        let mut visit = Visit::at(nanos(now), Operation::Get);
-        (visit.taken, visit.replied) = (nanos(begin), nanos(free));
-        books.finish(&visit, &[ServerVisit::ok(0, nanos(begin), nanos(free))]);
+        let mut visit = Visit::at(moment(now), Operation::Get);
+        (visit.taken, visit.replied) = (moment(begin), moment(free));
+        books.finish(&visit, &[ServerVisit::ok(0, moment(begin), moment(free))]);
     }
     let system = LiveSystem { workers: Some(1), ..one() };
-    let answer = judge(&books.snapshot(nanos(61.0)), &system, &asked(1e-3));
+    let answer = judge(&books.snapshot(moment(61.0)), &system, &asked(1e-3));
     assert_eq!(answer.bottleneck.unwrap().resource, ResourceKind::Workers);
     let saturation = answer.saturation_per_s.unwrap();
     assert!((saturation * 60e-6 - 1.0).abs() < 0.05, "{saturation} of {}", 1.0 / 60e-6);
@@ -347,9 +350,8 @@ fn shares_that_change_silence() {
             let share = if now > swapped { 0.3 } else { 0.7 };
             let server = usize::from(random.fraction() > share);
             free[server] = free[server].max(now + 1e-4) + 5e-4 * random.draw(&rand_distr::Exp1);
-            let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
-            let mut visit = Visit::at(nanos(now), Operation::Get);
-            visit.replied = nanos(free[server] + 1e-4);
+            let mut visit = Visit::at(moment(now), Operation::Get);
+            visit.replied = moment(free[server] + 1e-4);
             books.finish(&visit, &[ServerVisit::ok(server as u16, visit.received, visit.replied)]);
         }
         let system = LiveSystem::of(["a".to_owned(), "b".to_owned()]);
@@ -402,24 +404,23 @@ impl OneStore {
         let mut trips = self.trips(rate, 0.0, 61.0, seed);
         trips.sort_by(|a, b| a[2].total_cmp(&b[2]));
         let mut books = LiveBooks::default();
-        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
         let mut second = 1.0_f64;
         let mut random = RandomStream::named(seed, 0, &["in vain"]);
         for [came, begin, end, lane] in trips {
             while second < end {
-                books.loop_use(nanos(second), LoopUse { clients: self.clients, ..LoopUse::default() });
+                books.loop_use(moment(second), LoopUse { clients: self.clients, ..LoopUse::default() });
                 second += 1.0;
             }
-            let mut visit = Visit::at(nanos(came), Operation::Put);
-            (visit.taken, visit.replied) = (nanos(begin), nanos(end));
-            let trip = ServerVisit { lane: lane as u16, ..ServerVisit::ok(0, nanos(begin), nanos(end)) };
+            let mut visit = Visit::at(moment(came), Operation::Put);
+            (visit.taken, visit.replied) = (moment(begin), moment(end));
+            let trip = ServerVisit { lane: lane as u16, ..ServerVisit::ok(0, moment(begin), moment(end)) };
             if random.fraction() < self.in_vain {
                 books.late(&trip);
             } else {
                 books.finish(&visit, &[trip]);
             }
         }
-        books.snapshot(nanos(61.0))
+        books.snapshot(moment(61.0))
     }
 
     fn p99_at(&self, rate: f64) -> f64 {
@@ -496,7 +497,6 @@ fn trips_that_find_no_message_take_connections_until_the_store_is_full() {
 /// Requests to one of three servers each, half of them writes.
 fn writes_and_reads(seed: u64) -> LiveSnapshot {
     let mut random = RandomStream::named(seed, 0, &["writes"]);
-    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
     let (mut now, mut free, mut done) = (1.0, [0.0_f64; 3], Vec::new());
     while now < 61.0 {
         now += random.draw(&rand_distr::Exp1) / (1_300.0 + 300.0 * (now / 8.0_f64).sin());
@@ -510,14 +510,14 @@ fn writes_and_reads(seed: u64) -> LiveSnapshot {
     let mut second = 1.0_f64;
     for (end, came, server, operation) in done {
         while second < end {
-            books.loop_use(nanos(second), LoopUse::default());
+            books.loop_use(moment(second), LoopUse::default());
             second += 1.0;
         }
-        let mut visit = Visit::at(nanos(came), operation);
-        visit.replied = nanos(end);
-        books.finish(&visit, &[ServerVisit::ok(server, nanos(came), nanos(end))]);
+        let mut visit = Visit::at(moment(came), operation);
+        visit.replied = moment(end);
+        books.finish(&visit, &[ServerVisit::ok(server, moment(came), moment(end))]);
     }
-    books.snapshot(nanos(61.0))
+    books.snapshot(moment(61.0))
 }
 
 #[test]
@@ -561,19 +561,18 @@ impl ReadsAndWrites {
 
     fn snapshot(&self, seed: u64) -> LiveSnapshot {
         let mut books = LiveBooks::default();
-        let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
         let mut second = 1.0_f64;
         for (came, answered, is_write) in self.run(|now| 700.0 + 200.0 * (now / 9.0).sin(), 61.0, seed) {
             while second < answered {
-                books.loop_use(nanos(second), LoopUse::default());
+                books.loop_use(moment(second), LoopUse::default());
                 second += 1.0;
             }
             let operation = if is_write { Operation::Set } else { Operation::Get };
-            let mut visit = Visit::at(nanos(came), operation);
-            visit.replied = nanos(answered);
+            let mut visit = Visit::at(moment(came), operation);
+            visit.replied = moment(answered);
             books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
         }
-        books.snapshot(nanos(61.0))
+        books.snapshot(moment(61.0))
     }
 
     fn p99_at(&self, rate: f64) -> f64 {
@@ -637,22 +636,21 @@ fn beside_others(rate: impl Fn(f64) -> f64, seconds: f64, seed: u64) -> Vec<(f64
 /// still finds the server busy.
 #[test]
 fn what_others_ask_of_a_server_is_told_from_its_own_service_time() {
-    let nanos = |seconds: f64| Stamp((seconds * 1e9).round() as u64);
     let mut books = LiveBooks::default();
     let mut second = 1.0_f64;
     for (came, answered) in beside_others(|now| 450.0 + 150.0 * (now / 9.0).sin(), 61.0, 3) {
         while second < answered {
-            books.loop_use(nanos(second), LoopUse::default());
+            books.loop_use(moment(second), LoopUse::default());
             second += 1.0;
         }
-        let mut visit = Visit::at(nanos(came), Operation::Get);
-        visit.replied = nanos(answered);
+        let mut visit = Visit::at(moment(came), Operation::Get);
+        visit.replied = moment(answered);
         books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
     }
     let run = beside_others(|_| 1_100.0, 241.0, 99);
     let mut times: Vec<f64> = run.iter().map(|(came, answered)| answered - came).collect();
     times.sort_by(f64::total_cmp);
-    let answer = judge(&books.snapshot(nanos(61.0)), &one(), &asked(times[times.len() * 99 / 100]));
+    let answer = judge(&books.snapshot(moment(61.0)), &one(), &asked(times[times.len() * 99 / 100]));
     assert_ne!(answer.verdict, HeadroomVerdict::Silent, "{:?}", answer.silent);
     let state = &answer.resources[0];
     let (saturation, naive) = (answer.saturation_per_s.unwrap(), 1e6 / state.service_us.unwrap());

@@ -745,7 +745,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             return self.stop_now();
         }
         // Those that have just connected, and wait to be accepted, are served as well.
-        self.close();
+        self.refuse_next();
+        self.driver.close_entrances(&mut self.core);
         if self.driver.clients_of_all(&self.core) == 0 {
             return self.stop_now();
         }
@@ -753,13 +754,12 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         (self.notice)(ProxyNotice::Draining);
     }
 
-    /// No other client connects, and no other configuration is taken over, which would listen.
-    fn close(&mut self) {
+    /// No other configuration is taken over, which would listen.
+    fn refuse_next(&mut self) {
         if let Some(reply) = self.next.take().and_then(|next| next.reply) {
             // It may have given up waiting.
             let _ = reply.send(Err(STOPPING.into()));
         }
-        self.driver.close_entrances(&mut self.core);
     }
 
     /// Stops once all clients have left, or their time for it is over.
@@ -778,7 +778,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             return self.pass_on_stop();
         }
         self.stop_by = Some(now + self.config.shutdown_limit);
-        self.close();
+        self.refuse_next();
         self.driver.stop(&mut self.core);
         self.pass_on_stop();
         (self.notice)(ProxyNotice::Stopping);

@@ -20,13 +20,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                     member.tell(|| Message::Numbers(numbers.clone()));
                 }
             }
-            ConfigurationChange::Configuration(_, reply) if self.is_stopping() => {
-                // It may have given up waiting.
-                let _ = reply.map(|reply| reply.send(Err(STOPPING.into())));
-                (self.notice)(ProxyNotice::NotReloaded(STOPPING.to_owned()));
-            }
             // Where it is no good, nothing has changed.
             ConfigurationChange::Configuration(read, reply) => {
+                let read = if self.is_stopping() { Err(STOPPING.into()) } else { *read };
                 match read.and_then(|resolved| self.prepare(resolved)) {
                     Ok(next) => self.next = Some(NextConfiguration { reply, ..next }),
                     Err(why) => {
