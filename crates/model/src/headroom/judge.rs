@@ -118,6 +118,9 @@ fn is_broken(kept: &Kept, target: ResponseTarget) -> Option<bool> {
 /// shares of the traffic.
 struct Block {
     service: Vec<Option<(f64, f64)>>,
+    /// The round trip of requests that found nothing under way, of which there are more at low
+    /// load.
+    alone: Vec<Option<(f64, f64)>>,
     /// Requests per second.
     rate: f64,
 }
@@ -133,14 +136,17 @@ impl Block {
         let service =
             |server: usize| server_fit::speed(&kept, server, system.servers[server].queue, &requests[server]);
         let rate = kept.requests.len() as f64 / kept.covered().max(1e-9);
-        Self { service: (0..system.servers.len()).map(service).collect(), rate }
+        let alone = |server: usize| server_fit::alone(&kept, server, &requests[server]);
+        let servers = 0..system.servers.len();
+        Self { service: servers.clone().map(service).collect(), alone: servers.map(alone).collect(), rate }
     }
 
     /// Of the servers whose service time is another here the first: whether it is longer. Where the
     /// rates differ too, a small difference may come from the load.
     fn is_slower(&self, other: &Self) -> Option<bool> {
         let least = if (self.rate / other.rate).ln().abs() < 0.3 { 0.15 } else { 0.3 };
-        self.service.iter().zip(&other.service).find_map(|pair| {
+        let pairs = self.service.iter().zip(&other.service).chain(self.alone.iter().zip(&other.alone));
+        pairs.into_iter().find_map(|pair| {
             let (Some((ours, our_error)), Some((theirs, their_error))) = pair else { return None };
             let more = (ours / theirs).ln();
             (more.abs() > (4.5 * our_error.hypot(*their_error)).max(least)).then_some(more > 0.0)
@@ -176,11 +182,16 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
         requests.map(|(server, known)| server_fit::service_by_request(&whole, server, known.queue)).collect();
     let mut blocks = vec![Block::of(snapshot, system, &requests, (start, snapshot.at.0))];
     let mut change = None;
+    // What changed within the first block hides in it.
+    let newest = (snapshot.at.0 - step / 3, snapshot.at.0);
+    let newest = Block::of(snapshot, system, &requests, newest);
     while start >= begin + step {
         let older = Block::of(snapshot, system, &requests, (start - step, start));
         if blocks[0].is_slower(&older).is_some() {
             // The change may lie within the block after it.
             change.get_or_insert((start + step).min(snapshot.at.0 - step));
+        } else if newest.is_slower(&older).is_some() {
+            change.get_or_insert(snapshot.at.0 - step / 3);
         }
         blocks.push(older);
         start -= step;

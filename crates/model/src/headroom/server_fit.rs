@@ -93,3 +93,9 @@ pub(super) fn speed(
         ServerQueue::Common | ServerQueue::Gathered { .. } => stores::alone(kept, number),
     }
 }
+
+/// The mean round trip of requests that found nothing under way, with its relative standard error;
+/// none where requests differ in what they take.
+pub(super) fn alone(kept: &Kept, number: usize, requests: &ServiceByRequest) -> Option<(Seconds, f64)> {
+    if requests.are_alike() { stores::alone(kept, number) } else { None }
+}

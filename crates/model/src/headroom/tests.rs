@@ -109,11 +109,11 @@ fn a_constant_server_far_away_is_found() {
     assert_eq!(answer.verdict, HeadroomVerdict::Projected, "{:?}", answer.silent);
 }
 
-/// A server that got slower or quicker: never the old figure 20 s later, the new one or nothing.
+/// A server that got slower or quicker: never the old figure 5 s later, the new one or nothing.
 #[test]
-fn a_change_of_the_service_time_is_seen_within_twenty_seconds() {
+fn a_change_of_the_service_time_is_seen_within_five_seconds() {
     for (times, seed) in [(1.6, 1), (1.6, 2), (2.2, 3), (0.5, 4), (0.5, 5)] {
-        for after in [20.0, 30.0, 45.0] {
+        for after in [5.0, 8.0, 20.0, 30.0, 45.0] {
             let system = OneServer {
                 outside: 400e-6,
                 service: 500e-6,
