@@ -142,7 +142,7 @@ test-kubernetes: static ## the chart and the manifests on a real Kubernetes of o
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace
 
-bench-headroom: ## the estimator of headroom on HEADROOM_SYSTEMS (default 40) simulated systems from HEADROOM_SEED on, of HEADROOM_KINDS (default all): one line each, and a table
+bench-headroom: ## the estimator of headroom on HEADROOM_SYSTEMS (default 40) simulated systems from HEADROOM_SEED on, of HEADROOM_KINDS (default all): one line each, and a table; with HEADROOM_CHANGES=1 what it says of changes
 	$(CARGO) run --quiet --release --package krarup-model --example headroom
 
 docs: ## rewrite the pages that are generated from tables in the code

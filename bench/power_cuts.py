@@ -54,7 +54,16 @@ class Disk:
         run("mount", "-o", "noatime", self.device, at)
 
     def eject(self):
-        run("umount", self.at)
+        # A process that just ended, or one that looks at all file systems, may hold it for a moment.
+        until = time.monotonic() + 60
+        while True:
+            try:
+                run("umount", self.at)
+                break
+            except subprocess.CalledProcessError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
         run("losetup", "--detach", self.device)
 
 

@@ -178,7 +178,8 @@ impl HeadroomArgs {
         loop {
             let answer = answer(address, &query)?;
             let left = limit.saturating_sub(begun.elapsed());
-            if answer.verdict == HeadroomVerdict::Stated || left.is_zero() {
+            let is_sure = matches!(answer.verdict, HeadroomVerdict::Proven | HeadroomVerdict::Stated);
+            if is_sure || left.is_zero() {
                 return Ok(answer);
             }
             let reason = answer.silent.first().map_or("the rate seen is low", |reason| reason.text());

@@ -7,20 +7,22 @@
 //!   tuned; while a constant is being chosen, give 1000.
 //! - `HEADROOM_SYSTEMS`: how many systems; each has the next kind and the next seed.
 //! - `HEADROOM_KINDS`: the kinds, with commas between them; all otherwise.
+//! - `HEADROOM_CHANGES`: 1 judges what is said of changes instead: a line for each, and a table.
 //! - `HEADROOM_KEPT`: how many visits the books keep; as many as a loop's otherwise.
 
 #![allow(clippy::disallowed_methods, reason = "it measures how long it takes")]
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use headroom::changed::{JudgedChange, watch_changes};
 use headroom::judging::{Effort, JUDGING_SEED, Judged, LEVELS, SHAPING_SEED, quantile, watch};
-use headroom::kinds::{KINDS, Kind, candidate};
+use headroom::kinds::{Candidate, KINDS, Kind, candidate};
 use krarup_model::headroom::HeadroomVerdict;
 use krarup_record::live::KEPT_VISITS;
 
@@ -44,13 +46,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let kept = variable("HEADROOM_KEPT")?.map_or(KEPT_VISITS, |kept| kept as usize);
     let begin = Instant::now();
-    let judged = judge_all(&kinds, seed, systems, Effort { kept, ..THOROUGH });
-    for one in &judged {
-        println!("{}", line(one));
+    let effort = Effort { kept, ..THOROUGH };
+    if variable("HEADROOM_CHANGES")?.is_some_and(|asked| asked > 0) {
+        let effort = Effort { saturation: 60_000, target: 150_000, seconds: 10, ..effort };
+        let mut judged = judge_all(&kinds, seed, systems, |one| watch_changes(one, effort));
+        judged.sort_by_key(|one| one.seed);
+        for one in &judged {
+            println!("{}", line_of_change(one));
+        }
+        print_changes(&judged);
+    } else {
+        let mut judged = judge_all(&kinds, seed, systems, |one| watch(one, LEVELS.len(), effort));
+        judged.sort_by_key(|one| (one.seed, one.level));
+        for one in &judged {
+            println!("{}", line(one));
+        }
+        print_levels(&judged);
+        print_kinds(&judged);
+        print_silence(&judged);
     }
-    print_levels(&judged);
-    print_kinds(&judged);
-    print_silence(&judged);
     println!("\n{systems} systems from seed {seed} in {:.1} s", begin.elapsed().as_secs_f64());
     Ok(())
 }
@@ -78,8 +92,13 @@ fn print_answers(kind: Kind, seed: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All systems, over all processors.
-fn judge_all(kinds: &[Kind], seed: u64, systems: usize, effort: Effort) -> Vec<Judged> {
+/// What is judged of all systems, over all processors, in no order.
+fn judge_all<J: Send>(
+    kinds: &[Kind],
+    seed: u64,
+    systems: usize,
+    judge: impl Fn(&Candidate) -> Vec<J> + Sync,
+) -> Vec<J> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -90,16 +109,13 @@ fn judge_all(kinds: &[Kind], seed: u64, systems: usize, effort: Effort) -> Vec<J
                     if number >= systems {
                         return;
                     }
-                    let candidate = candidate(kinds[number % kinds.len()], seed + number as u64);
-                    let judged = watch(&candidate, LEVELS.len(), effort);
+                    let judged = judge(&candidate(kinds[number % kinds.len()], seed + number as u64));
                     found.lock().expect("no thread panics").extend(judged);
                 }
             });
         }
     });
-    let mut found = found.into_inner().expect("no thread panics");
-    found.sort_by_key(|one| (one.seed, one.level));
-    found
+    found.into_inner().expect("no thread panics")
 }
 
 fn percent(level: usize) -> f64 {
@@ -110,6 +126,7 @@ fn line(one: &Judged) -> String {
     let error =
         |error: Option<f64>| error.map_or_else(|| "–".to_owned(), |error| format!("{:+.1}%", error * 100.0));
     let verdict = match one.answer.verdict {
+        HeadroomVerdict::Proven => "proven",
         HeadroomVerdict::Stated => "stated",
         HeadroomVerdict::Projected => "projected",
         HeadroomVerdict::Silent => "silent",
@@ -231,4 +248,35 @@ fn print_silence(judged: &[Judged]) {
     }
     let silent = judged.iter().filter(|one| !one.said()).count();
     println!("\nsilent {silent} of {}, because of: {reasons:?}", judged.len());
+}
+
+fn line_of_change(one: &JudgedChange) -> String {
+    let error = one.error().map_or_else(|| "–".to_owned(), |error| format!("{:+.1}%", error * 100.0));
+    let silent = if one.said_as_it_is { one.effect.silent.as_deref() } else { Some("silent as it is") };
+    let interval = one.effect.capacity_per_s.map_or_else(String::new, |interval| {
+        format!("{:.0} [{:.0}, {:.0}] of {:.0}", interval.mean, interval.low, interval.high, one.truth)
+    });
+    let covers = one.covers().map_or("", |covers| if covers { "in " } else { "OUT" });
+    format!(
+        "{:6} {:9} {:18} {error:>8} {covers} {interval:32} {}",
+        one.seed,
+        one.kind.name(),
+        one.change,
+        silent.unwrap_or("")
+    )
+}
+
+fn print_changes(judged: &[JudgedChange]) {
+    println!("\n| change | said of all | off by, median / p90 | covered |\n|---|---|---|---|");
+    let changes: BTreeSet<&str> = judged.iter().map(|one| one.change).collect();
+    for change in changes {
+        let all: Vec<_> = judged.iter().filter(|one| one.change == change).collect();
+        let said: Vec<_> = all.iter().filter(|one| one.said()).collect();
+        let covered: Vec<bool> = said.iter().filter_map(|one| one.covers()).collect();
+        let inside = covered.iter().filter(|covers| **covers).count();
+        let covered =
+            if covered.is_empty() { "–".to_owned() } else { format!("{inside} of {}", covered.len()) };
+        let off = spread(said.iter().filter_map(|one| one.error()));
+        println!("| {change} | {} of {} | {off} | {covered} |", said.len(), all.len());
+    }
 }

@@ -95,9 +95,12 @@ pub fn document(headroom: &Headroom, of: &str, footer: &str) -> Document {
     }
 }
 
-/// What changes would do: nothing while there is no conclusion about the system as it is.
+/// What changes would do: nothing while its traffic tells nothing of the system as it is.
 fn effects(headroom: &Headroom) -> &[ChangeEffect] {
-    if headroom.verdict == HeadroomVerdict::Silent { &[] } else { &headroom.what_if }
+    match headroom.verdict {
+        HeadroomVerdict::Proven | HeadroomVerdict::Silent => &[],
+        HeadroomVerdict::Stated | HeadroomVerdict::Projected => &headroom.what_if,
+    }
 }
 
 fn facts(headroom: &Headroom) -> Vec<Fact> {
@@ -122,6 +125,7 @@ fn facts(headroom: &Headroom) -> Vec<Fact> {
 /// The word for a verdict.
 pub const fn word(verdict: HeadroomVerdict) -> &'static str {
     match verdict {
+        HeadroomVerdict::Proven => "proven",
         HeadroomVerdict::Stated => "stated",
         HeadroomVerdict::Projected => "projected",
         HeadroomVerdict::Silent => "no conclusion",
@@ -162,13 +166,18 @@ impl CapacitySentence {
                 None => format!("no conclusion about the rate at which {}", self.limit),
             },
             (said, Some(capacity)) => {
+                let about = if said == HeadroomVerdict::Proven { "at least" } else { "about" };
                 let what = match &self.target {
-                    Some(target) => format!("{target} holds up to about"),
-                    None => format!("{} at about", self.limit),
+                    Some(target) => format!("{target} holds up to {about}"),
+                    None => format!("{} at {about}", self.limit),
                 };
                 let times = self.ratio.map(|ratio| format!(": {} × the traffic now", digits(ratio.mean)));
                 let times = times.unwrap_or_default();
-                format!("{what} {} ({}){times}{}", rate(capacity.mean), range(capacity), reach(said))
+                let range = match said {
+                    HeadroomVerdict::Proven => String::new(),
+                    _ => format!(" ({})", range(capacity)),
+                };
+                format!("{what} {}{range}{times}{}", rate(capacity.mean), reach(said))
             }
         };
         match (&self.target, self.broken_now) {
@@ -186,6 +195,7 @@ fn reach(said: HeadroomVerdict) -> String {
         HeadroomVerdict::Projected => format!(
             " [projected: over {STATED} × the highest rate seen, a limit that acts only when it is met may come before]"
         ),
+        HeadroomVerdict::Proven => " [proven by a redline]".to_owned(),
         _ => " [stated]".to_owned(),
     }
 }

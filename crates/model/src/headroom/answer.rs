@@ -200,6 +200,9 @@ pub struct HeadroomQuestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadroomVerdict {
+    /// A redline has shown within a day that the server which is full first does it with the target
+    /// kept; the traffic tells of no more.
+    Proven,
     /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
     /// 100 ms, or times what a redline has proven; and no more than the rate at which one broke.
     Stated,
@@ -264,6 +267,20 @@ impl Silence {
         Self::QuotaRunsOut,
         Self::MixChanged,
     ];
+
+    /// Whether more traffic, or more of it at once, would end it; else something is wrong, or moves.
+    pub const fn wants_more_traffic(self) -> bool {
+        matches!(
+            self,
+            Self::FewRequests
+                | Self::ShortTime
+                | Self::FewWaited
+                | Self::WaitedInFewSeconds
+                | Self::NoQueueSeen
+                | Self::IntervalTooWide
+                | Self::TooFar
+        )
+    }
 
     /// Its name in JSON and in metrics.
     pub const fn name(self) -> &'static str {

@@ -12,6 +12,10 @@ use super::resources::ServerLimit;
 /// logarithms.
 const WIDER: f64 = 0.1;
 
+/// A server that is told to be full at less than so many times the rate of its link: what was taken
+/// for its service time is the link's.
+const LINK_HIDES: f64 = 1.25;
+
 /// A system whose changes are asked for.
 pub(super) struct ChangedFrom<'a> {
     pub(super) fitted: &'a Fitted<'a>,
@@ -135,6 +139,15 @@ fn slower(limit: &ServerLimit, times: f64, bytes: f64) -> f64 {
     limit.full_at / (limit.alone_full_at / times).min(link)
 }
 
+/// What its answers wait for, so that the server's own service time is not known: its link, or the
+/// event loop that is full at this rate, before the server.
+fn hides(limit: &ServerLimit, loop_full_at: Option<f64>) -> Option<&'static str> {
+    if limit.link_full_at.is_some_and(|link| limit.alone_full_at < LINK_HIDES * link) {
+        return Some("link_hides_server");
+    }
+    loop_full_at.filter(|&full| full < limit.full_at).map(|_| "loop_hides_server")
+}
+
 /// Changes the replay; what is left then, or why nothing can be said.
 fn changed<'a>(
     fitted: &'a Fitted<'_>,
@@ -156,6 +169,9 @@ fn changed<'a>(
         }
         HeadroomChange::ServerSlow(slow, factor) => {
             let limit = fitted.limits.get(*slow).ok_or("no_such_server")?.ok_or("no_queue_seen")?;
+            if let Some(before) = hides(&limit, fitted.loops.map(|fit| fit.middle)) {
+                return Err(before);
+            }
             times[*slow] = slower(&limit, *factor, 1.0);
         }
         HeadroomChange::Values(factor) => {
@@ -305,6 +321,10 @@ mod tests {
         let full_at = alone_full_at;
         let alone = ServerLimit { link_full_at: None, full_at, ..limit };
         assert_eq!(slower(&alone, 1.5, 9.0), 1.5, "no link is known");
+        assert_eq!(hides(&limit, Some(600.0)), None, "the server's own time is known");
+        let at_link = ServerLimit { alone_full_at: 520.0, ..limit };
+        assert_eq!(hides(&at_link, None), Some("link_hides_server"));
+        assert_eq!(hides(&alone, Some(900.0)), Some("loop_hides_server"));
     }
 
     #[test]

@@ -228,13 +228,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     };
     let mut estimate = fitted.interval(&first, capacity, question.target.is_some());
     let proven = proven(&first, fitted.system, question.target);
-    if let Some(proven) = proven {
-        estimate = CapacityEstimate {
-            low: estimate.low.max(proven),
-            mean: estimate.mean.max(proven),
-            high: estimate.high.max(proven),
-        };
-    }
+    let told = estimate.mean;
+    estimate = estimate.map(|rate| rate.max(proven.unwrap_or(0.0)));
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
     let of_rates = estimate;
@@ -253,7 +248,12 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     answer.headroom_ratio = (now > 0.0).then(|| estimate.map(|rate| rate / now));
     answer.check = fitted.check();
     doubts(fitted, &first, &estimate, answer);
-    answer.verdict = if !answer.silent.is_empty() {
+    let few = answer.silent.iter().all(|why| why.wants_more_traffic());
+    let proven_alone = proven.filter(|proven| few && (!answer.silent.is_empty() || told <= *proven));
+    answer.verdict = if let Some(proven) = proven_alone {
+        answer.tell_proven(proven.min(estimate.mean), now);
+        HeadroomVerdict::Proven
+    } else if !answer.silent.is_empty() {
         HeadroomVerdict::Silent
     } else if estimate.mean <= STATED * fitted.traffic.highest().max(proven.unwrap_or(0.0))
         && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth().max(proven.unwrap_or(0.0))
@@ -265,6 +265,17 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     };
     let from = ChangedFrom { fitted, first: &first, base: of_rates, allowances: &allowances };
     answer.what_if = changes::effects(&from, question);
+}
+
+impl Headroom {
+    /// Tells a rate that was shown; what the traffic alone would have said is left out.
+    fn tell_proven(&mut self, rate: f64, now: f64) {
+        let capacity = CapacityEstimate { low: rate, mean: rate, high: rate };
+        self.capacity_per_s = Some(capacity);
+        self.headroom_ratio = (now > 0.0).then(|| capacity.map(|rate| rate / now));
+        let reasons = self.silent.drain(..).map(|why| why.text());
+        self.assumes.extend(reasons.map(|why| format!("no more than what was proven: {why}")));
+    }
 }
 
 /// The rates of all traffic at which redlines were ended by a limit of a server.

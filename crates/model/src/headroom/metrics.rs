@@ -29,7 +29,7 @@ pub struct HeadroomValue {
 pub const HEADROOM_METRICS: [HeadroomMetric; 9] = [
     HeadroomMetric {
         name: "krarup_headroom_verdict",
-        help: "1 for how far the answer about headroom reaches: `stated` up to twice the highest rate seen, `projected` up to four times, else `silent`.",
+        help: "1 for how far the answer about headroom reaches: `proven` by a redline, `stated` up to twice the highest rate seen, `projected` up to four times, else `silent`.",
         labels: Some("verdict"),
         values: verdict,
     },
@@ -91,6 +91,7 @@ fn one(labels: &[(&'static str, &str)], value: f64) -> HeadroomValue {
 /// 1 for the verdict that holds, 0 for the others.
 fn verdict(headroom: &Headroom) -> Vec<HeadroomValue> {
     let verdicts = [
+        (HeadroomVerdict::Proven, "proven"),
         (HeadroomVerdict::Stated, "stated"),
         (HeadroomVerdict::Projected, "projected"),
         (HeadroomVerdict::Silent, "silent"),

@@ -259,7 +259,7 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
     let parts: Vec<_> = broken_text.into_iter().chain(capacity).chain(first).collect();
     let tone = match (broken, says.verdict) {
         (true, _) => Tone::Bad,
-        (false, HeadroomVerdict::Stated) => Tone::Good,
+        (false, HeadroomVerdict::Proven | HeadroomVerdict::Stated) => Tone::Good,
         (false, HeadroomVerdict::Projected) => Tone::Warning,
         (false, HeadroomVerdict::Silent) => Tone::Plain,
     };

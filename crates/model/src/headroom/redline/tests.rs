@@ -1,7 +1,7 @@
 use krarup_record::{LiveBooks, LoopUse, Operation, Outcome, ServerVisit, Visit};
 
 use super::*;
-use crate::headroom::{HeadroomQuestion, HeadroomVerdict, judge};
+use crate::headroom::{CapacityEstimate, HeadroomQuestion, HeadroomVerdict, judge};
 use crate::simulate::random::RandomStream;
 
 const ROUND_TRIP: f64 = 200e-6;
@@ -133,6 +133,32 @@ fn it_ends_where_the_target_breaks_and_proves_what_came_before() {
     assert_eq!(ends_at(None, early, looser), (HeadroomVerdict::Projected, unbroken));
     let (verdict, kept) = ends_at(early, None, settings(10.0).target);
     assert!(verdict == HeadroomVerdict::Stated && Some(kept.high) == early, "{kept:?}");
+}
+
+/// At night, when traffic tells nothing, what was proven is told, and no more.
+#[test]
+fn what_was_proven_is_told_where_traffic_is_too_low_to_tell() {
+    let mut system = Pushed::new(2_400.0, |server, _| if server == 0 { 600e-6 } else { 450e-6 });
+    let (redline, _) = system.push(settings(10.0));
+    let proven = redline.proven().unwrap();
+    system.rate = 250.0;
+    (0..200).for_each(|_| drop(system.second(1.0 / 3.0)));
+    let snapshot = system.second(1.0 / 3.0);
+    let mut told = system.system.clone();
+    let mut asked = |proven: Option<ProvenServer>, milliseconds: f64| {
+        told.servers[0].proven = proven;
+        let target = Some(settings(milliseconds).target);
+        judge(&snapshot, &told, &HeadroomQuestion { target, changes: Vec::new(), seed: 1 })
+    };
+    let silent = asked(None, 10.0);
+    assert!(silent.silent.iter().all(|why| why.wants_more_traffic()), "{:?}", silent.silent);
+    assert_eq!(silent.verdict, HeadroomVerdict::Silent);
+    let answer = asked(Some(proven), 10.0);
+    assert_eq!((answer.verdict, answer.silent.len()), (HeadroomVerdict::Proven, 0), "{answer:?}");
+    let rate = proven.traffic_per_s;
+    assert_eq!(answer.capacity_per_s, Some(CapacityEstimate { low: rate, mean: rate, high: rate }));
+    assert!(answer.headroom_ratio.is_some_and(|ratio| ratio.mean > 4.0), "{answer:?}");
+    assert_eq!(asked(Some(proven), 9.0).verdict, HeadroomVerdict::Silent, "a stricter target was not shown");
 }
 
 #[test]

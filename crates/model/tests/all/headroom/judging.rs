@@ -6,7 +6,8 @@
 //! which rate the target breaks.
 
 use krarup_model::headroom::{
-    Headroom, HeadroomQuestion, HeadroomVerdict, LiveServer, LiveSystem, ResourceKind, ResponseTarget, judge,
+    Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict, LiveServer, LiveSystem, ResourceKind,
+    ResponseTarget, judge,
 };
 use krarup_record::LiveBooks;
 use krarup_units::Stamp;
@@ -119,15 +120,21 @@ pub(crate) fn saturation(law: &SystemLaw, effort: Effort, seed: u64) -> f64 {
 fn truth(candidate: &Candidate, law: &SystemLaw, effort: Effort) -> Truth {
     let saturation = saturation(&law.averaged(), effort, candidate.seed ^ 7);
     let capacity = candidate.target_at * saturation;
+    let target = p99_at(candidate, law, capacity, effort);
+    Truth { saturation, capacity, target }
+}
+
+/// The 99th percentile of response times at this rate, which varies from second to second.
+pub(crate) fn p99_at(candidate: &Candidate, law: &SystemLaw, rate: f64, effort: Effort) -> f64 {
     let noise = if candidate.kind == Kind::Clients { 0.0 } else { NOISE };
-    let seconds = ((effort.target as f64 / saturation) as u64).clamp(effort.seconds, 600);
+    let seconds = ((effort.target as f64 * candidate.target_at / rate) as u64).clamp(effort.seconds, 600);
     let mut normal = noise_of(candidate.seed ^ 9);
-    let rates = (0..WARM_UP + seconds).map(|_| capacity * (1.0 + noise * normal())).collect();
+    let rates = (0..WARM_UP + seconds).map(|_| rate * (1.0 + noise * normal())).collect();
     let load = Load::Open(rates);
     let mut run = Simulation::new(law, &load, candidate.seed ^ 9);
     run.keep_from = Some(WARM_UP * SECOND);
     run.run_until((WARM_UP + seconds) * SECOND);
-    Truth { saturation, capacity, target: quantile(&mut run.responses, 0.99) }
+    quantile(&mut run.responses, 0.99)
 }
 
 fn noise_of(seed: u64) -> impl FnMut() -> f64 {
@@ -203,6 +210,16 @@ fn names_right(candidate: &Candidate, answer: &Headroom) -> bool {
 
 /// Watches the system and asks at the end of each level, of which it looks at so many.
 pub(crate) fn watch(candidate: &Candidate, levels: usize, effort: Effort) -> Vec<Judged> {
+    watch_asked(candidate, levels, effort, &[])
+}
+
+/// As [`watch`], and asks what these changes would do.
+pub(crate) fn watch_asked(
+    candidate: &Candidate,
+    levels: usize,
+    effort: Effort,
+    changes: &[HeadroomChange],
+) -> Vec<Judged> {
     let ends: Vec<f64> = (0..LEVELS.len()).map(|level| STAGE * (level as f64 + 1.0)).collect();
     let truths: Vec<Truth> = if candidate.law.changes() {
         ends.iter().map(|end| truth(candidate, &candidate.law.frozen_at(*end), effort)).collect()
@@ -224,7 +241,7 @@ pub(crate) fn watch(candidate: &Candidate, levels: usize, effort: Effort) -> Vec
         let snapshot = run.books.as_ref().expect("books are kept").snapshot(Stamp(end));
         let question = HeadroomQuestion {
             target: Some(ResponseTarget { quantile: 0.99, seconds: truth.target }),
-            changes: Vec::new(),
+            changes: changes.to_vec(),
             seed: candidate.seed,
         };
         let answer = judge(&snapshot, &system, &question);

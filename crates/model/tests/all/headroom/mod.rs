@@ -1,9 +1,11 @@
 //! The estimator of headroom against systems whose capacity is known: the simulator
-//! ([`system`]), the kinds of systems ([`kinds`]) and what is asked of them ([`judging`]).
+//! ([`system`]), the kinds of systems ([`kinds`]) and what is asked of them: how much they can do
+//! ([`judging`]) and what changes would do ([`changed`]).
 //!
 //! `make bench-headroom` judges it over many systems and prints a table; the tests here hold it to a
 //! few of them.
 
+pub(crate) mod changed;
 #[cfg(test)]
 mod few;
 pub(crate) mod judging;
