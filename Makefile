@@ -103,7 +103,7 @@ image: static-archive ## krarup-VERSION-image.tar, from scratch: for podman, doc
 	@scripts/need buildah buildah
 	scripts/package-image $(ARCHIVE) $(PACKAGES)
 
-test-packages: packages ## each of them installed and used where nothing else is: a bare Debian, an empty root, new environments of Python, containers (root; minutes)
+test-packages: packages ## each of them installed and used where nothing else is: a bare Debian, one whose systemd runs, an empty root, new environments of Python, containers (root; minutes)
 	@scripts/need mmdebstrap mmdebstrap
 	@scripts/need lintian lintian
 	@scripts/need podman podman
@@ -111,9 +111,11 @@ test-packages: packages ## each of them installed and used where nothing else is
 	@scripts/need jq jq
 	@scripts/need strace strace
 	@scripts/need unzip unzip
+	@scripts/need systemd-nspawn systemd-container
 	cmp $$(ls -t $(PACKAGES)/*.deb | head -1) $$(scripts/package-deb $(BUILT) $(PACKAGES)/again)
 	DEB_VERSION=9999 scripts/package-deb $(BUILT) $(PACKAGES)/newer
 	scripts/test-deb $$(ls -t $(PACKAGES)/*.deb | head -1) $(PACKAGES)/newer/*.deb $(PACKAGES)
+	scripts/test-systemd $$(ls -t $(PACKAGES)/*.deb | head -1) $(PACKAGES)/newer/*.deb $(PACKAGES)
 	scripts/test-static $(PACKAGES)
 	scripts/test-wheel $$(ls -t $(PACKAGES)/*.whl | head -1) $(PACKAGES)
 	scripts/test-image $$(ls -t $(PACKAGES)/*-image.tar | head -1) $(BUILT)
@@ -126,7 +128,7 @@ test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged
 	$(CARGO) build --package krarup
 	scripts/test-engines $(TARGET)/debug/krarup $(TARGET)/engines
 
-test-kubernetes: static ## the chart and the manifests on a real Kubernetes of one node, built from Go's module proxy into target/kubernetes: fleets of load generators, a lost pod, rolling restarts, reloads (root; minutes)
+test-kubernetes: static ## the chart and the manifests on a real Kubernetes of one node, built from Go's module proxy into target/kubernetes: fleets of load generators, a lost pod, rolling restarts, reloads, the broker (root; minutes)
 	@scripts/need go golang
 	@scripts/need etcd etcd-server
 	@scripts/need containerd containerd
@@ -137,6 +139,7 @@ test-kubernetes: static ## the chart and the manifests on a real Kubernetes of o
 	@scripts/need curl curl
 	@scripts/need jq jq
 	@scripts/need nc netcat-openbsd
+	@scripts/need --optional /usr/lib/postgresql postgresql
 	scripts/test-kubernetes $(STATIC) $(TARGET)/kubernetes
 
 bench: ## benchmarks; figures with their commands go to docs/journal
