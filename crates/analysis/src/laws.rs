@@ -81,7 +81,9 @@ pub fn check_load(cell: &Cell, cores: u32) -> Vec<Warning> {
         })
         .collect();
     if let Some(Bottleneck::Machine { busy, cores, .. }) = saturation::full_machine(cell, cores) {
-        warnings.push(Warning::MachineFull { middleware: cell.middleware.is_some(), busy, cores });
+        let middleware = cell.middleware.is_some()
+            || cell.load.iter().any(|process| process.station == SystemPart::Middleware);
+        warnings.push(Warning::MachineFull { middleware, busy, cores });
     }
     warnings
 }

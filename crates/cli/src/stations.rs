@@ -9,7 +9,9 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use krarup_lab::plan::{Plan, PlannedCell};
 use krarup_lab::spec::{Program, Spec, StationSpec};
-use krarup_lab::testbed::probe::{memcached, postgres_programs};
+use krarup_lab::testbed::probe::{memcached, nutcracker, postgres_programs};
+use krarup_lab::testbed::twemproxy;
+use krarup_units::Address;
 
 use crate::failure::Failure;
 use crate::{broker, cache, load, proxy};
@@ -45,6 +47,10 @@ pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
             Err(Failure::usage("memcached is not installed")
                 .hint("install Debian's package memcached, or use the program `cache`"))
         }
+        Some(Program::Twemproxy) if nutcracker().is_none() => {
+            Err(Failure::usage("twemproxy is not installed")
+                .hint("install Debian's package nutcracker, and see that its folder, /usr/sbin, is in PATH"))
+        }
         Some(_) => Ok(()),
     })
 }
@@ -55,6 +61,14 @@ pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
     each(spec, plan, |name, cell, station| match station.program {
         // Their words are their own.
         None | Some(Program::Auto | Program::Memcached | Program::Postgres) => Ok(()),
+        Some(Program::Twemproxy) => {
+            let keys = cell.text(&station.config).unwrap_or_default();
+            let nowhere = Address { host: "127.0.0.1".into(), port: 1 };
+            twemproxy::check_flags(&cell.render(&station.flags))
+                .and_then(|()| twemproxy::configuration(&keys, &nowhere, &[]))
+                .map(drop)
+                .map_err(Failure::usage)
+        }
         Some(Program::Proxy) => taken("proxy", cell.render(&station.flags), &mut seen),
         Some(Program::Broker) if name == "middleware" => {
             let store = ["--store".to_owned(), "postgres://127.0.0.1:1/messages".to_owned()];

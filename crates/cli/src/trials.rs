@@ -19,15 +19,17 @@ use krarup_lab::fault::Happened;
 use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, PlannedCell, anchor_run};
 use krarup_lab::platform::Platform;
-use krarup_lab::spec::{LevelName, Spec};
+use krarup_lab::spec::{LevelName, Program, Spec};
 use krarup_lab::store::{self, ResultsDirectory, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::paths::{RoundTrips, Throughput};
+use krarup_lab::testbed::probe;
 use krarup_lab::testbed::remote::Remote;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_lab::testbed::trial::{Busy, LinkUse, result_files};
+use krarup_lab::testbed::twemproxy::{self, TwemproxyCounts, TwemproxyServer};
 use krarup_load::LoadResult;
 use krarup_load::result::{OperationResult, SeriesRow};
 use krarup_load::schedule::Arrivals;
@@ -153,6 +155,11 @@ pub(crate) fn kept_scale(directory: &Path) -> Result<Option<KeptScale>, Failure>
     json_if_there(&directory.join(baselines::FILE))
 }
 
+/// Whether this folder is a trial's.
+pub(crate) fn is_trial(folder: &Path) -> bool {
+    store::read(folder).is_ok()
+}
+
 /// How many times slower everything was in the trial of this folder; none where it is no trial's,
 /// or nothing was scaled.
 pub(crate) fn slower(folder: &Path) -> Option<f64> {
@@ -185,6 +192,11 @@ pub(crate) fn environment(
         limits: starter.calibrations.iter().map(limit).collect(),
     };
     let others = starter.hosts.machines();
+    let between = spec.stations.middleware.as_ref().and_then(|station| station.program);
+    // On other machines each trial's counts say its version.
+    if between == Some(Program::Twemproxy) && others.is_empty() {
+        environment.versions.extend(probe::nutcracker().map(|version| ("middleware".to_owned(), version)));
+    }
     if !others.is_empty() {
         machines(&mut environment, &others);
     }
@@ -265,13 +277,16 @@ fn trial(
     };
     // Several middlewares may ask one server.
     let mut servers: Vec<ServerSide> = Vec::new();
-    for ServerSummary { name, requests, errors } in middlewares.iter().flat_map(|(one, _)| &one.servers) {
-        match servers.iter_mut().find(|known| known.name == *name) {
+    let foreign = foreign_counts(folder)?;
+    let foreign = foreign.iter().flat_map(|counts| &counts.servers).map(asked);
+    let ours = middlewares.iter().flat_map(|(one, _)| one.servers.iter().cloned());
+    for ServerSummary { name, requests, errors } in ours.chain(foreign) {
+        match servers.iter_mut().find(|known| known.name == name) {
             Some(known) => {
                 known.requests += requests;
                 known.errors += errors;
             }
-            None => servers.push(ServerSide { name: name.clone(), requests: *requests, errors: *errors }),
+            None => servers.push(ServerSide { name, requests, errors }),
         }
     }
     let times = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>());
@@ -305,6 +320,20 @@ fn trial(
         machines: each_machine(&folder.join("monitor"))?,
         disturbed: None,
     })
+}
+
+/// What each middleware that is none of ours counted meanwhile; empty where there was none, or none
+/// that tells.
+pub(crate) fn foreign_counts(folder: &Path) -> Result<Vec<TwemproxyCounts>, Failure> {
+    let all = (1..).map(|number| json_if_there(&twemproxy::counts_file(folder, number)));
+    all.map_while(Result::transpose).collect()
+}
+
+/// What it asked of one server. Nothing is under way when it is asked for its counts: what was not
+/// answered then is lost.
+fn asked(server: &TwemproxyServer) -> ServerSummary {
+    let TwemproxyServer { name, requests, responses, .. } = server;
+    ServerSummary { name: name.clone(), requests: *requests, errors: requests.saturating_sub(*responses) }
 }
 
 /// What was answered before and after each fault; empty where nothing was done to a station.

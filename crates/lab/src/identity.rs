@@ -220,6 +220,7 @@ impl List<'_> {
                 Program::Broker => "broker",
                 Program::Postgres => "postgres",
                 Program::Proxy => "proxy",
+                Program::Twemproxy => "twemproxy",
                 Program::Load => "load",
             }),
         );

@@ -5,6 +5,7 @@ pub const SPECS: &[(&str, &str)] = &[
     ("demo", include_str!("../specs/demo.toml")),
     ("prediction", include_str!("../specs/prediction.toml")),
     ("prediction/processors", include_str!("../specs/prediction-processors.toml")),
+    ("prediction/twemproxy", include_str!("../specs/prediction-twemproxy.toml")),
     ("failover", include_str!("../specs/failover.toml")),
     ("tails", include_str!("../specs/tails.toml")),
     ("asl2015/stability", include_str!("../specs/asl2015-stability.toml")),

@@ -217,13 +217,15 @@ pub fn table(results: &Results) -> Table {
         row.extend(watched.then(|| TableValue::from(cell.machine.as_ref().map(Watch::busy))));
         row
     };
+    let recorded = if results.cells.iter().any(|cell| cell.middleware.is_some()) {
+        "queue, server and own time are means at the middleware"
+    } else {
+        "no middleware recorded queue, server and own time"
+    };
     Table {
         name: "all-cells".into(),
         title: "All cells".into(),
-        caption: format!(
-            "Response time percentiles at the clients; queue, server and own time are means at the middleware. {}",
-            half_of(results)
-        ),
+        caption: format!("Response time percentiles at the clients; {recorded}. {}", half_of(results)),
         columns,
         rows: results.cells.iter().map(row).collect(),
     }

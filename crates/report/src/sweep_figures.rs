@@ -306,14 +306,22 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
     if panels.is_empty() {
         return None;
     }
+    let (title, quantities) = if panels.iter().any(|panel| panel.series.len() > 1) {
+        (
+            "Response times at the clients and at the middleware",
+            vec![quantities::RESPONSE_TIME, stamps::RESPONSE_TIME],
+        )
+    } else {
+        ("Response times at the clients", vec![quantities::RESPONSE_TIME])
+    };
     Some(Figure {
         name: "response-time-histogram".into(),
-        title: "Response times at the clients and at the middleware".into(),
+        title: title.into(),
         caption: "Share of all requests in each bucket, all repetitions together, at the fewest clients that reach 95 % of the \
                   workload's highest throughput. The slowest of a thousand requests lie beyond the right edge; the data has \
                   their number in its last row. Lines across are mean and p99 at the clients, with their intervals as bands."
             .to_owned() + &not_drawn(results),
-        quantities: vec![quantities::RESPONSE_TIME, stamps::RESPONSE_TIME],
+        quantities,
         notes: notes(results, Topic::Histogram),
         plot: Plot::Histogram(HistogramFigure {
             group: "cell".into(),

@@ -107,7 +107,8 @@ pub(super) struct CalibrateArgs {
     /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or
     /// folders of runs: load.json (krarup load --json) and what krarup proxy, or krarup broker,
     /// --stats-dir wrote, or of many such; what `krarup run` wrote beside it of processors and
-    /// links is a bound on X
+    /// links is a bound on X, and its trials without a middleware of ours are rows of what clients
+    /// see
     #[arg(value_name = "ROWS", required_unless_present = "prometheus", conflicts_with = "prometheus")]
     pub(super) rows: Vec<PathBuf>,
     #[command(flatten)]
@@ -139,8 +140,9 @@ pub(super) struct PredictArgs {
     /// Numbers of clients
     #[arg(long, value_name = "N,…", value_delimiter = ',', required_unless_present = "against_null", value_parser = count::<usize>)]
     pub(super) population: Vec<usize>,
-    /// Numbers of workers, all middlewares together
-    #[arg(long, value_name = "M,…", value_delimiter = ',', required_unless_present = "against_null", value_parser = count::<usize>)]
+    /// Numbers of workers, all middlewares together; without, each client has one, as in the rows
+    /// of a model of what clients see, or of Prometheus
+    #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = count::<usize>)]
     pub(super) workers: Vec<usize>,
     /// Set the model beside six that know nothing of middlewares, fitted to the same rows: on these
     /// rows, of which those calibrated on are left out; without any, on each calibration row with

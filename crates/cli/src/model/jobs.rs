@@ -101,12 +101,19 @@ fn measured(args: &CalibrateArgs) -> Result<(PathBuf, records::MeasurementFiles)
     };
     let of = PathBuf::from("Prometheus");
     let rows = calibrate::series_rows(&points).map_err(|error| failed(&of, &error))?;
-    Ok((of, records::MeasurementFiles { rows, holds: None, windows: Vec::new(), middlewares: 0 }))
+    let files = records::MeasurementFiles {
+        rows,
+        holds: None,
+        windows: Vec::new(),
+        middlewares: 0,
+        at_clients: false,
+    };
+    Ok((of, files))
 }
 
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     let (of, files) = measured(args)?;
-    let records::MeasurementFiles { mut rows, holds, windows, middlewares } = files;
+    let records::MeasurementFiles { mut rows, holds, windows, middlewares, at_clients } = files;
     let fail = |error: Error| failed(&of, &error);
     if let Some(link) = args.link {
         calibrate::add_link_use(&mut rows, &windows, link * middlewares.max(1) as f64);
@@ -116,6 +123,9 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
+    if at_clients {
+        notes.push("no middleware of ours was in these runs: the model is of all that clients wait for, and a worker stands for a request under way, so that each client has one; `krarup model predict` without --workers gives each client one".into());
+    }
     if calibration.scores.iter().any(|(form, _)| *form == calibrate::CurveFamily::UnknownCores) {
         notes.push("the number of cores of the middleware is not given: one of the forms is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
     }
@@ -145,20 +155,20 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
 
 pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
     let calibration = read_calibration(&args.model, &read(&args.model)?)?;
-    let configurations: Vec<(usize, usize)> = args
-        .workers
-        .iter()
-        .flat_map(|workers| args.population.iter().map(|population| (*population, *workers)))
-        .collect();
+    let configurations = configurations(&calibration, args)?;
     let predictions =
         calibration.predict_all(&configurations).map_err(|error| failed(&args.model, &error))?;
-    let series = args.workers.iter().enumerate().map(|(index, workers)| LineSeries {
-        name: format!("{workers} workers"),
+    let pools: Vec<Option<usize>> = match &args.workers[..] {
+        [] => vec![None],
+        workers => workers.iter().copied().map(Some).collect(),
+    };
+    let series = pools.iter().enumerate().map(|(index, workers)| LineSeries {
+        name: workers.map_or("a worker for each client".to_owned(), |workers| format!("{workers} workers")),
         tint: Tint::Series(index),
         mark: Mark::Joined,
         points: predictions
             .iter()
-            .filter(|p| p.answer.workers == *workers)
+            .filter(|p| workers.is_none_or(|workers| p.answer.workers == workers))
             .map(|p| FigurePoint {
                 x: p.answer.population as f64,
                 y: [p.throughput, p.response]
@@ -208,6 +218,22 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
         figures,
         value: json!({ "calibrated_on": calibration.rows, "predictions": predictions, "against_null": errors }),
     })
+}
+
+/// Clients and workers to be predicted: every number with every other, or, of a model in whose rows
+/// each client had a worker, as many of the one as of the other.
+fn configurations(calibration: &Calibration, args: &PredictArgs) -> Result<Vec<(usize, usize)>, Failure> {
+    if args.workers.is_empty() && !args.population.is_empty() {
+        if calibration.rows.iter().any(|row| row.workers != row.population) {
+            return Err(Failure::usage(
+                "this model is of clients and workers, and no number of workers is given",
+            )
+            .hint("write --workers M,…: of all middlewares together"));
+        }
+        return Ok(args.population.iter().map(|population| (*population, *population)).collect());
+    }
+    let each = |workers: &usize| args.population.iter().map(|population| (*population, *workers)).collect();
+    Ok(args.workers.iter().flat_map(|workers| -> Vec<_> { each(workers) }).collect())
 }
 
 /// The model beside those that know nothing of middlewares: a table, what it comes to in words, and

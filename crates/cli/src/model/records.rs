@@ -6,7 +6,8 @@
 //! run/…                   krarup proxy --stats-dir run [--rows], or krarup broker
 //! run/a/…  run/b/…        the same of several middlewares before which the clients were
 //! DIR/trials/…/0/…        what `krarup run` made; beside load.json what was in use meanwhile:
-//!                         cpu.json, links.json, monitor/
+//!                         cpu.json, links.json, monitor/. Where no middleware of ours was in it,
+//!                         it is a row of what its clients saw
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -40,26 +41,38 @@ pub(super) struct MeasurementFiles {
     pub(super) windows: Vec<WindowRow>,
     /// Middlewares of the run with the most.
     pub(super) middlewares: usize,
+    /// Whether nothing between clients and servers was recorded, and rows are of what clients see.
+    pub(super) at_clients: bool,
 }
 
 /// Reads files and folders, in their order. `unit` and `middlewares` are for CSV.
 pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<MeasurementFiles, Failure> {
     let mut rows = Vec::new();
     let (mut seen, mut windows) = (Vec::new(), Vec::new());
-    let mut most = 0;
+    let (mut most, mut at_clients, mut recorded) = (0, false, false);
     for path in paths {
         if path.is_dir() {
             for run in runs(path)? {
-                most = most.max(holding(&run, "summary.json")?.len());
-                rows.push(row(&run, &mut seen, &mut windows)?);
+                let records = holding(&run, "summary.json")?;
+                // A trial with a middleware of ours has its records: none is there.
+                let none = records.is_empty() && trials::is_trial(&run);
+                (at_clients, recorded) = (at_clients || none, recorded || !none);
+                most = most.max(records.len());
+                rows.push(row(&run, (!none).then_some(&*records), &mut seen, &mut windows)?);
             }
         } else {
             let read = calibrate::read_csv(&input::text(path)?, unit, middlewares);
             rows.extend(read.map_err(|error| failed(path, &error))?);
         }
     }
+    if at_clients && recorded {
+        return Err(Failure::usage(
+            "some runs were recorded by a middleware of ours, and others by clients alone",
+        )
+        .hint("the one and the other are models of different things: calibrate each by itself"));
+    }
     let holds = (!seen.is_empty()).then(|| hold_table(&seen));
-    Ok(MeasurementFiles { rows, holds, windows, middlewares: most })
+    Ok(MeasurementFiles { rows, holds, windows, middlewares: most, at_clients })
 }
 
 /// The runs in a folder: itself, or those in it, however deep, by name.
@@ -75,9 +88,11 @@ fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(runs)
 }
 
-/// One run as a row; its hold times go to `holds`, its windows to `windows`.
+/// One run as a row; its hold times go to `holds`, its windows to `windows`. Where no middleware
+/// has records it is what its clients saw.
 fn row(
     run: &Path,
+    records: Option<&[PathBuf]>,
     holds: &mut Vec<HoldRow>,
     windows: &mut Vec<WindowRow>,
 ) -> Result<CalibrationRow, Failure> {
@@ -100,8 +115,8 @@ fn row(
     let from = result.started_unix + result.config.warm_up;
     let mut middlewares = Middlewares::default();
     let (slower, begun) = (trials::slower(run), windows.len());
-    for folder in holding(run, "summary.json")? {
-        add(&folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
+    for folder in records.unwrap_or_default() {
+        add(folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
         if slower.is_some() {
             // Tables of what was measured second by second are of the slower machine.
             windows.truncate(begun);
@@ -110,8 +125,13 @@ fn row(
         let read = load(&folder.join("holds.csv"), holds::read);
         holds.extend(read.map_err(|error| Failure::usage(error.to_string()))?);
     }
-    let row =
-        middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))?;
+    let place = run.display().to_string();
+    let row = match records {
+        Some(_) => middlewares.row(&place, "", &clients),
+        // twemproxy has one thread.
+        None => clients.row(&place, (!trials::foreign_counts(run)?.is_empty()).then_some(1)),
+    };
+    let row = row.map_err(|error| failed(run, &error))?;
     let times = &result.overall.response_time;
     let percentiles = ResponsePercentiles { p50: times.p50, p90: times.p90, p99: times.p99 };
     let row = CalibrationRow {

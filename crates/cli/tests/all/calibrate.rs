@@ -95,6 +95,8 @@ fn recorded_runs_become_a_model() {
     let [low, value, high] = ["low", "value", "high"].map(|end| x[end].as_f64().unwrap());
     assert!(0.0 < low && low <= value && value <= high, "{x}");
     assert_eq!(predicted["calibrated_on"].as_array().map(Vec::len), Some(configurations.len()));
+    let unsaid = Program::begin(&["model", "predict", model, "--population", "18"]).ended();
+    assert!(unsaid.code == Some(2) && unsaid.errors.contains("write --workers"), "{unsaid:?}");
     let compared = run(&["model", "compare", model, folder, "--json"]).json();
     assert!(compared["mean_error"].is_null(), "all rows were used: no evidence");
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::experiment::{LONG, begin, place, run, still_runs};
+use crate::support::experiment::{LONG, begin, json, place, run, still_runs};
 use crate::support::fresh;
 use crate::support::process::{Program, skipped, unread};
 use crate::support::terminal::OnTerminal;
@@ -449,6 +449,108 @@ fn brokers_stand_between_clients_and_one_database() {
     assert!(model.success && model.output.contains("\"workers\": 4"), "{model:?}");
 }
 
+const TWEMPROXY: &str = r#"
+title = "a proxy of others"
+repetitions = { min = 1 }
+phases = { warm_up = "50ms", measure = "300ms" }
+gates = ["errors == 0", "misses == 0"]
+retries = 0
+data = ["--keys", "300"]
+
+[[factor]]
+name = "connections_to_servers"
+levels = [1, 3]
+[[factor]]
+name = "clients"
+levels = [2, 4, 8]
+
+[populate]
+[stations.servers]
+program = "memcached"
+count = 2
+[stations.middleware]
+program = "twemproxy"
+count = 2
+config = """
+hash: murmur
+server_connections: $connections_to_servers
+"""
+[stations.clients]
+program = "load"
+flags = ["--ratio", "1:3", "--connections", "$clients"]
+"#;
+
+/// Two of them before two servers: what it is told, what it counts, and a model of what its clients
+/// see.
+#[test]
+fn twemproxy_stands_between_clients_and_servers() {
+    for (from, to, what, hint) in [
+        ("hash: murmur", "threads: 4", "twemproxy has no `threads`", "one thread"),
+        (
+            "count = 2\nconfig",
+            "count = 2\nflags = [\"--workers\", \"8\"]\nconfig",
+            "takes no `--workers`",
+            "-m",
+        ),
+        ("levels = [1, 3]", "levels = [0]", "`0` is no server_connections", "1 or more"),
+    ] {
+        let (spec, _) = place("experiment-twemproxy-wrong", &TWEMPROXY.replace(from, to));
+        let ended = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.errors.contains(what) && ended.errors.contains(hint), "{ended:?}");
+    }
+    if !is_installed("nutcracker") || !is_installed("memcached") {
+        return;
+    }
+    let (spec, out) = place("experiment-twemproxy", TWEMPROXY);
+    run(&spec, &out);
+    let results = results(&out);
+    let cell = &results["cells"][5];
+    assert!(cell["middleware"].is_null() && cell["errors"] == 0, "{cell}");
+    let busy = cell["load"].as_array().unwrap().iter();
+    let busy = busy.filter(|one| one["station"] == "middleware" && one["busy"].as_f64().unwrap() > 0.0);
+    let names: Vec<&str> = busy.map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["twemproxy 1", "twemproxy 2"], "{cell}");
+    assert_eq!(cell["servers"].as_array().unwrap().len(), 2, "{cell}");
+
+    let trial = out.join("trials/connections_to_servers=3,clients=8/0");
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let counted: Vec<(u64, u64)> = (1..=2)
+        .flat_map(|number| {
+            let counts = json(&trial.join(format!("middleware/{number}.counts.json")));
+            counts["servers"].as_array().unwrap().clone()
+        })
+        .map(|server| (number(&server["requests"]), number(&server["responses"])))
+        .collect();
+    assert!(counted.len() == 4 && counted.iter().all(|(asked, answered)| asked == answered && *asked > 0));
+    // The warm-up is not counted, and nothing that was measured is missing.
+    let answered = number(&json(&trial.join("load.json"))["account"]["answered"]);
+    let asked: u64 = counted.iter().map(|(asked, _)| asked).sum();
+    assert!((answered..answered + 20).contains(&asked), "{asked} of {answered}");
+    let config = fs::read_to_string(trial.join("middleware/2.conf")).unwrap();
+    assert!(config.contains("server_connections: 3\n") && config.contains(":1 server2\n"), "{config}");
+    assert!(trial.join("middleware/2.log").is_file());
+
+    let of = |connections: u32, clients: u32| {
+        let folder = format!("trials/connections_to_servers={connections},clients={clients}");
+        out.join(folder).to_str().unwrap().to_owned()
+    };
+    let one = [2, 4, 8].map(|clients| of(1, clients));
+    let model = out.join("model.json");
+    let model = model.to_str().unwrap();
+    let calibrate = ["model", "calibrate", "--json", "--out", model];
+    let words: Vec<&str> = calibrate.into_iter().chain(one.iter().map(String::as_str)).collect();
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success && ended.output.contains("no middleware of ours was in these runs"), "{ended:?}");
+    let row = &ended.json()["rows"][2];
+    assert_eq!((&row["population"], &row["workers"], &row["cores"]), (&8.into(), &8.into(), &1.into()));
+    let predicted = Program::begin(&["model", "predict", model, "--population", "3", "--json"]).ended();
+    assert!(predicted.success, "{predicted:?}");
+    let predicted = &predicted.json()["predictions"][0];
+    assert!(predicted["throughput"]["value"].as_f64().unwrap() > 0.0, "{predicted}");
+    assert_eq!(predicted["answer"]["workers"], 3, "{predicted}");
+}
+
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -737,7 +839,7 @@ flags = ["--ratio", "0:1", "--connections", "2"]
     assert!(shown.output.contains("fault: kill server 2 at 1.00 s, with loss some\n"), "{shown:?}");
     let ended = run(&spec, &out);
     assert!(ended.output.contains("restart server 2"), "{ended:?}");
-    let happened = support::experiment::json(&out.join("trials/loss=some/0/faults.json"));
+    let happened = json(&out.join("trials/loss=some/0/faults.json"));
     let told: Vec<(&str, &str)> = happened
         .as_array()
         .unwrap()
@@ -747,7 +849,7 @@ flags = ["--ratio", "0:1", "--connections", "2"]
     let done = [("kill", "server 2"), ("restart", "server 2"), ("freeze", "server 1"), ("thaw", "server 1")];
     assert_eq!(told, done);
     assert!(!out.join("trials/loss=none/0/faults.json").exists());
-    let results = support::experiment::json(&out.join("results.json"));
+    let results = json(&out.join("results.json"));
     let cells = results["cells"].as_array().unwrap();
     assert!(
         cells[0]["course"].is_null() && cells[0]["hit_ratio"] == 1.0 && cells[0]["errors"] == 0,

@@ -500,3 +500,28 @@ fn the_playbook_is_one() {
         ),
     }
 }
+
+/// A proxy of others there, too: its counts are asked there, and its files brought here.
+#[test]
+fn twemproxy_runs_on_another_machine() {
+    let there = |program: &str| {
+        Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    if !there("nutcracker") || !there("memcached") {
+        return skipped("twemproxy or memcached is not installed: apt-get install nutcracker memcached");
+    }
+    let Some(machines) = Machines::start("ssh-twemproxy", 4) else { return };
+    let (spec, out) = machines.spec(
+        &SPEC
+            .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }")
+            .replace("program = \"cache\"", "program = \"memcached\"")
+            .replace("program = \"proxy\"\nflags = [\"--workers\", \"2\"]", "program = \"twemproxy\""),
+    );
+    finished(begin(&spec, &out));
+    let trial = out.join("trials/workload=read,connections=2/0");
+    assert!(trial.join("middleware/1.log").is_file() && trial.join("middleware/1.conf").is_file());
+    let counts = json(&trial.join("middleware/1.counts.json"));
+    let servers = counts["servers"].as_array().unwrap();
+    let requests: u64 = servers.iter().map(|server| server["requests"].as_u64().unwrap()).sum();
+    assert!(servers.len() == 2 && requests > 0, "{counts}");
+}

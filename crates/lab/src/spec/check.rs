@@ -60,6 +60,7 @@ impl Check<'_> {
         see(self.kubernetes());
         see(self.clients());
         see(self.database());
+        see(self.twemproxy());
         see(self.sheet());
         see(self.scale());
         spec.scale
@@ -288,11 +289,11 @@ impl Check<'_> {
             "servers" => {
                 &[Program::Auto, Program::Memcached, Program::Cache, Program::Broker, Program::Postgres]
             }
-            "middleware" => &[Program::Proxy, Program::Broker],
+            "middleware" => &[Program::Proxy, Program::Twemproxy, Program::Broker],
             _ => &[Program::Load],
         };
         if station.program.is_some_and(|program| !programs.contains(&program)) {
-            let hint = "servers are memcached, cache, broker, postgres or auto, the middleware proxy or broker, the clients load";
+            let hint = "servers are memcached, cache, broker, postgres or auto, the middleware proxy, twemproxy or broker, the clients load";
             return wrong(path("program"), named("cannot be this program"), hint);
         }
         let netns = self.spec.testbed == Testbed::Netns;
@@ -315,9 +316,9 @@ impl Check<'_> {
         }
         if let Some(config) = &station.config {
             let told = || station.command.iter().any(|word| word.get_ref().contains("{config}"));
-            if name != "middleware" || !(station.program == Some(Program::Proxy) || told()) {
-                let hint =
-                    "a middleware may have one: program = \"proxy\", or a command with {config} in a word";
+            let takes = matches!(station.program, Some(Program::Proxy | Program::Twemproxy));
+            if name != "middleware" || !(takes || told()) {
+                let hint = "a middleware may have one: program = \"proxy\" or \"twemproxy\", or a command with {config} in a word";
                 return wrong(at(config), named("is not told where its config is"), hint);
             }
         }
@@ -474,6 +475,32 @@ impl Check<'_> {
                 wrong(baseline.span().start, what, "take the baseline away")
             }
         }
+    }
+
+    /// twemproxy speaks memcached's protocol, and tells nothing of a pool of workers.
+    fn twemproxy(&self) -> Result<(), Mistake> {
+        let spec = self.spec;
+        let middleware = spec.stations.middleware.as_ref();
+        if middleware.and_then(|station| station.program) != Some(Program::Twemproxy) {
+            return Ok(());
+        }
+        if spec.testbed == Testbed::Kubernetes {
+            let what = "stations.middleware: twemproxy is started on this machine, and on others through ssh";
+            let hint = "write testbed = \"local\", \"netns\" or \"ssh\"";
+            return wrong(self.at("stations.middleware.program"), what, hint);
+        }
+        if spec.stations.servers.program == Some(Program::Broker) {
+            let what = "stations.servers is a broker, and twemproxy speaks memcached's protocol";
+            let hint = "write program = \"memcached\" in [stations.servers]";
+            return wrong(self.at("stations.servers.program"), what, hint);
+        }
+        if spec.predictions.is_some() {
+            let what = "predictions are by numbers of workers, and twemproxy has none";
+            let hint =
+                "take them away; `krarup model calibrate DIR/trials/CELL…` makes a model of its clients";
+            return wrong(self.at("predictions"), what, hint);
+        }
+        Ok(())
     }
 
     /// Clients that are a command are told all that they must know.
@@ -683,7 +710,7 @@ flags = ["--connections", "$clients"]
             mistakes(&format!("{text}[ssh]\n")),
             [
                 "small.toml, line 4: factor `clients` is never used; write \"$clients\" in the flags of a station or as its count, or remove the factor",
-                "small.toml, line 7: stations.servers cannot be this program; servers are memcached, cache, broker, postgres or auto, the middleware proxy or broker, the clients load",
+                "small.toml, line 7: stations.servers cannot be this program; servers are memcached, cache, broker, postgres or auto, the middleware proxy, twemproxy or broker, the clients load",
                 "small.toml, line 11: `$clint` stands for no factor; factors are: clients",
                 "small.toml, line 12: ssh speaks of other machines; write testbed = \"ssh\"",
             ]
@@ -752,6 +779,25 @@ flags = ["--connections", "$clients"]
         assert!(what.contains("is for one machine") && hint.contains("--store"), "{what} {hint}");
         let fault = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
         assert!(wrong("[[factor]]", fault).1.contains("a fault of a database"));
+    }
+
+    #[test]
+    fn twemproxy_is_asked_for_nothing_that_it_cannot_do() {
+        let text = SMALL.replace(
+            "[stations.clients]",
+            "[stations.middleware]\nprogram = \"twemproxy\"\nconfig = \"server_connections: 2\"\n[stations.clients]",
+        );
+        assert!(read(&text).is_ok());
+        let wrong = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            first(read(&text.replace(from, to))).to_string()
+        };
+        let kubernetes = "testbed = \"kubernetes\"\n[kubernetes]\nimage = \"k\"\n[[factor]]";
+        assert!(wrong("[[factor]]", kubernetes).contains("on others through ssh; write testbed ="));
+        assert!(wrong("\"cache\"", "\"broker\"").contains("line 7: stations.servers is a broker"));
+        let predictions = "[predictions]\nworkers = \"clients\"\n[stations.clients]";
+        assert!(wrong("[stations.clients]", predictions).contains("twemproxy has none"));
+        assert!(wrong("program = \"cache\"", "program = \"twemproxy\"").contains("cannot be this program"));
     }
 
     #[test]

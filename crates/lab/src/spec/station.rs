@@ -66,8 +66,9 @@ settings! {
     pub struct StationSpec {
         /// A program we know how to start. Servers: `memcached`, `cache` (`krarup cache`), `auto`
         /// (memcached where it is installed), `broker` (`krarup broker`) or `postgres` (one
-        /// PostgreSQL, for a middleware of brokers); middleware: `proxy`, or `broker` before
-        /// `postgres`; clients: `load`. A station has one of `program`, `command` and `addresses`.
+        /// PostgreSQL, for a middleware of brokers); middleware: `proxy`, `twemproxy` (the
+        /// installed `nutcracker`), or `broker` before `postgres`; clients: `load`. A station has
+        /// one of `program`, `command` and `addresses`.
         program: Option<Program> = None, Optional(Word(&Program::NAMES)), example = "\"memcached\"";
         /// Any other program: its words, with `{host}` and `{port}` where it is told where to
         /// listen, and `{servers}` where it is told which addresses to ask (`{server1}`,
@@ -104,7 +105,8 @@ settings! {
         /// A configuration file of the middleware, as it is to be written for each trial: `$factor`
         /// stands for the words of a level, `{host}`, `{port}` and `{servers}` for what the words
         /// of a command mean by them. `krarup proxy` gets it with `--config`; a command is told the
-        /// file's path in place of `{config}`.
+        /// file's path in place of `{config}`. Of `twemproxy` it is keys of its pool, a line each;
+        /// `listen` and `servers` are written by the trial.
         config: Option<Spanned<String>> = None, Optional(Located(TEXT)), example = "\"replicas = $replicas\"";
     }
 }
@@ -167,19 +169,22 @@ pub enum Program {
     Postgres,
     /// `krarup proxy`.
     Proxy,
+    /// The installed twemproxy, `nutcracker`.
+    Twemproxy,
     /// `krarup load`.
     Load,
 }
 
 impl Program {
     /// Each with its name in a spec.
-    pub const NAMES: [(Self, &str); 7] = [
+    pub const NAMES: [(Self, &str); 8] = [
         (Self::Auto, "auto"),
         (Self::Memcached, "memcached"),
         (Self::Cache, "cache"),
         (Self::Broker, "broker"),
         (Self::Postgres, "postgres"),
         (Self::Proxy, "proxy"),
+        (Self::Twemproxy, "twemproxy"),
         (Self::Load, "load"),
     ];
 }

@@ -89,10 +89,11 @@ impl<'a> Local<'a> {
         outcome.commands.extend(servers.commands.iter().cloned());
         trial.populate(servers, &mut outcome.commands)?;
         let mut middleware = trial.middleware(servers, &mut outcome.commands)?;
-        let stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
+        let mut stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
         trial.warm_up(&stations.targets(), &mut outcome.commands)?;
         let paths = trial.paths(&stations)?;
-        let measured = match trial.measure(stations, lead, &mut outcome.commands) {
+        let counted = trial.counted(&stations)?;
+        let measured = match trial.measure(&mut stations, lead, &mut outcome.commands) {
             Ok(measured) => measured,
             Err(Unmeasured::NotReady(error)) => {
                 self.lead = LEAD[1].min(2 * self.lead);
@@ -100,6 +101,7 @@ impl<'a> Local<'a> {
             }
             Err(Unmeasured::Failed(error)) => return Err(error),
         };
+        trial.keep_counted(&counted, &trial.counted(&stations)?)?;
         let mut spent_by = busy(self.spec, &middleware, &servers.running);
         end(&mut middleware)?;
         trial.keep(measured, &mut spent_by, &paths, outcome)?;

@@ -22,4 +22,5 @@ pub mod ssh;
 pub mod stations;
 pub mod transport;
 pub mod trial;
+pub mod twemproxy;
 mod watching;

@@ -72,6 +72,15 @@ pub fn postgres() -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// The installed twemproxy and its version, as `nutcracker` says it.
+pub fn nutcracker() -> Option<String> {
+    let output = Command::new(super::twemproxy::PROGRAM).arg("-V").output().ok()?;
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    let version = said.split("nutcracker-").nth(1)?.split_whitespace().next()?;
+    Some(format!("twemproxy {version}"))
+}
+
 /// The installed memcached's words for its version.
 pub fn memcached() -> Option<String> {
     let output = Command::new("memcached").arg("--version").output().ok()?;

@@ -19,6 +19,7 @@ use super::netns::Namespaces;
 use super::probe::postgres;
 use super::process::{ChildProcess, LastSecond, PATIENCE, StationEnd, is_refusal};
 use super::remote::Remote;
+use super::twemproxy;
 use crate::agent::protocol::ACCEPTS;
 use crate::ledger::Ledger;
 use crate::plan::PlannedCell;
@@ -45,6 +46,8 @@ pub struct Running {
     pub address: Address,
     /// Its process, where it was started here.
     pub process: Option<ChildProcess>,
+    /// Where it tells its statistics, where that is an address of its own.
+    pub statistics: Option<Address>,
     /// How it is started once more at its address, where it was.
     restart: Option<Restart>,
 }
@@ -343,6 +346,13 @@ impl Starter {
                 let words = [cell.render(&station.command), flags.clone()].concat();
                 return self.start_at_free_port(&name, host, &words, (servers, config.as_ref()), commands);
             }
+            if station.program == Some(Program::Twemproxy) {
+                let config = config.unwrap_or_else(|| Config {
+                    text: String::new(),
+                    path: records.join(format!("{number}.conf")),
+                });
+                return self.twemproxy(&name, host, (servers, &config), &flags, commands);
+            }
             let listen = any_port(&host);
             let mut words = if station.program == Some(Program::Broker) {
                 let store = format!("postgres://{DATABASE}@{}/{DATABASE}?sslmode=disable", joined(servers));
@@ -451,6 +461,39 @@ impl Starter {
         self.start_at_free_port(name, host, &words, (&[], None), commands)
     }
 
+    /// twemproxy before these servers. What it has to say it writes beside its configuration.
+    fn twemproxy(
+        &self,
+        name: &str,
+        host: Host,
+        (servers, keys): (&[Address], &Config),
+        flags: &[String],
+        commands: &mut Vec<String>,
+    ) -> Result<Running, StationError> {
+        let free = || {
+            let port = host.free_port();
+            port.map_err(|error| StationError::new(name, format!("no free port: {error}")))
+        };
+        let (port, mut statistics) = (free()?, free()?);
+        while statistics == port {
+            statistics = free()?;
+        }
+        let at = |port| Address { host: host.address.clone(), port };
+        let (address, statistics) = (at(port), at(statistics));
+        let text = twemproxy::configuration(&keys.text, &address, servers);
+        let text = text.map_err(|why| StationError { certain: true, ..StationError::new(name, why) })?;
+        keys.write(name, &host, |_| text)?;
+        let [config, log] = [&keys.path, &keys.path.with_extension("log")].map(|path| host.path(path));
+        let words = [twemproxy::PROGRAM, "-c", &config, "-o", &log, "-v", twemproxy::LEVEL];
+        let words = words.into_iter().map(str::to_owned);
+        let told = ["-a", &host.address, "-s", &statistics.port.to_string()].map(str::to_owned);
+        let words: Vec<String> = words.chain(told).chain(flags.iter().cloned()).collect();
+        let process = self.start_until_it_accepts(name, &host, &words, &address, commands)?;
+        let restart = Restart { name: name.to_owned(), words, announces: false };
+        let statistics = Some(statistics);
+        Ok(Running { host, address, process: Some(process), statistics, restart: Some(restart) })
+    }
+
     /// Starts a process and writes down how. On another machine `folder` is made for what it
     /// writes, and it is said when connections are taken at `accepts`.
     pub(super) fn start(
@@ -499,7 +542,7 @@ impl Starter {
         let there = |word: &String| if *word == any { address.to_string() } else { word.clone() };
         let restart =
             Restart { name: name.to_owned(), words: words.iter().map(there).collect(), announces: true };
-        Ok(Running { host, address, process: Some(process), restart: Some(restart) })
+        Ok(Running { host, address, process: Some(process), statistics: None, restart: Some(restart) })
     }
 
     /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the
@@ -527,7 +570,7 @@ impl Starter {
         let address = Address { host: host.address.clone(), port };
         let process = self.start_until_it_accepts(name, &host, &words, &address, commands)?;
         let restart = Restart { name: name.to_owned(), words, announces: false };
-        Ok(Running { host, address, process: Some(process), restart: Some(restart) })
+        Ok(Running { host, address, process: Some(process), statistics: None, restart: Some(restart) })
     }
 
     /// A program that says nothing when it is ready: it takes connections then.
@@ -658,7 +701,7 @@ impl Config {
 
 /// A station that the lab did not start.
 fn running(address: Address) -> Running {
-    Running { host: Host::here(), address, process: None, restart: None }
+    Running { host: Host::here(), address, process: None, statistics: None, restart: None }
 }
 
 /// A word with `{servers}` replaced by all of them, `{server1}`, `{server2}` … by one, and

@@ -12,7 +12,7 @@ use krarup_load::memtier::convert::{self, ForeignRun};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::schedule::Arrivals;
 use krarup_record::watch::Watch;
-use krarup_units::{Address, Nanos, Seconds, text};
+use krarup_units::{Address, Mistake, Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -25,6 +25,7 @@ use super::paths::{Lateness, RoundTrips};
 use super::process::{PATIENCE, StationEnd};
 use super::records::{made, read, save, unreadable};
 use super::stations::{Loads, Running, Starter, words};
+use super::twemproxy::{self, TwemproxyCounts};
 use super::watching::{ProcessId, Unkept, Watching};
 use crate::campaign::TrialOutcome;
 use crate::fault::{self, Happened};
@@ -229,10 +230,31 @@ impl<'a> TrialRun<'a> {
         }
     }
 
+    /// What programs of others between clients and servers have counted of each server until now.
+    pub(super) fn counted(
+        &self,
+        stations: &RunningStations<'_>,
+    ) -> Result<Vec<TwemproxyCounts>, StationError> {
+        let servers = addresses(stations.servers);
+        stations.middleware.iter().filter_map(|one| counted(one, &servers)).collect()
+    }
+
+    /// Writes down what they have counted since.
+    pub(super) fn keep_counted(
+        &self,
+        before: &[TwemproxyCounts],
+        after: &[TwemproxyCounts],
+    ) -> Result<(), StationError> {
+        let mut all = (1..).zip(after.iter().zip(before));
+        all.try_for_each(|(number, (after, before))| {
+            save(&twemproxy::counts_file(self.folder, number), &after.since(before))
+        })
+    }
+
     /// Runs the load, and does the faults meanwhile.
     pub(super) fn measure(
         &self,
-        mut stations: RunningStations<'_>,
+        stations: &mut RunningStations<'_>,
         lead: Duration,
         commands: &mut Vec<String>,
     ) -> Result<Measured, Unmeasured> {
@@ -261,7 +283,7 @@ impl<'a> TrialRun<'a> {
         let (over, ended) = channel();
         let (order, begin) = (&self.faults[..], together.unwrap_or_default());
         let forgets = Nanos(begin.0.saturating_sub(Nanos::from(lead / READY).0));
-        let changed = &mut stations;
+        let changed = &mut *stations;
         let (loaded, applied) = std::thread::scope(|scope| {
             let faults_thread = scope.spawn(move || {
                 if brokers && waits_until(forgets, &ended) {
@@ -724,7 +746,11 @@ pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> 
         let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
         Some((busy, (running.host.machine(), process.number())))
     };
-    let kind = if between == Some(Program::Broker) { "broker" } else { "proxy" };
+    let kind = match between {
+        Some(Program::Broker) => "broker",
+        Some(Program::Twemproxy) => "twemproxy",
+        _ => "proxy",
+    };
     let name = |number: usize| {
         if middleware.len() == 1 { kind.to_owned() } else { format!("{kind} {}", number + 1) }
     };
@@ -737,6 +763,25 @@ pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> 
         of("servers", name, behind, one)
     };
     all.chain(servers.iter().filter_map(server)).collect()
+}
+
+/// What a twemproxy has counted until now; none where it is another program.
+///
+/// Its loop hands its counts over when it has served what was ready, unless what it handed over
+/// before was not fetched yet. So they are fetched once, two clients come and go one after the
+/// other, which is two rounds of the loop, and then nothing that was answered before is missing.
+fn counted(one: &Running, servers: &[Address]) -> Option<Result<TwemproxyCounts, StationError>> {
+    let statistics = one.statistics.as_ref()?;
+    let wrong = |why: Mistake| StationError::new(format!("middleware {}", one.address), why);
+    let ask = |address: &Address, words: &str| {
+        let unanswered = |error| Mistake::plain(format!("its statistics cannot be asked: {error}"));
+        one.host.ask(address, words).map_err(|error| wrong(unanswered(error)))
+    };
+    let said = ask(statistics, "")
+        .and_then(|_| ask(&one.address, "quit\r\n"))
+        .and_then(|_| ask(&one.address, "quit\r\n"))
+        .and_then(|_| ask(statistics, ""));
+    Some(said.and_then(|said| TwemproxyCounts::of(&said, servers).map_err(wrong)))
 }
 
 /// Asks a middleware of ours by its `word` for it to forget what it counted.

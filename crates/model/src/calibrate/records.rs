@@ -32,6 +32,34 @@ pub struct ClientMeasurements {
     pub think: Seconds,
 }
 
+impl ClientMeasurements {
+    /// The row of a run in which nothing between clients and servers was recorded: all of it is one
+    /// station, which takes each request as it comes. Each client has a worker then, none waits for
+    /// one, and the time outside is what clients think. `cores` are those of the middleware, where
+    /// they are known.
+    ///
+    /// # Errors
+    /// [`Error::Measurements`] where no request was answered.
+    pub fn row(&self, place: &str, cores: Option<u32>) -> Result<CalibrationRow, Error> {
+        let row = CalibrationRow::measured(self.population, self.population, self.throughput);
+        let row = CalibrationRow {
+            place: place.to_owned(),
+            client_response: Some(self.response),
+            think: self.think,
+            cores,
+            ..row
+        };
+        let inside = row.at_clients();
+        if !inside.is_finite() || inside <= 0.0 || self.population == 0 {
+            return Err(Error::Measurements {
+                what: format!("{place}: no clients or no answers"),
+                hint: "leave the run out and find out why".into(),
+            });
+        }
+        Ok(row.with_times(inside, 0.0))
+    }
+}
+
 /// A part of a run, on the clock of the middleware that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -315,6 +343,23 @@ mod tests {
         assert_eq!((row.population, row.workers, row.client_response), (8, 4, Some(3.0)));
         let nothing = Middlewares { workers: 4, ..Default::default() }.row("a", "", &CLIENTS);
         assert!(nothing.unwrap_err().to_string().contains("recorded nothing"));
+    }
+
+    /// Each request is under way in all of the system, or its client thinks.
+    #[test]
+    fn without_records_the_row_is_of_what_clients_see() {
+        let clients = ClientMeasurements { population: 8, throughput: 1_000.0, response: 6e-3, think: 2e-3 };
+        let row = clients.row("a", Some(1)).unwrap();
+        assert_eq!((row.population, row.workers, row.cores, row.wait), (8, 8, Some(1), 0.0));
+        assert!((row.busy() - 6.0).abs() < 1e-9 && (row.outside() - 2e-3).abs() < 1e-12, "{row:?}");
+        assert_eq!(row.client_response, Some(6e-3));
+        for clients in [
+            ClientMeasurements { throughput: 0.0, ..clients },
+            ClientMeasurements { think: 9e-3, ..clients },
+            ClientMeasurements { population: 0, ..clients },
+        ] {
+            assert!(clients.row("a", None).is_err(), "{clients:?}");
+        }
     }
 
     /// Own time before the queue and after the answer, 300 of 1,000 ns, is outside.

@@ -467,7 +467,7 @@ pub fn check_anchors(rows: &[CalibrationRow], tolerance: f64) -> Result<(), Erro
                     "the same configuration (N = {population}, M = {workers}) gave {:.1}/s ({} {}) and {:.1}/s ({} {})",
                     least.throughput, least.place, least.session, most.throughput, most.place, most.session
                 ),
-                hint: "the system changed between these runs: calibrate each session by itself".into(),
+                hint: "the system changed between these runs, or they differ in something else than clients and workers: calibrate each session, and each such configuration, by itself".into(),
             });
         }
     }
