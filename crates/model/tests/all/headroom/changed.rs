@@ -183,8 +183,9 @@ mod tests {
                     continue;
                 }
                 let error = one.error().expect("something is said");
-                assert!(one.covers() != Some(false), "{one:?}");
-                assert!(error.abs() < 0.25, "{error}: {one:?}");
+                let case = format!("{} {}, {}: {:?}", one.kind.name(), one.seed, one.change, one.effect);
+                assert!(one.covers() != Some(false), "{case} beside {}", one.truth);
+                assert!(error.abs() < 0.25, "{case} beside {}", one.truth);
                 said.push(one.change);
             }
         }
