@@ -4,7 +4,15 @@
 //! A cache that throws out the least recently used finds a key if what was used since its last use
 //! fits in (the stack distance of Mattson et al., "Evaluation techniques for storage hierarchies",
 //! IBM Systems Journal 9(2), 1970), so one reading tells the hit ratio of every size. It is taken
-//! that what was missed is stored, and that nothing expires.
+//! that what was missed is stored, for as long as it was stored before.
+//!
+//! Where nothing is removed and nothing expires this is exact. What does is a miss afterwards at
+//! any size, and takes no room. The highest hit ratio is exact then too; that of a smaller cache is
+//! not: it cannot use the room for what it had thrown out, and stores anew, for its whole time to
+//! live, what it threw out before its time was over.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use krarup_stats::Summary;
 use krarup_units::{Nanos, Seconds};
@@ -45,6 +53,10 @@ pub struct TraceEstimates {
     pub keys: Option<KeyUse>,
     /// Bytes of what is stored; none where no size is known.
     pub values: Option<ValueSizes>,
+    /// For how long what is stored is to live; none where all of it is for ever.
+    pub lifetimes: Option<StoredLifetimes>,
+    /// Who asks; none where clients are not known.
+    pub clients: Option<ClientUse>,
     /// How much memory it takes for which hit ratio; none where no key is read twice.
     pub memory: Option<MemoryNeed>,
 }
@@ -87,12 +99,36 @@ pub struct ValueSizes {
     pub max: u64,
 }
 
+/// Times to live of what is stored.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StoredLifetimes {
+    /// The share of what is stored that expires.
+    pub expiring: f64,
+    /// Half of the times to live of what expires are not longer, in seconds.
+    pub p50: u32,
+    /// 90 of 100 are not longer.
+    pub p90: u32,
+    /// The longest.
+    pub max: u32,
+}
+
+/// How many clients ask, and how unevenly.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClientUse {
+    /// How many there are.
+    pub count: u64,
+    /// The share of all requests that the busiest has, that the busiest 1 % have, and 10 %.
+    pub top_shares: [f64; 3],
+}
+
 /// How much memory it takes for which hit ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryNeed {
     /// Reads of keys.
     pub reads: u64,
-    /// The share of them that finds its key if nothing is ever thrown out.
+    /// Reads that come when their key's time to live is over: misses of a cache of any size.
+    pub expired: u64,
+    /// The share of them that finds its key if nothing is ever thrown out before its time.
     pub most_hits: f64,
     /// For shares of those hits from 50 % to all.
     pub sizes: Vec<CacheSize>,
@@ -122,22 +158,35 @@ pub struct TraceReading {
     /// Requests by whole second.
     seconds: Vec<u64>,
     operations: Vec<(&'static str, u64)>,
-    uses: Vec<(u32, TraceUse)>,
+    uses: Vec<TimedUse>,
     sizes: Vec<u64>,
+    /// Times to live of what was stored, in seconds; 0 for ever.
+    lifetimes: Vec<u32>,
     /// By key: how often it is used, and how large its value was the last time it was stored.
     keys: Vec<(u64, Option<u64>)>,
 }
 
+/// One use of a key.
+#[derive(Clone, Copy, Debug)]
+struct TimedUse {
+    at: Nanos,
+    key: u32,
+    used: TraceUse,
+    /// For how long the value is to live from now on, in seconds, 0 for ever; none: as it was.
+    lifetime: Option<u32>,
+}
+
 impl TraceReading {
     /// The next request, `at` so long after any beginning, in the order of time: of these keys, by
-    /// their numbers from zero, with a value of so many bytes where it stores one.
+    /// their numbers from zero, with a value of so many bytes where it stores one, and for how many
+    /// seconds that is to live, 0 for ever, where it says so.
     pub fn see(
         &mut self,
         at: Nanos,
         operation: &'static str,
         used: TraceUse,
         keys: &[u32],
-        size: Option<u32>,
+        (size, lifetime): (Option<u32>, Option<u32>),
     ) {
         self.requests += 1;
         let since = at.saturating_sub(*self.first.get_or_insert(at));
@@ -156,6 +205,7 @@ impl TraceReading {
         }
         let size = size.map(u64::from);
         self.sizes.extend(size);
+        self.lifetimes.extend(lifetime);
         for &key in keys {
             let place = key as usize;
             if self.keys.len() <= place {
@@ -163,15 +213,16 @@ impl TraceReading {
             }
             self.keys[place].0 += 1;
             self.keys[place].1 = size.or(self.keys[place].1);
-            self.uses.push((key, used));
+            self.uses.push(TimedUse { at, key, used, lifetime });
         }
     }
 
-    /// What it asks. `key_length` says how many bytes a key has.
-    pub fn end(self, key_length: impl Fn(u32) -> usize) -> TraceEstimates {
+    /// What it asks. `key_length` says how many bytes a key has, `clients` how many requests each
+    /// client sent, where that is known.
+    pub fn end(self, key_length: impl Fn(u32) -> usize, clients: &[u64]) -> TraceEstimates {
         let length = self.last.as_seconds();
         let mut operations = self.operations.clone();
-        operations.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
+        operations.sort_by_key(|&(name, count)| (Reverse(count), name));
         // The last second is none whole.
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
         let whole: Vec<f64> = whole.iter().map(|&count| count as f64).collect();
@@ -191,19 +242,20 @@ impl TraceReading {
                 .collect(),
             keys: self.key_use(),
             values: value_sizes(self.sizes.clone()),
+            lifetimes: lifetimes(&self.lifetimes),
+            clients: top_shares(clients)
+                .map(|(counts, top_shares)| ClientUse { count: counts.len() as u64, top_shares }),
             memory: self.memory(key_length),
         }
     }
 
     fn key_use(&self) -> Option<KeyUse> {
-        let mut counts: Vec<u64> = self.keys.iter().map(|key| key.0).filter(|&count| count > 0).collect();
-        counts.sort_unstable_by(|one, other| other.cmp(one));
-        let all: u64 = counts.iter().sum();
-        let of_first = |keys: usize| counts[..keys].iter().sum::<u64>() as f64 / all as f64;
-        (all > 0).then(|| KeyUse {
+        let counts: Vec<u64> = self.keys.iter().map(|key| key.0).filter(|&count| count > 0).collect();
+        let (counts, top_shares) = top_shares(&counts)?;
+        Some(KeyUse {
             distinct: counts.len() as u64,
             once: counts.iter().filter(|&&count| count == 1).count() as u64,
-            top_shares: [1, share_of(0.01, counts.len()), share_of(0.1, counts.len())].map(of_first),
+            top_shares,
             zipf: zipf(&counts),
         })
     }
@@ -215,7 +267,7 @@ impl TraceReading {
             let value = self.keys[key as usize].1.or(mean).unwrap_or(0);
             value + key_length(key) as u64 + ITEM_HEADER
         };
-        let (reads, mut found) = distances(&self.uses, self.keys.len(), bytes);
+        let Distances { reads, expired, mut found } = distances(&self.uses, self.keys.len(), bytes);
         found.sort_unstable();
         let needs = |share: f64| {
             let place = share_of(share, found.len());
@@ -225,6 +277,7 @@ impl TraceReading {
         };
         (!found.is_empty()).then(|| MemoryNeed {
             reads,
+            expired,
             most_hits: found.len() as f64 / reads as f64,
             sizes: SHARES.into_iter().map(needs).collect(),
         })
@@ -243,6 +296,25 @@ const MOST_SECONDS: usize = 100_000_000;
 /// How many of so many a share is, at least one of them.
 fn share_of(share: f64, all: usize) -> usize {
     ((all as f64 * share).ceil() as usize).clamp(1, all.max(1))
+}
+
+/// Counts, the largest first, and the share of all that the first has, the first 1 % have, and
+/// 10 %; none where there is nothing to count.
+fn top_shares(counts: &[u64]) -> Option<(Vec<u64>, [f64; 3])> {
+    let mut counts = counts.to_vec();
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    let all: u64 = counts.iter().sum();
+    let of_first = |first: usize| counts[..first].iter().sum::<u64>() as f64 / all as f64;
+    let firsts = [1, share_of(0.01, counts.len()), share_of(0.1, counts.len())];
+    (all > 0).then(|| firsts.map(of_first)).map(|shares| (counts, shares))
+}
+
+fn lifetimes(all: &[u32]) -> Option<StoredLifetimes> {
+    let mut some: Vec<u32> = all.iter().copied().filter(|&seconds| seconds > 0).collect();
+    some.sort_unstable();
+    let max = *some.last()?;
+    let at = |share: f64| some[share_of(share, some.len()) - 1];
+    Some(StoredLifetimes { expiring: some.len() as f64 / all.len() as f64, p50: at(0.5), p90: at(0.9), max })
 }
 
 fn value_sizes(mut sizes: Vec<u64>) -> Option<ValueSizes> {
@@ -279,29 +351,76 @@ fn zipf(counts: &[u64]) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// How many reads there are, and for each that can find its key the stack distance, itself
-/// included, in keys and in bytes.
-fn distances(uses: &[(u32, TraceUse)], keys: usize, bytes: impl Fn(u32) -> u64) -> (u64, Vec<(u64, u64)>) {
-    const NEVER: usize = usize::MAX;
-    let mut last = vec![NEVER; keys];
+/// What the reads of a trace find.
+struct Distances {
+    reads: u64,
+    /// Reads that came when their key's time to live was over.
+    expired: u64,
+    /// For each that can find its key the stack distance, itself included, in keys and in bytes.
+    found: Vec<(u64, u64)>,
+}
+
+/// What is known of a key while a trace is played through.
+#[derive(Clone, Copy)]
+struct PlayedKey {
+    /// The number of its last use; none where it is not held.
+    held: Option<usize>,
+    /// For how long it was stored the last time, in seconds; 0 for ever.
+    lifetime: u32,
+    /// When that is over.
+    expires: Nanos,
+}
+
+const NEVER: Nanos = Nanos(u64::MAX);
+
+fn distances(uses: &[TimedUse], keys: usize, bytes: impl Fn(u32) -> u64) -> Distances {
+    let mut played = vec![PlayedKey { held: None, lifetime: 0, expires: NEVER }; keys];
     let mut held = Sums::of(uses.len());
-    let (mut reads, mut found) = (0, Vec::new());
-    for (now, &(key, used)) in uses.iter().enumerate() {
-        let own = bytes(key);
-        let before = std::mem::replace(&mut last[key as usize], NEVER);
-        reads += u64::from(used == TraceUse::Read);
-        if before != NEVER {
-            if used == TraceUse::Read {
-                found.push(held.since(before));
+    let (mut reads, mut expired, mut found) = (0, 0, Vec::new());
+    let mut due: BinaryHeap<Reverse<(Nanos, u32)>> = BinaryHeap::new();
+    for (now, one) in uses.iter().enumerate() {
+        while let Some(&Reverse((at, key))) = due.peek()
+            && at <= one.at
+        {
+            due.pop();
+            let over = &mut played[key as usize];
+            // One that was stored again meanwhile lives longer.
+            if over.expires == at
+                && let Some(before) = over.held.take()
+            {
+                held.remove(before, bytes(key));
             }
+        }
+        let own = bytes(one.key);
+        let key = &mut played[one.key as usize];
+        let before = key.held.take();
+        if one.used == TraceUse::Read {
+            reads += 1;
+            found.extend(before.map(|before| held.since(before)));
+            expired += u64::from(before.is_none() && key.expires <= one.at);
+        }
+        if let Some(before) = before {
             held.remove(before, own);
         }
-        if used != TraceUse::Remove {
-            held.add(now, own);
-            last[key as usize] = now;
+        if one.used == TraceUse::Remove {
+            key.expires = NEVER;
+            continue;
+        }
+        held.add(now, own);
+        key.held = Some(now);
+        key.lifetime = one.lifetime.unwrap_or(key.lifetime);
+        // What was missed is stored for as long as it was before.
+        if one.lifetime.is_some() || before.is_none() {
+            key.expires = match u64::from(key.lifetime) {
+                0 => NEVER,
+                seconds => Nanos(one.at.0.saturating_add(seconds * 1_000_000_000)),
+            };
+            if key.expires < NEVER {
+                due.push(Reverse((key.expires, one.key)));
+            }
         }
     }
-    (reads, found)
+    Distances { reads, expired, found }
 }
 
 /// What is held, by the instant of its last use: keys and bytes from one instant on (a Fenwick
@@ -353,17 +472,57 @@ mod tests {
 
     use super::*;
 
-    fn drawn() -> impl Strategy<Value = Vec<(u32, TraceUse)>> {
+    /// Uses, a second apart or at once.
+    fn drawn() -> impl Strategy<Value = Vec<TimedUse>> {
         let used = prop_oneof![
             6 => Just(TraceUse::Read), 3 => Just(TraceUse::Write), 1 => Just(TraceUse::Remove)
         ];
-        proptest::collection::vec((0_u32..12, used), 0..200)
+        let lifetime = prop_oneof![Just(0_u32), 1_u32..60];
+        proptest::collection::vec((0_u32..12, used, lifetime, 0_u64..2), 0..200).prop_map(|uses| {
+            let mut at = Nanos(0);
+            let one = |(key, used, lifetime, gap)| {
+                at += Nanos::from_secs(gap);
+                TimedUse { at, key, used, lifetime: (used == TraceUse::Write).then_some(lifetime) }
+            };
+            uses.into_iter().map(one).collect()
+        })
+    }
+
+    /// The same where nothing expires.
+    fn for_ever(uses: &[TimedUse]) -> Vec<TimedUse> {
+        uses.iter().map(|one| TimedUse { lifetime: None, ..*one }).collect()
+    }
+
+    /// Reads that find their key in a cache that throws out nothing before its time, and those that
+    /// come too late for it.
+    fn hits_in_time(uses: &[TimedUse]) -> (u64, u64) {
+        let mut stored: std::collections::HashMap<u32, Nanos> = std::collections::HashMap::new();
+        let mut lifetimes = [0; 12];
+        let (mut hits, mut late) = (0, 0);
+        for one in uses {
+            let until = stored.get(&one.key).copied();
+            let is_there = until.is_some_and(|until| one.at < until);
+            if one.used == TraceUse::Read {
+                hits += u64::from(is_there);
+                late += u64::from(until.is_some() && !is_there);
+            }
+            if one.used == TraceUse::Remove {
+                stored.remove(&one.key);
+            } else if one.lifetime.is_some() || !is_there {
+                let lifetime = &mut lifetimes[one.key as usize];
+                *lifetime = one.lifetime.unwrap_or(*lifetime);
+                let until =
+                    if *lifetime == 0 { NEVER } else { one.at + Nanos::from_secs(u64::from(*lifetime)) };
+                stored.insert(one.key, until);
+            }
+        }
+        (hits, late)
     }
 
     /// Reads that find their key in a cache of so many keys, or so many bytes: key k has k + 1.
-    fn hits(uses: &[(u32, TraceUse)], fits: impl Fn(usize, u64) -> bool) -> u64 {
+    fn hits(uses: &[TimedUse], fits: impl Fn(usize, u64) -> bool) -> u64 {
         let (mut held, mut hits) = (VecDeque::new(), 0);
-        for &(key, used) in uses {
+        for &TimedUse { key, used, .. } in uses {
             let place = held.iter().position(|&known| known == key);
             hits += u64::from(used == TraceUse::Read && place.is_some());
             place.and_then(|place| held.remove(place));
@@ -382,15 +541,30 @@ mod tests {
         /// through does.
         #[test]
         fn distances_are_those_of_a_cache_that_is_played_through(uses in drawn(), size in 1_usize..14) {
-            let (reads, found) = distances(&uses, 12, |key| u64::from(key) + 1);
-            prop_assert_eq!(reads, uses.iter().filter(|one| one.1 == TraceUse::Read).count() as u64);
+            let uses = for_ever(&uses);
+            let Distances { reads, expired, found } = distances(&uses, 12, |key| u64::from(key) + 1);
+            prop_assert_eq!(reads, uses.iter().filter(|one| one.used == TraceUse::Read).count() as u64);
+            prop_assert_eq!(expired, 0);
             // A removal makes room, which a smaller cache cannot use: what it threw out is gone.
-            let without: Vec<_> = uses.iter().copied().filter(|one| one.1 != TraceUse::Remove).collect();
-            let (_, of_without) = distances(&without, 12, |key| u64::from(key) + 1);
-            let of_keys = of_without.iter().filter(|one| one.0 <= size as u64).count() as u64;
+            let without: Vec<_> = uses.iter().copied().filter(|one| one.used != TraceUse::Remove).collect();
+            let of_without = distances(&without, 12, |key| u64::from(key) + 1);
+            let of_keys = of_without.found.iter().filter(|one| one.0 <= size as u64).count() as u64;
             prop_assert_eq!(of_keys, hits(&without, |keys, _| keys <= size));
             let all = found.len() as u64;
             prop_assert_eq!(all, hits(&uses, |_, _| true));
+            for &(keys, bytes) in &found {
+                prop_assert!((1..=12).contains(&keys) && (keys..=12 * keys).contains(&bytes));
+            }
+        }
+
+        /// With times to live a cache that throws out nothing else hits as one that is played
+        /// through, and no size hits more often than where nothing expires.
+        #[test]
+        fn what_expires_is_a_miss_at_every_size(uses in drawn()) {
+            let Distances { expired, found, .. } = distances(&uses, 12, |key| u64::from(key) + 1);
+            prop_assert_eq!((found.len() as u64, expired), hits_in_time(&uses));
+            let ever = distances(&for_ever(&uses), 12, |key| u64::from(key) + 1);
+            prop_assert!(found.len() <= ever.found.len());
             for &(keys, bytes) in &found {
                 prop_assert!((1..=12).contains(&keys) && (keys..=12 * keys).contains(&bytes));
             }
@@ -409,9 +583,10 @@ mod tests {
             (7, "delete", TraceUse::Remove, &[0], None),
             (9, "get", TraceUse::Read, &[0], None),
         ] {
-            reading.see(Nanos(at * second), name, used, keys, size);
+            reading.see(Nanos(at * second), name, used, keys, (size, None));
         }
-        let told = reading.end(|_| 4);
+        let told = reading.end(|_| 4, &[]);
+        assert_eq!((&told.lifetimes, &told.clients), (&None, &None));
         assert_eq!((told.requests, told.length, told.rate, told.busiest_second), (6, 4.0, Some(1.5), 2));
         let operations: Vec<(&str, u64)> =
             told.operations.iter().map(|one| (one.name.as_str(), one.count)).collect();
@@ -425,6 +600,34 @@ mod tests {
         let [half, .., all] = &memory.sizes[..] else { panic!("{memory:?}") };
         assert_eq!(*all, CacheSize { hit_ratio: 0.6, keys: 2, bytes: Some(320) });
         assert_eq!((half.hit_ratio, half.keys), (0.4, 2));
+    }
+
+    #[test]
+    fn what_lives_for_a_time_is_gone_then_and_takes_no_room() {
+        let mut reading = TraceReading::default();
+        for (at, key, used, lifetime) in [
+            (0, 0, TraceUse::Write, Some(10)),
+            (1, 1, TraceUse::Write, Some(0)),
+            // Found; that it is read makes it live no longer.
+            (9, 0, TraceUse::Read, None),
+            // Gone: a miss, and stored for ten seconds again.
+            (10, 0, TraceUse::Read, None),
+            (19, 0, TraceUse::Read, None),
+            // Key 0 is gone, and takes no room beside key 1.
+            (30, 1, TraceUse::Read, None),
+            (30, 2, TraceUse::Write, Some(90)),
+        ] {
+            let name = if used == TraceUse::Read { "get" } else { "set" };
+            reading.see(Nanos::from_secs(at), name, used, &[key], (None, lifetime));
+        }
+        let told = reading.end(|_| 4, &[3, 0, 4]);
+        let memory = told.memory.unwrap();
+        assert_eq!((memory.reads, memory.expired, memory.most_hits), (4, 1, 0.75));
+        let keys: Vec<u64> = memory.sizes.iter().map(|size| size.keys).collect();
+        assert_eq!(keys, [1, 2, 2, 2, 2, 2]);
+        let lifetimes = StoredLifetimes { expiring: 2.0 / 3.0, p50: 10, p90: 90, max: 90 };
+        assert_eq!(told.lifetimes, Some(lifetimes));
+        assert_eq!(told.clients, Some(ClientUse { count: 3, top_shares: [4.0 / 7.0; 3] }));
     }
 
     #[test]

@@ -67,8 +67,10 @@ fn line(out: &mut Vec<u8>, name: &str, value: impl Display) {
 fn general(state: &State, now: Nanos, out: &mut Vec<u8>) {
     let State { store, traffic, about, .. } = state;
     line(out, "pid", about.pid);
-    line(out, "uptime", now.saturating_sub(about.started).0 / 1_000_000_000);
-    line(out, "time", now.0 / 1_000_000_000);
+    // In seconds of the clock, so that both change at once, as memcached's do.
+    let (time, started) = (now.0 / 1_000_000_000, about.started.0 / 1_000_000_000);
+    line(out, "uptime", time.saturating_sub(started));
+    line(out, "time", time);
     line(out, "version", &about.version);
     line(out, "pointer_size", usize::BITS);
     line(out, "max_connections", about.connections);

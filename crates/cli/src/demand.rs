@@ -54,15 +54,21 @@ fn estimates(trace: &Trace) -> TraceEstimates {
             Operation::Delete => TraceUse::Remove,
             _ => TraceUse::Write,
         };
-        reading.see(row.at, row.command.name(), used, keys, row.size);
+        reading.see(row.at, row.command.name(), used, keys, (row.size, row.lifetime()));
     }
-    reading.end(|key| trace.text(u64::from(key)).len())
+    reading.end(|key| trace.text(u64::from(key)).len(), trace.clients())
 }
 
 fn print(found: &TraceEstimates, title: &str) {
     println!("{}\n", output::prose(format_args!("{title}: {}", demand::span(found))));
-    let tables =
-        [Some(demand::operations(found)), demand::values(found), demand::keys(found), demand::memory(found)];
+    let tables = [
+        Some(demand::operations(found)),
+        demand::clients(found),
+        demand::values(found),
+        demand::lifetimes(found),
+        demand::keys(found),
+        demand::memory(found),
+    ];
     for table in tables.iter().flatten() {
         println!("{}", output::table(table));
         if !table.caption.is_empty() {

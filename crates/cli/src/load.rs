@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use krarup_lab::platform::host_name;
 use krarup_load::config::LoadShare;
+use krarup_load::merge::MergeError;
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, Search, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
@@ -81,6 +82,10 @@ pub(crate) struct LoadArgs {
     /// 2026-11-22T07:30:00Z (RFC 3339). Generators that are told the same instant begin together
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with_all = ["find_max", "populate_only"])]
     start_at: Option<Nanos>,
+    /// Before --start-at, do not ask the first server for `stats` until its second begins. By that
+    /// --merge compares the clocks of generators
+    #[arg(long, requires = "start_at")]
+    no_clock_check: bool,
     /// A line per second on stderr: auto (only on a terminal), human, json (one object per line),
     /// none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
@@ -208,7 +213,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     }
     let plan = |path: &PathBuf| args.row_keys.over(args.row_files.plan(path.clone(), host_name));
     conductor.keep_rows(args.rows.as_ref().map(plan));
-    conductor.begin_at(args.start_at);
+    conductor.begin_at(args.start_at, !args.no_clock_check);
     let result = conductor.run(&load, &mut observe).map_err(failure)?;
     records.finish()?;
     report(args, &result)?;
@@ -245,7 +250,11 @@ fn merge(args: &LoadArgs) -> Result<(), Failure> {
         wait_for(&args.merge, limit)?;
     }
     let results = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let merged = krarup_load::merge::merge(&results).map_err(|wrong| Failure::from(Mistakes::from(wrong)))?;
+    let names: Vec<String> = args.merge.iter().map(|path| path.display().to_string()).collect();
+    let merged = krarup_load::merge::merge(&results, &names).map_err(|error| match error {
+        MergeError::Results(wrong) => Failure::from(wrong),
+        MergeError::Clocks(wrong) => Failure::run(wrong),
+    })?;
     report(args, &merged)?;
     verdict(&merged)
 }

@@ -45,6 +45,7 @@ const HEADINGS: &[(&str, &[&str])] = &[
             "warm-up",
             "cool-down",
             "start-at",
+            "no-clock-check",
             "drain",
             "give-up",
             "timeout",

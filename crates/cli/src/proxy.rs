@@ -236,6 +236,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let tell = telling_places(args.places(&topology));
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
+    settings.run_id = clock.run_id();
     let core = || {
         let recorder =
             Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");

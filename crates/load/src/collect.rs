@@ -166,6 +166,8 @@ impl Collected {
             generator,
             verified: load.verify.then_some(verified),
             rows: None,
+            clock: None,
+            clocks: None,
             merged_from: Vec::new(),
             warnings,
         }

@@ -27,6 +27,8 @@
 //! | [`engine`] | one thread: an event loop that drives clients over sockets |
 //! | [`run`] | a whole run of several threads |
 //! | `collect` | what the threads report, put together |
+//! | [`clocks`] | whether the clocks of several generators agree |
+//! | `asking` | asks a server when its second begins |
 //! | [`merge`] | results of several generators become that of all |
 //! | [`result`] | what it found out, as plain data |
 //! | [`search`] | the highest rate that a system carries |
@@ -42,7 +44,9 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod asking;
 pub mod client;
+pub mod clocks;
 mod collect;
 pub mod command;
 pub mod config;

@@ -3,8 +3,9 @@
 //!
 //! A merged result is what one generator with all the clients would have reported. Shares of one
 //! load are merged only where all of them are there, and whole. Seconds are laid
-//! over each other by the wall clock, to the whole second; generators should begin together, and a
-//! warning says when they did not.
+//! over each other by the wall clock, to the whole second: clocks of generators that asked one
+//! server when its second began are compared, and refused where they differ (`clocks`). Generators
+//! should begin together, and a warning says when they did not.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use krarup_record::{MeasuredDistribution, Operation};
 use krarup_settings::Mistake;
 use krarup_units::{Nanos, PerSecond};
 
+use crate::clocks;
 use crate::collect::warnings_of_counts;
 use crate::config::{Load, LoadShare};
 use crate::result::{
@@ -24,11 +26,41 @@ use crate::schedule::Arrivals;
 /// Generators that begin further apart than this did not run together, in seconds.
 const TOGETHER: f64 = 0.5;
 
-/// The result of all generators together.
+/// Why results are not merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// They cannot be added up.
+    #[error("{0}")]
+    Results(Mistake),
+    /// The clocks of the generators differ.
+    #[error("{0}")]
+    Clocks(Mistake),
+}
+
+impl From<Mistake> for MergeError {
+    fn from(mistake: Mistake) -> Self {
+        Self::Results(mistake)
+    }
+}
+
+/// The result of all generators together; the results have these names.
 ///
 /// # Errors
 /// Results that cannot be added up, with the reason.
-pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
+pub fn merge(results: &[LoadResult], names: &[String]) -> Result<LoadResult, MergeError> {
+    let merged = merge_of_any_clocks(results)?;
+    let sources = names
+        .iter()
+        .zip(results)
+        .flat_map(|(name, one)| sources(one).into_iter().map(move |source| (name.as_str(), source.clock)));
+    let sources: Vec<_> = sources.collect();
+    let seen: Vec<_> = sources.iter().map(|(name, clock)| (*name, clock.as_ref())).collect();
+    let clocks = clocks::compare(&seen).map_err(MergeError::Clocks)?;
+    // One alone has nothing to be compared with.
+    Ok(LoadResult { clocks: (seen.len() > 1).then_some(clocks), ..merged })
+}
+
+fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     let Some(first) = results.first() else { return Err("there is no result to merge".into()) };
     let formats = results.iter().map(|one| one.format);
     if let Some(other) = formats.clone().find(|&format| format != first.format) {
@@ -91,6 +123,8 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
         series: series(results, started)?,
         verified,
         rows,
+        clock: None,
+        clocks: None,
         merged_from: results.iter().flat_map(sources).collect(),
         warnings,
     })
@@ -127,8 +161,13 @@ fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
     if !one.merged_from.is_empty() {
         return one.merged_from.clone();
     }
-    let (config, throughput) = (one.config.clone(), one.overall.throughput);
-    vec![GeneratorResult { config, started_unix: one.started_unix, seconds: one.seconds, throughput }]
+    vec![GeneratorResult {
+        config: one.config.clone(),
+        started_unix: one.started_unix,
+        seconds: one.seconds,
+        throughput: one.overall.throughput,
+        clock: one.clock.clone(),
+    }]
 }
 
 /// Whether these are shares of one load: then all of them are there, each once and whole.
@@ -394,10 +433,16 @@ mod tests {
 
     use super::*;
     use crate::account::{Account, LossReason, MeasuredSpan, Segment};
+    use crate::clocks::{AskedServer, ServerSecond};
     use crate::collect::Collected;
     use crate::config::{ClientClass, Extent};
     use crate::engine::Done;
     use crate::run::Phase;
+
+    fn merge(results: &[LoadResult]) -> Result<LoadResult, MergeError> {
+        let names: Vec<String> = (1..=results.len()).map(|number| format!("{number}.json")).collect();
+        super::merge(results, &names)
+    }
 
     /// One request: class, operation, due, sent, answered, whether it was lost.
     type Request = (u16, Operation, u64, u64, u64, bool);
@@ -533,6 +578,29 @@ mod tests {
         assert!(refused(&parts).contains("not shares of the same load"));
         parts[2].config.share = None;
         assert!(refused(&parts).contains("not shares of the same load"));
+    }
+
+    #[test]
+    fn clocks_of_generators_are_compared_through_merged_results_too() {
+        let clock = Clock::start();
+        let part = |began| {
+            let one = reported(&load(5, 1), clock, &[&[(0, Operation::Get, 0, 0, 5, false)]]);
+            let server = AskedServer { address: "a:1".to_owned(), pid: 7, started: 9, id: None };
+            let seen = ServerSecond { server, second: 50, began, within: 0.001 };
+            LoadResult { clock: Some(seen), ..one }
+        };
+        let both = merge(&[part(50.25), part(50.26)]).unwrap();
+        let within = both.clocks.as_ref().unwrap().within.unwrap();
+        assert!((within - 0.012).abs() < 1e-9, "{within}");
+        assert!(crate::table::table(&both, None).contains("\nclocks agree within 12.0 ms\n"));
+        let bare = LoadResult { clock: None, ..part(0.0) };
+        let three = merge(&[both.clone(), bare]).unwrap().clocks.unwrap();
+        assert_eq!((three.asked, three.unknown), (vec![2], 1));
+        let Err(MergeError::Clocks(refused)) = merge(&[both, part(52.0)]) else { panic!() };
+        assert!(
+            refused.what.starts_with("the clock of 2.json is 1.75 s ahead of that of 1.json"),
+            "{refused}"
+        );
     }
 
     #[test]

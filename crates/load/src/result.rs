@@ -16,6 +16,7 @@ use krarup_units::{Nanos, PerSecond, Seconds, text};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{CLASSES, LossReason, OperationCounts, Segment, Share, Verified};
+use crate::clocks::{ClocksCompared, ServerSecond};
 use crate::config::Load;
 
 /// The version of this format. It changes when a field changes its meaning.
@@ -54,6 +55,15 @@ pub struct LoadResult {
     /// What became of the rows of all requests. `None` where none were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<RowsKept>,
+    /// When a second of the first server began by this generator's clock: by this clocks are
+    /// compared when results are merged. `None` where it did not wait for an instant, where that
+    /// was too near, or where the server does not tell its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ServerSecond>,
+    /// How far the clocks of the generators whose results were merged agree. `None` where it is of
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<ClocksCompared>,
     /// The generators whose results were merged into this one; empty where it is of one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged_from: Vec<GeneratorResult>,
@@ -102,6 +112,9 @@ pub struct GeneratorResult {
     pub seconds: Seconds,
     /// Its requests per second in that.
     pub throughput: PerSecond,
+    /// When a second of the first server began by its clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ServerSecond>,
 }
 
 /// Counts of the whole run. `sent = answered + lost`.

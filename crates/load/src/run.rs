@@ -17,6 +17,8 @@ use krarup_units::mistake::system_words;
 use krarup_units::{Address, Nanos, Seconds};
 
 use crate::account::{Segment, Verified};
+use crate::asking::{self, wall};
+use crate::clocks::ServerSecond;
 use crate::collect::Collected;
 use crate::config::Load;
 use crate::engine::{GeneratorThread, StopTime};
@@ -132,16 +134,24 @@ pub struct Conductor {
     waker: Arc<Waker>,
     signals: Option<Signals>,
     rows: Option<RowPlan>,
-    begin: Option<Nanos>,
+    begin: Option<Beginning>,
 }
+
+/// When a load begins.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    instant: Nanos,
+    is_clock_checked: bool,
+}
+
+/// How long before a load begins the first server is asked when its second begins: that is over,
+/// and the server at rest again, when the load comes.
+const ASK_BEFORE: Nanos = Nanos::from_millis(1_500);
+/// For how long it is asked: some more than a second.
+const ASK_FOR: Nanos = Nanos::from_millis(1_100);
 
 /// A poll wakes up at whole milliseconds: the last of them are slept through.
 const COARSE: Duration = Duration::from_millis(3);
-
-/// What the wall clock shows, since 1970 (UTC).
-fn wall() -> Nanos {
-    Clock::start().wall_epoch()
-}
 
 const WAKE: Token = Token(0);
 const STOP: Token = Token(1);
@@ -168,9 +178,21 @@ impl Conductor {
 
     /// The next load that is run begins when the wall clock shows this, in nanoseconds since 1970
     /// (UTC): its clients are connected before, so that several generators that are told the same
-    /// instant begin together. Populating does not wait.
-    pub fn begin_at(&mut self, instant: Option<Nanos>) {
-        self.begin = instant;
+    /// instant begin together. Populating does not wait. With `is_clock_checked` the first server
+    /// is asked before, with `stats`, when its second begins.
+    pub fn begin_at(&mut self, instant: Option<Nanos>, is_clock_checked: bool) {
+        self.begin = instant.map(|instant| Beginning { instant, is_clock_checked });
+    }
+
+    /// When a second of the first server begins, shortly before a load does; none where that is too
+    /// near, or the server tells no time, as a message queue.
+    fn second_before(&mut self, load: &Load, instant: Nanos) -> Result<Option<ServerSecond>, LoadError> {
+        let from = instant.saturating_sub(ASK_BEFORE);
+        if wall() > from || load.parts().iter().any(|part| part.workload.is_of_queue()) {
+            return Ok(None);
+        }
+        self.wait_until(from)?;
+        Ok(asking::second(load, from + ASK_FOR))
     }
 
     /// Waits until the wall clock shows an instant.
@@ -221,8 +243,12 @@ impl Conductor {
         load.check().map_err(LoadError::Config)?;
         let stop = Arc::new(StopTime::default());
         let engines = connect(load, &stop)?;
-        if let Some(instant) = self.begin.take_if(|_| phase == Phase::Run) {
-            self.wait_until(instant)?;
+        let mut second = None;
+        if let Some(beginning) = self.begin.take_if(|_| phase == Phase::Run) {
+            if beginning.is_clock_checked {
+                second = self.second_before(load, beginning.instant)?;
+            }
+            self.wait_until(beginning.instant)?;
         }
         let clock = Clock::start();
         let run = RunMetadata { epoch_unix: clock.wall_epoch() };
@@ -258,6 +284,7 @@ impl Conductor {
         let written = rows.map(RowWriter::finish).transpose().map_err(LoadError::Rows)?;
         let mut result = collected.result(load, &done, interrupted);
         result.rows = written.map(Into::into);
+        result.clock = second;
         Ok(result)
     }
 

@@ -136,9 +136,10 @@ settings! {
         /// Whether each client draws keys of its `own`, or all draw the `same` in the same order.
         key_sequence: Sequence = Sequence::Own, Word(&[(Sequence::Own, "own"), (Sequence::Same, "same")]),
             of_class = true, flag = Some(Flag::of_key("WHOSE"));
-        /// Expiry time of what is stored, in seconds: 60, or a range 60-120; 0 never expires.
-        expiry: Verbatim<(i32, i32)> = EXPIRY.value("0"), EXPIRY, of_class = true,
-            flag = Some(Flag::of_key("SECONDS"));
+        /// Expiry time of what is stored, in seconds: 60, or a range 60-120; 0 never expires. Not
+        /// said: a trace's own, else 0.
+        expiry: Option<Verbatim<(i32, i32)>> = None, Optional(EXPIRY), of_class = true,
+            example = "60", flag = Some(Flag::of_key("SECONDS"));
         /// When a get misses: only `count` it, or `set` the key at once.
         on_miss: OnMiss = OnMiss::Count, Word(&[(OnMiss::Count, "count"), (OnMiss::Set, "set")]),
             of_class = true, flag = Some(Flag::of_key("WHAT"));
@@ -560,7 +561,7 @@ fn class(layer: &Layer, options: &Options, name: &str) -> Result<ClientClass, Mi
             sequence: options.key_sequence,
             multi_get: options.multi_get,
             value_size: options.data_size.value.clone(),
-            expiry: options.expiry.value,
+            expiry: options.expiry.as_ref().map(|expiry| expiry.value),
             on_miss: options.on_miss,
             tubes: options.tubes,
             names: options.names,

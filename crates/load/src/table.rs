@@ -171,6 +171,9 @@ fn generator(out: &mut String, result: &LoadResult) {
             ),
         );
     }
+    if let Some(clocks) = &result.clocks {
+        line(out, format_args!("{}", clocks.words()));
+    }
     let generator = &result.generator;
     line(
         out,

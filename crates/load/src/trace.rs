@@ -9,15 +9,16 @@
 //! are drawn by the workload's laws. A CSV file has a line for each request and knows them all:
 //!
 //! ```text
-//! time,op,key,size
-//! 0.000000,set,user:1,512
-//! 0.000310,get,user:1,
-//! 0.000420,get,user:1 user:2,
+//! time,op,key,size,ttl
+//! 0.000000,set,user:1,512,3600
+//! 0.000310,get,user:1,,
+//! 0.000420,get,user:1 user:2,,
 //! ```
 //! `time` is in seconds from any beginning (`time_ms`, `time_us` and `time_ns` say so in the head),
 //! `op` a command by its name on the wire, `key` one key or several with blanks between, `size` the
-//! bytes of the value. `key` and `size` may be empty or left out; then they are drawn. The third
-//! kind is that of the public cache traces of Twitter (`twitter`).
+//! bytes of the value, `ttl` its time to live in seconds. `key` and `size` may be empty or left
+//! out; then they are drawn; without a `ttl` values do not expire. The third kind is that of the
+//! public cache traces of Twitter (`twitter`).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -64,6 +65,9 @@ pub enum Speed {
 /// Most requests of a trace: they are all in memory.
 pub const MOST_ROWS: usize = 100_000_000;
 
+/// In the place of where the names of a row begin: its keys are not known.
+const UNNAMED: u32 = u32::MAX;
+
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRow {
@@ -73,10 +77,31 @@ pub struct TraceRow {
     pub command: Command,
     /// How many keys it named.
     pub keys: u32,
-    /// Where these begin in the list of all names; none where they are not known.
-    named: Option<u32>,
+    /// Where these begin in the list of all names, or [`UNNAMED`].
+    named: u32,
     /// Bytes of the value it stored, where that is known.
     pub size: Option<u32>,
+    /// For how long its value is to live, in seconds; 0: for ever, or that is not known.
+    pub ttl: u32,
+}
+
+impl TraceRow {
+    /// For how many seconds the value is to live from now on, 0 for ever; none where the request
+    /// leaves that as it was.
+    pub fn lifetime(&self) -> Option<u32> {
+        let says = matches!(
+            self.command,
+            Command::Set
+                | Command::Add
+                | Command::Replace
+                | Command::Cas
+                | Command::MetaSet
+                | Command::Touch
+                | Command::Gat
+                | Command::Gats
+        );
+        says.then_some(self.ttl)
+    }
 }
 
 /// A trace in memory, in the order of time.
@@ -86,6 +111,8 @@ pub struct Trace {
     /// The keys of all rows that name any, as places in `texts`.
     names: Vec<u32>,
     texts: Vec<Box<[u8]>>,
+    /// How many requests each client sent; empty where clients are not known.
+    clients: Vec<u64>,
 }
 
 impl Trace {
@@ -139,7 +166,7 @@ impl Trace {
             let head = Mistake::new("the head names no `time` and `op`", "it is like time,op,key,size");
             return Err(head.of("line 1"));
         };
-        let (key, size) = (place("key"), place("size"));
+        let (key, size, ttl) = (place("key"), place("size"), place("ttl"));
         let mut trace = Self::default();
         let mut known = KeyNames::default();
         for (number, record) in reader.records().enumerate() {
@@ -152,16 +179,15 @@ impl Trace {
             let name = cell(Some(op)).to_ascii_lowercase();
             let command = Command::from_name(&name)
                 .ok_or_else(|| wrong(format!("`{}` is no command", name.escape_debug())))?;
-            let size =
-                match cell(size) {
-                    "" => None,
-                    text => {
-                        let found = text.parse::<u32>().ok().filter(|&size| u64::from(size) <= LARGEST_VALUE);
-                        Some(found.ok_or_else(|| {
-                            wrong(format!("`{}` is no size of a value", text.escape_debug()))
-                        })?)
-                    }
-                };
+            let number = |text: &str, most: u64, what: &str| match text {
+                "" => Ok(None),
+                text => match text.parse::<u32>() {
+                    Ok(number) if u64::from(number) <= most => Ok(Some(number)),
+                    _ => Err(wrong(format!("`{}` is no {what}", text.escape_debug()))),
+                },
+            };
+            let size = number(cell(size), LARGEST_VALUE, "size of a value")?;
+            let ttl = number(cell(ttl), u64::MAX, "time to live in seconds")?.unwrap_or(0);
             let begun = trace.names.len();
             for text in cell(key).split_ascii_whitespace() {
                 let text = text.as_bytes();
@@ -177,8 +203,8 @@ impl Trace {
             if trace.rows.len() == MOST_ROWS {
                 return trace.in_order(true);
             }
-            let named = (count > 0).then_some(begun as u32);
-            trace.rows.push(TraceRow { at, command, keys: (count as u32).max(1), named, size });
+            let named = if count > 0 { begun as u32 } else { UNNAMED };
+            trace.rows.push(TraceRow { at, command, keys: (count as u32).max(1), named, size, ttl });
         }
         trace.texts = known.texts;
         trace.in_order(false)
@@ -187,7 +213,7 @@ impl Trace {
     /// Reads a trace of Twitter's whose first line was taken for a head.
     fn of_twitter(first: &StringRecord, lines: StringRecordsIter<'_, impl Read>) -> Result<Self, Mistake> {
         let mut trace = Self::default();
-        let mut known = KeyNames::default();
+        let (mut known, mut clients) = (KeyNames::default(), KeyNames::default());
         let mut key = Vec::new();
         // The second of the last lines, and how many of them there are.
         let (mut second, mut of_second) = (0, 0);
@@ -196,7 +222,7 @@ impl Trace {
             let line = line.map_err(unread)?;
             let place = line.position().map_or(number as u64 + 1, csv::Position::line);
             let asked = twitter::request(&line, &mut key);
-            let TwitterLine { second: at, command, size } =
+            let TwitterLine { second: at, command, size, ttl } =
                 asked.map_err(|mistake| mistake.of(&format!("line {place}")))?;
             if trace.rows.len() == MOST_ROWS {
                 return trace.in_order(true);
@@ -206,11 +232,16 @@ impl Trace {
                 (second, of_second) = (at, 0);
             }
             of_second += 1;
-            let named = Some(trace.names.len() as u32);
+            let client = clients.place(line[twitter::CLIENT].as_bytes()) as usize;
+            if client == trace.clients.len() {
+                trace.clients.push(0);
+            }
+            trace.clients[client] += 1;
+            let named = trace.names.len() as u32;
             trace.names.push(known.place(&key));
             let at = Nanos(at.saturating_mul(SECOND));
             let size = stores(command).then_some(size);
-            trace.rows.push(TraceRow { at, command, keys: 1, named, size });
+            trace.rows.push(TraceRow { at, command, keys: 1, named, size, ttl });
         }
         spread(&mut trace.rows, of_second);
         trace.texts = known.texts;
@@ -247,8 +278,13 @@ impl Trace {
 
     /// The keys a row names, as numbers for [`Self::text`]; none where they are not known.
     pub fn names(&self, row: &TraceRow) -> Option<&[u32]> {
-        let begin = row.named? as usize;
+        let begin = Some(row.named as usize).filter(|_| row.named != UNNAMED)?;
         self.names.get(begin..begin + row.keys as usize)
+    }
+
+    /// How many requests each client sent, in any order; empty where clients are not known.
+    pub fn clients(&self) -> &[u64] {
+        &self.clients
     }
 
     /// A key's text.
@@ -267,7 +303,7 @@ fn spread(rows: &mut [TraceRow], count: u64) {
     }
 }
 
-/// The keys of a trace, each once, by their places.
+/// The keys of a trace, or its clients, each once, by their places.
 #[derive(Debug, Default)]
 struct KeyNames {
     known: HashMap<Box<[u8]>, u32>,
@@ -305,8 +341,8 @@ impl RowTrace {
         }
         let keys = visit.keys.clamp(1, MOST_KEYS);
         let size = stores(command).then(|| value_of(visit.bytes_in));
-        let named = visit.key.known().map(|key| self.place(key));
-        self.trace.rows.push(TraceRow { at: Nanos(visit.received.0), command, keys, named, size });
+        let named = visit.key.known().map_or(UNNAMED, |key| self.place(key));
+        self.trace.rows.push(TraceRow { at: Nanos(visit.received.0), command, keys, named, size, ttl: 0 });
     }
 
     /// The key's digest is its name.
@@ -322,7 +358,8 @@ impl RowTrace {
     /// them is as frequent as it was, and they are those that were asked for about then.
     fn end(self) -> Result<Trace, Mistake> {
         let mut trace = self.trace.in_order(self.too_many)?;
-        let first: Vec<Option<u32>> = trace.rows.iter().map(|row| row.named).collect();
+        let first: Vec<Option<u32>> =
+            trace.rows.iter().map(|row| Some(row.named).filter(|&named| named != UNNAMED)).collect();
         for number in 0..first.len() {
             let Some(own) = first[number] else { continue };
             let begun = trace.names.len();
@@ -338,7 +375,7 @@ impl RowTrace {
                 }
             }
             trace.rows[number].keys = (trace.names.len() - begun) as u32;
-            trace.rows[number].named = Some(begun as u32);
+            trace.rows[number].named = begun as u32;
         }
         Ok(trace)
     }
@@ -462,6 +499,7 @@ mod tests {
             ("time,op\n1,got\n", "line 2: `got`"),
             ("time,op,key\n1,set,a b\n", "line 2: 2 keys"),
             ("time,op,size\n1,set,-1\n", "line 2: `-1`"),
+            ("time,op,ttl\n1,set,-1\n", "line 2: `-1` is no time to live"),
             ("time_ns,op\n-1,get\n", "line 2: `-1`"),
         ] {
             let error = Trace::of_csv(text.as_bytes()).unwrap_err().to_string();
@@ -491,9 +529,16 @@ mod tests {
             rows.see(&visit);
         }
         let trace = rows.end().unwrap();
-        let first = TraceRow { at: Nanos(0), command: Command::Mget, keys: 3, named: None, size: None };
-        let second =
-            TraceRow { at: Nanos(400), command: Command::Set, keys: 1, named: None, size: Some(100) };
+        let first =
+            TraceRow { at: Nanos(0), command: Command::Mget, keys: 3, named: UNNAMED, size: None, ttl: 0 };
+        let second = TraceRow {
+            at: Nanos(400),
+            command: Command::Set,
+            keys: 1,
+            named: UNNAMED,
+            size: Some(100),
+            ttl: 0,
+        };
         assert_eq!(trace.rows, [first, second]);
     }
 
@@ -524,7 +569,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_reader_panic(text in "(time|time_ns),op,key,size\n([0-9.-]{0,4},(get|set|x),[a-c ]{0,4},[0-9]{0,3}\n){0,5}") {
+        fn no_bytes_make_the_reader_panic(text in "(time|time_ns),op,key,size,ttl\n([0-9.-]{0,4},(get|set|x),[a-c ]{0,4},[0-9]{0,3},[0-9-]{0,12}\n){0,5}") {
             let _ = Trace::of_csv(text.as_bytes());
         }
     }

@@ -83,8 +83,9 @@ pub struct Workload {
     pub set_family: KeyFamily,
     /// How large values are.
     pub value_size: SizeLaw,
-    /// Expiry times in seconds are drawn between these two, both included; 0 never expires.
-    pub expiry: (i32, i32),
+    /// Expiry times in seconds are drawn between these two, both included; 0 never expires. `None`:
+    /// those of the trace that is replayed, else 0.
+    pub expiry: Option<(i32, i32)>,
     /// What happens when a `get` misses.
     pub on_miss: OnMiss,
     /// How many queues of a message broker are used.
@@ -105,13 +106,17 @@ impl Default for Workload {
             multi_get: 1,
             set_family: KeyFamily::Plain,
             value_size: SizeLaw::Fixed(32),
-            expiry: (0, 0),
+            expiry: None,
             on_miss: OnMiss::Count,
             tubes: 1,
             names: 0,
         }
     }
 }
+
+/// The longest expiry time, 30 days: memcached takes a larger number for a point in time. What
+/// lives longer is sent with this, which is the same in a replay that is shorter.
+const LONGEST_EXPIRY: u32 = 30 * 24 * 60 * 60;
 
 /// Keys of a range.
 pub(crate) const KEYS: Whole = Count::from(1);
@@ -176,11 +181,10 @@ impl Workload {
         self.get_law.check()?;
         self.set_law.check()?;
         self.value_size.check()?;
-        if self.expiry.0 > self.expiry.1 {
-            return Err(Mistake::new(
-                format!("the expiry range {}-{} ends before it begins", self.expiry.0, self.expiry.1),
-                "",
-            ));
+        if let Some((from, to)) = self.expiry
+            && from > to
+        {
+            return Err(Mistake::new(format!("the expiry range {from}-{to} ends before it begins"), ""));
         }
         Ok(())
     }
@@ -491,13 +495,13 @@ impl RequestStream {
         (command, unique): (Storage, u64),
         operation: Operation,
         key: GeneratedKey,
-        size: Option<u32>,
+        row: Option<&TraceRow>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> WrittenRequest {
         let start = out.len();
-        self.filled(key, size, scratch);
-        let exptime = self.expiry();
+        self.filled(key, row.and_then(|row| row.size), scratch);
+        let exptime = self.expiry(row);
         write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
         let bytes = (out.len() - start) as u32;
         WrittenRequest { operation, owed: Owed::Cache(Expect::Stored), keys: 1, bytes, then: Then::Nothing }
@@ -559,7 +563,7 @@ impl RequestStream {
             scratch.ends.push(scratch.texts.len());
             asked.extend([key]);
         }
-        let exptime = if command.touches() { self.expiry() } else { 0 };
+        let exptime = if command.touches() { self.expiry(row) } else { 0 };
         let mut start = 0;
         let texts = scratch.ends.iter().map(|&end| &scratch.texts[std::mem::replace(&mut start, end)..end]);
         write::retrieve(out, command, exptime, texts);
@@ -578,13 +582,12 @@ impl RequestStream {
             other => other.family(),
         };
         let key = self.written_key(family, row);
-        let size = row.and_then(|row| row.size);
         if command == Command::MetaSet {
-            self.filled(key, size, scratch);
-            let expiry = self.expiry();
+            self.filled(key, row.and_then(|row| row.size), scratch);
+            let expiry = self.expiry(row);
             write::meta_set(out, &scratch.texts, expiry, &scratch.value);
         } else {
-            self.store((storage, 0), command.operation(1), key, size, scratch, out);
+            self.store((storage, 0), command.operation(1), key, row, scratch, out);
         }
     }
 
@@ -608,7 +611,7 @@ impl RequestStream {
             Command::Incr => write::arithmetic(out, Arithmetic::Incr, text, 1),
             Command::Decr => write::arithmetic(out, Arithmetic::Decr, text, 1),
             Command::Touch => {
-                let expiry = self.expiry();
+                let expiry = self.expiry(row);
                 write::touch(out, text, expiry);
             }
             Command::MetaGet => {
@@ -659,8 +662,11 @@ impl RequestStream {
         self.plan.values.write(&scratch.texts, self.version, size as usize, &mut scratch.value);
     }
 
-    fn expiry(&mut self) -> i32 {
-        let (from, to) = self.plan.workload.expiry;
+    /// The expiry time that a request says: drawn, or that of the trace's row.
+    fn expiry(&mut self, row: Option<&TraceRow>) -> i32 {
+        let Some((from, to)) = self.plan.workload.expiry else {
+            return row.map_or(0, |row| row.ttl.min(LONGEST_EXPIRY) as i32);
+        };
         if from == to {
             return from;
         }
@@ -711,7 +717,7 @@ mod tests {
             get_law: KeyLaw::Sequential,
             set_law: KeyLaw::Sequential,
             value_size: SizeLaw::Fixed(3),
-            expiry: (60, 60),
+            expiry: Some((60, 60)),
             ..Workload::default()
         };
         let (out, _) = bytes(&workload, 1, 0, 2);
@@ -751,6 +757,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_trace_stores_lives_as_long_as_it_did_unless_another_time_is_said() {
+        let text =
+            "time,op,key,size,ttl\n0,set,a,3,60\n1,set,b,3,2592001\n2,set,c,3,\n3,touch,a,,7\n4,get,a,,9\n";
+        let trace = Arc::new(Trace::of_csv(text.as_bytes()).unwrap());
+        let sent = |expiry| {
+            let workload = Workload { expiry, ..Workload::default() };
+            let plan = PreparedWorkload::replaying(workload, 1, 1, Some(Arc::clone(&trace)));
+            let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
+            let mut stream = plan.stream(0);
+            for _ in 0..5 {
+                stream.next(&mut scratch, &mut out, &mut keys);
+            }
+            let text = String::from_utf8_lossy(&out).into_owned();
+            text.lines().filter(|line| line.contains(' ')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(None), ["set a 0 60 3", "set b 0 2592000 3", "set c 0 0 3", "touch a 7", "get a"]);
+        assert_eq!(sent(Some((5, 5)))[..2], ["set a 0 5 3", "set b 0 5 3"]);
+        assert_eq!(sent(Some((0, 0)))[3], "touch a 0");
+    }
+
+    #[test]
     fn weights_are_kept() {
         let weights = vec![(Command::Get, 3.0), (Command::Delete, 1.0), (Command::Touch, 0.0)];
         let (_, asked) = bytes(&Workload { mix: Mix::Weights(weights), ..Workload::default() }, 5, 0, 20_000);
@@ -777,7 +804,7 @@ mod tests {
             (range(KeyRange { prefix: "a b".to_owned(), ..KeyRange::default() }), "blanks"),
             (range(KeyRange { size: KeySize::Fixed(251), ..KeyRange::default() }), "250"),
             (Workload { multi_get: 0, ..Workload::default() }, "`multi_get` is 0"),
-            (Workload { expiry: (5, 4), ..Workload::default() }, "expiry"),
+            (Workload { expiry: Some((5, 4)), ..Workload::default() }, "expiry"),
         ] {
             let error = workload.check().unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
@@ -795,7 +822,7 @@ mod tests {
             multi_get,
             value_size: SizeLaw::Uniform { from: 0, to: size },
             keys: KeyRange { count, ..KeyRange::default() },
-            expiry: (0, 1_000),
+            expiry: Some((0, 1_000)),
             ..Workload::default()
         })
     }

@@ -33,6 +33,11 @@ pub trait RequestedKeys {
     }
 }
 
+/// The lines `STAT name value` of an answer to `stats` (memcached's protocol.txt, "Statistics").
+pub fn statistics(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
+}
+
 struct Anything;
 
 impl RequestedKeys for Anything {

@@ -29,6 +29,11 @@ impl Clock {
         Stamp(monotonic().saturating_sub(self.epoch))
     }
 
+    /// What tells this run of a process from every other; in containers all have one number.
+    pub fn run_id(&self) -> u64 {
+        self.wall.0 ^ u64::from(std::process::id()).rotate_right(16)
+    }
+
     /// What time it was on the wall when the run started, in nanoseconds since 1970 (UTC).
     pub fn wall_epoch(&self) -> Nanos {
         self.wall

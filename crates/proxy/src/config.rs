@@ -392,6 +392,7 @@ impl Config {
             slow_requests: self.slow_requests,
             hot_keys: self.hot_keys,
             unix: 0,
+            run_id: 0,
             refused: [Dangerous::FlushAll, Dangerous::Verbosity]
                 .into_iter()
                 .filter(|&command| self.edge.refuses(command))

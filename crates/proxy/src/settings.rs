@@ -45,6 +45,8 @@ pub struct CoreSettings {
     pub hot_keys: HotKeyMode,
     /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
     pub unix: u64,
+    /// What tells this run of the process from every other.
+    pub run_id: u64,
     /// Commands that are refused.
     pub refused: Vec<Dangerous>,
     /// Connections to each server, which clients use in turn; at least one.

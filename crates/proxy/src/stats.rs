@@ -48,8 +48,13 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
         Operation::Prepend,
         Operation::Cas,
     ];
+    let uptime = (now - core.started()).0 / 1_000_000_000;
     stat("pid", &std::process::id());
-    stat("uptime", &((now - core.started()).0 / 1_000_000_000));
+    // Behind one address may be several proxies, which containers all give the same pid.
+    stat("id", &format_args!("{:016x}", core.settings().run_id));
+    stat("uptime", &uptime);
+    // As memcached's: seconds since the start, so that it never goes back.
+    stat("time", &(core.settings().unix + uptime));
     stat("version", &core.version_text().unwrap_or_else(|| "unknown".to_owned()));
     stat("pointer_size", &usize::BITS);
     stat("curr_connections", &core.clients());
@@ -308,6 +313,22 @@ mod tests {
             assert!(text.contains(&format!("STAT {line}\r\n")), "{line}: {text}");
         }
         assert!(text.ends_with("END\r\n"));
+    }
+
+    /// Generators find out by it which clocks differ.
+    #[test]
+    fn the_time_is_that_of_the_start_and_what_has_passed() {
+        let mut settings = Config::parse("servers = [\"a:1\"]", "f.toml").unwrap().settings();
+        (settings.unix, settings.run_id) = (1_700_000_000, 0xab);
+        let topology = Config::parse("servers = [\"a:1\"]", "f.toml").unwrap().topology().unwrap();
+        let core = Core::new(settings, topology, Recorder::new(RecordSettings::default()).unwrap(), Stamp(5));
+        let told = |now| String::from_utf8(answer(&core, b"", Stamp(now)).1).unwrap();
+        let (before, after) = (told(7_000_000_004), told(7_000_000_005));
+        assert!(before.contains("STAT uptime 6\r\nSTAT time 1700000006\r\n"), "{before}");
+        assert!(
+            after.contains("STAT id 00000000000000ab\r\nSTAT uptime 7\r\nSTAT time 1700000007\r\n"),
+            "{after}"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::document::{Block, Column, Document, Fact, Finding, Section, Table, Ta
 /// The whole page. `title` says whose trace it is, `footer` names the program and its version.
 pub fn document(trace: &TraceEstimates, title: &str, footer: &str) -> Document {
     let sections = [
-        ("What is asked", vec![Some(operations(trace)), values(trace)]),
+        ("What is asked", vec![Some(operations(trace)), clients(trace), values(trace), lifetimes(trace)]),
         ("Of which keys", vec![keys(trace)]),
         ("How much memory", vec![memory(trace)]),
     ];
@@ -105,6 +105,37 @@ pub fn values(trace: &TraceEstimates) -> Option<Table> {
     })
 }
 
+/// For how long what is stored is to live.
+pub fn lifetimes(trace: &TraceEstimates) -> Option<Table> {
+    let lifetimes = trace.lifetimes.as_ref()?;
+    let row = [lifetimes.p50, lifetimes.p90, lifetimes.max].map(f64::from);
+    Some(Table {
+        name: "lifetimes".into(),
+        title: "Time to live of what is stored".into(),
+        caption: format!("Of the {} of what is stored that expires.", Unit::Share.show(lifetimes.expiring)),
+        columns: ["p50", "p90", "longest"].map(|name| Column::new(name, Unit::Seconds)).to_vec(),
+        rows: vec![row.map(TableValue::from).to_vec()],
+    })
+}
+
+/// How many clients ask, and how unevenly.
+pub fn clients(trace: &TraceEstimates) -> Option<Table> {
+    let clients = trace.clients.as_ref()?;
+    let [first, hundredth, tenth] = clients.top_shares;
+    Some(Table {
+        name: "clients".into(),
+        title: "Clients, and which share of all requests the busiest of them have".into(),
+        caption: String::new(),
+        columns: vec![
+            Column::new("clients", Unit::Count),
+            Column::new("the first", Unit::Share),
+            Column::new("the first 1 %", Unit::Share),
+            Column::new("the first 10 %", Unit::Share),
+        ],
+        rows: vec![[clients.count as f64, first, hundredth, tenth].map(TableValue::from).to_vec()],
+    })
+}
+
 /// How often which keys are asked for.
 pub fn keys(trace: &TraceEstimates) -> Option<Table> {
     let keys = trace.keys.as_ref()?;
@@ -136,6 +167,13 @@ pub fn keys(trace: &TraceEstimates) -> Option<Table> {
 /// One row for each hit ratio.
 pub fn memory(trace: &TraceEstimates) -> Option<Table> {
     let memory = trace.memory.as_ref()?;
+    let expiring = match &trace.lifetimes {
+        None => "nothing expires".to_owned(),
+        Some(_) => format!(
+            "for as long as before; {} reads come after their key's time to live, and what is over takes no room: the highest hit ratio is exact, the others are nearly so",
+            text::count(memory.expired as f64)
+        ),
+    };
     let rows = memory.sizes.iter().map(|size| {
         vec![
             TableValue::from(size.hit_ratio),
@@ -147,7 +185,7 @@ pub fn memory(trace: &TraceEstimates) -> Option<Table> {
         name: "memory".into(),
         title: "Room that a cache needs for a hit ratio".into(),
         caption: format!(
-            "Of {} reads, begun with an empty cache that throws out the least recently used (stack distances, Mattson 1970): what was missed is stored, nothing expires. Bytes are those of keys and values and {ITEM_HEADER} for each \
+            "Of {} reads, begun with an empty cache that throws out the least recently used (stack distances, Mattson 1970): what was missed is stored, {expiring}. Bytes are those of keys and values and {ITEM_HEADER} for each \
              item, as memcached has it; what its slabs leave unused comes on top.",
             text::count(memory.reads as f64)
         ),

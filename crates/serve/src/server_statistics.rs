@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
+use krarup_memcache::response::statistics;
 use krarup_model::headroom::{Allowance, ResourceKind};
 use krarup_net::blocking::BlockingConnection;
 use krarup_net::snapshots::lock;
@@ -61,11 +62,9 @@ struct ServerAnswer {
 }
 
 impl ServerAnswer {
-    /// From the lines `STAT name value` (memcached's protocol.txt, "Statistics").
     fn of(text: &str) -> Self {
-        let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
         let numbers: HashMap<&str, f64> =
-            lines.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
+            statistics(text).filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
         let of = |name: &str| numbers.get(name).copied();
         Self {
             connections: of("curr_connections"),

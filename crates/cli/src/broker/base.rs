@@ -133,7 +133,7 @@ pub(super) fn about(clock: &Clock, largest: u32, store: &str) -> ProcessFacts {
     ProcessFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        id: format!("{:016x}", clock.wall_epoch().0 ^ u64::from(std::process::id()).rotate_right(16)),
+        id: format!("{:016x}", clock.run_id()),
         host: kernel("hostname"),
         os: kernel("version"),
         platform: std::env::consts::ARCH.to_owned(),

@@ -214,6 +214,14 @@ fn a_trace_tells_its_keys_and_the_memory_they_need() {
     let page = fresh("analyze-twitter-page");
     let forms = krarup(&["analyze", &of_twitter, "--csv", "--html", page.to_str().unwrap()]);
     assert!(forms.output.starts_with("hit_ratio,keys,bytes\n") && page.join("report.html").is_file());
+    // Two clients, and values that live for 10 and for 60 seconds: a read in time, one too late.
+    let lines =
+        "0,aa,2,9,4,set,10\n0,bb,2,9,4,set,60\n5,aa,2,0,4,get,0\n20,aa,2,0,4,get,0\n20,bb,2,0,7,get,0\n";
+    let told = krarup(&["analyze", &file("analyze-lifetimes.csv", lines), "--json"]);
+    let told: Value = serde_json::from_str(&told.output).unwrap();
+    assert_eq!((&told["memory"]["reads"], &told["memory"]["expired"]), (&3.into(), &1.into()));
+    assert_eq!(told["lifetimes"], serde_json::json!({ "expiring": 1.0, "p50": 10, "p90": 60, "max": 60 }));
+    assert_eq!((&told["clients"]["count"], &told["clients"]["top_shares"][0]), (&2.into(), &0.8.into()));
     let with_head = file("analyze-trace.csv", "time,op,key,size\n0,set,a,5\n1,get,a b,\n2,mg,c,\n");
     let told = krarup(&["analyze", &with_head, "--markdown"]);
     assert!(told.output.contains("| mget | 1 | 33.3 |") || told.output.contains("| get | 1 |"), "{told:?}");

@@ -745,9 +745,82 @@ fn shares_of_several_generators_are_one_load_and_none_may_be_missing() {
     assert!(ended.success && ended.output.contains("7 connections"), "{ended:?}");
 }
 
+/// The clocks of generators are compared by the seconds of a real memcached that all of them asked;
+/// where one differs, their results are not laid over each other.
+#[test]
+fn generators_whose_clocks_differ_are_not_merged() {
+    let server = Program::memcached(&[]);
+    let address = server.address().to_string();
+    let names = ["ahead", "right"].map(|name| file_with(&format!("{name}.json"), ""));
+    let parts = || names.each_ref().map(|name| crate::support::experiment::json(name));
+    // On a machine with much to do a generator may come too late to ask.
+    let asked = [4_000, 8_000, 16_000, 32_000].iter().any(|&millis| {
+        let instant = in_millis(millis).to_string();
+        let load = ["-s", &address, "-c", "2", "-n", "40", "--keys", "10", "--start-at", &instant];
+        let shares = ["1/2", "2/2"].into_iter().zip(&names);
+        let begun: Vec<Program> = shares
+            .map(|(share, name)| begun(&[&load[..], &["--share", share, "--json", text(name)]].concat()))
+            .collect();
+        let ended: Vec<_> = begun.into_iter().map(Program::ended).collect();
+        ended.iter().all(|one| one.success) && parts().iter().all(|part| part["clock"].is_object())
+    });
+    assert!(asked, "{:?}", parts().map(|part| part["clock"].clone()));
+    let [one, two] = parts();
+    assert_eq!(one["clock"]["server"], two["clock"]["server"]);
+    assert_eq!(one["clock"]["server"]["address"], address);
+    let (one, two) = (text(&names[0]), text(&names[1]));
+    let (code, merged, stderr) = result(&["--merge", one, two]);
+    assert_eq!(code, 0, "{stderr}");
+    let within = merged["clocks"]["within"].as_f64().unwrap();
+    assert!((0.0..0.5).contains(&within), "one clock is not apart from itself: {}", merged["clocks"]);
+    assert_eq!(merged["clocks"]["asked"], serde_json::json!([2]));
+    let (code, table, _) = finished(&["--merge", one, two]);
+    assert!(code == 0 && table.contains("\nclocks agree within "), "{table}");
+
+    let [mut shifted, mut bare] = parts();
+    for place in ["/started_unix", "/clock/began"] {
+        let time = shifted.pointer_mut(place).unwrap();
+        *time = (time.as_f64().unwrap() + 7.0).into();
+    }
+    std::fs::write(&names[0], shifted.to_string()).unwrap();
+    let (code, out, errors) = finished(&["--merge", one, two]);
+    assert!(code == 1 && out.is_empty(), "{errors}");
+    assert!(errors.contains(&format!("the clock of {one} is 7.0")) && errors.contains(two), "{errors}");
+    assert!(errors.contains("hint: set the clocks"), "{errors}");
+    // A generator that says nothing of its clock is not refused, and that is told.
+    bare.as_object_mut().unwrap().remove("clock");
+    std::fs::write(&names[1], bare.to_string()).unwrap();
+    let (code, table, errors) = finished(&["--merge", one, two]);
+    assert!(code == 0 && table.contains("clocks were not compared: 1 of 2 generators"), "{table}{errors}");
+}
+
+/// A proxy tells its time as memcached does, and which of several at one address it is; who asks
+/// not to be told asks nothing.
+#[test]
+fn a_proxy_tells_clocks_and_is_not_asked_where_that_is_not_wanted() {
+    let store = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let proxy =
+        Program::krarup(&["proxy", "--listen", "127.0.0.1:0", "--servers", &store.address().to_string()]);
+    let address = proxy.address().to_string();
+    let run = |millis: u64, more: &[&str]| {
+        let instant = in_millis(millis).to_string();
+        let load = ["-s", &address, "-c", "1", "-n", "5", "--start-at", &instant];
+        let (code, result, stderr) = result(&[&load[..], more].concat());
+        assert_eq!(code, 0, "{stderr}");
+        result
+    };
+    let asked = [3_000, 8_000, 32_000].iter().map(|&millis| run(millis, &[])["clock"].clone());
+    let clock = asked.into_iter().find(Value::is_object).unwrap();
+    assert_eq!(clock["server"]["id"].as_str().unwrap().len(), 16, "{clock}");
+    // Its seconds are those of the wall, to the second at which it started.
+    let ahead = clock["began"].as_f64().unwrap() - clock["second"].as_f64().unwrap();
+    assert!((-0.1..1.5).contains(&ahead), "{clock}");
+    assert_eq!(run(2_000, &["--no-clock-check"])["clock"], Value::Null);
+}
+
 #[test]
 fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
-    let lines = "time_ms,op,key,size\n0,set,a,7\n20,get,a,\n40,get,b a,\n60,delete,a,\n";
+    let lines = "time_ms,op,key,size,ttl\n0,set,a,7,90\n20,get,a,,\n40,get,b a,,\n60,delete,a,,\n";
     let trace = file_with("trace.csv", lines);
     let run = |speed: &str| {
         let mut store = storing();
@@ -763,7 +836,7 @@ fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
         let received = server.received.lock().unwrap().concat();
         let received = String::from_utf8(received).unwrap();
         let lines: Vec<_> = received.lines().filter(|line| line.contains(' ')).map(str::to_owned).collect();
-        assert_eq!(lines, ["set a 0 0 7", "get a", "get b a", "delete a"]);
+        assert_eq!(lines, ["set a 0 90 7", "get a", "get b a", "delete a"]);
         let mut due = Vec::new();
         file::rows::RowFile::open(&rows)
             .unwrap()

@@ -105,6 +105,8 @@ pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Mis
         generator,
         verified: None,
         rows: None,
+        clock: None,
+        clocks: None,
         merged_from: Vec::new(),
         warnings: Vec::new(),
     })

@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(load.targets[0].to_string(), "10.0.0.5:11211");
         assert_eq!((load.connections, load.threads, load.extent), (64, 2, Extent::Seconds(80.0)));
         assert_eq!(load.workload.mix, Mix::Ratio { sets: 1, gets: 6 });
-        assert_eq!((load.workload.multi_get, load.workload.expiry), (6, (9_999, 10_000)));
+        assert_eq!((load.workload.multi_get, load.workload.expiry), (6, Some((9_999, 10_000))));
         assert_eq!((load.workload.keys.minimum, load.workload.keys.count), (0, 10_001));
         assert_eq!(load.workload.value_size, SizeLaw::Fixed(4_096));
         assert_eq!(memtier.json_out_file, Some("out.json".into()));

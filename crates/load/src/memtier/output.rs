@@ -398,7 +398,7 @@ fn configuration(memtier: &Memtier) -> Value {
         "ratio": memtier.ratio,
         "pipeline": load.pipeline,
         "data_size": load.workload.value_size.most(),
-        "expiry_range": format!("{}:{}", load.workload.expiry.0, load.workload.expiry.1),
+        "expiry_range": load.workload.expiry.map_or_else(|| "0:0".to_owned(), |(from, to)| format!("{from}:{to}")),
         "key_prefix": keys.prefix,
         "key_minimum": keys.minimum,
         "key_maximum": keys.minimum + keys.count - 1,

@@ -7,7 +7,8 @@
 //! ```
 //! Times are whole seconds, so that requests of one second are spread evenly over it, in their
 //! order. Keys are anonymous texts, some shorter than the key was: they are filled up to its size
-//! with `0`. The client and the TTL are not used; values expire as the workload says.
+//! with `0`. The TTL is in seconds, 0 for ever. Clients are counted only: one of them was a program
+//! with many connections, so that its requests overlapped, and they wait for each other nowhere.
 
 use csv::StringRecord;
 use krarup_settings::Mistake;
@@ -16,6 +17,8 @@ use crate::command::Command;
 use crate::keys::LONGEST_KEY;
 use crate::limits::LARGEST_VALUE;
 
+/// The column of the client.
+pub(super) const CLIENT: usize = 4;
 /// Columns of a line.
 const COLUMNS: usize = 7;
 
@@ -46,6 +49,8 @@ pub(super) struct TwitterLine {
     pub(super) command: Command,
     /// Bytes of the value, which a request that fetches may have found.
     pub(super) size: u32,
+    /// For how long it is to live, in seconds; 0: for ever.
+    pub(super) ttl: u32,
 }
 
 /// One line; its key is left in `key`.
@@ -63,6 +68,7 @@ pub(super) fn request(line: &StringRecord, key: &mut Vec<u8>) -> Result<TwitterL
     let second = number(0, "time in seconds", u64::from(u32::MAX))?;
     let key_size = number(2, "size of a key", u64::MAX)?.min(LONGEST_KEY as u64) as usize;
     let size = number(3, "size of a value", u64::MAX)?.min(LARGEST_VALUE) as u32;
+    let ttl = number(6, "TTL", u64::MAX)?.min(u64::from(u32::MAX)) as u32;
     let command = match Command::from_name(&line[5].to_ascii_lowercase()) {
         // Its unique is not in the trace.
         Some(Command::Cas) => Command::Set,
@@ -76,7 +82,7 @@ pub(super) fn request(line: &StringRecord, key: &mut Vec<u8>) -> Result<TwitterL
     key.clear();
     key.extend_from_slice(text);
     key.resize(key_size.max(text.len()), b'0');
-    Ok(TwitterLine { second, command, size })
+    Ok(TwitterLine { second, command, size, ttl })
 }
 
 #[cfg(test)]
@@ -95,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_line_is_a_request_and_those_of_a_second_are_spread_over_it() {
-        let text = "100,ab,4,0,1,get,0\n100,cd,2,300,2,set,3600\n100,ab,4,9,1,gets,0\n102,ef,2,7,1,cas,0\n";
+        let text = "100,ab,4,0,c,get,0\n100,cd,2,300,d,set,3600\n100,ab,4,9,c,gets,0\n102,ef,2,7,c,cas,7\n";
         let trace = read(text).unwrap();
         let rows: Vec<_> = (0..trace.len()).filter_map(|number| trace.row(number)).collect();
         let seen: Vec<_> =
@@ -104,6 +110,8 @@ mod tests {
             seen,
             [(0, "get", None), (333, "set", Some(300)), (666, "gets", None), (2_000, "set", Some(7))]
         );
+        assert_eq!(rows.iter().map(|row| row.ttl).collect::<Vec<_>>(), [0, 3_600, 0, 7]);
+        assert_eq!(trace.clients(), [3, 1]);
         let keys: Vec<_> =
             rows.iter().map(|row| trace.text(u64::from(trace.names(row).unwrap()[0]))).collect();
         assert_eq!(keys, [&b"ab00"[..], b"cd", b"ab00", b"ef"]);
@@ -119,6 +127,7 @@ mod tests {
             ("1,ab,2,z,1,get,0", "line 2: `z` is no size of a value"),
             ("1,,2,0,1,get,0", "line 2: `` is no key"),
             ("1,a b,2,0,1,get,0", "line 2: `a b` is no key"),
+            ("1,ab,2,0,1,get,-1", "line 2: `-1` is no TTL"),
             ("1,ab,2,0", "line 2: it has 4 columns and not 7"),
             ("\"1\n2\",ab,2,0,1,get,0", "line 2: `1\\n2` is no time"),
             ("1,ab,2,0,1,\"g\net\",0", "line 2: `g\\net` is no command"),
@@ -134,18 +143,19 @@ mod tests {
         #[test]
         fn no_request_is_lost_and_none_leaves_its_second(
             lines in prop::collection::vec(
-                (0_u64..20, "[a-f]{1,3}", 0_usize..300, 0_u64..2_000, 0_usize..4),
+                (0_u64..20, "[a-f]{1,3}", 0_usize..300, 0_u64..2_000, 0_usize..4, 0_u32..9),
                 1..40,
             ),
         ) {
             let mut lines = lines;
             lines.sort_by_key(|line| line.0);
             let operation = |place: usize| ["get", "set", "delete", "incr"][place];
-            let line = |(at, key, size, value, what): &(u64, String, usize, u64, usize)| {
-                format!("{at},{key},{size},{value},1,{},60\n", operation(*what))
+            let line = |(at, key, size, value, what, ttl): &(u64, String, usize, u64, usize, u32)| {
+                format!("{at},{key},{size},{value},{ttl},{},{ttl}\n", operation(*what))
             };
             let trace = read(&lines.iter().map(line).collect::<String>()).unwrap();
             prop_assert_eq!(trace.len(), lines.len());
+            prop_assert_eq!(trace.clients().iter().sum::<u64>(), lines.len() as u64);
             let begun = lines[0].0;
             let mut last = Nanos(0);
             for (number, line) in lines.iter().enumerate() {
@@ -154,6 +164,7 @@ mod tests {
                 prop_assert!(row.at >= last);
                 last = row.at;
                 prop_assert_eq!(row.command.name(), operation(line.4));
+                prop_assert_eq!(row.ttl, line.5);
                 let key = trace.text(u64::from(trace.names(&row).unwrap()[0]));
                 prop_assert!(key.starts_with(line.1.as_bytes()));
                 prop_assert_eq!(key.len(), line.2.min(LONGEST_KEY).max(line.1.len()));

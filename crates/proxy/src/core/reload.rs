@@ -35,7 +35,7 @@ impl Core {
         self.books.keep_slowest(settings.slow_requests);
         self.books.sampling().set_mode(settings.hot_keys);
         // The clock goes on.
-        self.settings = CoreSettings { unix: self.settings.unix, ..settings };
+        self.settings = CoreSettings { unix: self.settings.unix, run_id: self.settings.run_id, ..settings };
         let servers = self.upstreams.reconfigure(topology.servers, self.settings.upstreams());
         let up: Vec<ServerId> = self.upstreams.ids().filter(|&server| self.upstreams.is_up(server)).collect();
         let ramp = self.settings.return_over;

@@ -67,6 +67,7 @@ fn settings() -> CoreSettings {
         slow_requests: 3,
         hot_keys: HotKeyMode::Name,
         unix: 1_700_000_000,
+        run_id: 0,
         refused: Vec::new(),
         server_connections: 1,
         dedicated: false,

@@ -36,6 +36,7 @@ fn draw_settings(numbers: &mut impl Iterator<Item = u32>) -> CoreSettings {
         slow_requests: draw(4) as usize,
         hot_keys: [HotKeyMode::Off, HotKeyMode::Digest, HotKeyMode::Name][draw(3) as usize],
         unix: 1_700_000_000,
+        run_id: 0,
         refused: if draw(2) == 0 { Vec::new() } else { vec![Dangerous::FlushAll, Dangerous::Verbosity] },
         // These two take a restart.
         server_connections: 1,

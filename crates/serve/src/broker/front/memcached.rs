@@ -253,7 +253,7 @@ impl<'a> MemcachedSession<'a> {
         for shard in 0..self.shards {
             let answer = self.answer(shard, line, true)?;
             let text = String::from_utf8_lossy(&answer).into_owned();
-            for (key, value) in text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' ')) {
+            for (key, value) in krarup_memcache::response::statistics(&text) {
                 let known = all.iter_mut().find(|(other, _)| other == key);
                 let sums = !["pid", "uptime", "item_size_max"].contains(&key);
                 match known.map(|(_, sum)| sum) {

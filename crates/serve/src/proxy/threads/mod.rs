@@ -129,7 +129,10 @@ pub fn run(
     // bound.
     let mut settings = config.settings();
     settings.workers = Workers::Unlimited;
-    settings.unix = books.lock().settings().unix;
+    (settings.unix, settings.run_id) = {
+        let core = books.lock();
+        (core.settings().unix, core.settings().run_id)
+    };
     let mut topology = config.topology()?;
     topology.pools.iter_mut().for_each(|pool| pool.readers = None);
     let form = config.thread_form()?;
