@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use krarup_memcache::Limits;
 use krarup_model::headroom::ResponseTarget;
 use krarup_settings::kind::{
-    ADDRESS, Count, CustomText, DAY, Duration, FILE, MONTH, Optional, OrWords, Sections, SettingsSection,
-    Size, Switch, TEXT, Unwritten, Word,
+    ADDRESS, BANDWIDTH, Count, CustomText, DAY, Duration, FILE, MONTH, Optional, OrWords, Sections,
+    SettingsSection, Size, Switch, TEXT, Unwritten, Word,
 };
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
@@ -133,11 +133,14 @@ settings! {
         /// resource is full.
         headroom_target: Option<ResponseTarget> = None, Optional(TARGET), example = "\"p99 < 8ms\"",
             flag = Some(Flag::new("headroom-target", "TARGET"));
+        /// Bits per second that each of this machine's links carries in either direction, where the
+        /// kernel does not know its rate, as of virtual network cards.
+        link: Option<f64> = None, Optional(BANDWIDTH), example = "\"10Gbit/s\"";
         /// Whether /headroom asks the servers with `stats` how much of their memory, connections
         /// and processors they use, at most once in ten seconds.
         server_stats: bool = false, Switch;
         /// A file that proxies before the same servers share: while one of them has a redline under
-        /// way, no other begins one.
+        /// way, no other begins one. It says which server was pushed when, for a day.
         redline_lock: Option<PathBuf> = None, Optional(FILE), example = "\"/run/krarup/redline\"";
     }
     // The top level holds the keys of one pool beside those of the proxy.

@@ -10,11 +10,9 @@
 //! An order holds for four seconds only: should the thread end, the loops go back by themselves.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use krarup_model::headroom::{
     Headroom, HeadroomVerdict, Redline, RedlineEnd, RedlineOrder, RedlineReport, RedlineSettings,
@@ -30,12 +28,14 @@ use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::LoopOrders;
 
+mod shared_lock;
+
+use shared_lock::{COOL_DOWN, RedlineLock};
+
 /// How often the loops are asked.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an order holds.
 const HOLDS: Nanos = Nanos::from_secs(4);
-/// A server is pushed once in this time.
-const COOL_DOWN: Duration = Duration::from_secs(86_400);
 /// The least headroom, as a multiple of the traffic of now.
 const LEAST_HEADROOM: f64 = 1.5;
 /// What a redline is given where nothing is said.
@@ -59,6 +59,15 @@ struct RedlineState {
     stop: bool,
     /// When each server was pushed last.
     pushed: HashMap<String, Instant>,
+}
+
+impl RedlineState {
+    fn is_free(&self) -> Result<(), Mistake> {
+        if self.running {
+            return Err(Mistake::new("another one is under way", "DELETE /redline ends it"));
+        }
+        Ok(())
+    }
 }
 
 /// What stands in a query.
@@ -111,7 +120,7 @@ struct PreparedRedline {
     server: String,
     redline: Redline,
     /// Held as long as it runs.
-    lock: Option<File>,
+    shared: Option<RedlineLock>,
 }
 
 impl LiveRedline {
@@ -160,26 +169,32 @@ impl LiveRedline {
         let target = asked.target.or(live.target).ok_or_else(|| {
             refused(Mistake::new("there is no target", "set `headroom_target`, or give target=p99%3C8ms"))
         })?;
-        self.check(asked, &live.system.servers[server].name, target).map_err(refused)?;
+        let shared = match &live.redline_lock {
+            Some(path) if !asked.dry_run => {
+                lock(&self.state).is_free().map_err(refused)?;
+                Some(RedlineLock::take(path).map_err(refused)?)
+            }
+            _ => None,
+        };
+        self.check(asked, &live.system.servers[server].name, target, shared.as_ref()).map_err(refused)?;
         let settings = RedlineSettings {
             target,
             most_weight: asked.most_weight.unwrap_or(MOST_WEIGHT),
             most_seconds: asked.most_seconds.unwrap_or(MOST_SECONDS),
         };
-        let mut prepared = PreparedRedline {
+        let prepared = PreparedRedline {
             pool: pool.name.clone(),
             server: live.system.servers[server].name.clone(),
             redline: Redline::new(settings, server, pool.servers.clone(), live.kept.at),
-            lock: None,
+            shared,
         };
         if asked.dry_run {
             return Ok(prepared.planned());
         }
         let mut state = lock(&self.state);
-        if state.running {
-            return Err(refused(Mistake::new("another one is under way", "DELETE /redline ends it")));
-        }
-        prepared.lock = live.redline_lock.as_ref().map(shared_lock).transpose().map_err(refused)?;
+        state.is_free().map_err(refused)?;
+        let noted = prepared.shared.as_ref().map(|shared| shared.note(&prepared.server, SystemTime::now()));
+        noted.transpose().map_err(refused)?;
         let report = prepared.report(None);
         (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
         state.pushed.insert(prepared.server.clone(), Instant::now());
@@ -198,7 +213,13 @@ impl LiveRedline {
     }
 
     /// Whether it may be tried.
-    fn check(&self, asked: &AskedRedline, server: &str, target: ResponseTarget) -> Result<(), Mistake> {
+    fn check(
+        &self,
+        asked: &AskedRedline,
+        server: &str,
+        target: ResponseTarget,
+        shared: Option<&RedlineLock>,
+    ) -> Result<(), Mistake> {
         let answer = self.headroom.of_target(target);
         let answer = answer.ok_or_else(|| Mistake::plain("an event loop did not answer within a second"))?;
         if answer.broken_now == Some(true) {
@@ -208,8 +229,11 @@ impl LiveRedline {
             return Ok(());
         }
         let forced = "force=1 tries it all the same";
-        if let Some(before) = lock(&self.state).pushed.get(server).filter(|at| at.elapsed() < COOL_DOWN) {
-            let hours = before.elapsed().as_secs() / 3_600;
+        let here = lock(&self.state).pushed.get(server).map(Instant::elapsed);
+        let anywhere = shared.and_then(|shared| shared.since_push(server, SystemTime::now()));
+        let before = here.into_iter().chain(anywhere).min();
+        if let Some(before) = before.filter(|before| *before < COOL_DOWN) {
+            let hours = before.as_secs() / 3_600;
             return Err(Mistake::new(format!("{server} was pushed {hours} hours ago: once a day"), forced));
         }
         match headroom_of(&answer) {
@@ -311,14 +335,5 @@ fn chosen<'a>(
     Ok((pool, server))
 }
 
-/// The lock that all proxies before the same servers share.
-fn shared_lock(path: &PathBuf) -> Result<File, Mistake> {
-    let wrong = |why: String| Mistake::plain(format!("{}: {why}", path.display()));
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    let file = file.map_err(|error| wrong(error.to_string()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(wrong("another proxy has a redline under way".to_owned())),
-        Err(TryLockError::Error(error)) => Err(wrong(error.to_string())),
-    }
-}
+#[cfg(test)]
+mod tests;

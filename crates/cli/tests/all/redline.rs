@@ -81,6 +81,46 @@ fn it_begins_is_alone_and_ends_at_once_when_it_is_told_to() {
 }
 
 #[test]
+fn a_server_is_pushed_once_a_day_whichever_proxy_asks_and_after_a_restart() {
+    let lock = fresh("redline-day").with_extension("lock");
+    std::fs::write(&lock, "a note that was here before\n").unwrap();
+    let config = fresh("redline-day").with_extension("toml");
+    std::fs::write(&config, format!("redline_lock = {:?}\n", lock.to_str().unwrap())).unwrap();
+    let alone = ["--headroom-target", "p99 < 8ms"];
+    let more = [&alone[..], &["--config", config.to_str().unwrap()]].concat();
+    let (stores, proxy, admin) = replicated(&more);
+    let (_other, other_admin) = before(&stores, &more);
+    let begin = |admin| asked(admin, "POST", "/redline?force=1");
+    let refused = |admin| {
+        let answer = asked(admin, "POST", "/redline");
+        assert!(answer.starts_with("HTTP/1.1 409"), "{answer}");
+        answer.contains("was pushed 0 hours ago: once a day") && answer.contains("force=1")
+    };
+    assert!(!refused(other_admin), "it was never pushed: another reason");
+    assert_eq!(report(&begin(admin))["ended"], Value::Null);
+    asked(admin, "DELETE", "/redline");
+    assert!(refused(admin), "by the same proxy");
+    assert!(refused(other_admin), "by another one");
+    assert!(proxy.stop().success);
+    let (_again, again_admin) = before(&stores, &more);
+    assert!(refused(again_admin), "after a restart");
+    let second = format!("/redline?server={}", stores[1].address());
+    let second = asked(again_admin, "POST", &second);
+    assert!(second.contains("nothing can be said"), "another server was not pushed: {second}");
+    assert_eq!(report(&begin(again_admin))["ended"], Value::Null);
+    asked(again_admin, "DELETE", "/redline");
+    let text = std::fs::read_to_string(&lock).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (2, "a note that was here before"), "{text}");
+    // Without the file a proxy knows what it pushed itself.
+    let (_proxy, admin) = before(&stores, &alone);
+    assert!(!refused(admin));
+    begin(admin);
+    asked(admin, "DELETE", "/redline");
+    assert!(refused(admin));
+}
+
+#[test]
 fn what_cannot_be_pushed_is_refused_with_the_reason() {
     let (_stores, _proxy, admin) = replicated(&[]);
     let address = admin.to_string();

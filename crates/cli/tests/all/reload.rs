@@ -104,6 +104,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "shutdown_limit" => maybe(draw, &["\"10s\"", "\"1h\""]).or(Some("\"60s\"".into())),
         "hold" => maybe(draw, &["0", "\"50us\"", "\"10ms\""]),
         "headroom_target" => maybe(draw, &["\"p99 < 8ms\"", "\"p50 < 1s\""]),
+        "link" => maybe(draw, &["\"10Gbit/s\"", "\"100Mbit/s\""]),
         "redline_lock" => maybe(draw, &["\"redline-1\"", "\"redline-2\""]),
         "admin" => Some(quoted(&scene.admin[draw.below(2)].address().to_string())),
         "allow" => maybe(draw, &["[]", "[\"flush_all\", \"verbosity\"]"]),

@@ -1,5 +1,5 @@
 //! What `make test` stands on: packages are installed patiently and failures say why; the run ends
-//! with its total.
+//! with its total. And what `bench/books.py` stands on: its patch.
 
 use std::fs;
 use std::io::Write;
@@ -33,6 +33,19 @@ fn need(machine: &Path, flags: &[&str]) -> (Option<i32>, String) {
     let output =
         command.args(flags).args(["krarup-test-program", "a-package"]).env("PATH", path).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Where there is no git directory, as in an archive of the sources, it is not looked at.
+#[test]
+fn the_patch_that_switches_books_on_and_off_applies() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !root.join(".git").exists() {
+        return;
+    }
+    let mut git = Command::new("git");
+    let output = git.args(["apply", "--check", "bench/books.patch"]).current_dir(root).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "write it anew, `git apply --3way` helps: {errors}");
 }
 
 #[test]

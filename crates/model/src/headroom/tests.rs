@@ -494,28 +494,38 @@ fn trips_that_find_no_message_take_connections_until_the_store_is_full() {
     assert!(check.mean.abs() < 0.05 && check.p95.abs() < 0.05, "{check:?}");
 }
 
-/// Requests to one of three servers each, half of them writes.
-fn writes_and_reads(seed: u64) -> LiveSnapshot {
+/// Requests to one of three servers each, half of them writes, which go to as many as there are
+/// copies.
+fn writes_and_reads(rate: fn(f64) -> f64, copies: usize, seed: u64) -> LiveSnapshot {
     let mut random = RandomStream::named(seed, 0, &["writes"]);
     let (mut now, mut free, mut done) = (1.0, [0.0_f64; 3], Vec::new());
     while now < 61.0 {
-        now += random.draw(&rand_distr::Exp1) / (1_300.0 + 300.0 * (now / 8.0_f64).sin());
-        let server = random.below(3);
-        free[server] = free[server].max(now) + 1e-3 * random.draw(&rand_distr::Exp1);
+        now += random.draw(&rand_distr::Exp1) / rate(now);
+        let first = random.below(3);
         let operation = if random.fraction() < 0.5 { Operation::Set } else { Operation::Get };
-        done.push((free[server], now, server as u16, operation));
+        let servers = if operation == Operation::Set { copies } else { 1 };
+        let servers = (first..first + servers).map(|server| server % 3);
+        let parts: Vec<(u16, f64)> = servers
+            .map(|server| {
+                free[server] = free[server].max(now) + 1e-3 * random.draw(&rand_distr::Exp1);
+                (server as u16, free[server])
+            })
+            .collect();
+        let end = parts.iter().map(|part| part.1).fold(0.0, f64::max);
+        done.push((end, now, parts, operation));
     }
     done.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut books = LiveBooks::default();
     let mut second = 1.0_f64;
-    for (end, came, server, operation) in done {
+    for (end, came, parts, operation) in done {
         while second < end {
             books.loop_use(moment(second), LoopUse::default());
             second += 1.0;
         }
         let mut visit = Visit::at(moment(came), operation);
         visit.replied = moment(end);
-        books.finish(&visit, &[ServerVisit::ok(server, moment(came), moment(end))]);
+        let part = |&(server, end): &(u16, f64)| ServerVisit::ok(server, moment(came), moment(end));
+        books.finish(&visit, &parts.iter().map(part).collect::<Vec<_>>());
     }
     books.snapshot(moment(61.0))
 }
@@ -525,7 +535,8 @@ fn one_more_copy_costs_as_many_writes_again() {
     let system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
     let changes = [CopyChange::More, CopyChange::Fewer].map(HeadroomChange::Replicas).to_vec();
     let question = HeadroomQuestion { target: None, changes: changes.clone(), seed: 1 };
-    let answer = judge(&writes_and_reads(3), &system, &question);
+    let seen = writes_and_reads(|now| 1_300.0 + 300.0 * (now / 8.0).sin(), 1, 3);
+    let answer = judge(&seen, &system, &question);
     let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
     let ratio = more.capacity_per_s.unwrap().mean / answer.saturation_per_s.unwrap();
     assert!((ratio * 1.5 - 1.0).abs() < 0.03, "half of the requests take two servers: {ratio}");
@@ -533,9 +544,32 @@ fn one_more_copy_costs_as_many_writes_again() {
     // In the replay, too: at the same target the queues of three halves as many parts.
     let target = ResponseTarget { quantile: 0.99, seconds: 15e-3 };
     let with_target = HeadroomQuestion { target: Some(target), ..question };
-    let answer = judge(&writes_and_reads(3), &system, &with_target);
+    let answer = judge(&seen, &system, &with_target);
     let ratio = answer.what_if[0].capacity_per_s.unwrap().mean / answer.capacity_per_s.unwrap().mean;
     assert!((0.5..0.75).contains(&ratio), "a write waits for the longer of two: {ratio}");
+}
+
+/// With one copy each server is an M/M/1 of a third of the requests: P(R > t) = exp(−(μ − λ) t).
+#[test]
+fn one_copy_fewer_of_two_leaves_each_write_to_one_server() {
+    let system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    let changes = vec![HeadroomChange::Replicas(CopyChange::Fewer)];
+    let question = HeadroomQuestion { target: None, changes, seed: 1 };
+    let seen = writes_and_reads(|_| 900.0, 2, 3);
+    let answer = judge(&seen, &system, &question);
+    let saturation = answer.saturation_per_s.unwrap();
+    assert!((saturation / 2_000.0 - 1.0).abs() < 0.05, "a request takes one server and a half: {saturation}");
+    let [fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+    assert_eq!(fewer.change, "replicas -1");
+    let full_at = fewer.capacity_per_s.unwrap().mean;
+    assert!((full_at / 3_000.0 - 1.0).abs() < 0.05, "{full_at}");
+    let target = ResponseTarget { quantile: 0.99, seconds: 15e-3 };
+    let answer = judge(&seen, &system, &HeadroomQuestion { target: Some(target), ..question });
+    let capacity = answer.what_if[0].capacity_per_s.unwrap();
+    let truth = 3.0 * (1_000.0 - 100.0_f64.ln() / target.seconds);
+    assert!((capacity.mean / truth - 1.0).abs() < 0.1, "{truth}: {capacity:?}");
+    assert!(capacity.low < truth && truth < capacity.high, "{truth}: {capacity:?}");
+    assert!(answer.capacity_per_s.unwrap().mean < capacity.mean / 1.3, "{answer:?}");
 }
 
 /// One server: a read takes 0.4 ms, a write three times as long, and the share of writes goes with

@@ -59,6 +59,8 @@ pub(crate) struct DriverSettings {
     pub(crate) memory: usize,
     /// How a datagram at the port of a listener is refused; none: no datagram is received.
     pub(crate) no_datagrams: Option<&'static [u8]>,
+    /// Bits per second of the machine's links whose rates the kernel does not know.
+    pub(crate) link: Option<f64>,
 }
 
 /// What the clients of a cache or a broker may take.
@@ -96,6 +98,7 @@ impl From<ClientLimits> for DriverSettings {
             unauthenticated: 1_000,
             memory: super::memory::of_one_loop(limits.memory, 1),
             no_datagrams: None,
+            link: None,
         }
     }
 }
@@ -235,7 +238,7 @@ impl Driver {
             entrances_made: 0,
             accepting: Accepting::Later,
             loops: None,
-            meter: LoopMeter::default(),
+            meter: LoopMeter::new(settings.link),
             time_limits: TimeLimits::new(settings.idle, settings.request, now),
             logins: Logins::default(),
             memory: MemoryAccount::new(settings.memory),
@@ -266,6 +269,9 @@ impl Driver {
     pub(crate) fn configure(&mut self, settings: DriverSettings) {
         self.time_limits = TimeLimits::new(settings.idle, settings.request, self.clock.now());
         self.memory.resize(settings.memory);
+        if settings.link != self.settings.link {
+            self.meter = LoopMeter::new(settings.link);
+        }
         self.settings = settings;
         self.changed = true;
     }

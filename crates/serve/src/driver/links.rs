@@ -2,10 +2,14 @@
 //! says they have.
 //!
 //! ```text
-//! /sys/class/net/NAME/speed    10⁶ bits a second; −1, or no such file, where it is not known
-//! /sys/class/net/NAME/device is there for links of hardware: what a virtual one says of its rate
-//! is no limit /proc/thread-self/net/dev bytes received and sent since the link was there (proc(5))
+//! /sys/class/net/NAME/speed     10⁶ bits a second; −1, or no such file, where it is not known
+//! /sys/class/net/NAME/device    is there for links of hardware: what another one says of its rate
+//!                               is no limit
+//! /proc/thread-self/net/dev     bytes received and sent since the link was there (proc(5))
 //! ```
+//!
+//! Where the kernel does not know a rate the configuration may. A container has no link of
+//! hardware: there its rate is that of each link but the loopback.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -39,9 +43,10 @@ struct Carried {
 }
 
 impl Links {
-    /// Those of this machine, with what they have carried until now.
-    pub(super) fn of_machine() -> Self {
-        let each = with_rates(Path::new("/sys/class/net"));
+    /// Those of this machine, with what they have carried until now. Those whose rates the kernel
+    /// does not know carry `otherwise` bits a second.
+    pub(super) fn of_machine(otherwise: Option<f64>) -> Self {
+        let each = with_rates(Path::new("/sys/class/net"), otherwise);
         if each.is_empty() {
             return Self::default();
         }
@@ -73,17 +78,23 @@ impl Link {
     }
 }
 
-/// The links of hardware in the `folder` of the kernel whose rates are known.
-fn with_rates(folder: &Path) -> Vec<Link> {
+/// The links of hardware in the `folder` of the kernel whose rates are known, or `otherwise` given
+/// in bits a second; where there are none of hardware, those that there are.
+fn with_rates(folder: &Path, otherwise: Option<f64>) -> Vec<Link> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let link = |entry: fs::DirEntry| {
-        let place = entry.path();
-        let megabits: f64 = fs::read_to_string(place.join("speed")).ok()?.trim().parse().ok()?;
-        let name = entry.file_name().into_string().ok()?;
-        let known = megabits > 0.0 && place.join("device").exists();
-        known.then(|| Link { name, bytes_per_second: megabits * 1e6 / 8.0, carried: Carried::default() })
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let (hardware, others): (Vec<_>, Vec<_>) =
+        names.partition(|name| folder.join(name).join("device").exists());
+    let link = |name, bits: f64| Link { name, bytes_per_second: bits / 8.0, carried: Carried::default() };
+    if hardware.is_empty() {
+        let others = others.into_iter().filter(|name| name != "lo");
+        return others.filter_map(|name| Some(link(name, otherwise?))).collect();
+    }
+    let speed = |name: &str| -> Option<f64> {
+        let megabits: f64 = fs::read_to_string(folder.join(name).join("speed")).ok()?.trim().parse().ok()?;
+        (megabits > 0.0).then_some(megabits * 1e6)
     };
-    entries.filter_map(link).collect()
+    hardware.into_iter().filter_map(|name| speed(&name).or(otherwise).map(|bits| link(name, bits))).collect()
 }
 
 /// What the table says of the link `name`: after its name eight numbers of what was received, bytes
@@ -132,10 +143,24 @@ mod tests {
         link("eth1", "-1\n", true);
         link("veth7", "10000\n", false);
         fs::create_dir_all(folder.join("lo")).unwrap();
-        let known = with_rates(&folder);
+        let rates = |otherwise| {
+            let mut known: Vec<_> = with_rates(&folder, otherwise)
+                .into_iter()
+                .map(|link| (link.name, link.bytes_per_second))
+                .collect();
+            known.sort_by(|a, b| a.0.cmp(&b.0));
+            known
+        };
+        let (eth0, eth1) = (("eth0".to_owned(), 125e6), ("eth1".to_owned(), 1_250e6));
+        assert_eq!(rates(None), std::slice::from_ref(&eth0));
+        assert_eq!(rates(Some(10e9)), [eth0, eth1], "the configuration knows what the kernel does not");
+        // In a container.
+        for name in ["eth0", "eth1"] {
+            fs::remove_dir_all(folder.join(name)).unwrap();
+        }
+        assert_eq!(rates(None), []);
+        assert_eq!(rates(Some(8e6)), [("veth7".to_owned(), 1e6)], "and not the loopback");
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(known.len(), 1);
-        assert_eq!((known[0].name.as_str(), known[0].bytes_per_second), ("eth0", 125e6));
-        assert!(with_rates(&folder).is_empty());
+        assert_eq!(rates(Some(8e6)), []);
     }
 }

@@ -23,6 +23,8 @@ const EVERY: Nanos = Nanos::from_secs(1);
 pub(super) struct LoopMeter {
     passes: u64,
     next: Stamp,
+    /// Bits per second of links whose rates the kernel does not know.
+    link: Option<f64>,
     /// What the kernel said last; none before the first reading.
     last: Option<KernelTimes>,
 }
@@ -49,6 +51,11 @@ struct MachineTimes {
 }
 
 impl LoopMeter {
+    /// One that takes this for the rate of links whose own the kernel does not know.
+    pub(super) fn new(link: Option<f64>) -> Self {
+        Self { link, ..Self::default() }
+    }
+
     /// The loop has begun one more pass.
     #[inline]
     pub(super) fn pass(&mut self) {
@@ -69,7 +76,7 @@ impl LoopMeter {
             let run_queue = run_queue(schedstat.as_ref());
             let stat = File::open("/proc/stat").ok();
             let machine = machine(stat.as_ref());
-            let (processor, links) = (cpu::thread(), Links::of_machine());
+            let (processor, links) = (cpu::thread(), Links::of_machine(self.link));
             self.last = Some(KernelTimes { processor, run_queue, schedstat, stat, machine, links, at: now });
             return None;
         };

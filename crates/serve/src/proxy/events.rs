@@ -829,6 +829,7 @@ fn client_settings(config: &Config, credentials: &Credentials) -> driver::Driver
         unauthenticated: edge.max_unauthenticated / config.threads,
         memory: of_one_loop(edge.memory, config.threads),
         no_datagrams: Some(NO_DATAGRAMS),
+        link: config.link,
     }
 }
 

@@ -119,10 +119,11 @@ fn each_reason_to_be_silent_is_given() {
     assert!(far.contains(&SeriesSilence::TooFar) || far.contains(&SeriesSilence::IntervalTooWide), "{far:?}");
 }
 
-#[test]
-fn no_capacity_of_ten_services_is_far_off() {
+/// Of how many random services something is said, and how many of these intervals hold the truth;
+/// none may be far off.
+fn judged(services: u64) -> (u32, u32) {
     let (mut said, mut covered, mut false_confident) = (0, 0, Vec::new());
-    for seed in 0..10 {
+    for seed in 0..services {
         let mut random = RandomStream::named(seed, 0, &["services"]);
         let servers = [1, 1, 2, 3, 6][random.below(5)];
         let limit = 100.0 * 50_f64.powf(random.fraction());
@@ -146,5 +147,19 @@ fn no_capacity_of_ten_services_is_far_off() {
         }
     }
     assert!(false_confident.is_empty(), "{false_confident:#?}");
+    (said, covered)
+}
+
+#[test]
+fn no_capacity_of_ten_services_is_far_off() {
+    let (said, covered) = judged(10);
     assert!(said >= 3 && covered * 10 >= said * 8, "{said} said, {covered} covered");
+}
+
+#[test]
+#[ignore = "the figures of the guide on headroom"]
+fn forty_services() {
+    let (said, covered) = judged(40);
+    println!("of {said} something was said, and {covered} intervals held the truth");
+    assert!(said >= 22 && covered * 10 >= said * 9, "{said} said, {covered} covered");
 }

@@ -1,0 +1,166 @@
+//! The file that all proxies before the same servers lock, and what it says: which server was
+//! pushed when. So a server is pushed once a day also where another proxy pushed it, or this one
+//! was restarted.
+//!
+//! ```text
+//! 1764180000 10.0.0.4:11211    seconds since 1970 (UTC), and the server
+//! ```
+//!
+//! Lines that are no such pair stand there for another reason: they say nothing here, and stay.
+
+use std::fmt::Display;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use krarup_units::Mistake;
+
+/// A server is pushed once in this time.
+pub(super) const COOL_DOWN: Duration = Duration::from_secs(86_400);
+
+/// The file, locked until this is dropped.
+pub(super) struct RedlineLock {
+    file: File,
+    path: PathBuf,
+    /// What it said when it was locked.
+    text: Vec<u8>,
+}
+
+impl RedlineLock {
+    /// Locks the file `path`, which is made where there is none.
+    pub(super) fn take(path: &Path) -> Result<Self, Mistake> {
+        let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+        let mut file = opened.map_err(|error| at(path, &error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(at(path, &"another proxy has a redline under way, or is about to begin one"));
+            }
+            Err(TryLockError::Error(error)) => return Err(at(path, &error)),
+        }
+        let mut text = Vec::new();
+        // What cannot be read says nothing of a push.
+        if file.metadata().is_ok_and(|file| file.is_file()) && file.read_to_end(&mut text).is_err() {
+            text.clear();
+        }
+        Ok(Self { file, path: path.to_owned(), text })
+    }
+
+    /// How long ago the server was pushed last, where that is less than a day.
+    pub(super) fn since_push(&self, server: &str, now: SystemTime) -> Option<Duration> {
+        let now = seconds(now);
+        let pushes = self.lines().filter_map(push);
+        let of_server = pushes.filter(|&(at, pushed)| pushed == server && counts(at, now));
+        // A clock that was set back since then makes it a moment ago.
+        of_server.map(|(at, _)| Duration::from_secs(now.saturating_sub(at))).min()
+    }
+
+    /// Notes that the server is pushed now, and leaves out what is older than a day.
+    pub(super) fn note(&self, server: &str, now: SystemTime) -> Result<(), Mistake> {
+        let now = seconds(now);
+        let stays = |line: &&[u8]| push(line).is_none_or(|(at, pushed)| pushed != server && counts(at, now));
+        let mut text = Vec::new();
+        for line in self.lines().filter(stays) {
+            text.extend_from_slice(line);
+            text.push(b'\n');
+        }
+        text.extend_from_slice(format!("{now} {server}\n").as_bytes());
+        let written = self.file.write_all_at(&text, 0).and_then(|()| self.file.set_len(text.len() as u64));
+        written.map_err(|error| at(&self.path, &error))
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+    }
+}
+
+fn at(path: &Path, why: &dyn Display) -> Mistake {
+    Mistake::plain(format!("{}: {why}", path.display()))
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// When which server was pushed, by one line.
+fn push(line: &[u8]) -> Option<(u64, &str)> {
+    let (at, server) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    Some((at.parse().ok()?, server))
+}
+
+/// Whether a push of this second still counts. One that is further ahead than a day is of a clock
+/// that was wrong.
+fn counts(at: u64, now: u64) -> bool {
+    at.abs_diff(now) < COOL_DOWN.as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600;
+    const NOON: u64 = 1_764_180_000;
+
+    /// The lock of a new file with this text.
+    fn of(name: &str, text: &[u8]) -> (PathBuf, RedlineLock) {
+        let path = std::env::temp_dir().join(format!("krarup-redline-{name}-{}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let taken = RedlineLock::take(&path).unwrap();
+        (path, taken)
+    }
+
+    fn time(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_push_is_known_for_a_day_to_the_next_that_locks_the_file() {
+        let (path, first) = of("day", b"");
+        assert_eq!(first.since_push("a:1", time(NOON)), None);
+        first.note("a:1", time(NOON)).unwrap();
+        assert!(RedlineLock::take(&path).is_err(), "it is locked");
+        drop(first);
+        let next = RedlineLock::take(&path).unwrap();
+        assert_eq!(next.since_push("a:1", time(NOON + 2 * HOUR)), Some(Duration::from_secs(2 * HOUR)));
+        assert_eq!(next.since_push("a:1", time(NOON - HOUR)), Some(Duration::ZERO), "the clock was set back");
+        assert_eq!(next.since_push("a:1", time(NOON + 24 * HOUR)), None);
+        assert_eq!(next.since_push("a:11", time(NOON)), None, "another server");
+        next.note("b:1", time(NOON + HOUR)).unwrap();
+        drop(next);
+        let later = RedlineLock::take(&path).unwrap();
+        later.note("c:1", time(NOON + 24 * HOUR)).unwrap();
+        drop(later);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text, format!("{} b:1\n{} c:1\n", NOON + HOUR, NOON + 24 * HOUR), "a:1 is a day old");
+    }
+
+    #[test]
+    fn a_file_that_says_something_else_is_no_mistake_and_keeps_it() {
+        for (name, text) in [
+            ("settings", &b"listen = \"a:1\"\n"[..]),
+            ("bytes", b"\xff\xfe\x00 a:1\n"),
+            ("cut", b"17641800"),
+            ("number", b"99999999999999999999999 a:1\n"),
+        ] {
+            let (path, taken) = of(name, text);
+            assert_eq!(taken.since_push("a:1", time(NOON)), None, "{name}");
+            taken.note("a:1", time(NOON)).unwrap();
+            drop(taken);
+            let taken = RedlineLock::take(&path).unwrap();
+            assert_eq!(taken.since_push("a:1", time(NOON)), Some(Duration::ZERO), "{name}");
+            std::fs::remove_file(&path).unwrap();
+            assert!(taken.text.starts_with(text.trim_ascii_end()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_locked_is_named() {
+        let Err(why) = RedlineLock::take(Path::new("/nowhere/redline")) else {
+            panic!("there is no such folder")
+        };
+        assert!(why.to_string().contains("/nowhere/redline"), "{why}");
+    }
+}

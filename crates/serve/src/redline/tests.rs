@@ -1,0 +1,92 @@
+//! What is refused because of the traffic: two servers with all keys, of which the first answers a
+//! thousand requests a second.
+
+use std::sync::OnceLock;
+
+use krarup_model::headroom::LiveSystem;
+use krarup_net::snapshots::SnapshotSlot;
+use krarup_record::{LiveBooks, LiveSnapshot, LoopUse, Operation, ServerVisit, Visit};
+
+use super::*;
+
+/// A minute of reads, `rate` a second, at random moments and of random lengths.
+fn minute(rate: f64) -> LiveSnapshot {
+    let moment = |seconds: f64| Stamp((seconds * 1e9) as u64);
+    let mut seed = 7_u64;
+    let mut exponential = move || {
+        // Marsaglia's xorshift.
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        -((seed >> 11) as f64 / (1_u64 << 53) as f64).max(1e-12).ln()
+    };
+    let mut books = LiveBooks::default();
+    let (mut now, mut free, mut second) = (1.0_f64, 0.0_f64, 1.0_f64);
+    while now < 61.0 {
+        now += exponential() / (rate * (1.0 + 0.1 * now.sin()));
+        while second < now {
+            books.loop_use(moment(second), LoopUse::default());
+            second += 1.0;
+        }
+        free = free.max(now + 5e-4) + 1e-3 * exponential();
+        let mut visit = Visit::at(moment(now), Operation::Get);
+        visit.replied = moment(free + 5e-4);
+        books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+    }
+    books.snapshot(moment(61.0))
+}
+
+/// Of a loop that always answers that it has kept this.
+fn redline(kept: LiveSnapshot) -> Arc<LiveRedline> {
+    let own = Arc::new(OnceLock::<Arc<SnapshotSlot<LiveState>>>::new());
+    let wakes = Arc::clone(&own);
+    let pool = ReplicatedPool { name: "main".to_owned(), servers: vec![0, 1] };
+    let state = LiveState {
+        kept,
+        system: LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]),
+        target: None,
+        pools: vec![pool],
+        redline_lock: None,
+        config: None,
+        keys: Vec::new(),
+    };
+    let slot = SnapshotSlot::waking(Duration::ZERO, move || {
+        wakes.get().into_iter().for_each(|slot| slot.publish(|| state.clone()));
+    });
+    own.get_or_init(|| Arc::clone(&slot));
+    let live = LiveQuestion::new(vec![slot]);
+    let headroom = Arc::new(LiveHeadroom::new(live.clone(), |_| String::new()));
+    Arc::new(LiveRedline::new(live, Arc::default(), headroom))
+}
+
+fn post(redline: &Arc<LiveRedline>, text: &str) -> (u16, String) {
+    let answer = redline.respond(HttpMethod::Post, HttpQuery { text, page: false });
+    (answer.status, answer.body)
+}
+
+#[test]
+fn little_headroom_is_refused_unless_it_is_forced() {
+    let full = redline(minute(800.0));
+    let (status, why) = post(&full, "target=p99%3C80ms");
+    assert!(status == 409 && why.contains("and must be 1.5"), "{why}");
+    let (status, begun) = post(&full, "target=p99%3C80ms&force=1");
+    assert_eq!(status, 200, "{begun}");
+    assert_eq!(full.end().status, 200);
+    // With room it needs no force.
+    let idle = redline(minute(350.0));
+    let (status, begun) = post(&idle, "target=p99%3C80ms");
+    assert_eq!(status, 200, "{begun}");
+    assert_eq!(idle.end().status, 200);
+    let (status, why) = post(&idle, "target=p99%3C80ms");
+    assert!(status == 409 && why.contains("a:1 was pushed 0 hours ago: once a day"), "{why}");
+}
+
+#[test]
+fn a_target_that_is_broken_now_is_refused_and_force_does_not_help() {
+    let redline = redline(minute(450.0));
+    for text in ["target=p99%3C2ms", "target=p99%3C2ms&force=1", "target=p99%3C2ms&dry-run=1"] {
+        let (status, why) = post(&redline, text);
+        assert!(status == 409 && why.contains("is broken by the traffic of now"), "{text}: {why}");
+        assert!(!why.contains("force"), "{why}");
+    }
+}
