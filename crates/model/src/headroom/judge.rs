@@ -273,7 +273,7 @@ impl Headroom {
         let capacity = CapacityEstimate { low: rate, mean: rate, high: rate };
         self.capacity_per_s = Some(capacity);
         self.headroom_ratio = (now > 0.0).then(|| capacity.map(|rate| rate / now));
-        let reasons = self.silent.drain(..).map(|why| why.text());
+        let reasons = self.silent.drain(..).map(Silence::text);
         self.assumes.extend(reasons.map(|why| format!("no more than what was proven: {why}")));
     }
 }
