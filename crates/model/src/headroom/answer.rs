@@ -268,7 +268,7 @@ impl Silence {
         Self::MixChanged,
     ];
 
-    /// Whether more traffic, or more of it at once, would end it; else something is wrong, or moves.
+    /// Whether more traffic, or more of it at once, would end it; else something is wrong or moves.
     pub const fn wants_more_traffic(self) -> bool {
         matches!(
             self,
