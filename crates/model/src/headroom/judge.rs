@@ -27,6 +27,10 @@ const BLOCK: Seconds = 10.0;
 /// A speed that turned so often is one that goes up and down: a change and the way back are two.
 const SWINGS: usize = 3;
 
+/// The low end of what is stated is at most so many times the highest rate seen: a limit that does
+/// not act until it is met may lie just beyond.
+const SURE: f64 = 1.4;
+
 /// Clients that wait for replies for more than this share of their time can hardly ask more often.
 const CLIENTS_WAIT: f64 = 0.7;
 
@@ -232,6 +236,11 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     estimate = estimate.map(|rate| rate.max(proven.unwrap_or(0.0)));
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
+    let shown = proven.unwrap_or(0.0);
+    let highest = fitted.traffic.highest().max(shown);
+    if estimate.mean <= STATED * highest {
+        estimate.low = estimate.low.min(SURE * highest);
+    }
     let of_rates = estimate;
     // Whatever else could still be done, what is used up is full.
     let used_up = allowances.iter().filter_map(|one| Some((one, one.full_at()?)));
@@ -255,8 +264,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         HeadroomVerdict::Proven
     } else if !answer.silent.is_empty() {
         HeadroomVerdict::Silent
-    } else if estimate.mean <= STATED * fitted.traffic.highest().max(proven.unwrap_or(0.0))
-        && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth().max(proven.unwrap_or(0.0))
+    } else if estimate.mean <= STATED * highest
+        && estimate.mean <= STATED_OF_PEAK * fitted.traffic.highest_tenth().max(shown)
         && estimate.mean <= broke.most_stated
     {
         HeadroomVerdict::Stated
