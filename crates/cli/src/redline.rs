@@ -19,10 +19,10 @@ use crate::failure::Failure;
 ///
 /// A limit that does not act before it is met, as a quota, is in no measurement of usual traffic.
 /// Each step gives the server a tenth more than the one before, and lasts until its service time is
-/// known within 3 %. It ends, and the usual shares are back at once, where the server's reads miss
-/// the target in two of three seconds, a request fails, its service time rises by 15 %, or the
-/// other servers become slower by a fifth. What it did is proven, and `krarup headroom` counts with
-/// it for a day. Ctrl-C ends it too.
+/// known within 3 %. Once a second it is looked at, and it ends, with the usual shares back in the
+/// next pass of the event loop, where the server's reads miss the target in two of three seconds, a
+/// request fails, its service time rises by 15 %, or the other servers become slower by a fifth.
+/// What it did is proven, and `krarup headroom` counts with it for a day. Ctrl-C ends it too.
 ///
 /// Exit code: 0 where something is proven, 3 where nothing is, 2 where it was refused.
 #[derive(Args)]
