@@ -86,6 +86,11 @@ pub struct TraceRow {
 }
 
 impl TraceRow {
+    /// Where its keys begin in the list of all names; none where they are not known.
+    fn names_from(&self) -> Option<u32> {
+        Some(self.named).filter(|&named| named != UNNAMED)
+    }
+
     /// For how many seconds the value is to live from now on, 0 for ever; none where the request
     /// leaves that as it was.
     pub fn lifetime(&self) -> Option<u32> {
@@ -278,7 +283,7 @@ impl Trace {
 
     /// The keys a row names, as numbers for [`Self::text`]; none where they are not known.
     pub fn names(&self, row: &TraceRow) -> Option<&[u32]> {
-        let begin = Some(row.named as usize).filter(|_| row.named != UNNAMED)?;
+        let begin = row.names_from()? as usize;
         self.names.get(begin..begin + row.keys as usize)
     }
 
@@ -358,8 +363,7 @@ impl RowTrace {
     /// them is as frequent as it was, and they are those that were asked for about then.
     fn end(self) -> Result<Trace, Mistake> {
         let mut trace = self.trace.in_order(self.too_many)?;
-        let first: Vec<Option<u32>> =
-            trace.rows.iter().map(|row| Some(row.named).filter(|&named| named != UNNAMED)).collect();
+        let first: Vec<Option<u32>> = trace.rows.iter().map(TraceRow::names_from).collect();
         for number in 0..first.len() {
             let Some(own) = first[number] else { continue };
             let begun = trace.names.len();

@@ -137,10 +137,10 @@ impl Block {
         (from, to): (u64, u64),
     ) -> Self {
         let kept = kept(snapshot, system, Stamp(from), Stamp(to));
-        let service =
-            |server: usize| server_fit::speed(&kept, server, system.servers[server].queue, &requests[server]);
+        let queue = |server: usize| system.servers[server].queue;
+        let service = |server: usize| server_fit::speed(&kept, server, queue(server), &requests[server]);
+        let alone = |server: usize| server_fit::alone(&kept, server, queue(server), &requests[server]);
         let rate = kept.requests.len() as f64 / kept.covered().max(1e-9);
-        let alone = |server: usize| server_fit::alone(&kept, server, &requests[server]);
         let servers = 0..system.servers.len();
         Self { service: servers.clone().map(service).collect(), alone: servers.map(alone).collect(), rate }
     }
@@ -252,9 +252,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         answer.saturation_per_s = Some(full.mean);
         estimate = estimate.at_most(&full);
     }
-    answer.capacity_per_s = Some(estimate);
     let now = fitted.traffic.now();
-    answer.headroom_ratio = (now > 0.0).then(|| estimate.map(|rate| rate / now));
+    answer.tell_capacity(estimate, now);
     answer.check = fitted.check();
     doubts(fitted, &first, &estimate, answer);
     let few = answer.silent.iter().all(|why| why.wants_more_traffic());
@@ -277,11 +276,15 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
 }
 
 impl Headroom {
-    /// Tells a rate that was shown; what the traffic alone would have said is left out.
-    fn tell_proven(&mut self, rate: f64, now: f64) {
-        let capacity = CapacityEstimate { low: rate, mean: rate, high: rate };
+    /// A capacity, and how many times the traffic of `now` that is.
+    fn tell_capacity(&mut self, capacity: CapacityEstimate, now: f64) {
         self.capacity_per_s = Some(capacity);
         self.headroom_ratio = (now > 0.0).then(|| capacity.map(|rate| rate / now));
+    }
+
+    /// Tells a rate that was shown; what the traffic alone would have said is left out.
+    fn tell_proven(&mut self, rate: f64, now: f64) {
+        self.tell_capacity(CapacityEstimate { low: rate, mean: rate, high: rate }, now);
         let reasons = self.silent.drain(..).map(Silence::text);
         self.assumes.extend(reasons.map(|why| format!("no more than what was proven: {why}")));
     }

@@ -95,7 +95,13 @@ pub(super) fn speed(
 }
 
 /// The mean round trip of requests that found nothing under way, with its relative standard error;
-/// none where requests differ in what they take.
-pub(super) fn alone(kept: &Kept, number: usize, requests: &ServiceByRequest) -> Option<(Seconds, f64)> {
-    if requests.are_alike() { stores::alone(kept, number) } else { None }
+/// none where requests differ in what they take, or it is their [`speed`] already.
+pub(super) fn alone(
+    kept: &Kept,
+    number: usize,
+    queue: ServerQueue,
+    requests: &ServiceByRequest,
+) -> Option<(Seconds, f64)> {
+    let tells = queue == ServerQueue::EachConnection && requests.are_alike();
+    if tells { stores::alone(kept, number) } else { None }
 }
