@@ -29,6 +29,10 @@ pub enum WarmUp {
     },
 }
 
+/// Statistics of two cuts that differ by no greater share than this are equal: rounding must not
+/// choose between them.
+const EQUAL: f64 = 1e-9;
+
 /// The marginal standard error rule, MSER (White 1997): cut where the mean of the rest is known
 /// best.
 ///
@@ -37,8 +41,8 @@ pub enum WarmUp {
 /// ```
 ///
 /// Leaving out warm-up values lowers the spread faster than it lowers n; leaving out steady ones
-/// does not. Only the first half is searched: a minimum at its very end means that the series had
-/// not settled by then.
+/// does not. Of cuts that are equally good, the earliest keeps most. Only the first half is
+/// searched: a minimum at its very end means that the series had not settled by then.
 ///
 /// # Errors
 /// If there are fewer than 10 values, one is not finite, or all are alike.
@@ -49,20 +53,21 @@ pub fn mser(values: &[f64]) -> Result<WarmUp, StatsError> {
         return Err(StatsError::Constant { what: "series" });
     }
     let mut rest = Summary::one(values[n - 1])?;
-    let mut best = (f64::INFINITY, n);
-    // From the end, so that one pass suffices; ties go to the earlier cut, which keeps more.
+    let mut statistics = vec![0.0; n / 2 + 1];
+    // From the end, so that one pass suffices.
     for d in (0..n - 1).rev() {
         rest.push(values[d])?;
-        let statistic = rest.squares / (rest.n as f64).powi(2);
-        if d <= n / 2 && statistic <= best.0 {
-            best = (finite("standard error of the series", statistic)?, d);
+        if let Some(statistic) = statistics.get_mut(d) {
+            *statistic = rest.squares / (rest.n as f64).powi(2);
         }
     }
-    let (statistic, after) = best;
+    let least = statistics.iter().copied().fold(f64::INFINITY, f64::min);
+    let equal = finite("standard error of the series", least)? * (1.0 + EQUAL);
+    let after = statistics.iter().position(|&statistic| statistic <= equal).unwrap_or(n / 2);
     if after == n / 2 {
         return Ok(WarmUp::NotOver { n });
     }
-    Ok(WarmUp::Ends { after, kept: n - after, statistic })
+    Ok(WarmUp::Ends { after, kept: n - after, statistic: statistics[after] })
 }
 
 /// MSER on means of five neighbours (MSER-5, White, Cobb and Spratt 2000): less easily led by
@@ -210,6 +215,16 @@ mod tests {
     fn a_steady_series_loses_little() {
         let WarmUp::Ends { after, .. } = mser5(&normal_series(8, 1000, 0.0)).unwrap() else { panic!() };
         assert!(after < 150, "{after}");
+    }
+
+    /// The statistic is 2/27 without a cut and after three values, in fractions.
+    #[test]
+    fn of_equally_good_cuts_the_earliest_counts_in_any_unit() {
+        let counts = [50.0, 49.0, 49.0, 50.0, 51.0, 51.0, 52.0, 51.0, 51.0, 51.0, 50.0, 49.0];
+        for length in [1.0, 0.1, 0.02, 0.3, 0.7] {
+            let rates = counts.map(|count| count / length);
+            assert!(matches!(mser(&rates), Ok(WarmUp::Ends { after: 0, .. })), "windows of {length} s");
+        }
     }
 
     #[test]
