@@ -418,7 +418,9 @@ impl Warning {
             Self::FlowBalance { .. } => {
                 "The place filled up or emptied while it was measured: it was not in a steady state. Measure longer, or with less load."
             }
-            Self::UnevenServers { .. } => "Check the routing, and whether a server was down.",
+            Self::UnevenServers { .. } => {
+                "On a ring of hashes the shares of servers differ by about a tenth; rendezvous and jump place keys more evenly. Elsewhere check the routing, and whether a server was down."
+            }
             Self::Unread { .. } => {
                 "Restore the file, or run the experiment again: that trial alone is measured anew."
             }

@@ -8,6 +8,8 @@
 //! - `HEADROOM_SYSTEMS`: how many systems; each has the next kind and the next seed.
 //! - `HEADROOM_KINDS`: the kinds, with commas between them; all otherwise.
 //! - `HEADROOM_CHANGES`: 1 judges what is said of changes instead: a line for each, and a table.
+//! - `HEADROOM_MINUTES`: for how many each level is watched; 1 otherwise. What an answer found of
+//!   the servers is remembered by the next.
 //! - `HEADROOM_KEPT`: how many visits the books keep; as many as a loop's otherwise.
 
 #![allow(clippy::disallowed_methods, reason = "it measures how long it takes")]
@@ -30,7 +32,8 @@ use krarup_record::live::KEPT_VISITS;
 mod headroom;
 
 /// How long the truth is looked for.
-const THOROUGH: Effort = Effort { saturation: 200_000, target: 600_000, seconds: 60, kept: KEPT_VISITS };
+const THOROUGH: Effort =
+    Effort { saturation: 200_000, target: 600_000, seconds: 60, kept: KEPT_VISITS, minutes: 1 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -46,7 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let kept = variable("HEADROOM_KEPT")?.map_or(KEPT_VISITS, |kept| kept as usize);
     let begin = Instant::now();
-    let effort = Effort { kept, ..THOROUGH };
+    let minutes = variable("HEADROOM_MINUTES")?.map_or(1, |minutes| minutes.max(1) as usize);
+    let effort = Effort { kept, minutes, ..THOROUGH };
     if variable("HEADROOM_CHANGES")?.is_some_and(|asked| asked > 0) {
         let effort = Effort { saturation: 60_000, target: 150_000, seconds: 10, ..effort };
         let mut judged = judge_all(&kinds, seed, systems, |one| watch_changes(one, effort));

@@ -30,6 +30,7 @@ mod allowances;
 mod answer;
 mod changes;
 mod consumers;
+mod contention;
 mod fit;
 mod fitted;
 mod judge;
@@ -54,7 +55,8 @@ pub use answer::{
     Silence, TrafficSeen,
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
-pub use judge::judge;
+pub use contention::HeadroomMemory;
+pub use judge::{judge, judge_remembering};
 pub use knee::workers_wanted;
 pub use metrics::{HEADROOM_METRICS, HeadroomMetric, HeadroomValue};
 pub use question::{CHANGE_FORMS, HeadroomTarget, NamedChange};

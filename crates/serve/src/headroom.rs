@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use krarup_model::headroom::{
-    Allowance, Headroom, HeadroomChange, HeadroomQuestion, LiveSystem, NamedChange, ProvenServer,
-    ResourceKind, ResponseTarget, judge,
+    Allowance, Headroom, HeadroomChange, HeadroomMemory, HeadroomQuestion, LiveSystem, NamedChange,
+    ProvenServer, ResourceKind, ResponseTarget, judge_remembering,
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
@@ -18,12 +18,11 @@ use krarup_units::{Mistake, Nanos};
 
 use crate::live::{LiveQuestion, LiveState};
 use crate::process;
+use crate::redline_lock::{COOL_DOWN, proofs};
 use crate::server_statistics::AskedServers;
 
 /// How long an answer is given again.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long what a server has shown counts.
-const DAY: Duration = Duration::from_secs(86_400);
 /// How many different questions are kept with their answers.
 const KEPT: usize = 16;
 /// How many changes one question may have: each is replayed.
@@ -46,10 +45,13 @@ pub(crate) struct LiveHeadroom {
     answers: Mutex<VecDeque<KeptAnswer>>,
     /// What monitoring was given last.
     last: Mutex<Option<Arc<Headroom>>>,
-    /// What servers have shown that they can do, by name, and when.
-    proven: Mutex<HashMap<String, (ProvenServer, Instant)>>,
+    /// What servers have shown that they can do, by name, and when; none: what was shown to the
+    /// process before this one was not looked for yet.
+    proven: Mutex<Option<HashMap<String, (ProvenServer, Instant)>>>,
     servers: AskedServers,
     uses: Mutex<UsesSeen>,
+    /// What earlier answers found of the servers.
+    memory: Mutex<HeadroomMemory>,
 }
 
 #[derive(Clone)]
@@ -96,7 +98,12 @@ impl AskedHeadroom {
     }
 
     /// The answer for this state, of this system.
-    fn judge(&self, state: &LiveState, mut system: LiveSystem) -> Result<Headroom, Mistake> {
+    fn judge(
+        &self,
+        state: &LiveState,
+        mut system: LiveSystem,
+        memory: &mut HeadroomMemory,
+    ) -> Result<Headroom, Mistake> {
         let target = self.target.or(state.target);
         let usual = || NamedChange::usual(&system, target);
         let changes = self.changes.clone().unwrap_or_else(usual);
@@ -108,7 +115,7 @@ impl AskedHeadroom {
             system.moves = state.config.as_ref().and_then(|config| moves(config, &names, &seen));
         }
         let question = HeadroomQuestion { target, changes, seed: self.seed.unwrap_or(SEED) };
-        Ok(judge(&state.kept, &system, &question))
+        Ok(judge_remembering(&state.kept, &system, &question, memory))
     }
 }
 
@@ -161,8 +168,8 @@ impl LiveHeadroom {
     /// Answers about the loops that `live` asks; a browser is given a `page`.
     pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
         let (answers, last, proven) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (servers, uses) = (AskedServers::default(), Mutex::default());
-        Self { live, page, answers, last, proven, servers, uses }
+        let (servers, uses, memory) = (AskedServers::default(), Mutex::default(), Mutex::default());
+        Self { live, page, answers, last, proven, servers, uses, memory }
     }
 
     /// The answer to a request for `/headroom`.
@@ -203,7 +210,7 @@ impl LiveHeadroom {
 
     /// A server has shown that it can do this; it counts for a day.
     pub(crate) fn prove(&self, server: &str, proven: ProvenServer) {
-        lock(&self.proven).insert(server.to_owned(), (proven, Instant::now()));
+        lock(&self.proven).get_or_insert_default().insert(server.to_owned(), (proven, Instant::now()));
         lock(&self.answers).clear();
     }
 
@@ -218,7 +225,8 @@ impl LiveHeadroom {
         let rate = state.kept.replied_per_s(LATELY);
         lock(&self.uses).complete(&mut system.allowances, rate, Instant::now());
         let mut proven = lock(&self.proven);
-        proven.retain(|_, (_, at)| at.elapsed() < DAY);
+        let proven = proven.get_or_insert_with(|| proven_before(state));
+        proven.retain(|_, (_, at)| at.elapsed() < COOL_DOWN);
         for server in &mut system.servers {
             server.proven = proven.get(&server.name).map(|(proven, _)| *proven);
         }
@@ -239,7 +247,7 @@ impl LiveHeadroom {
         let answer = thread::scope(|scope| {
             let computed = thread::Builder::new().name("headroom".into()).spawn_scoped(scope, || {
                 process::yield_to_others();
-                asked.judge(&state, system)
+                asked.judge(&state, system, &mut lock(&self.memory))
             });
             // Without memory for a thread there is no answer, as from a loop that is stuck.
             computed.map_err(|_| NoHeadroom::Stuck)?.join().map_err(|_| NoHeadroom::Stuck)
@@ -251,6 +259,14 @@ impl LiveHeadroom {
         kept.push_back(KeptAnswer { asked: asked.clone(), at: Instant::now(), answer: Arc::clone(&answer) });
         Ok(answer)
     }
+}
+
+/// What servers have shown to the process that ran here before.
+fn proven_before(state: &LiveState) -> HashMap<String, (ProvenServer, Instant)> {
+    let Some(path) = &state.redline_lock else { return HashMap::new() };
+    let now = Instant::now();
+    let of_age = |(server, proven, age)| (server, (proven, now.checked_sub(age).unwrap_or(now)));
+    proofs(path, &state.listens_at(), SystemTime::now()).into_iter().map(of_age).collect()
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod process;
 mod processors;
 pub mod proxy;
 mod redline;
+mod redline_lock;
 mod server_statistics;
 mod slice;
 mod workers;

@@ -38,6 +38,11 @@ impl LiveState {
         self.keys.extend(other.keys);
         self
     }
+
+    /// The address by which a proxy is told from others before the same servers.
+    pub(crate) fn listens_at(&self) -> String {
+        self.config.as_ref().map(|config| config.listen.to_string()).unwrap_or_default()
+    }
 }
 
 /// Asks the loops of a process for it, in the order in which they are numbered.

@@ -27,10 +27,7 @@ use krarup_units::{Mistake, Nanos, Seconds, Stamp, text};
 use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::LoopOrders;
-
-mod shared_lock;
-
-use shared_lock::{COOL_DOWN, RedlineLock};
+use crate::redline_lock::{COOL_DOWN, RedlineLock};
 
 /// How often the loops are asked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -116,8 +113,11 @@ impl AskedRedline {
 
 /// One that may begin.
 struct PreparedRedline {
+    /// Where this proxy listens.
+    proxy: String,
     pool: String,
     server: String,
+    target: ResponseTarget,
     redline: Redline,
     /// Held as long as it runs.
     shared: Option<RedlineLock>,
@@ -182,9 +182,11 @@ impl LiveRedline {
             most_weight: asked.most_weight.unwrap_or(MOST_WEIGHT),
             most_seconds: asked.most_seconds.unwrap_or(MOST_SECONDS),
         };
-        let prepared = PreparedRedline {
+        let mut prepared = PreparedRedline {
+            proxy: live.listens_at(),
             pool: pool.name.clone(),
             server: live.system.servers[server].name.clone(),
+            target,
             redline: Redline::new(settings, server, pool.servers.clone(), live.kept.at),
             shared,
         };
@@ -193,7 +195,8 @@ impl LiveRedline {
         }
         let mut state = lock(&self.state);
         state.is_free().map_err(refused)?;
-        let noted = prepared.shared.as_ref().map(|shared| shared.note(&prepared.server, SystemTime::now()));
+        let shared = prepared.shared.as_mut();
+        let noted = shared.map(|shared| shared.note(&prepared.server, SystemTime::now()));
         noted.transpose().map_err(refused)?;
         let report = prepared.report(None);
         (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
@@ -274,12 +277,20 @@ impl LiveRedline {
         let report = prepared.report(Some(ended));
         if let Some(proven) = report.proven {
             self.headroom.prove(&prepared.server, proven);
+            if let Some(shared) = &mut prepared.shared {
+                // Where it cannot be written it is known until the end of this process.
+                let _ = shared.note_proof(&prepared.server, &prepared.proxy, proven, SystemTime::now());
+            }
         }
+        let target = prepared.target;
         // Who hears that it has ended may begin the next, in another process too.
         drop(prepared);
         let mut state = lock(&self.state);
         (state.report, state.running) = (Some(report), false);
         self.changed.notify_all();
+        drop(state);
+        // What the deeper queues showed of the server is remembered.
+        self.headroom.of_target(target);
     }
 }
 

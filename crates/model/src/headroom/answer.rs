@@ -417,7 +417,8 @@ pub struct ResourceState {
     /// Its relative standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standard_error: Option<f64>,
-    /// The part of the round trip in which nothing queues, in microseconds.
+    /// The part of the round trip in which nothing queues, in microseconds; of clients how long one
+    /// has all its replies before it asks again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_us: Option<f64>,
     /// Requests seen that found the connection busy.

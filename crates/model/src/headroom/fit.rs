@@ -11,9 +11,19 @@ use super::kept::{Kept, KeptPart, KeptStretch, mean, quantile};
 use super::service_by_request::{RelativeSlope, RequestSum, ServiceByRequest};
 use super::speed;
 
-/// Answers at the most, at whose depth the slope of contention is evaluated: how deep the queue of
-/// a server is where targets break.
-pub(super) const DEEP: f64 = 14.0;
+/// Behind so many requests outstanding the slope of contention is evaluated where a server is full;
+/// deeper queues count as this deep, because a slope may end, and few targets break behind them.
+pub(super) const DEEP: f64 = 20.0;
+
+/// Contention may begin deeper than any queue seen, up to this depth: where most targets break.
+pub(super) const MAY_BEGIN: f64 = 14.0;
+
+/// A request has found its connection busy beyond doubt if it waited for so many times what the
+/// round trip varies by, and for the slope of contention also this share of a service.
+const VARIATIONS: f64 = 3.0;
+const SURELY_WAITED: f64 = 0.2;
+/// That slope is taken from these alone if there are so many.
+const ENOUGH_CERTAIN: usize = 2000;
 
 /// The answers of one read on one connection.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +106,7 @@ pub(super) struct OthersWork {
 impl OthersWork {
     /// From units that found their connection busy, by more than the round trip varies.
     fn of(busy: &[Unit], delay: Seconds, jitter: Seconds) -> Option<Self> {
-        let sure = |unit: &&Unit| unit.before - unit.sent - delay > 3.0 * jitter;
+        let sure = |unit: &&Unit| unit.before - unit.sent - delay > VARIATIONS * jitter;
         let row = |unit: &Unit| (unit.count, unit.gap() / unit.count, unit.effective(delay) / unit.count);
         let mut rows: Vec<_> =
             busy.iter().filter(sure).map(|unit| (unit.answered.floor(), row(unit))).collect();
@@ -252,7 +262,9 @@ pub(super) struct ServiceFit {
     pub(super) service: Seconds,
     /// Its relative standard error.
     pub(super) error: f64,
-    /// How it changes with the requests outstanding.
+    /// How it changes with the requests outstanding, by what was kept alone.
+    pub(super) contention_now: RelativeSlope,
+    /// The same with what is remembered of the server.
     pub(super) contention: RelativeSlope,
     /// How it changes with the bytes.
     pub(super) bytes: Option<RelativeSlope>,
@@ -286,6 +298,26 @@ pub(super) struct ServiceFit {
     pub(super) allowance: bool,
     /// Whether the longest services end with the period of a processor quota.
     pub(super) quota: bool,
+}
+
+impl ServiceFit {
+    /// The slope of the service time over what is outstanding, where it is beyond doubt and worth
+    /// it.
+    fn by_depth(&self) -> Option<RelativeSlope> {
+        let slope = self.contention;
+        let tells = (slope.z > 2.5 || slope.z < -4.0) && slope.slope.abs() * (DEEP - slope.at) > 0.03;
+        tells.then_some(slope)
+    }
+
+    /// The same where it grows. Where busy connections explain it, it is not counted twice.
+    pub(super) fn grows_with_depth(&self) -> Option<RelativeSlope> {
+        self.by_depth().filter(|slope| slope.slope > 0.0 && self.by_busy_lanes.is_none())
+    }
+
+    /// The same where it falls.
+    pub(super) fn falls_with_depth(&self) -> Option<RelativeSlope> {
+        self.by_depth().filter(|slope| slope.slope < 0.0)
+    }
 }
 
 /// The answers of a server, and which of them found their connection busy.
@@ -383,9 +415,9 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     let several = served.busy_units().map(|unit| unit.count).filter(|&count| count > 1.0);
     let together = several.sum::<f64>() / waited;
     let stalls = stalls(kept, number, &served.units, delay, service, &served.long);
-    count_outstanding(kept, number, &mut served.units, delay);
     let (requests, bytes) = ServiceByRequest::fit(&served.rows(), service);
     let (jitter, idle) = served.jitter(&requests);
+    count_outstanding(kept, number, &mut served.units, delay);
     let (error, seconds) = served.error(service, &requests);
     // As if each had taken so many times as long as it did.
     let scaled = |unit: &Unit, times: f64| {
@@ -402,7 +434,8 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     let others = if together > 0.1 { None } else { OthersWork::of(&alike, delay, jitter) };
     let answers = alike.iter().map(|unit| (unit.answered, unit.effective(delay) / unit.count));
     let over_time = speed::over_time(&mut answers.collect::<Vec<_>>());
-    let contention = by_outstanding(&alike, delay, service, others, over_time < 1.0)
+    let sure = (VARIATIONS * jitter).max(SURELY_WAITED * service);
+    let contention = by_outstanding(&alike, (delay, sure), service, others, over_time < 1.0)
         .unwrap_or(RelativeSlope { error: 9.0, ..RelativeSlope::default() });
     // Where requests take the less time the more wait, gaps say nothing of others.
     let others = others.filter(|_| contention.z >= -2.5);
@@ -413,6 +446,7 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
         delay,
         service,
         error,
+        contention_now: contention,
         contention,
         bytes,
         requests,
@@ -817,20 +851,25 @@ impl BusyIntervals {
 /// How the effective service time per answer changes with what is outstanding at the server. Where
 /// it swings, within each second: in some, others may ask for more, so that more wait and each
 /// takes longer. Where others' work shows in the gaps, it is the slope beside that on the gap
-/// (theorem of Frisch, Waugh and Lovell): short gaps make deep queues.
+/// (theorem of Frisch, Waugh and Lovell): short gaps make deep queues. Those that waited for less
+/// than `sure` may have found the server idle: their way there, which varies, would count as
+/// service at the least depth.
 fn by_outstanding(
     busy: &[Unit],
-    delay: Seconds,
+    (delay, sure): (Seconds, Seconds),
     service: Seconds,
     others: Option<OthersWork>,
     swings: bool,
 ) -> Option<RelativeSlope> {
     let counted: Vec<&Unit> = busy.iter().filter(|one| one.outstanding > 0.0).collect();
+    let surely = |one: &&&Unit| one.before - one.sent - delay > sure;
+    let certain: Vec<&Unit> = counted.iter().filter(surely).copied().collect();
+    let counted = if certain.len() > ENOUGH_CERTAIN { certain } else { counted };
     let within = |x: &dyn Fn(&Unit) -> f64, y: &dyn Fn(&Unit) -> f64| {
         let row = |one: &&Unit| (one.answered.floor(), (one.count, x(one), y(one)));
         within_seconds(&mut counted.iter().map(row).collect::<Vec<_>>())
     };
-    let depth = |one: &Unit| one.outstanding.min(40.0);
+    let depth = |one: &Unit| one.outstanding.min(DEEP);
     let time = |one: &Unit| one.effective(delay) / one.count;
     if others.is_none() {
         let row = |one: &&Unit| (one.count, depth(one), time(one));

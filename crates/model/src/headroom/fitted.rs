@@ -4,6 +4,7 @@
 use krarup_units::Seconds;
 
 use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
+use super::contention::ContentionSeen;
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
 use super::replay::{FirstStation, ReplayServer, TrafficReplay};
@@ -58,8 +59,15 @@ pub(super) struct First {
 const NEARLY: f64 = 1.15;
 
 impl<'a> Fitted<'a> {
-    pub(super) fn of(kept: Kept, mut traffic: SeenTraffic, system: &'a LiveSystem, seed: u64) -> Self {
-        let FittedServers { fits, limits, late_from } = servers(&kept, system);
+    /// With what was found of each server `before`; nothing of those that are not there.
+    pub(super) fn of(
+        kept: Kept,
+        mut traffic: SeenTraffic,
+        system: &'a LiveSystem,
+        before: &[Vec<ContentionSeen>],
+        seed: u64,
+    ) -> Self {
+        let FittedServers { fits, limits, late_from } = servers(&kept, system, before);
         if let Some(from) = late_from {
             traffic.requests_from(from);
         }

@@ -9,6 +9,7 @@ use super::answer::{
     STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
 use super::changes::{self, ChangedFrom};
+use super::contention::HeadroomMemory;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, quantile};
 use super::resources::MUCH_OF_OTHERS;
@@ -36,6 +37,16 @@ const CLIENTS_WAIT: f64 = 0.7;
 
 /// Judges a snapshot. See the [module](super).
 pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
+    judge_remembering(snapshot, system, question, &mut HeadroomMemory::default())
+}
+
+/// As [`judge`], with what was found of the same servers before; what is found now is added.
+pub fn judge_remembering(
+    snapshot: &LiveSnapshot,
+    system: &LiveSystem,
+    question: &HeadroomQuestion,
+    memory: &mut HeadroomMemory,
+) -> Headroom {
     let mut answer = silent(snapshot, question);
     // These need no traffic to be known.
     answer.resources = system.allowances.iter().map(of_allowance).collect();
@@ -61,8 +72,15 @@ pub fn judge(snapshot: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQu
             100.0 * busy
         ));
     }
-    let fitted = Fitted::of(kept, traffic, system, question.seed);
+    let begin = Stamp(snapshot.at.0.saturating_sub((kept.span * 1e9) as u64));
+    let before: Vec<_> = system.servers.iter().map(|server| memory.of(&server.name, begin)).collect();
+    let fitted = Fitted::of(kept, traffic, system, &before, question.seed);
     tell(&fitted, &mut answer, question);
+    for (known, server) in system.servers.iter().zip(&fitted.servers) {
+        if let Some(fit) = &server.fit {
+            memory.add(&known.name, &fit.contention_now, begin, snapshot.at);
+        }
+    }
     answer
 }
 
@@ -436,7 +454,9 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -
     states.extend(allowances.iter().map(of_allowance));
     if let Some(busy) = fitted.kept.clients_busy() {
         // Asking again at once, with the response time of now.
-        states.push(plain(ResourceKind::Clients, Some(now / busy), Some(busy), None));
+        let clients = plain(ResourceKind::Clients, Some(now / busy), Some(busy), None);
+        states
+            .push(ResourceState { outside_us: fitted.kept.client_idle().map(|time| time * 1e6), ..clients });
     }
     if let Some(limit) = fitted.system.workers {
         states.push(plain(ResourceKind::Workers, workers, Some(fitted.held(limit, now)), None));

@@ -198,12 +198,25 @@ impl Kept {
         whole.map(|all| all.values().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))).collect()
     }
 
-    /// The share of their time in which clients waited for replies; none where that is not known.
-    pub(super) fn clients_busy(&self) -> Option<f64> {
+    /// The time of all clients that were connected, and the part of it in which they waited for
+    /// replies; none where that is not known.
+    fn client_time(&self) -> Option<(Seconds, Seconds)> {
         let seconds = |one: &LoopWindow| (one.to.0 - one.from.0) as f64 / 1e9;
         let there: f64 = self.windows.iter().map(|one| f64::from(one.used.clients) * seconds(one)).sum();
         let waited: f64 = self.windows.iter().map(|one| one.waited.as_seconds()).sum();
-        (waited > 0.0 && there > 0.0).then(|| (waited / there).min(1.0))
+        (waited > 0.0 && there > 0.0).then(|| (there, waited.min(there)))
+    }
+
+    /// The share of their time in which clients waited for replies; none where that is not known.
+    pub(super) fn clients_busy(&self) -> Option<f64> {
+        self.client_time().map(|(there, waited)| waited / there)
+    }
+
+    /// Mean time for which a client has all its replies before it asks again; none where that is
+    /// not known.
+    pub(super) fn client_idle(&self) -> Option<Seconds> {
+        let requests: f64 = self.windows.iter().map(|one| one.requests as f64).sum();
+        self.client_time().filter(|_| requests > 0.0).map(|(there, waited)| (there - waited) / requests)
     }
 
     /// Time that the stretches of one loop cover, averaged over loops.

@@ -65,7 +65,7 @@ pub fn workers_wanted(
     let from = Stamp(snapshot.at.0.saturating_sub(LOOKED_BACK.0));
     let kept = kept(snapshot, system, from, snapshot.at);
     let traffic = SeenTraffic::of(&kept).ok_or(Silence::ShortTime)?;
-    let fitted = Fitted::of(kept, traffic, system, SEED);
+    let fitted = Fitted::of(kept, traffic, system, &[], SEED);
     let (first, full_at) = fitted.first_server().ok_or(Silence::NoQueueSeen)?;
     let fit = fitted.servers[first].fit.as_ref().ok_or(Silence::NoQueueSeen)?;
     if fit.waited < 300 || fit.idle < IDLE_SEEN {

@@ -17,10 +17,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use krarup_units::Seconds;
 
 use super::answer::{CopyChange, ServerQueue};
-use super::fit::ServiceFit;
+use super::fit::{DEEP, ServiceFit};
 use super::kept::{Kept, KeptPart, KeptRequest, mean, quantile};
 use super::server_fit::ServerFit;
-use super::service_by_request::RequestSum;
+use super::service_by_request::{RelativeSlope, RequestSum};
 use super::stores::GatheredFit;
 use super::traffic::Arrival;
 use crate::simulate::random::RandomStream;
@@ -35,6 +35,8 @@ pub(super) struct ReplayServer<'a> {
     pub(super) fit: Option<&'a ServiceFit>,
     /// What service times are multiplied with.
     pub(super) scale: f64,
+    /// How they grow with the requests outstanding, where they do.
+    pub(super) by_depth: Option<RelativeSlope>,
     pub(super) lanes: usize,
     /// The connections as they were used in each loop.
     pub(super) lane_order: &'a [Vec<u32>],
@@ -51,6 +53,7 @@ impl<'a> ReplayServer<'a> {
             delay: server.fit.as_ref().map_or(server.round_trip, |fit| fit.delay),
             fit: server.fit.as_ref().filter(|fit| !fit.law.is_empty()),
             scale: 1.0,
+            by_depth: server.fit.as_ref().and_then(ServiceFit::grows_with_depth),
             lanes: (server.lanes as usize).max(1),
             lane_order: &server.lane_order,
             queue,
@@ -650,13 +653,24 @@ struct Station<'a> {
     stalled_until: Seconds,
     /// The share of requests that found their connection busy.
     busy_share: f64,
+    /// When each of what is outstanding will be done, in order; where that counts.
+    outstanding: VecDeque<Seconds>,
 }
 
 impl<'a> Station<'a> {
     fn new((server, stalls): (&'a ReplayServer<'a>, &'a Vec<(Seconds, Seconds)>)) -> Self {
         let free = vec![f64::NEG_INFINITY; server.lanes];
         let sent = free.clone();
-        Self { server, free, sent, stalls, next_stall: 0, stalled_until: f64::NEG_INFINITY, busy_share: 0.0 }
+        Self {
+            server,
+            free,
+            sent,
+            stalls,
+            next_stall: 0,
+            stalled_until: f64::NEG_INFINITY,
+            busy_share: 0.0,
+            outstanding: VecDeque::new(),
+        }
     }
 
     /// Serves a part that is sent at `now` by this connection; when it is answered.
@@ -687,6 +701,8 @@ impl<'a> Station<'a> {
             let busy = self.others_busy(begin, lane, begin > now + server.delay, random);
             curve.factor(busy + 1)
         });
+        let factor =
+            factor * server.by_depth.map_or(1.0, |slope| slope.times_at(self.found(arrival).min(DEEP)));
         let mut done = begin + server.draw(fit, part, by_others, random) * factor;
         for &(at, length) in &self.stalls[self.next_stall..] {
             if at >= done {
@@ -695,7 +711,18 @@ impl<'a> Station<'a> {
             done += length;
         }
         self.free[lane] = done;
+        if server.by_depth.is_some() {
+            self.outstanding.insert(self.outstanding.partition_point(|&other| other <= done), done);
+        }
         done + 0.5 * server.delay
+    }
+
+    /// How many are outstanding when a service begins. Those that come until then are not known
+    /// yet; they are as many, in distribution, as an arrival finds.
+    fn found(&mut self, arrival: Seconds) -> f64 {
+        let gone = self.outstanding.partition_point(|&done| done <= arrival);
+        self.outstanding.drain(..gone);
+        self.outstanding.len().max(1) as f64
     }
 }
 

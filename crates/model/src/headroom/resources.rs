@@ -5,7 +5,8 @@ use krarup_stats::{Regression, USUAL_LEVEL};
 use krarup_units::{Nanos, Seconds};
 
 use super::answer::{LiveServer, LiveSystem, ServerQueue};
-use super::fit::{DEEP, ServiceFit};
+use super::contention::{ContentionSeen, with_seen_before};
+use super::fit::{DEEP, MAY_BEGIN, ServiceFit};
 use super::kept::{Kept, mean, quantile};
 use super::replay::PassCost;
 use super::server_fit::{self, ServerFit};
@@ -42,12 +43,19 @@ pub(super) struct FittedServers {
     pub(super) late_from: Option<Seconds>,
 }
 
-/// The fit of each server, and what it can do where requests waited for it.
-pub(super) fn servers(kept: &Kept, system: &LiveSystem) -> FittedServers {
+/// The fit of each server, and what it can do where requests waited for it, with what was found of
+/// it `before`.
+pub(super) fn servers(kept: &Kept, system: &LiveSystem, before: &[Vec<ContentionSeen>]) -> FittedServers {
     let known = || system.servers.iter().enumerate();
-    let fits: Vec<ServerFit> = known()
-        .map(|(number, known)| server_fit::server(kept, number, kept.lanes_to(number, system), known.queue))
-        .collect();
+    let fit = |(number, known): (usize, &LiveServer)| {
+        let lanes = kept.lanes_to(number, system);
+        let mut server = server_fit::server(kept, number, lanes, known.queue);
+        if let (Some(fit), Some(before)) = (&mut server.fit, before.get(number)) {
+            fit.contention = with_seen_before(fit.contention_now, before);
+        }
+        server
+    };
+    let fits: Vec<ServerFit> = known().map(fit).collect();
     let courses: Vec<_> = fits.iter().enumerate().map(|(number, one)| course(kept, number, one)).collect();
     let turned = courses.iter().flatten().any(|(_, course)| *course != RequestCourse::Returns);
     let late_from = turned.then(|| late_from(kept.span));
@@ -99,13 +107,13 @@ impl ServerLimit {
         to_come: ToCome,
     ) -> Self {
         let slope = fit.contention;
-        let deeper = (DEEP - slope.at).max(0.0);
+        let deeper = (MAY_BEGIN - slope.at).max(0.0);
         let mut limit = Self {
             service: fit.service,
             scale: 1.0,
             doubt: 0.0,
             quicker: 0.0,
-            unseen: ((2.0 * slope.error + slope.slope.max(0.0)) * deeper).ln_1p(),
+            unseen: ((2.0 * slope.error + 0.5 * slope.slope.max(0.0)) * deeper).ln_1p(),
             full_at: 0.0,
             alone_full_at: 0.0,
             link_full_at: None,
@@ -156,19 +164,15 @@ impl ServerLimit {
         })
     }
 
+    /// Behind a deep queue; a replay knows by itself how deep it is.
     fn by_contention(&mut self, fit: &ServiceFit) {
-        let slope = fit.contention;
-        let deeper = DEEP - slope.at;
-        let tells = (slope.z > 2.5 || slope.z < -4.0) && slope.slope.abs() * deeper > 0.03;
-        if !tells {
-            return;
-        }
-        let times = (1.0 + slope.slope * deeper).max(0.3);
-        if slope.slope > 0.0 {
+        if let Some(slope) = fit.grows_with_depth() {
+            let times = slope.times_at(DEEP);
             self.service *= times;
-            self.scale *= times;
-            self.doubt = 0.5 * times.ln().abs();
-        } else if times < 0.92 {
+            self.doubt = 0.25 * times.ln();
+        } else if let Some(times) = fit.falls_with_depth().map(|slope| slope.times_at(DEEP))
+            && times < 0.92
+        {
             // The deeper the quicker: batching, or stops that hit the idle server. It is not
             // counted on, and the low end allows for stops.
             self.doubt = (fit.jitter / fit.service).ln_1p();

@@ -22,7 +22,7 @@ const SURE: f64 = 4.0;
 const WORTH: f64 = 0.05;
 
 /// A slope relative to the mean.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RelativeSlope {
     /// Change of the mean per unit of the regressor, as a share of the mean.
     pub(super) slope: f64,
@@ -35,6 +35,11 @@ pub(super) struct RelativeSlope {
 }
 
 impl RelativeSlope {
+    /// How many times the mean the value is at this regressor; at least 0.3.
+    pub(super) fn times_at(&self, regressor: f64) -> f64 {
+        (1.0 + self.slope * (regressor - self.at)).max(0.3)
+    }
+
     /// Least squares of values on a regressor, from rows of weight, regressor and value; as a share
     /// of `average`. None of fewer than 300.
     pub(super) fn of(rows: &[(f64, f64, f64)], average: f64) -> Option<Self> {

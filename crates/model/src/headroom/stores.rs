@@ -108,6 +108,7 @@ pub(super) fn one_by_one(kept: &Kept, server: usize, lanes: usize) -> Option<Ser
         delay: 0.0,
         service,
         error,
+        contention_now: RelativeSlope::default(),
         contention: RelativeSlope::default(),
         bytes: None,
         requests: ServiceByRequest::ALIKE,

@@ -180,7 +180,7 @@ fn each_millisecond(
     let snapshot = books.snapshot(moment(21.0));
     let kept = kept::kept(&snapshot, system, Stamp(0), snapshot.at);
     let traffic = traffic::SeenTraffic::of(&kept).unwrap();
-    fitted::Fitted::of(kept, traffic, system, 1)
+    fitted::Fitted::of(kept, traffic, system, &[], 1)
 }
 
 /// Another try begins when the first has ended.

@@ -170,7 +170,8 @@ mod tests {
     use crate::headroom::judging::SHAPING_SEED;
     use crate::headroom::kinds::candidate;
 
-    const QUICK: Effort = Effort { saturation: 40_000, target: 60_000, seconds: 8, kept: KEPT_VISITS };
+    const QUICK: Effort =
+        Effort { saturation: 40_000, target: 60_000, seconds: 8, kept: KEPT_VISITS, minutes: 1 };
 
     /// A server more, lost or slow, more workers, more traffic and larger values, each where it
     /// counts.

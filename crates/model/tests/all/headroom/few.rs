@@ -6,7 +6,8 @@ use krarup_record::live::KEPT_VISITS;
 use super::judging::{Effort, SHAPING_SEED, watch};
 use super::kinds::{Candidate, Kind, candidate};
 
-const QUICK: Effort = Effort { saturation: 40_000, target: 100_000, seconds: 10, kept: KEPT_VISITS };
+const QUICK: Effort =
+    Effort { saturation: 40_000, target: 100_000, seconds: 10, kept: KEPT_VISITS, minutes: 1 };
 
 /// A minute of traffic up to 30 % and one up to 50 % of saturation are enough for each of these.
 #[test]

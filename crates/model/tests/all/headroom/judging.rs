@@ -6,8 +6,8 @@
 //! which rate the target breaks.
 
 use krarup_model::headroom::{
-    Headroom, HeadroomChange, HeadroomQuestion, HeadroomVerdict, LiveServer, LiveSystem, ResourceKind,
-    ResponseTarget, judge,
+    Headroom, HeadroomChange, HeadroomMemory, HeadroomQuestion, HeadroomVerdict, LiveServer, LiveSystem,
+    ResourceKind, ResponseTarget, judge_remembering,
 };
 use krarup_record::LiveBooks;
 use krarup_units::Stamp;
@@ -24,9 +24,9 @@ pub(crate) const SHAPING_SEED: u64 = 1000;
 /// Seeds from here on judge it. They are never used to tune anything: a figure that was looked at
 /// while a constant was chosen says nothing about systems that were not. 15000 to 15107, 17000 to
 /// 17107, 21000 to 21107, 23000 to 23215, 29000 to 29086, 31000 to 31086, 33000 to 33086,
-/// 35000 to 35115, 37000 to 37115, 39000 to 39115 and 41000 to 41115 have been looked at, and judge
-/// nothing any more.
-pub(crate) const JUDGING_SEED: u64 = 45_000;
+/// 35000 to 35115, 37000 to 37115, 39000 to 39115, 41000 to 41115 and 45000 to 45115 have been
+/// looked at, and judge nothing any more.
+pub(crate) const JUDGING_SEED: u64 = 47_000;
 
 const _: () =
     assert!(JUDGING_SEED > SHAPING_SEED + 10_000, "seeds that shape and seeds that judge stay apart");
@@ -51,6 +51,8 @@ pub(crate) struct Effort {
     pub(crate) seconds: u64,
     /// Visits that the estimator is shown at the most.
     pub(crate) kept: usize,
+    /// How many minutes are watched at each level, and asked for at the end of each.
+    pub(crate) minutes: usize,
 }
 
 /// What is true of a system at one time.
@@ -150,7 +152,8 @@ pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
 }
 
 /// The traffic of all levels. `reference` is the lowest saturation of all times, so that it fits.
-fn traffic(candidate: &Candidate, reference: f64) -> Load {
+fn traffic(candidate: &Candidate, reference: f64, minutes: usize) -> Load {
+    let stage = STAGE * minutes as f64;
     if candidate.kind == Kind::Clients {
         let server = candidate.law.servers[0];
         let think = 20.0 * server.service;
@@ -158,15 +161,15 @@ fn traffic(candidate: &Candidate, reference: f64) -> Load {
         for (level, (low, high)) in LEVELS.into_iter().enumerate() {
             for (third, share) in [low, f64::midpoint(low, high), high].into_iter().enumerate() {
                 let many = (share * reference * (think + server.service + server.delay)) as usize;
-                clients.push((STAGE * (level as f64 + third as f64 / 3.0), many.max(1)));
+                clients.push((stage * (level as f64 + third as f64 / 3.0), many.max(1)));
             }
         }
         return Load::Closed { clients, think };
     }
     let mut normal = noise_of(candidate.seed ^ 5);
-    let seconds = (STAGE * LEVELS.len() as f64) as usize;
+    let seconds = (stage * LEVELS.len() as f64) as usize;
     let rate = |second: usize| {
-        let (low, high) = LEVELS[second / STAGE as usize];
+        let (low, high) = LEVELS[second / stage as usize];
         let turn = std::f64::consts::TAU * second as f64 / STAGE;
         let plan = low + (high - low) * (0.5 - 0.5 * turn.cos());
         reference * high.min(plan * (1.0 + NOISE * normal())).max(0.0)
@@ -221,7 +224,8 @@ pub(crate) fn watch_asked(
     effort: Effort,
     changes: &[HeadroomChange],
 ) -> Vec<Judged> {
-    let ends: Vec<f64> = (0..LEVELS.len()).map(|level| STAGE * (level as f64 + 1.0)).collect();
+    let ends: Vec<f64> =
+        (0..LEVELS.len()).map(|level| STAGE * (effort.minutes * (level + 1)) as f64).collect();
     let truths: Vec<Truth> = if candidate.law.changes() {
         ends.iter().map(|end| truth(candidate, &candidate.law.frozen_at(*end), effort)).collect()
     } else {
@@ -231,21 +235,28 @@ pub(crate) fn watch_asked(
     if candidate.law.changes() {
         reference = reference.min(saturation(&candidate.law.frozen_at(0.0), effort, candidate.seed ^ 7));
     }
-    let load = traffic(candidate, reference);
+    let load = traffic(candidate, reference, effort.minutes);
     let system = description(candidate);
     let mut run = Simulation::new(&candidate.law, &load, candidate.seed ^ 5);
     run.books = Some(LiveBooks::new(effort.kept));
-    let mut judged = Vec::new();
+    let (mut judged, mut memory) = (Vec::new(), HeadroomMemory::default());
     for (level, truth) in truths.into_iter().enumerate().take(levels) {
-        let end = ends[level] as u64 * SECOND;
-        run.run_until(end);
-        let snapshot = run.books.as_ref().expect("books are kept").snapshot(Stamp(end));
         let question = HeadroomQuestion {
             target: Some(ResponseTarget { quantile: 0.99, seconds: truth.target }),
             changes: changes.to_vec(),
             seed: candidate.seed,
         };
-        let answer = judge(&snapshot, &system, &question);
+        let plain = HeadroomQuestion { target: None, changes: Vec::new(), ..question };
+        let mut asked_at = |minute: usize, question: &HeadroomQuestion| {
+            let end = (level * effort.minutes + minute) as u64 * STAGE as u64 * SECOND;
+            run.run_until(end);
+            let snapshot = run.books.as_ref().expect("books are kept").snapshot(Stamp(end));
+            judge_remembering(&snapshot, &system, question, &mut memory)
+        };
+        for minute in 1..effort.minutes {
+            asked_at(minute, &plain);
+        }
+        let answer = asked_at(effort.minutes, &question);
         let named_right = names_right(candidate, &answer);
         let Candidate { kind, seed, .. } = *candidate;
         judged.push(Judged { kind, seed, level, truth, answer, named_right });

@@ -1,12 +1,17 @@
 //! The file that all proxies before the same servers lock, and what it says: which server was
-//! pushed when. So a server is pushed once a day also where another proxy pushed it, or this one
-//! was restarted.
+//! pushed when, and what it proved to the proxy that pushed it. So a server is pushed once a day
+//! also where another proxy pushed it, or this one was restarted, which then knows what was proven.
 //!
 //! ```text
-//! 1764180000 10.0.0.4:11211    seconds since 1970 (UTC), and the server
+//! 1764180000 10.0.0.4:11211                  seconds since 1970 (UTC), and the server
+//! proven 1764180300 10.0.0.4:11211 10.0.0.9:11211 {…}
+//!                                            the same when it ended, where the proxy listens, and
+//!                                            the proof as JSON
 //! ```
 //!
-//! Lines that are no such pair stand there for another reason: they say nothing here, and stay.
+//! How much of all traffic gets to the server is another share at another proxy, so a proof counts
+//! for the one that it names. Other lines stand there for another reason: they say nothing here,
+//! and stay.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -15,22 +20,34 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use krarup_model::headroom::ProvenServer;
 use krarup_units::Mistake;
 
-/// A server is pushed once in this time.
-pub(super) const COOL_DOWN: Duration = Duration::from_secs(86_400);
+/// A server is pushed once in this time, and what it proved counts as long.
+pub(crate) const COOL_DOWN: Duration = Duration::from_secs(86_400);
+
+/// What servers have proven to this proxy, and how long ago, by the file.
+pub(crate) fn proofs(path: &Path, proxy: &str, now: SystemTime) -> Vec<(String, ProvenServer, Duration)> {
+    let text = std::fs::read(path).unwrap_or_default();
+    let now = seconds(now);
+    let of_line = |line: &[u8]| {
+        let proof = proof(line).filter(|proof| proof.proxy == proxy && counts(proof.at, now))?;
+        Some((proof.server.to_owned(), proof.proven, Duration::from_secs(now.saturating_sub(proof.at))))
+    };
+    text.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+}
 
 /// The file, locked until this is dropped.
-pub(super) struct RedlineLock {
+pub(crate) struct RedlineLock {
     file: File,
     path: PathBuf,
-    /// What it said when it was locked.
+    /// What it says.
     text: Vec<u8>,
 }
 
 impl RedlineLock {
     /// Locks the file `path`, which is made where there is none.
-    pub(super) fn take(path: &Path) -> Result<Self, Mistake> {
+    pub(crate) fn take(path: &Path) -> Result<Self, Mistake> {
         let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
         let mut file = opened.map_err(|error| at(path, &error))?;
         match file.try_lock() {
@@ -49,7 +66,7 @@ impl RedlineLock {
     }
 
     /// How long ago the server was pushed last, where that is less than a day.
-    pub(super) fn since_push(&self, server: &str, now: SystemTime) -> Option<Duration> {
+    pub(crate) fn since_push(&self, server: &str, now: SystemTime) -> Option<Duration> {
         let now = seconds(now);
         let pushes = self.lines().filter_map(push);
         let of_server = pushes.filter(|&(at, pushed)| pushed == server && counts(at, now));
@@ -58,17 +75,38 @@ impl RedlineLock {
     }
 
     /// Notes that the server is pushed now, and leaves out what is older than a day.
-    pub(super) fn note(&self, server: &str, now: SystemTime) -> Result<(), Mistake> {
+    pub(crate) fn note(&mut self, server: &str, now: SystemTime) -> Result<(), Mistake> {
         let now = seconds(now);
-        let stays = |line: &&[u8]| push(line).is_none_or(|(at, pushed)| pushed != server && counts(at, now));
+        let stays = |line: &[u8]| push(line).is_none_or(|(at, pushed)| pushed != server && counts(at, now));
+        self.write(stays, &format!("{now} {server}"))
+    }
+
+    /// Notes what the server has proven now to this proxy; what it had proven before is left out.
+    pub(crate) fn note_proof(
+        &mut self,
+        server: &str,
+        proxy: &str,
+        proven: ProvenServer,
+        now: SystemTime,
+    ) -> Result<(), Mistake> {
+        let now = seconds(now);
+        let text = serde_json::to_string(&proven).map_err(|error| at(&self.path, &error))?;
+        let is_other = |proof: WrittenProof<'_>| (proof.server, proof.proxy) != (server, proxy);
+        let stays = |line: &[u8]| proof(line).is_none_or(|proof| counts(proof.at, now) && is_other(proof));
+        self.write(stays, &format!("proven {now} {server} {proxy} {text}"))
+    }
+
+    /// Writes the lines that stay, and one more.
+    fn write(&mut self, stays: impl Fn(&[u8]) -> bool, more: &str) -> Result<(), Mistake> {
         let mut text = Vec::new();
-        for line in self.lines().filter(stays) {
+        for line in self.lines().filter(|line| stays(line)).chain([more.as_bytes()]) {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
-        text.extend_from_slice(format!("{now} {server}\n").as_bytes());
         let written = self.file.write_all_at(&text, 0).and_then(|()| self.file.set_len(text.len() as u64));
-        written.map_err(|error| at(&self.path, &error))
+        written.map_err(|error| at(&self.path, &error))?;
+        self.text = text;
+        Ok(())
     }
 
     fn lines(&self) -> impl Iterator<Item = &[u8]> {
@@ -90,7 +128,22 @@ fn push(line: &[u8]) -> Option<(u64, &str)> {
     Some((at.parse().ok()?, server))
 }
 
-/// Whether a push of this second still counts. One that is further ahead than a day is of a clock
+/// What one line says that a server has proven.
+struct WrittenProof<'a> {
+    at: u64,
+    server: &'a str,
+    proxy: &'a str,
+    proven: ProvenServer,
+}
+
+fn proof(line: &[u8]) -> Option<WrittenProof<'_>> {
+    let line = std::str::from_utf8(line).ok()?.strip_prefix("proven ")?;
+    let mut words = line.splitn(4, ' ');
+    let (at, server, proxy) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
+    Some(WrittenProof { at, server, proxy, proven: serde_json::from_str(words.next()?).ok()? })
+}
+
+/// Whether a line of this second still counts. One that is further ahead than a day is of a clock
 /// that was wrong.
 fn counts(at: u64, now: u64) -> bool {
     at.abs_diff(now) < COOL_DOWN.as_secs()
@@ -117,19 +170,19 @@ mod tests {
 
     #[test]
     fn a_push_is_known_for_a_day_to_the_next_that_locks_the_file() {
-        let (path, first) = of("day", b"");
+        let (path, mut first) = of("day", b"");
         assert_eq!(first.since_push("a:1", time(NOON)), None);
         first.note("a:1", time(NOON)).unwrap();
         assert!(RedlineLock::take(&path).is_err(), "it is locked");
         drop(first);
-        let next = RedlineLock::take(&path).unwrap();
+        let mut next = RedlineLock::take(&path).unwrap();
         assert_eq!(next.since_push("a:1", time(NOON + 2 * HOUR)), Some(Duration::from_secs(2 * HOUR)));
         assert_eq!(next.since_push("a:1", time(NOON - HOUR)), Some(Duration::ZERO), "the clock was set back");
         assert_eq!(next.since_push("a:1", time(NOON + 24 * HOUR)), None);
         assert_eq!(next.since_push("a:11", time(NOON)), None, "another server");
         next.note("b:1", time(NOON + HOUR)).unwrap();
         drop(next);
-        let later = RedlineLock::take(&path).unwrap();
+        let mut later = RedlineLock::take(&path).unwrap();
         later.note("c:1", time(NOON + 24 * HOUR)).unwrap();
         drop(later);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -145,7 +198,7 @@ mod tests {
             ("cut", b"17641800"),
             ("number", b"99999999999999999999999 a:1\n"),
         ] {
-            let (path, taken) = of(name, text);
+            let (path, mut taken) = of(name, text);
             assert_eq!(taken.since_push("a:1", time(NOON)), None, "{name}");
             taken.note("a:1", time(NOON)).unwrap();
             drop(taken);
@@ -154,6 +207,33 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
             assert!(taken.text.starts_with(text.trim_ascii_end()), "{name}");
         }
+    }
+
+    #[test]
+    fn what_was_proven_is_known_for_a_day_to_the_proxy_it_was_proven_to() {
+        let target = "p99 < 8ms".parse().unwrap();
+        let proven = |traffic_per_s: f64| ProvenServer {
+            target,
+            server_per_s: 700.0,
+            traffic_per_s,
+            missed_per_s: None,
+            slower_per_s: Some(2_000.0),
+        };
+        let (path, mut taken) = of("proof", b"proven otherwise\nproven 1 a:1 p:1 {}\n");
+        taken.note("a:1", time(NOON)).unwrap();
+        taken.note_proof("a:1", "p:1", proven(1_000.0), time(NOON)).unwrap();
+        taken.note_proof("a:1", "p:2", proven(900.0), time(NOON)).unwrap();
+        taken.note_proof("a:1", "p:1", proven(1_400.0), time(NOON + HOUR)).unwrap();
+        let known = proofs(&path, "p:1", time(NOON + 3 * HOUR));
+        assert_eq!(known, [("a:1".to_owned(), proven(1_400.0), Duration::from_secs(2 * HOUR))]);
+        assert_eq!(proofs(&path, "p:3", time(NOON + HOUR)), []);
+        assert_eq!(proofs(&path, "p:1", time(NOON + 25 * HOUR)), []);
+        assert_eq!(taken.since_push("a:1", time(NOON)), Some(Duration::ZERO));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // Two were no proofs, and stay; of the same proxy one took the place of another.
+        assert!(text.starts_with("proven otherwise\nproven 1 a:1 p:1 {}\n"), "{text}");
+        assert_eq!(text.lines().count(), 5, "{text}");
     }
 
     #[test]
