@@ -128,7 +128,7 @@ test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged
 	$(CARGO) build --package krarup
 	scripts/test-engines $(TARGET)/debug/krarup $(TARGET)/engines
 
-test-kubernetes: static ## the chart and the manifests on a real Kubernetes of one node, built from Go's module proxy into target/kubernetes: fleets of load generators, a lost pod, rolling restarts, reloads, the broker (root; minutes)
+test-kubernetes: static ## the chart and the manifests on a real Kubernetes of one node, built from Go's module proxy into target/kubernetes: fleets of load generators, a lost pod, rolling restarts, drains, reloads, the broker, the Prometheus operator, experiments, a second node (root; minutes)
 	@scripts/need go golang
 	@scripts/need etcd etcd-server
 	@scripts/need containerd containerd
@@ -139,7 +139,9 @@ test-kubernetes: static ## the chart and the manifests on a real Kubernetes of o
 	@scripts/need curl curl
 	@scripts/need jq jq
 	@scripts/need nc netcat-openbsd
+	@scripts/need ip iproute2
 	@scripts/need --optional /usr/lib/postgresql postgresql
+	@scripts/need --optional memcached memcached
 	scripts/test-kubernetes $(STATIC) $(TARGET)/kubernetes
 
 bench: ## benchmarks; figures with their commands go to docs/journal

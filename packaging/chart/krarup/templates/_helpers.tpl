@@ -55,6 +55,8 @@ topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: ScheduleAnyway
+    # Each revision by itself: counted with the pods that they replace, new ones would all go where none of those is.
+    matchLabelKeys: [pod-template-hash]
     labelSelector:
       matchLabels:
         {{- include "krarup.selector" . | nindent 8 }}
