@@ -117,7 +117,6 @@ struct PreparedRedline {
     proxy: String,
     pool: String,
     server: String,
-    target: ResponseTarget,
     redline: Redline,
     /// Held as long as it runs.
     shared: Option<RedlineLock>,
@@ -186,7 +185,6 @@ impl LiveRedline {
             proxy: live.listens_at(),
             pool: pool.name.clone(),
             server: live.system.servers[server].name.clone(),
-            target,
             redline: Redline::new(settings, server, pool.servers.clone(), live.kept.at),
             shared,
         };
@@ -282,7 +280,7 @@ impl LiveRedline {
                 let _ = shared.note_proof(&prepared.server, &prepared.proxy, proven, SystemTime::now());
             }
         }
-        let target = prepared.target;
+        let target = prepared.redline.target();
         // Who hears that it has ended may begin the next, in another process too.
         drop(prepared);
         let mut state = lock(&self.state);

@@ -15,7 +15,6 @@
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -28,13 +27,12 @@ pub(crate) const COOL_DOWN: Duration = Duration::from_secs(86_400);
 
 /// What servers have proven to this proxy, and how long ago, by the file.
 pub(crate) fn proofs(path: &Path, proxy: &str, now: SystemTime) -> Vec<(String, ProvenServer, Duration)> {
-    let text = std::fs::read(path).unwrap_or_default();
-    let now = seconds(now);
+    let (text, now) = (text_of(path), seconds(now));
     let of_line = |line: &[u8]| {
         let proof = proof(line).filter(|proof| proof.proxy == proxy && counts(proof.at, now))?;
-        Some((proof.server.to_owned(), proof.proven, Duration::from_secs(now.saturating_sub(proof.at))))
+        Some((proof.server.to_owned(), proof.proven, age(proof.at, now)))
     };
-    text.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+    lines(&text).filter_map(of_line).collect()
 }
 
 /// The file, locked until this is dropped.
@@ -49,7 +47,7 @@ impl RedlineLock {
     /// Locks the file `path`, which is made where there is none.
     pub(crate) fn take(path: &Path) -> Result<Self, Mistake> {
         let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
-        let mut file = opened.map_err(|error| at(path, &error))?;
+        let file = opened.map_err(|error| at(path, &error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -57,21 +55,15 @@ impl RedlineLock {
             }
             Err(TryLockError::Error(error)) => return Err(at(path, &error)),
         }
-        let mut text = Vec::new();
-        // What cannot be read says nothing of a push.
-        if file.metadata().is_ok_and(|file| file.is_file()) && file.read_to_end(&mut text).is_err() {
-            text.clear();
-        }
-        Ok(Self { file, path: path.to_owned(), text })
+        Ok(Self { file, path: path.to_owned(), text: text_of(path) })
     }
 
     /// How long ago the server was pushed last, where that is less than a day.
     pub(crate) fn since_push(&self, server: &str, now: SystemTime) -> Option<Duration> {
         let now = seconds(now);
-        let pushes = self.lines().filter_map(push);
+        let pushes = lines(&self.text).filter_map(push);
         let of_server = pushes.filter(|&(at, pushed)| pushed == server && counts(at, now));
-        // A clock that was set back since then makes it a moment ago.
-        of_server.map(|(at, _)| Duration::from_secs(now.saturating_sub(at))).min()
+        of_server.map(|(at, _)| age(at, now)).min()
     }
 
     /// Notes that the server is pushed now, and leaves out what is older than a day.
@@ -99,7 +91,7 @@ impl RedlineLock {
     /// Writes the lines that stay, and one more.
     fn write(&mut self, stays: impl Fn(&[u8]) -> bool, more: &str) -> Result<(), Mistake> {
         let mut text = Vec::new();
-        for line in self.lines().filter(|line| stays(line)).chain([more.as_bytes()]) {
+        for line in lines(&self.text).filter(|line| stays(line)).chain([more.as_bytes()]) {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
@@ -108,10 +100,15 @@ impl RedlineLock {
         self.text = text;
         Ok(())
     }
+}
 
-    fn lines(&self) -> impl Iterator<Item = &[u8]> {
-        self.text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
-    }
+/// What a file says; nothing where it is none, or cannot be read.
+fn text_of(path: &Path) -> Vec<u8> {
+    if path.is_file() { std::fs::read(path).unwrap_or_default() } else { Vec::new() }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
 fn at(path: &Path, why: &dyn Display) -> Mistake {
@@ -120,6 +117,11 @@ fn at(path: &Path, why: &dyn Display) -> Mistake {
 
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// How long ago that was. A clock that was set back since then makes it a moment ago.
+fn age(at: u64, now: u64) -> Duration {
+    Duration::from_secs(now.saturating_sub(at))
 }
 
 /// When which server was pushed, by one line.

@@ -143,11 +143,12 @@ impl ServerMemory {
     /// Adds what was found in what was kept `from..at`; it counts by the share of that which is
     /// new.
     fn add(&mut self, seen: &ContentionSeen, from: Stamp, at: Stamp) {
-        let old = self.recent.partition_point(|(old, _)| *old <= from);
-        for (old, seen) in self.recent.drain(..old).collect::<Vec<_>>() {
+        while let Some(&(old, seen)) = self.recent.front()
+            && old <= from
+        {
+            self.recent.pop_front();
             self.add_to_hour(&seen, old.0 / HOUR.0);
         }
-        self.hours.retain(|(hour, _)| hour + HOURS > at.0 / HOUR.0);
         let until = self.recent.back().map_or(Stamp(0), |(until, _)| *until);
         let length = |from: u64| at.0.saturating_sub(from) as f64;
         let new = length(from.0.max(until.0)) / length(from.0).max(1.0);
@@ -162,6 +163,13 @@ impl ServerMemory {
         }
         let (_, bands) = self.hours.back_mut().expect("there is this hour");
         bands[band(seen.depth)].add(seen);
+    }
+
+    /// Leaves out what is older than a day; whether anything is left.
+    fn is_left(&mut self, now: Stamp) -> bool {
+        let counts = |hour: u64| hour + HOURS > now.0 / HOUR.0;
+        self.hours.retain(|(hour, _)| counts(*hour));
+        !self.hours.is_empty() || self.recent.back().is_some_and(|(at, _)| counts(at.0 / HOUR.0))
     }
 
     /// What was found in requests before this moment, one for each band of depth that was reached.
@@ -193,6 +201,11 @@ impl HeadroomMemory {
     pub(super) fn add(&mut self, server: &str, found: &RelativeSlope, from: Stamp, at: Stamp) {
         let Some(seen) = ContentionSeen::of(found) else { return };
         self.servers.entry(server.to_owned()).or_default().add(&seen, from, at);
+    }
+
+    /// Leaves out what is older than a day, and servers of which nothing else is known.
+    pub(super) fn forget(&mut self, now: Stamp) {
+        self.servers.retain(|_, server| server.is_left(now));
     }
 }
 
@@ -226,6 +239,7 @@ mod tests {
         for (number, slope) in slopes {
             let (from, at) = minute(number);
             memory.add("a", &slope, from, at);
+            memory.forget(at);
         }
         memory.of("a", Stamp(u64::MAX))
     }
@@ -273,6 +287,18 @@ mod tests {
         let (hour, day) = (found(0.0, 0.001, 1.5), 24 * 60);
         assert_eq!(remembered([was, (day, hour)]).len(), 2, "they are of two depths");
         assert_eq!(remembered([was, (300 + day, hour)]).len(), 1);
+    }
+
+    #[test]
+    fn servers_that_are_there_no_more_are_forgotten_after_a_day() {
+        let mut memory = HeadroomMemory::default();
+        let day = 24 * 60;
+        for (server, number) in [("gone", 0), ("here", 1), ("here", day - 60), ("here", day + 60)] {
+            let (from, at) = minute(number);
+            memory.add(server, &found(0.02, 0.01, 1.5), from, at);
+            memory.forget(at);
+            assert_eq!(memory.servers.contains_key("gone"), number <= day, "{number}");
+        }
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl Unit {
         (self.last_sent - self.sent_before).max(0.0)
     }
 
+    /// For how long it waited for its service to begin; negative: it found the connection idle.
+    fn waited(&self, delay: Seconds) -> Seconds {
+        self.before - self.sent - delay
+    }
+
     fn found_busy(&self, delay: Seconds) -> bool {
         self.before > self.sent + delay
     }
@@ -106,7 +111,7 @@ pub(super) struct OthersWork {
 impl OthersWork {
     /// From units that found their connection busy, by more than the round trip varies.
     fn of(busy: &[Unit], delay: Seconds, jitter: Seconds) -> Option<Self> {
-        let sure = |unit: &&Unit| unit.before - unit.sent - delay > VARIATIONS * jitter;
+        let sure = |unit: &&Unit| unit.waited(delay) > VARIATIONS * jitter;
         let row = |unit: &Unit| (unit.count, unit.gap() / unit.count, unit.effective(delay) / unit.count);
         let mut rows: Vec<_> =
             busy.iter().filter(sure).map(|unit| (unit.answered.floor(), row(unit))).collect();
@@ -415,9 +420,9 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     let several = served.busy_units().map(|unit| unit.count).filter(|&count| count > 1.0);
     let together = several.sum::<f64>() / waited;
     let stalls = stalls(kept, number, &served.units, delay, service, &served.long);
+    count_outstanding(kept, number, &mut served.units, delay);
     let (requests, bytes) = ServiceByRequest::fit(&served.rows(), service);
     let (jitter, idle) = served.jitter(&requests);
-    count_outstanding(kept, number, &mut served.units, delay);
     let (error, seconds) = served.error(service, &requests);
     // As if each had taken so many times as long as it did.
     let scaled = |unit: &Unit, times: f64| {
@@ -862,7 +867,7 @@ fn by_outstanding(
     swings: bool,
 ) -> Option<RelativeSlope> {
     let counted: Vec<&Unit> = busy.iter().filter(|one| one.outstanding > 0.0).collect();
-    let surely = |one: &&&Unit| one.before - one.sent - delay > sure;
+    let surely = |one: &&&Unit| one.waited(delay) > sure;
     let certain: Vec<&Unit> = counted.iter().filter(surely).copied().collect();
     let counted = if certain.len() > ENOUGH_CERTAIN { certain } else { counted };
     let within = |x: &dyn Fn(&Unit) -> f64, y: &dyn Fn(&Unit) -> f64| {

@@ -81,6 +81,7 @@ pub fn judge_remembering(
             memory.add(&known.name, &fit.contention_now, begin, snapshot.at);
         }
     }
+    memory.forget(snapshot.at);
     answer
 }
 

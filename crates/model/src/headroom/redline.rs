@@ -188,6 +188,11 @@ impl Redline {
         planned
     }
 
+    /// What must hold.
+    pub fn target(&self) -> ResponseTarget {
+        self.settings.target
+    }
+
     /// The complete steps.
     pub fn steps(&self) -> &[RedlineStep] {
         &self.steps
