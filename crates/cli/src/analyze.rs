@@ -14,6 +14,7 @@ use krarup_units::text::{count, parse_duration, parse_instant};
 use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
+use crate::folders::load_results;
 use crate::form::OutputForm;
 use crate::rows::runs;
 use crate::share::WorkShare;
@@ -204,13 +205,9 @@ impl AnalyzeArgs {
 
 /// What the clients beside the rows measured, from one wall time to another: where they say so.
 fn measured(path: &Path) -> Result<Option<(Seconds, Seconds)>, Failure> {
-    let mut files = vec![path.join("load.json")];
-    files.extend(
-        (1..).map(|number| path.join(format!("clients/{number}.json"))).take_while(|file| file.is_file()),
-    );
     let mut span: Option<(Seconds, Seconds)> = None;
-    for file in files.iter().filter(|file| file.is_file()) {
-        let load: LoadResult = input::json(file)?;
+    for file in load_results(path) {
+        let load: LoadResult = input::json(&file)?;
         let from = load.started_unix + load.config.warm_up;
         let to = from + load.seconds;
         // While all of them measured.

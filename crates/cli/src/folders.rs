@@ -14,6 +14,17 @@ pub(crate) fn holding(folder: &Path, file: &str) -> Result<Vec<PathBuf>, Failure
     Ok(inner.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
+/// What each generator of a run wrote: `load.json`, or `clients/1.json` and so on where there were
+/// several.
+pub(crate) fn load_results(run: &Path) -> Vec<PathBuf> {
+    let several = (1..).map(|number| run.join(format!("clients/{number}.json")));
+    [run.join("load.json")]
+        .into_iter()
+        .filter(|file| file.is_file())
+        .chain(several.take_while(|file| file.is_file()))
+        .collect()
+}
+
 fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let wrong = |error: std::io::Error| Failure::usage(format!("{}: {error}", folder.display()));
     let mut found = Vec::new();

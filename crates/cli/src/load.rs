@@ -243,20 +243,25 @@ fn misread(path: &Path, wrong: impl Into<Mistakes>) -> Failure {
 
 /// Merges the results of several generators.
 fn merge(args: &LoadArgs) -> Result<(), Failure> {
-    let read = |path: &PathBuf| -> Result<LoadResult, Failure> {
-        input::json(path).map_err(|why| why.or_hint("a result is what krarup load --json FILE wrote"))
-    };
     if let Some(limit) = args.merge_within {
         wait_for(&args.merge, limit)?;
     }
-    let results = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let names: Vec<String> = args.merge.iter().map(|path| path.display().to_string()).collect();
-    let merged = krarup_load::merge::merge(&results, &names).map_err(|error| match error {
-        MergeError::Results(wrong) => Failure::from(wrong),
-        MergeError::Clocks(wrong) => Failure::run(wrong),
-    })?;
+    let merged = merged(&args.merge)?;
     report(args, &merged)?;
     verdict(&merged)
+}
+
+/// The result of all generators that wrote these.
+pub(crate) fn merged(files: &[PathBuf]) -> Result<LoadResult, Failure> {
+    let read = |path: &PathBuf| -> Result<LoadResult, Failure> {
+        input::json(path).map_err(|why| why.or_hint("a result is what krarup load --json FILE wrote"))
+    };
+    let results = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    krarup_load::merge::merge(&results, &names).map_err(|error| match error {
+        MergeError::Results(wrong) => Failure::from(wrong),
+        MergeError::Clocks(wrong) => Failure::run(wrong),
+    })
 }
 
 /// How often results that are not there yet are looked for.

@@ -2,7 +2,7 @@
 //! wrote of a run.
 //!
 //! ```text
-//! run/load.json           krarup load --json
+//! run/load.json           krarup load --json; of several generators run/clients/1.json and so on
 //! run/…                   krarup proxy --stats-dir run [--rows], or krarup broker
 //! run/a/…  run/b/…        the same of several middlewares before which the clients were
 //! DIR/trials/…/0/…        what `krarup run` made; beside load.json what was in use meanwhile:
@@ -27,8 +27,9 @@ use krarup_record::summary::MiddlewareSummary;
 
 use super::files::failed;
 use crate::failure::Failure;
-use crate::folders::holding;
+use crate::folders::{holding, load_results};
 use crate::input::{self, json};
+use crate::load::merged;
 use crate::{rows, trials};
 
 /// What files of measurements hold.
@@ -78,6 +79,8 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
 /// The runs in a folder: itself, or those in it, however deep, by name.
 fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut runs = holding(folder, "load.json")?;
+    runs.extend(holding(folder, "clients/1.json")?);
+    runs.sort();
     // Trials of an experiment that failed, or were disturbed, stand beside those that count.
     runs.retain(|run| !run.strip_prefix(folder).is_ok_and(|within| within.starts_with("failed")));
     if runs.is_empty() {
@@ -96,8 +99,9 @@ fn row(
     holds: &mut Vec<HoldRow>,
     windows: &mut Vec<WindowRow>,
 ) -> Result<CalibrationRow, Failure> {
-    let path = run.join("load.json");
-    let result: LoadResult = json(&path)?;
+    let files = load_results(run);
+    let path = &files[0];
+    let result = if files.len() > 1 { merged(&files)? } else { json(path)? };
     if !result.config.classes.is_empty() {
         return Err(Failure::usage(format!("{}: the load had several classes of clients", path.display()))
             .hint("models are calibrated with one class of clients: measure each alone"));

@@ -16,7 +16,7 @@ fn run(words: &[&str]) -> Ended {
 }
 
 /// One run: so many clients before a proxy with so many workers for so many seconds; its records in
-/// a folder of their own.
+/// a folder of their own. Twenty clients and more are those of two generators.
 fn measure(
     store: SocketAddr,
     folder: &Path,
@@ -27,10 +27,25 @@ fn measure(
     fs::create_dir_all(folder).unwrap();
     let stats = [&["--workers", workers, "--stats-dir", folder.to_str().unwrap()], flags].concat();
     let proxy = Program::proxy(&[store], &stats);
-    let (target, result) = (proxy.address().to_string(), folder.join("load.json"));
-    let load = ["load", "--servers", &target, "--connections", clients, "--ratio", "1:1"];
-    let extent = ["--seconds", seconds, "--warm-up", "100ms", "--json", result.to_str().unwrap()];
-    run(&[&load[..], &extent].concat());
+    let target = proxy.address().to_string();
+    let clients: u32 = clients.parse().unwrap();
+    let (each, results) = if clients < 20 {
+        (clients, vec![folder.join("load.json")])
+    } else {
+        fs::create_dir(folder.join("clients")).unwrap();
+        (clients / 2, [1, 2].map(|number| folder.join(format!("clients/{number}.json"))).to_vec())
+    };
+    let generators = results.iter().map(|result| {
+        let connections = each.to_string();
+        let load = ["load", "--servers", &target, "--connections", &connections, "--ratio", "1:1"];
+        let extent = ["--seconds", seconds, "--warm-up", "100ms", "--json", result.to_str().unwrap()];
+        Program::begin(&[&load[..], &extent].concat())
+    });
+    // All of them begin before the first is waited for.
+    for generator in generators.collect::<Vec<_>>() {
+        let ended = generator.ended();
+        assert!(ended.success, "{ended:?}");
+    }
     assert!(proxy.stop().success);
 }
 
@@ -71,7 +86,7 @@ fn recorded_runs_become_a_model() {
     // an experiment wrote it down.
     assert!(rows.iter().all(|row| row["uses"][0]["resource"] == "generator"), "{rows:?}");
     let last = runs.join("24-8");
-    let load: Value = serde_json::from_slice(&fs::read(last.join("load.json")).unwrap()).unwrap();
+    let load: Value = serde_json::from_slice(&fs::read(last.join("clients/1.json")).unwrap()).unwrap();
     let seconds = load["seconds"].as_f64().unwrap();
     let busy =
         format!(r#"[{{"station":"servers","name":"memcached 1","seconds":{},"cores":2.0}}]"#, 1.9 * seconds);
