@@ -54,6 +54,21 @@ pub(super) struct First {
     pub(super) full_at: f64,
 }
 
+/// By how many times response times may be longer or shorter than modelled, and by how many times
+/// more or fewer the slow requests be, where those are few: beyond this quantile.
+const TIME_OFF: f64 = 1.15;
+const TAIL_OFF: f64 = 1.5;
+const FEW_BEYOND: f64 = 0.9;
+
+/// By how much the rate at which a target breaks is lower or higher, in logarithms, where response
+/// times are off by as much: far where the percentile hardly grows with the rate, because what
+/// makes it is the length of a stop, and far where a few stops more or less decide.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sensitivity {
+    below: f64,
+    above: f64,
+}
+
 /// What a server's link takes is part of the service time that is measured at the server: where the
 /// two are full at nearly the same rate, it is the link that is.
 const NEARLY: f64 = 1.15;
@@ -235,6 +250,26 @@ impl<'a> Fitted<'a> {
         0.5 * (low + high)
     }
 
+    /// How far off the rate at which the target breaks is where response times are.
+    pub(super) fn sensitivity(
+        &self,
+        replay: &TrafficReplay<'_>,
+        target: ResponseTarget,
+        first: &First,
+        capacity: f64,
+    ) -> Sensitivity {
+        let tail_off = if target.quantile >= FEW_BEYOND { TAIL_OFF } else { 1.0 };
+        let with = |times: f64, tail: f64| {
+            let quantile = 1.0 - tail * (1.0 - target.quantile);
+            let target = ResponseTarget { seconds: times * target.seconds, quantile, ..target };
+            self.breaks_at(replay, target, first.full_at).max(1e-9)
+        };
+        Sensitivity {
+            below: (capacity / with(1.0 / TIME_OFF, 1.0 / tail_off)).ln().max(0.0),
+            above: (with(TIME_OFF, tail_off) / capacity).ln().max(0.0),
+        }
+    }
+
     /// The quantile of the response time at a rate.
     pub(super) fn quantile_at(&self, replay: &TrafficReplay<'_>, share: f64, rate: f64) -> Seconds {
         let mut random = self.random("target");
@@ -268,8 +303,18 @@ impl<'a> Fitted<'a> {
         }
     }
 
-    pub(super) fn interval(&self, first: &First, capacity: f64, of_percentile: bool) -> CapacityEstimate {
-        let mut spread = if of_percentile { SPREAD_OF_PERCENTILE } else { SPREAD };
+    pub(super) fn interval(
+        &self,
+        first: &First,
+        capacity: f64,
+        of_percentile: Option<Sensitivity>,
+        check: Option<ModelCheck>,
+    ) -> CapacityEstimate {
+        let mut spread = if of_percentile.is_some() { SPREAD_OF_PERCENTILE } else { SPREAD };
+        let of_time = of_percentile.unwrap_or_default();
+        if let Some(check) = check.filter(|_| of_percentile.is_some()) {
+            spread = spread.hypot(check.mean.abs().max(check.p95.abs()));
+        }
         let (mut below, mut above) = (0.0, 0.0);
         match first.resource {
             ResourceKind::Loop => {
@@ -291,9 +336,9 @@ impl<'a> Fitted<'a> {
             }
         }
         CapacityEstimate {
-            low: capacity * (-NORMAL_90 * spread - below).exp(),
+            low: capacity * (-NORMAL_90 * spread.hypot(of_time.below) - below).exp(),
             mean: capacity,
-            high: capacity * (NORMAL_90 * spread + above).exp(),
+            high: capacity * (NORMAL_90 * spread.hypot(of_time.above) + above).exp(),
         }
     }
 

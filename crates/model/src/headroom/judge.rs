@@ -20,7 +20,7 @@ use super::traffic::SeenTraffic;
 /// An interval whose high end is more than this times its low end is of no use: of saturation.
 pub(super) const WIDE: f64 = 1.9;
 /// The same of the rate at which a percentile breaks its target, whose interval starts wider.
-const WIDE_OF_PERCENTILE: f64 = 2.35;
+const WIDE_OF_PERCENTILE: f64 = 2.6;
 /// A resource that is told to be full at less than this share of what was served is not.
 const NEARLY_SERVED: f64 = 0.9;
 /// Length of a block by which one goes back in time, in seconds.
@@ -249,7 +249,9 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         Some(target) => fitted.breaks_at(&deep, target, first.full_at),
         None => first.full_at,
     };
-    let mut estimate = fitted.interval(&first, capacity, question.target.is_some());
+    let sensitivity = question.target.map(|target| fitted.sensitivity(&deep, target, &first, capacity));
+    answer.check = fitted.check();
+    let mut estimate = fitted.interval(&first, capacity, sensitivity, answer.check);
     let proven = proven(&first, fitted.system, question.target);
     let told = estimate.mean;
     estimate = estimate.map(|rate| rate.max(proven.unwrap_or(0.0)));
@@ -273,7 +275,6 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     }
     let now = fitted.traffic.now();
     answer.tell_capacity(estimate, now);
-    answer.check = fitted.check();
     doubts(fitted, &first, &estimate, answer);
     let few = answer.silent.iter().all(|why| why.wants_more_traffic());
     let proven_alone = proven.filter(|proven| few && (!answer.silent.is_empty() || told <= *proven));

@@ -129,6 +129,8 @@ impl ServerLimit {
             let (lost, times) = (fit.stalls.lost, fit.stalls.service / fit.service);
             limit.service *= times / (1.0 - lost);
             limit.doubt += -0.5 * (1.0 - lost).ln();
+            // Nothing says that a stall comes back: at the high end none is counted.
+            limit.quicker = limit.quicker.max(limit.doubt - 0.5 * (1.0 - lost).ln());
         }
         limit.by_quota(processors);
         limit.alone_full_at = server.lanes / limit.service / server.share;

@@ -42,3 +42,18 @@ fn what_is_configured_of_a_server_is_a_limit() {
         }
     }
 }
+
+/// Stops that few requests meet decide the 99th percentile: a few more or fewer of them
+/// make much of the rate at which the target breaks, and the interval says so.
+#[test]
+fn an_interval_is_wide_where_a_few_stops_decide() {
+    let share = |kind: Kind, seed: u64| {
+        let judged = watch(&candidate(kind, seed), 3, QUICK);
+        let one = &judged[2];
+        let capacity = one.answer.capacity_per_s.unwrap();
+        assert!(one.covers(), "{} {seed}: {capacity:?} beside {:?}", kind.name(), one.truth);
+        capacity.high / capacity.low
+    };
+    let (stopped, plain) = (share(Kind::Stops, 5021), share(Kind::Det, SHAPING_SEED));
+    assert!(stopped > 1.1 * plain, "high over low end {stopped}, and {plain} of a server that never stops");
+}
