@@ -3,14 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
+use krarup_model::headroom::{HEADROOM_METRICS, Headroom, HeadroomMetric};
 use serde_json::Value;
 
-use crate::broker::monitored;
-use crate::support::peer::Peer;
+use crate::broker::{monitored, say};
+use crate::support::peer::{Peer, asked};
 use crate::support::process::{Port, Program, skipped};
 use crate::support::{fresh, until};
 
@@ -170,20 +173,22 @@ fn prometheus_accepts_the_rules_and_they_give_the_figures_of_their_tests() {
     assert_eq!(tested, alerts, "each alert has a test");
 }
 
-/// A Prometheus that asks these four times a second.
-fn prometheus(proxy: SocketAddr, broker: SocketAddr) -> Option<(Program, Port)> {
+/// A Prometheus that asks these four times a second, each group under the name of its job.
+fn prometheus(jobs: &[(&str, &[SocketAddr])]) -> Option<(Program, Port)> {
     let folder = fresh("dashboards-prometheus");
     fs::create_dir_all(&folder).unwrap();
     let configuration = folder.join("prometheus.yml");
     let rules = packaging("");
-    let text = format!(
+    let mut text = format!(
         "global: {{scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms}}\n\
-         rule_files: ['{0}/recording-rules.yml', '{0}/alerts.yml']\n\
-         scrape_configs:\n\
-         - {{job_name: krarup, static_configs: [{{targets: ['{proxy}']}}]}}\n\
-         - {{job_name: krarup-broker, static_configs: [{{targets: ['{broker}']}}]}}\n",
+         rule_files: ['{0}/recording-rules.yml', '{0}/alerts.yml']\nscrape_configs:\n",
         rules.display()
     );
+    for (job, addresses) in jobs {
+        let targets: Vec<String> = addresses.iter().map(|address| format!("'{address}'")).collect();
+        let targets = targets.join(", ");
+        text += &format!("- {{job_name: {job}, static_configs: [{{targets: [{targets}]}}]}}\n");
+    }
     fs::write(&configuration, text).unwrap();
     Command::new("prometheus").arg("--version").output().ok()?;
     let port = Port::new();
@@ -197,8 +202,8 @@ fn prometheus(proxy: SocketAddr, broker: SocketAddr) -> Option<(Program, Port)> 
     Some((program, port))
 }
 
-/// How many series Prometheus answers with.
-fn series(prometheus: SocketAddr, expression: &str) -> usize {
+/// The values with which Prometheus answers, one for each series.
+fn values(prometheus: SocketAddr, expression: &str) -> Vec<f64> {
     let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let mut peer = Peer::connect(prometheus);
     peer.send(format!("GET /api/v1/query?query={encoded} HTTP/1.0\r\nHost: test\r\n\r\n").as_bytes())
@@ -208,57 +213,139 @@ fn series(prometheus: SocketAddr, expression: &str) -> usize {
     let answer: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
     assert_eq!(answer["status"], "success", "{expression}: {answer}");
     let result = answer["data"]["result"].as_array().unwrap();
-    result.iter().filter(|one| one["value"][1] != "NaN").count()
+    let values = result.iter().map(|one| one["value"][1].as_str().unwrap().parse::<f64>().unwrap());
+    values.filter(|value| !value.is_nan()).collect()
 }
 
-/// These are not there while nothing can be said (of a few seconds nothing can), or where the
-/// number of workers is not limited.
-const MAY_BE_ABSENT: [&str; 9] = [
-    "krarup_headroom_ratio",
-    "krarup_capacity_requests_per_second",
-    "krarup_proven_requests_per_second",
-    "krarup_bottleneck",
-    "krarup_workers{",
-    "krarup_broker_workers_needed",
-    "krarup_broker_tube_utilization_ratio",
-    "krarup_broker_tube_waiting_time_seconds",
-    "krarup_broker_tube_oldest_age_seconds",
-];
+/// The lines of metrics that say of the headroom what this answer says.
+fn lines_of(headroom: &Headroom) -> String {
+    let mut lines = String::new();
+    for metric in HEADROOM_METRICS {
+        for one in (metric.values)(headroom) {
+            let labels: Vec<String> =
+                one.labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+            lines += &format!("{}{{{}}} {}\n", metric.name, labels.join(","), one.value);
+        }
+    }
+    lines
+}
 
+/// Gives on what a program tells monitoring, but for its headroom, which is that of an answer: of
+/// traffic that lasts some seconds, and on a machine that others use, a program states none.
+fn with_headroom(program: SocketAddr, headroom: &Headroom) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stated = lines_of(headroom);
+    thread::spawn(move || listener.incoming().flatten().for_each(|stream| give_on(stream, program, &stated)));
+    address
+}
+
+fn give_on(mut stream: TcpStream, program: SocketAddr, stated: &str) {
+    let (mut request, mut room) = (Vec::new(), [0; 512]);
+    while !request.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut room) {
+            Ok(count @ 1..) => request.extend_from_slice(&room[..count]),
+            _ => return,
+        }
+    }
+    let metrics = asked(program, "GET", "/metrics");
+    let Some((head, body)) = metrics.split_once("\r\n\r\n") else { return };
+    let is_other = |line: &&str| {
+        let of = |metric: &HeadroomMetric| line.trim_start_matches("# TYPE ").starts_with(metric.name);
+        !HEADROOM_METRICS.iter().any(of)
+    };
+    let kept: String = body.lines().filter(is_other).map(|line| format!("{line}\n")).collect();
+    let body = kept + stated;
+    let status = head.lines().next().unwrap_or_default();
+    let head = format!("{status}\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n");
+    let length = format!("Content-Length: {}\r\n\r\n", body.len());
+    // Prometheus may have given up.
+    let _ = stream.write_all((head + &length + &body).as_bytes());
+}
+
+/// What is asked of each dashboard: its expressions for these instances, of the job `krarup`.
+fn asked_of(dashboard: &str, instances: &[SocketAddr]) -> Vec<(String, String)> {
+    let instances: Vec<String> = instances.iter().map(ToString::to_string).collect();
+    let instances = instances.join("|");
+    let of = |(panel, expression): (String, String)| {
+        let expression = expression.replace("$__rate_interval", "5s").replace("$instance", &instances);
+        (panel, expression.replace("$job", "krarup"))
+    };
+    expressions(dashboard).into_iter().map(of).collect()
+}
+
+/// A proxy before these servers, and where monitoring asks it.
+fn proxy_before(servers: &[Program]) -> (Program, SocketAddr) {
+    let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    let names = names.join(",");
+    let words = ["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "8"];
+    let mut proxy = Program::begin(&[&words[..], &["--servers", &names]].concat());
+    let admin = proxy
+        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
+    (proxy.listening(), admin)
+}
+
+/// Load of some kind, until it is dropped.
+fn load(to: &Program, flags: &[&str]) -> Program {
+    let to = to.address().to_string();
+    let words = ["load", "-s", &to, "--seconds", "600", "-c", "2", "--rate", "200", "--progress", "none"];
+    Program::begin(&[&words[..], flags].concat())
+}
+
+/// No expression is left out: two proxies before the same servers, a broker whose tubes have
+/// messages that wait and workers, and a headroom that is stated.
 #[test]
 fn a_prometheus_that_watches_them_under_load_has_an_answer_to_every_expression() {
-    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
-    let name = server.address().to_string();
-    let words = ["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &name];
-    let mut proxy = Program::begin(&words);
-    let proxys: SocketAddr = proxy
-        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
-    let proxy = proxy.listening();
     if crate::durable::cluster::programs().is_none() {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     }
-    let (broker, brokers) = monitored(&["--postgres-temporary"]);
-    let Some((_prometheus, port)) = prometheus(proxys, brokers) else {
+    let servers = [(); 2].map(|()| Program::krarup(&["cache", "--listen", "127.0.0.1:0"]));
+    let [(first, first_admin), (second, second_admin)] = [(); 2].map(|()| proxy_before(&servers));
+    let (broker, broker_admin) = monitored(&["--postgres-temporary"]);
+    let stated = crate::headroom::of_known_rows("dashboards-rows");
+    let [first_stated, second_stated, broker_stated] =
+        [first_admin, second_admin, broker_admin].map(|admin| with_headroom(admin, &stated));
+    let jobs: [(&str, &[SocketAddr]); 3] = [
+        ("krarup", &[first_stated, second_stated]),
+        ("krarup-broker", &[broker_stated]),
+        ("themselves", &[first_admin, second_admin, broker_admin]),
+    ];
+    let Some((prometheus, port)) = prometheus(&jobs) else {
         return skipped("Prometheus is not installed: apt-get install prometheus");
     };
-    let load = |to: &Program, flags: &[&str]| {
-        let to = to.address().to_string();
-        let words = ["load", "-s", &to, "--seconds", "600", "-c", "2", "--rate", "200", "--progress", "none"];
-        Program::begin(&[&words[..], flags].concat())
-    };
-    let _gets = load(&proxy, &["--ratio", "1:3"]);
-    let _many = load(&proxy, &["--ratio", "0:1", "--multi-get", "4"]);
-    let _jobs = load(&broker, &["--mix", "put=1,reserve=1", "--tubes", "2"]);
-    for (panel, expression) in DASHBOARDS.iter().flat_map(|dashboard| expressions(dashboard)) {
-        let asked =
-            expression.replace("$__rate_interval", "5s").replace("$instance", ".*").replace("$job", ".*");
-        let found = || series(port.address(), &asked);
-        if MAY_BE_ABSENT.iter().any(|name| expression.contains(name)) {
-            found();
-        } else {
-            until(&format!("{panel} shows {expression}"), || found() > 0);
+    let mut peer = broker.connect();
+    say(&mut peer, "use left\r\nput 1 0 60 1\r\nx\r\n", "USING left\r\nINSERTED 1\r\n");
+    let loads = [
+        load(&first, &["--ratio", "1:3"]),
+        load(&second, &["--ratio", "1:3"]),
+        load(&first, &["--ratio", "0:1", "--multi-get", "4"]),
+        load(&broker, &["--mix", "put=1,reserve=1", "--tubes", "2"]),
+    ];
+    let answers = |expression: &str| values(port.address(), expression);
+    let dashboards: [(&str, &[SocketAddr]); 3] = [
+        ("grafana.json", &[first_stated, second_stated]),
+        ("grafana-broker.json", &[broker_stated]),
+        ("grafana-fleet.json", &[]),
+    ];
+    for (dashboard, instances) in dashboards {
+        for (panel, expression) in asked_of(dashboard, instances) {
+            let what = format!("{panel} of {dashboard} shows {expression}");
+            until(&what, || !answers(&expression).is_empty());
         }
     }
+    // What each is, and all of them together.
+    for (expression, expected) in [
+        ("instance:krarup_requests_accepted:rate5m{job=\"krarup\"} > 0", 2),
+        ("job_server:krarup_server_requests:rate5m{job=\"krarup\"} > 0", 2),
+        ("job_verdict:krarup_headroom_verdict:sum{job=\"krarup\"} == 2", 1),
+        ("job_bound:krarup_capacity_requests_per_second:shared{job=\"krarup\"}", 3),
+        // Of themselves they know what they served, and say how much is known.
+        ("krarup_proven_requests_per_second{job=\"themselves\"} > 0", 3),
+        ("krarup_headroom_verdict{job=\"themselves\"} == 1", 3),
+    ] {
+        until(&format!("{expression} has {expected} series"), || answers(expression).len() == expected);
+    }
+    drop((loads, prometheus));
     // Its PostgreSQL ends with it.
     assert!(broker.stop().success);
 }

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::thread;
 
+use krarup_model::headroom::Headroom;
 use krarup_record::file::RunMetadata;
 use krarup_record::file::rows::RowFileWriter;
 use krarup_record::{Operation, ServerVisit, Visit};
@@ -27,6 +28,14 @@ fn rows(name: &str) -> String {
     let path = fresh(&format!("{name}.parquet"));
     write(&path, &visits());
     path.to_str().unwrap().to_owned()
+}
+
+/// The answer to such rows, which says a capacity.
+pub(crate) fn of_known_rows(name: &str) -> Headroom {
+    let ended =
+        krarup(&["headroom", &rows(name), "--target", "p99 < 20ms", "--server-names", "cache-1", "--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    serde_json::from_str(&ended.output).unwrap()
 }
 
 fn write(path: &Path, visits: &[Visit]) {
