@@ -3,11 +3,11 @@
 CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
-# The program of the demos: built here, or, where nothing can be built, the installed one; KRARUP=FILE names another.
-KRARUP ?= $(if $(shell command -v $(CARGO)),,$(shell command -v krarup))
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release/krarup
 PACKAGES := $(TARGET)/packages
+# The program of the demos: the quickest to have; KRARUP=FILE names another.
+DEMO = $$(CARGO="$(CARGO)" KRARUP="$(KRARUP)" scripts/demo-program $(TARGET))
 MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/release/krarup
 ARCHIVE = $$(ls -t $(PACKAGES)/krarup-*-$(MUSL).tar.gz | head -1)
@@ -20,13 +20,11 @@ help: ## this list
 
 demo: ## the main job: servers, proxy, a sweep of clients, a report (DEMO_FLAGS="--quick" for 20 seconds)
 	@scripts/need --optional memcached memcached
-	$(if $(KRARUP),,$(CARGO) build --release --package krarup)
-	$(or $(KRARUP),$(BUILT)) demo $(DEMO_FLAGS)
+	@program=$(DEMO) && "$$program" demo $(DEMO_FLAGS)
 
 demo-broker: ## message queues in a PostgreSQL of their own, until Ctrl-C; installs Debian's postgresql when it may
 	@command -v initdb >/dev/null || scripts/need pg_ctlcluster postgresql
-	$(if $(KRARUP),,$(CARGO) build --release --package krarup)
-	$(or $(KRARUP),$(BUILT)) broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
+	@program=$(DEMO) && "$$program" broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
 
 test: ## all tests, also against real memcached and real clients; installs what they need
 	@scripts/need memcached memcached
@@ -120,9 +118,11 @@ test-packages: packages ## each of them installed and used where nothing else is
 	scripts/test-wheel $$(ls -t $(PACKAGES)/*.whl | head -1) $(PACKAGES)
 	scripts/test-image $$(ls -t $(PACKAGES)/*-image.tar | head -1) $(BUILT)
 
-test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run; a load as an array of Slurm's: one generator to the unit; rows in DuckDB, Polars, pandas, Dask, Ray and Spark: the figures of krarup analyze (root; minutes)
+test-engines: ## a simulation as an array of Slurm's and as tasks of Ray: merged, the bytes of one run; a load as an array of Slurm's, and by Ansible over ssh: one generator to the unit; rows in DuckDB, Polars, pandas, Dask, Ray and Spark: the figures of krarup analyze (root; minutes)
 	@scripts/need sbatch slurm-wlm
 	@scripts/need munged munge
+	@scripts/need ansible-playbook ansible-core
+	@scripts/need mmdebstrap mmdebstrap
 	@scripts/need java default-jre-headless
 	@scripts/need jq jq
 	$(CARGO) build --package krarup

@@ -1,5 +1,5 @@
 //! What `make test` stands on: packages are installed patiently and failures say why; the run ends
-//! with its total. And what `bench/books.py` stands on: its patch.
+//! with its total. What `make demo` runs. And what `bench/books.py` stands on: its patch.
 
 use std::fs;
 use std::io::Write;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support::fresh;
+use crate::support::process::skipped;
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
@@ -94,4 +95,95 @@ fn several_runs_of_tests_end_with_their_sum() {
     assert_eq!(text.lines().last(), Some("42 passed, 2 failed, 1 skipped"));
     assert!(output.status.success(), "it counts, and cargo decides");
     assert!(!total("error: could not compile\n").status.success(), "where nothing ran, nothing passed");
+}
+
+/// A checkout of version 1.2.3 whose programs say their version, and a cargo that builds.
+struct Checkout(PathBuf);
+
+impl Checkout {
+    fn new() -> Self {
+        let checkout = Self(fresh("demo-program"));
+        checkout.write("Cargo.toml", "[workspace.package]\nversion = \"1.2.3\"\n");
+        checkout.write("Cargo.lock", "");
+        checkout.write("crates/cli/src/main.rs", "");
+        fs::create_dir_all(checkout.0.join("scripts")).unwrap();
+        fs::copy(script("demo-program"), checkout.0.join("scripts/demo-program")).unwrap();
+        checkout
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A program that does this.
+    fn program(&self, name: &str, text: &str) {
+        let path = self.write(name, &format!("#!/bin/sh\n{text}\n"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A cargo, which needs some time, so that what it builds is newer than the sources.
+    fn with_cargo(&self) {
+        let built = "mkdir -p target/release; echo built > target/release/krarup";
+        self.program("programs/cargo", &format!("{built}; touch -d '+1 hour' target/release/krarup"));
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.0.join(name)).unwrap();
+    }
+
+    /// The program of the demo, or none, and what is said.
+    fn demo(&self, krarup: &str) -> (Option<String>, String) {
+        let programs = format!("{}:/usr/bin:/bin", self.0.join("programs").display());
+        let mut command = Command::new(self.0.join("scripts/demo-program"));
+        command.arg("target").env("PATH", programs).env("KRARUP", krarup).env_remove("CARGO");
+        let output = command.output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        (output.status.success().then(|| printed.replace(&format!("{}/", self.0.display()), "")), errors)
+    }
+
+    fn takes(&self, expected: &str, why: &str) {
+        let (program, errors) = self.demo("");
+        assert!(program.as_deref() == Some(expected) && errors.contains(why), "{program:?}: {errors}");
+    }
+}
+
+/// What is there already, unless it is of another version or older than the sources.
+#[test]
+fn the_demo_runs_the_program_that_is_quickest_to_have() {
+    let checkout = Checkout::new();
+    if Path::new("/usr/bin/krarup").exists() || Path::new("/usr/bin/cargo").exists() {
+        return skipped("a krarup or a cargo is installed among the system's programs");
+    }
+    let (program, errors) = checkout.demo("");
+    assert!(program.is_none() && errors.contains("hint: install Rust"), "{program:?}: {errors}");
+    assert_eq!(checkout.demo("/my/own").0.as_deref(), Some("/my/own"));
+
+    checkout.program("programs/krarup", "echo krarup 1.2.2");
+    checkout.takes("programs/krarup", "there is no cargo to build it");
+    checkout.with_cargo();
+    checkout.takes("target/release/krarup", "built now");
+    checkout.takes("target/release/krarup", "no source is newer");
+
+    // A source is newer; the installed one has this version, but this tree is one that is built.
+    let later = "touch -d '+2 hours' crates/cli/src/main.rs";
+    let touched = Command::new("sh").args(["-c", later]).current_dir(&checkout.0).status().unwrap();
+    assert!(touched.success());
+    checkout.program("programs/krarup", "echo krarup 1.2.3");
+    checkout.takes("target/release/krarup", "built now");
+    checkout.remove("programs/cargo");
+    checkout.takes("programs/krarup", "installed, of this version");
+    checkout.with_cargo();
+    checkout.remove("target/release/krarup");
+    checkout.takes("programs/krarup", "installed, of this version");
+
+    checkout.program("programs/krarup", "echo krarup 1.2.4");
+    checkout.program("krarup-1.2.3-a/krarup", "echo krarup 1.2.3");
+    fs::create_dir_all(checkout.0.join("target/packages")).unwrap();
+    let packed = ["-czf", "target/packages/krarup-1.2.3-a.tar.gz", "krarup-1.2.3-a"];
+    assert!(Command::new("tar").args(packed).current_dir(&checkout.0).status().unwrap().success());
+    checkout.takes("target/demo/krarup", "from target/packages/krarup-1.2.3-a.tar.gz");
 }
