@@ -261,7 +261,7 @@ impl<'a> Fitted<'a> {
         let tail_off = if target.quantile >= FEW_BEYOND { TAIL_OFF } else { 1.0 };
         let with = |times: f64, tail: f64| {
             let quantile = 1.0 - tail * (1.0 - target.quantile);
-            let target = ResponseTarget { seconds: times * target.seconds, quantile, ..target };
+            let target = ResponseTarget { seconds: times * target.seconds, quantile };
             self.breaks_at(replay, target, first.full_at).max(1e-9)
         };
         Sensitivity {
