@@ -229,52 +229,80 @@ impl<'a> Fitted<'a> {
 
     /// The rate at which the target breaks, below `full_at`.
     pub(super) fn breaks_at(&self, replay: &TrafficReplay<'_>, target: ResponseTarget, full_at: f64) -> f64 {
-        let holds = |rate: f64| {
-            // The same arrivals and services at every rate, as far as can be.
-            let mut random = self.random("target");
-            let arrivals = self.traffic.at_rate(rate, &mut random);
-            replay.quantile(&arrivals, target.quantile, &mut random) <= target.seconds
-        };
-        let (mut low, mut high) = (0.03 * full_at, full_at);
-        if !holds(low) {
-            return low;
-        }
-        for _ in 0..7 {
-            let middle = 0.5 * (low + high);
-            if holds(middle) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        0.5 * (low + high)
+        let [rate] = self.break_each(replay, [target], full_at);
+        rate
     }
 
-    /// How far off the rate at which the target breaks is where response times are.
-    pub(super) fn sensitivity(
+    /// The same, with how far off it is where response times are.
+    pub(super) fn breaks_within(
         &self,
         replay: &TrafficReplay<'_>,
         target: ResponseTarget,
-        first: &First,
-        capacity: f64,
-    ) -> Sensitivity {
+        full_at: f64,
+    ) -> (f64, Sensitivity) {
         let tail_off = if target.quantile >= FEW_BEYOND { TAIL_OFF } else { 1.0 };
         let with = |times: f64, tail: f64| {
             let quantile = 1.0 - tail * (1.0 - target.quantile);
-            let target = ResponseTarget { seconds: times * target.seconds, quantile };
-            self.breaks_at(replay, target, first.full_at).max(1e-9)
+            ResponseTarget { seconds: times * target.seconds, quantile }
         };
-        Sensitivity {
-            below: (capacity / with(1.0 / TIME_OFF, 1.0 / tail_off)).ln().max(0.0),
-            above: (with(TIME_OFF, tail_off) / capacity).ln().max(0.0),
-        }
+        let targets = [target, with(1.0 / TIME_OFF, 1.0 / tail_off), with(TIME_OFF, tail_off)];
+        let [rate, strict, loose] = self.break_each(replay, targets, full_at);
+        let below = (rate / strict.max(1e-9)).ln().max(0.0);
+        let above = (loose.max(1e-9) / rate).ln().max(0.0);
+        (rate, Sensitivity { below, above })
+    }
+
+    /// The rates at which targets break, below `full_at`. A rate is replayed once for all of them.
+    fn break_each<const COUNT: usize>(
+        &self,
+        replay: &TrafficReplay<'_>,
+        targets: [ResponseTarget; COUNT],
+        full_at: f64,
+    ) -> [f64; COUNT] {
+        let mut tried: Vec<(f64, [bool; COUNT])> = Vec::new();
+        let mut hold_at = |rate: f64| {
+            if let Some((_, held)) = tried.iter().find(|(known, _)| *known == rate) {
+                return *held;
+            }
+            let shares = targets.map(|target| target.quantile);
+            let mut seconds = self.quantiles_at(replay, shares, rate).into_iter();
+            let held = targets.map(|target| seconds.next().is_some_and(|one| one <= target.seconds));
+            tried.push((rate, held));
+            held
+        };
+        std::array::from_fn(|place| {
+            let (mut low, mut high) = (0.03 * full_at, full_at);
+            if !hold_at(low)[place] {
+                return low;
+            }
+            for _ in 0..7 {
+                let middle = 0.5 * (low + high);
+                if hold_at(middle)[place] {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+            }
+            0.5 * (low + high)
+        })
     }
 
     /// The quantile of the response time at a rate.
     pub(super) fn quantile_at(&self, replay: &TrafficReplay<'_>, share: f64, rate: f64) -> Seconds {
+        let [seconds] = self.quantiles_at(replay, [share], rate);
+        seconds
+    }
+
+    /// Several of them. The same arrivals and services at every rate, as far as can be.
+    fn quantiles_at<const COUNT: usize>(
+        &self,
+        replay: &TrafficReplay<'_>,
+        shares: [f64; COUNT],
+        rate: f64,
+    ) -> [Seconds; COUNT] {
         let mut random = self.random("target");
         let arrivals = self.traffic.at_rate(rate, &mut random);
-        replay.quantile(&arrivals, share, &mut random)
+        replay.quantiles(&arrivals, shares, &mut random)
     }
 
     /// The rate at which servers are full, or workers before them, of a changed system.

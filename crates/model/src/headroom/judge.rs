@@ -245,11 +245,11 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     });
     answer.saturation_per_s = Some(first.full_at);
     let deep = fitted.replay_for(&first);
-    let capacity = match question.target {
-        Some(target) => fitted.breaks_at(&deep, target, first.full_at),
-        None => first.full_at,
+    let breaks = question.target.map(|target| fitted.breaks_within(&deep, target, first.full_at));
+    let (capacity, sensitivity) = match breaks {
+        Some((rate, sensitivity)) => (rate, Some(sensitivity)),
+        None => (first.full_at, None),
     };
-    let sensitivity = question.target.map(|target| fitted.sensitivity(&deep, target, &first, capacity));
     answer.check = fitted.check();
     let mut estimate = fitted.interval(&first, capacity, sensitivity, answer.check);
     let proven = proven(&first, fitted.system, question.target);

@@ -433,12 +433,17 @@ impl TrafficReplay<'_> {
         })
     }
 
-    /// The `share` quantile of the response time of arrivals like these, the first twentieth left
-    /// out; infinite without arrivals.
-    pub(super) fn quantile(&self, arrivals: &[Arrival], share: f64, random: &mut RandomStream) -> Seconds {
+    /// Quantiles of the response time of arrivals like these, of each of the `shares`, the first
+    /// twentieth left out; infinite without arrivals.
+    pub(super) fn quantiles<const COUNT: usize>(
+        &self,
+        arrivals: &[Arrival],
+        shares: [f64; COUNT],
+        random: &mut RandomStream,
+    ) -> [Seconds; COUNT] {
         let replayed = self.at_rate(arrivals, random);
         let mut times: Vec<_> = replayed[replayed.len() / 20..].iter().map(|one| one.response).collect();
-        if times.is_empty() { f64::INFINITY } else { quantile(&mut times, share) }
+        shares.map(|share| if times.is_empty() { f64::INFINITY } else { quantile(&mut times, share) })
     }
 
     /// Completions per second of arrivals that come faster than they can be served.
