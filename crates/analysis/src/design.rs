@@ -90,6 +90,9 @@ const GROWS: f64 = 0.7;
 /// The design of one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Study {
+    /// In which cells: factors and their level; empty where it is of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub part: Vec<(String, String)>,
     /// What was measured.
     pub measure: Measure,
     /// By which model.
@@ -110,9 +113,9 @@ pub struct Study {
 /// A factor and its two levels, the lower first.
 type Factor = (String, [String; 2]);
 
-/// The factors of an experiment that has two levels of each that varies. None where one has more,
-/// or a combination is missing.
-fn two_level_factors(cells: &[Cell]) -> Option<Vec<Factor>> {
+/// The factors of cells that have two levels of each that varies. None where one has more, or a
+/// combination is missing.
+fn two_level_factors(cells: &[&Cell]) -> Option<Vec<Factor>> {
     let mut factors: Vec<(String, Vec<String>)> = Vec::new();
     for (name, level) in cells.iter().flat_map(|cell| &cell.factors) {
         match factors.iter_mut().find(|(known, _)| known == name) {
@@ -138,17 +141,27 @@ fn two_level_factors(cells: &[Cell]) -> Option<Vec<Factor>> {
     fits.then_some(factors)
 }
 
-/// The studies of throughput and response time, where the experiment is a 2^k·r design with two
-/// runs of each cell or more.
-pub fn studies(cells: &[Cell]) -> Vec<Study> {
-    let Some(factors) = two_level_factors(cells) else { return Vec::new() };
-    [Measure::Throughput, Measure::Response]
-        .into_iter()
-        .filter_map(|measure| study(cells, &factors, measure))
-        .collect()
+/// The studies of throughput and response time, where the cells are a 2^k·r design with two runs of
+/// each or more: of all cells, or of those with each level of the factors `by` for themselves.
+pub fn studies(cells: &[Cell], by: &[&str]) -> Vec<Study> {
+    let mut parts: Vec<(Vec<(String, String)>, Vec<&Cell>)> = Vec::new();
+    for cell in cells {
+        let of = cell.factors.iter().filter(|(name, _)| by.contains(&name.as_str())).cloned().collect();
+        match parts.iter_mut().find(|(known, _)| *known == of) {
+            Some((_, cells)) => cells.push(cell),
+            None => parts.push((of, vec![cell])),
+        }
+    }
+    let of_part = |(part, cells): (Vec<(String, String)>, Vec<&Cell>)| {
+        let factors = two_level_factors(&cells)?;
+        let measures = [Measure::Throughput, Measure::Response].into_iter();
+        let of = |measure| Some(Study { part: part.clone(), ..study(&cells, &factors, measure)? });
+        Some(measures.filter_map(of).collect::<Vec<_>>())
+    };
+    parts.into_iter().filter_map(of_part).flatten().collect()
 }
 
-fn study(cells: &[Cell], factors: &[Factor], measure: Measure) -> Option<Study> {
+fn study(cells: &[&Cell], factors: &[Factor], measure: Measure) -> Option<Study> {
     let runs = cells.iter().map(|cell| cell.repetitions.len()).min()?;
     if runs < 2 {
         return None;
@@ -179,7 +192,7 @@ fn study(cells: &[Cell], factors: &[Factor], measure: Measure) -> Option<Study> 
         design.residual_qq().ok()?.points.iter().map(|point| (point.theoretical, point.observed)).collect();
     let factors =
         factors.iter().map(|(name, [low, high])| (name.clone(), low.clone(), high.clone())).collect();
-    Some(Study { measure, model, choice, factors, effects, residuals, qq })
+    Some(Study { part: Vec::new(), measure, model, choice, factors, effects, residuals, qq })
 }
 
 fn choose(additive: &TwoLevel) -> (Model, DesignReason) {
@@ -255,7 +268,7 @@ mod tests {
         let rate = |servers: bool, workers: bool| {
             1_000.0 + if servers { 300.0 } else { 0.0 } + if workers { 100.0 } else { 0.0 }
         };
-        let found = studies(&results(rate, |_| 10.0).cells);
+        let found = studies(&results(rate, |_| 10.0).cells, &[]);
         let study = &found[0];
         assert_eq!((study.measure, study.model), (Measure::Throughput, Model::Additive));
         assert_eq!(study.factors[0], ("servers".to_owned(), "1".to_owned(), "3".to_owned()));
@@ -274,7 +287,7 @@ mod tests {
         let wide = |servers: bool, workers: bool| {
             100.0 * if servers { 20.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
         };
-        let found = studies(&results(wide, |mean| mean / 50.0).cells);
+        let found = studies(&results(wide, |mean| mean / 50.0).cells, &[]);
         assert!(
             matches!(found[0].choice, DesignReason::WideRange { ratio } if ratio > 40.0),
             "{:?}",
@@ -285,9 +298,47 @@ mod tests {
         let growing = |servers: bool, workers: bool| {
             100.0 * if servers { 3.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
         };
-        let found = studies(&results(growing, |mean| mean / 50.0).cells);
+        let found = studies(&results(growing, |mean| mean / 50.0).cells, &[]);
         assert!(matches!(found[0].choice, DesignReason::ErrorsGrow { .. }), "{:?}", found[0].choice);
         assert_eq!(found[0].model, Model::Multiplicative);
+    }
+
+    /// Two operations that have nothing in common: each is a design of its own, and together they
+    /// are another.
+    #[test]
+    fn a_level_by_which_cells_are_parted_has_effects_of_its_own() {
+        let rate = |servers: bool, workers: bool| {
+            1_000.0 + if servers { 300.0 } else { 0.0 } + if workers { 100.0 } else { 0.0 }
+        };
+        let other = |servers: bool, workers: bool| {
+            500.0 + if servers { -40.0 } else { 0.0 } + if workers { 80.0 } else { 0.0 }
+        };
+        let mut cells = results(rate, |_| 10.0).cells;
+        let mut writes = results(other, |_| 10.0).cells;
+        writes.iter_mut().for_each(|cell| cell.factors[2].1 = "write".into());
+        // Half of the writes come first, as cells of one plan may.
+        cells.splice(0..0, writes.drain(..2));
+        cells.extend(writes);
+        let found = studies(&cells, &["mix"]);
+        let part = |mix: &str| vec![("mix".to_owned(), mix.to_owned())];
+        let effects = |mix: &str| {
+            let study = found
+                .iter()
+                .find(|study| study.measure == Measure::Throughput && study.part == part(mix))
+                .unwrap();
+            assert_eq!(study.factors.len(), 2, "{:?}", study.factors);
+            ["servers", "workers"].map(|name| study.effects.effect(name).unwrap().estimate.value)
+        };
+        assert_eq!(found.len(), 4);
+        assert!(effects("read").iter().zip([150.0, 50.0]).all(|(one, other)| (one - other).abs() < 1e-9));
+        assert!(effects("write").iter().zip([-20.0, 40.0]).all(|(one, other)| (one - other).abs() < 1e-9));
+        let together = studies(&cells, &[]);
+        assert_eq!((together.len(), together[0].factors.len(), together[0].part.len()), (2, 3, 0));
+        // One part without a run too many is studied, whatever the other is.
+        cells.retain(|cell| cell.factors[2].1 == "read" || cell.factors[0].1 == "1");
+        cells.pop();
+        let found = studies(&cells, &["mix"]);
+        assert!(found.iter().all(|study| study.part == part("read")) && found.len() == 2, "{found:?}");
     }
 
     #[test]
@@ -295,12 +346,12 @@ mod tests {
         let rate = |servers: bool, _: bool| if servers { 300.0 } else { 100.0 };
         let mut three = results(rate, |_| 10.0);
         three.cells[0].factors[0].1 = "2".into();
-        assert!(studies(&three.cells).is_empty());
+        assert!(studies(&three.cells, &[]).is_empty());
         let mut missing = results(rate, |_| 10.0);
         missing.cells.pop();
-        assert!(studies(&missing.cells).is_empty());
+        assert!(studies(&missing.cells, &[]).is_empty());
         let mut once = results(rate, |_| 10.0);
         once.cells.iter_mut().for_each(|cell| cell.repetitions.truncate(1));
-        assert!(studies(&once.cells).is_empty());
+        assert!(studies(&once.cells, &[]).is_empty());
     }
 }

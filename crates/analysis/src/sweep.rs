@@ -148,7 +148,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     results.configurations = configurations::configurations(&results.cells);
     let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
     results.shapes = limits.filter_map(distribution::shape).collect();
-    results.studies = design::studies(&results.cells);
+    results.studies = design::studies(&results.cells, &[]);
     results.demands = demands::demands(&results.cells);
     saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
     Ok(results)

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use krarup_analysis::anchor::{self, AnchorRuns};
+use krarup_analysis::design;
 use krarup_analysis::predict::{self, WantedPredictions};
 use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
@@ -103,6 +104,10 @@ impl RecordedExperiment<'_> {
         if let Some(base) = &spec.base {
             let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
             results.relative = relative::relative(&results.cells, &levels.collect());
+        }
+        if !spec.effects_by.is_empty() {
+            let by: Vec<&str> = spec.effects_by.iter().map(|name| name.get_ref().as_str()).collect();
+            results.studies = design::studies(&results.cells, &by);
         }
         if let Some(wanted) = &spec.predictions {
             let wanted = WantedPredictions {

@@ -66,10 +66,11 @@ impl Identity {
             data,
             populate,
             stations: Stations { servers, middleware, clients },
-            // An anchor's runs are trials like others; base, predictions and sheet are read from
-            // what was measured.
+            // An anchor's runs are trials like others; base, effects, predictions and sheet are
+            // read from what was measured.
             anchor: _,
             base: _,
+            effects_by: _,
             predictions: _,
             sheet: _,
             ssh,

@@ -301,14 +301,26 @@ pub(crate) fn studies(results: &Results) -> Vec<Block> {
     results.studies.iter().flat_map(study).collect()
 }
 
+/// The cells that it is of, in the words of a sentence; empty where it is of all.
+fn part(study: &Study) -> String {
+    let levels: Vec<String> = study.part.iter().map(|(name, level)| format!("{name} {level}")).collect();
+    levels.join(", ")
+}
+
+/// Before a title: the cells that it is of.
+fn of_part(study: &Study) -> String {
+    if study.part.is_empty() { String::new() } else { format!("{}: ", part(study)) }
+}
+
 fn study(study: &Study) -> Vec<Block> {
     let name = study.measure.name();
     let levels: Vec<String> =
         study.factors.iter().map(|(name, low, high)| format!("{name} (−1: {low}, +1: {high})")).collect();
     let effects = &study.effects;
     let choice = format!(
-        "{}: the {} model, because {}. {} runs of each cell. Factors: {}.",
-        capital(name),
+        "{}{}: the {} model, because {}. {} runs of each cell. Factors: {}.",
+        capital(&of_part(study)),
+        if study.part.is_empty() { capital(name) } else { name.to_owned() },
         study.model,
         study.choice,
         effects.repetitions,
@@ -327,8 +339,11 @@ fn capital(word: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn file_stem(measure: Measure) -> String {
-    measure.name().replace(' ', "-")
+/// The name of a file: letters and digits of the levels that it is of, and the measure.
+fn file_stem(study: &Study) -> String {
+    let name = format!("{} {}", part(study), study.measure.name()).to_lowercase();
+    let words: Vec<&str> = name.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 fn effects_table(study: &Study) -> Table {
@@ -372,8 +387,13 @@ fn effects_table(study: &Study) -> Table {
         "An effect is half of what going from the low level to the high one changes."
     };
     Table {
-        name: format!("effects-{}", file_stem(study.measure)),
-        title: format!("Effects on {}, {} model", study.measure.name(), study.model),
+        name: format!("effects-{}", file_stem(study)),
+        title: capital(&format!(
+            "{}effects on {}, {} model",
+            of_part(study),
+            study.measure.name(),
+            study.model
+        )),
         caption: format!(
             "{meaning} ± is half the 95 % interval. The share of variation says how much a factor matters; whether it differs from none is another question."
         ),
@@ -400,8 +420,8 @@ fn scatter(
         (format!("run {}", number + 1), *x, EstimateCell { value: *y, interval: None, n: 1 })
     };
     Figure {
-        name: format!("{kind}-{}", file_stem(study.measure)),
-        title,
+        name: format!("{kind}-{}", file_stem(study)),
+        title: capital(&title),
         caption: caption.to_owned(),
         quantities: vec![if study.measure == Measure::Throughput {
             quantities::THROUGHPUT
@@ -444,7 +464,7 @@ fn residuals(study: &Study) -> Figure {
     scatter(
         study,
         "residuals",
-        format!("Residuals of {} against what the model says", of(study)),
+        format!("{}residuals of {} against what the model says", of_part(study), of(study)),
         "Each point is a run: measured − the model's. A cloud without a shape is as it should be; a funnel asks for the multiplicative model.",
         axes,
         &study.residuals,
@@ -456,7 +476,7 @@ fn normal_quantiles(study: &Study) -> Figure {
     scatter(
         study,
         "residual-quantiles",
-        format!("Residuals of {} against quantiles of the normal law", of(study)),
+        format!("{}residuals of {} against quantiles of the normal law", of_part(study), of(study)),
         "On a straight line, errors are normal, as the intervals take them to be.",
         axes,
         &study.qq,

@@ -55,6 +55,7 @@ impl Check<'_> {
         see(self.predictions());
         see(self.anchor());
         spec.base.iter().for_each(|base| see(self.levels("base", at(base), base.get_ref())));
+        spec.effects_by.iter().for_each(|name| see(self.effects_by(name)));
         spec.stations().for_each(|(name, station)| see(self.station(name, station)));
         see(self.ssh());
         see(self.kubernetes());
@@ -157,6 +158,15 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn effects_by(&self, name: &Spanned<String>) -> Result<(), Mistake> {
+        match self.spec.factor(name.get_ref()) {
+            Some(_) => Ok(()),
+            None => {
+                wrong(at(name), format!("effects_by: there is no factor `{}`", name.get_ref()), &self.known())
+            }
+        }
     }
 
     fn repetitions(&self) -> Result<(), Mistake> {
