@@ -12,7 +12,9 @@ use super::doubts::{CalibrationDoubt, calibration_doubts};
 use super::forms::{CurveFamily, fit};
 use super::mixture::{FormFit, ModelMixture, plateau};
 use super::percentiles::{ResponseSpread, spread};
-use super::rows::{CalibrationResidual, CalibrationRow, LAW_TOLERANCE, check_anchors, check_rows};
+use super::rows::{
+    CalibrationResidual, CalibrationRow, LAW_TOLERANCE, check_anchors, check_rows, configurations,
+};
 use crate::Error;
 use crate::laws::LawCheck;
 
@@ -45,8 +47,8 @@ const BELIEF: f64 = 0.08;
 /// What weighs less than this is left out: it would only cost time.
 const LIGHTEST: f64 = 1e-3;
 
-/// Calibrates: every form is fitted to the rows, and to the rows without each of them; the better
-/// it says the rows that it did not see, the more it weighs (Bayesian model averaging with a
+/// Calibrates: every form is fitted to the rows, and to the rows without those of each configuration;
+/// the better it says the rows that it did not see, the more it weighs (Bayesian model averaging with a
 /// cross-validated likelihood; Hoeting et al. 1999). The middlewares' number of cores is what
 /// `cores` gives, else what the rows do.
 ///
@@ -119,8 +121,10 @@ pub fn calibrate_as(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Ca
 pub(super) struct FormTrial {
     pub(super) form: CurveFamily,
     pub(super) model: FormFit,
-    /// The model without each row; none where the others do not suffice.
+    /// The model without the rows of each configuration; none where the others do not suffice.
     pub(super) without: Vec<Option<FormFit>>,
+    /// Of each row, the configuration that it is of.
+    configurations: Vec<usize>,
     /// ln of model over measured, X and R, of each row that was left out.
     errors: Vec<Option<(f64, f64)>>,
 }
@@ -132,10 +136,11 @@ impl FormTrial {
         models.for_each(|form| form.model = form.model.with_hold(factor));
     }
 
-    /// Mean squared error of the rows left out, in logarithms; without row `but`.
+    /// Mean squared error of the rows left out, in logarithms; without those of configuration
+    /// `but`.
     fn cost(&self, but: Option<usize>) -> f64 {
-        let known = self.errors.iter().enumerate().filter(|(place, _)| Some(*place) != but);
-        mean(known.filter_map(|(_, error)| error.map(|(x, r)| f64::midpoint(x * x, r * r))))
+        let known = self.errors.iter().zip(&self.configurations).filter(|(_, of)| Some(**of) != but);
+        mean(known.filter_map(|(error, _)| error.map(|(x, r)| f64::midpoint(x * x, r * r))))
     }
 
     /// Mean |relative error| of the rows left out.
@@ -156,27 +161,36 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// # Errors
 /// [`Error::Measurements`] where they suffice for none.
 pub(super) fn trials(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Vec<FormTrial>, Error> {
-    let tried = forms.iter().filter(|form| form.least_rows() <= rows.len()).filter_map(|form| {
+    let configurations = configurations(rows);
+    let count = configurations.iter().max().map_or(0, |last| last + 1);
+    let tried = forms.iter().filter(|form| form.least_rows() <= count).filter_map(|form| {
         let fitted = |rows: &[CalibrationRow]| {
             let model = fit(rows, *form).ok()?;
             let correction = FormCorrection::of(&model, rows);
             Some(FormFit { form: *form, weight: 1.0, model, correction })
         };
         let model = fitted(rows)?;
-        let without: Vec<Option<FormFit>> = (0..rows.len())
+        // What was measured again says by itself what is left out.
+        let without: Vec<Option<FormFit>> = (0..count)
             .map(|out| {
-                let others: Vec<CalibrationRow> =
-                    rows.iter().enumerate().filter(|(i, _)| *i != out).map(|(_, row)| row.clone()).collect();
-                fitted(&others)
+                let others = rows.iter().zip(&configurations).filter(|(_, of)| **of != out);
+                fitted(&others.map(|(row, _)| row.clone()).collect::<Vec<_>>())
             })
             .collect();
-        let errors = without.iter().zip(rows).map(|(model, row)| distance(model.as_ref()?, row)).collect();
-        Some(FormTrial { form: *form, model, without, errors })
+        let error = |(row, of): (&CalibrationRow, &usize)| distance(without[*of].as_ref()?, row);
+        let errors = rows.iter().zip(&configurations).map(error).collect();
+        Some(FormTrial { form: *form, model, without, configurations: configurations.clone(), errors })
     });
     let tried: Vec<FormTrial> = tried.collect();
     if tried.is_empty() {
         return Err(Error::Measurements {
-            what: format!("{} rows are too few to calibrate on", rows.len()),
+            what: match count {
+                _ if count == rows.len() => format!("{count} rows are too few to calibrate on"),
+                1 => "one configuration is too few to calibrate on, however often it was measured".into(),
+                _ => format!(
+                    "{count} configurations are too few to calibrate on, however often they were measured"
+                ),
+            },
             hint: "measure at low load, saturated with the smallest and the largest pool, and between".into(),
         });
     }
@@ -189,7 +203,8 @@ fn distance(model: &FormFit, row: &CalibrationRow) -> Option<(f64, f64)> {
     Some(((answer.throughput / row.throughput).ln(), (answer.response / row.response).ln()))
 }
 
-/// The weight of each form; where row `but` is to be predicted, without what was seen of it. Where
+/// The weight of each form; where configuration `but` is to be predicted, without what was seen of
+/// it. Where
 /// no form could leave a row out, each weighs what it did before.
 pub(super) fn weights(trials: &[FormTrial], but: Option<usize>) -> Vec<f64> {
     let costs: Vec<f64> = trials.iter().map(|trial| trial.cost(but)).collect();
@@ -213,14 +228,16 @@ fn mixed(trials: &[FormTrial], rows: &[CalibrationRow]) -> ModelMixture {
 
 /// ln of model over measured, X and R, of a row that neither the fits nor the weights have seen.
 fn held_out(trials: &[FormTrial], rows: &[CalibrationRow], out: usize) -> Option<(f64, f64)> {
-    let parts = trials.iter().zip(weights(trials, Some(out))).filter(|(_, weight)| *weight > 0.0);
+    let of = trials[0].configurations[out];
+    let parts = trials.iter().zip(weights(trials, Some(of))).filter(|(_, weight)| *weight > 0.0);
     let parts: Vec<FormFit> =
-        parts.filter_map(|(trial, weight)| Some(FormFit { weight, ..trial.without[out].clone()? })).collect();
+        parts.filter_map(|(trial, weight)| Some(FormFit { weight, ..trial.without[of].clone()? })).collect();
     if parts.is_empty() {
         return None;
     }
     let row = &rows[out];
-    let others = rows.iter().enumerate().filter(|(place, _)| *place != out).map(|(_, row)| row);
+    let others = rows.iter().zip(&trials[0].configurations).filter(|(_, one)| **one != of);
+    let others = others.map(|(row, _)| row);
     let model = ModelMixture { parts, plateau: plateau(others) };
     let answer = model.solve(row.population as usize, row.workers as usize).ok()?;
     Some(((answer.throughput / row.throughput).ln(), (answer.response / row.response).ln()))

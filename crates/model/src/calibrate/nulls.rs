@@ -190,7 +190,7 @@ impl HeldOutErrors {
 
 /// The model, then every null model: fitted to the calibration rows and tried on `held_out`, of
 /// which those that were calibrated on are left out; without any, on each calibration row with the
-/// model fitted to the others.
+/// model fitted to those of other configurations.
 ///
 /// # Errors
 /// As [`crate::flow::FlowModel::solve`]; [`Error::Measurements`] where no row is left.
@@ -224,16 +224,12 @@ pub fn against_nulls(
             }
         }
         None => {
-            for (out, (row, residual)) in rows.iter().zip(&calibration.residuals).enumerate() {
+            for (row, residual) in rows.iter().zip(&calibration.residuals) {
                 let Some((x, r)) = residual.held_out else { continue };
                 ours.push(row, row.throughput * (1.0 + x), row.response * (1.0 + r), None);
-                let others: Vec<CalibrationRow> = rows
-                    .iter()
-                    .enumerate()
-                    .filter(|(place, _)| *place != out)
-                    .map(|(_, row)| row.clone())
-                    .collect();
-                tried(&others, row);
+                let place = |row: &CalibrationRow| (row.population, row.workers);
+                let others = rows.iter().filter(|other| place(other) != place(row));
+                tried(&others.cloned().collect::<Vec<_>>(), row);
             }
         }
     }

@@ -32,8 +32,8 @@ pub struct ResponseSpread {
     pub hold: f64,
     /// σ of ln of the time outside.
     pub outside: f64,
-    /// Root mean square of ln of predicted over measured shape, of rows with percentiles left out
-    /// one at a time: p50, p90, p99.
+    /// Root mean square of ln of predicted over measured shape, of rows with percentiles, those of
+    /// one configuration left out at a time: p50, p90, p99.
     pub errors: [f64; 3],
     /// Rows with percentiles.
     pub rows: usize,
@@ -48,7 +48,8 @@ const GROUPS: f64 = 40.0;
 /// A shape is known so well before rows say how well.
 const PRIOR: (f64, f64) = (2.0, 0.1);
 
-/// The parameters, where rows have percentiles; two of them at least, so that one can be left out.
+/// The parameters, where rows have percentiles; of two configurations at least, so that one can be
+/// left out.
 pub(super) fn spread(rows: &[CalibrationRow], model: &ModelMixture) -> Option<ResponseSpread> {
     let known: Vec<(&CalibrationRow, [f64; 3], Vec<AlikeRequests>)> = rows
         .iter()
@@ -58,26 +59,30 @@ pub(super) fn spread(rows: &[CalibrationRow], model: &ModelMixture) -> Option<Re
             Some((row, shape, groups))
         })
         .collect();
-    if known.len() < 2 {
+    if known.is_empty() {
         return None;
     }
     let all: Vec<(&[f64; 3], &[AlikeRequests])> = known.iter().map(|(_, s, g)| (s, g.as_slice())).collect();
     let found = fitted(&all);
-    let mut squares = [0.0; 3];
-    for (out, (row, measured, here)) in known.iter().enumerate() {
-        let others = || known.iter().enumerate().filter(move |(place, _)| *place != out).map(|(_, k)| k);
+    let (mut squares, mut count) = ([0.0; 3], 0.0);
+    for (row, measured, here) in &known {
+        // What was measured again says by itself what is left out.
+        let others = || known.iter().filter(|(other, _, _)| apart(other, row) > 0.0);
         let without: Vec<(&[f64; 3], &[AlikeRequests])> =
             others().map(|(_, s, g)| (s, g.as_slice())).collect();
         let parameters = fitted(&without);
         let near = others().min_by(|a, b| apart(a.0, row).total_cmp(&apart(b.0, row)));
-        let (_, near_measured, near_groups) = near.expect("there is another row");
+        let (_, near_measured, near_groups) = near?;
         let (said, nearby) = (shape(here, parameters), shape(near_groups, parameters));
+        // Rows of one configuration say together as much as one.
+        let weight = 1.0 / known.iter().filter(|(other, _, _)| apart(other, row) == 0.0).count() as f64;
+        count += weight;
         for part in 0..3 {
-            squares[part] += (said[part] / nearby[part] * near_measured[part] / measured[part]).ln().powi(2);
+            squares[part] +=
+                weight * (said[part] / nearby[part] * near_measured[part] / measured[part]).ln().powi(2);
         }
     }
-    let n = known.len() as f64;
-    let errors = squares.map(|sum| ((sum + PRIOR.0 * PRIOR.1 * PRIOR.1) / (n + PRIOR.0)).sqrt());
+    let errors = squares.map(|sum| ((sum + PRIOR.0 * PRIOR.1 * PRIOR.1) / (count + PRIOR.0)).sqrt());
     let [wait, hold, outside] = found;
     Some(ResponseSpread { wait, hold, outside, errors, rows: known.len() })
 }

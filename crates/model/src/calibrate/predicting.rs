@@ -15,7 +15,7 @@ use super::fitting::{Calibration, FormTrial, trials, weights};
 use super::mixture::FormFit;
 use super::percentiles::predicted as predicted_percentiles;
 use super::resources::{ThroughputBound, bounds};
-use super::rows::CalibrationRow;
+use super::rows::{CalibrationRow, configurations};
 use crate::Error;
 use crate::flow::FlowAnswer;
 
@@ -155,13 +155,18 @@ impl Calibration {
 
     /// Mean squares of ln of model over measured of rows that were left out: X and R.
     fn left_out_squares(&self) -> [f64; 2] {
-        let errors: Vec<(f64, f64)> =
-            self.residuals.iter().filter_map(|residual| residual.held_out).collect();
+        let configurations = configurations(&self.rows);
         let (count, sizes) = PRIOR;
         let square = |error: f64| error.max(-0.99).ln_1p().powi(2);
-        let sums =
-            [errors.iter().map(|e| square(e.0)).sum::<f64>(), errors.iter().map(|e| square(e.1)).sum()];
-        [0, 1].map(|i| (sums[i] + count * sizes[i] * sizes[i]) / (errors.len() as f64 + count))
+        let (mut sums, mut known) = ([0.0; 2], 0.0);
+        for (residual, of) in self.residuals.iter().zip(&configurations) {
+            let Some((x, r)) = residual.held_out else { continue };
+            // Rows of one configuration say together as much as one.
+            let part = 1.0 / configurations.iter().filter(|other| *other == of).count() as f64;
+            sums = [sums[0] + part * square(x), sums[1] + part * square(r)];
+            known += part;
+        }
+        [0, 1].map(|i| (sums[i] + count * sizes[i] * sizes[i]) / (known + count))
     }
 
     fn predict_with(
@@ -193,7 +198,8 @@ impl Calibration {
                 variance[part] += weight * DECIDING * jackknife(without.iter().map(|said| said[part]));
             }
         }
-        let degrees = DEGREES * self.rows.len() as f64;
+        let count = configurations(&self.rows).into_iter().max().map_or(0, |last| last + 1);
+        let degrees = DEGREES * count as f64;
         let around = |value: f64, variance: f64| -> Result<Interval95, Error> {
             let found =
                 Interval::student(value.ln(), variance.sqrt(), degrees, USUAL_LEVEL).map_err(statistics)?;
@@ -260,6 +266,7 @@ fn statistics(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::calibrate;
+    use super::super::rows::ResponsePercentiles;
     use super::super::uses::ResourceUse;
     use super::*;
     use crate::flow::{Curve, FlowModel, OutsideCount};
@@ -298,6 +305,42 @@ mod tests {
         assert!((held.answer.client_response - 96.0 / bound).abs() < 1e-12, "{held:?}");
         // Where the forms say less, nothing is held.
         assert!(calibrate(&rows(Some(0.75)), None).unwrap().predict(12, 4).unwrap().bound.is_none());
+    }
+
+    /// To measure all again says how much the machine varies, and nothing of other configurations.
+    #[test]
+    fn rows_that_were_measured_twice_are_left_out_together() {
+        let mut once = rows(None);
+        // Something that no form has.
+        for (number, row) in once.iter_mut().enumerate() {
+            row.throughput *= 1.0 + 0.06 * (number % 2) as f64;
+            let mean = row.population as f64 / row.throughput;
+            let long = mean * (1.5 + 0.7 * number as f64);
+            row.percentiles = Some(ResponsePercentiles { p50: 0.8 * mean, p90: 1.2 * mean, p99: long });
+        }
+        let twice: Vec<CalibrationRow> = once.iter().chain(&once).cloned().collect();
+        let [once, twice] = [once, twice].map(|rows| calibrate(&rows, None).unwrap());
+        assert_eq!(once.scores.len(), twice.scores.len());
+        for ((form, one), (_, other)) in once.scores.iter().zip(&twice.scores) {
+            assert!((other / one - 1.0).abs() < 0.15, "{form:?}: {one} {other}");
+        }
+        let wide = |of: &Interval95| (of.high / of.low).ln();
+        for place in [(24, 4), (48, 8), (200, 16)] {
+            let [one, other] = [&once, &twice].map(|model| model.predict(place.0, place.1).unwrap());
+            let p99 = |said: &Predicted| said.percentiles.unwrap().p99;
+            let pairs = [
+                (one.throughput, other.throughput),
+                (one.response, other.response),
+                (p99(&one), p99(&other)),
+            ];
+            for (one, other) in pairs {
+                assert!((0.85..1.15).contains(&(wide(&other) / wide(&one))), "{place:?}: {one:?} {other:?}");
+            }
+        }
+        // Five times the same says nothing of another place.
+        let same = vec![once.rows[0].clone(); 5];
+        let error = calibrate(&same, None).unwrap_err().to_string();
+        assert!(error.contains("one configuration is too few"), "{error}");
     }
 
     /// The spread of a prediction is wider where single rows decide more.

@@ -445,6 +445,16 @@ pub fn check_rows(rows: &[CalibrationRow], tolerance: f64) -> Vec<LawCheck> {
     checks
 }
 
+/// Of each row, which configuration it is of; those are numbered as they first come.
+pub(super) fn configurations(rows: &[CalibrationRow]) -> Vec<usize> {
+    let mut known: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    let number = |row: &CalibrationRow| {
+        let next = known.len();
+        *known.entry((row.population, row.workers)).or_insert(next)
+    };
+    rows.iter().map(number).collect()
+}
+
 /// Rows of the same configuration must agree, or the machine was not the same: throughputs that
 /// differ by more than `tolerance` (relative to their mean; 0.1 is lenient) must not be pooled.
 ///
