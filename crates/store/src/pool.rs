@@ -28,6 +28,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use crate::postgres::low_water::LowWaterMarks;
 use crate::postgres::session::{Clearing, CommitMarker, DatabaseSession, Known, RefusedUntil, Trouble};
 use crate::postgres::{Database, Sharing, StoreError};
 use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
@@ -148,6 +149,7 @@ struct PoolState {
     /// Transactions whose end is not known.
     serials: RefCell<BTreeSet<i64>>,
     cleared: Cell<i64>,
+    marks: Rc<RefCell<LowWaterMarks>>,
     lost: Cell<bool>,
     /// When that was last told.
     lost_at: Cell<Option<Instant>>,
@@ -252,6 +254,7 @@ impl PoolState {
             next_serial: Cell::new(1),
             serials: RefCell::default(),
             cleared: Cell::new(0),
+            marks: Rc::default(),
             lost: Cell::new(false),
             lost_at: Cell::new(None),
             refused: RefCell::default(),
@@ -611,13 +614,13 @@ impl PoolState {
 
     /// The first connection; where there is none to be had it is looked for when it is needed.
     async fn connect(&self) -> Option<DatabaseSession> {
-        DatabaseSession::connect(&self.place, self.sharing_number).await.ok()
+        DatabaseSession::connect(&self.place, self.sharing_number, Rc::clone(&self.marks)).await.ok()
     }
 
     async fn reconnect(&self) -> Result<DatabaseSession, Over> {
         let mut pause = RETRY_AFTER;
         loop {
-            match DatabaseSession::connect(&self.place, self.sharing_number).await {
+            match DatabaseSession::connect(&self.place, self.sharing_number, Rc::clone(&self.marks)).await {
                 Ok(session) => return Ok(session),
                 Err(StoreError::Deposed) => return Err(Over),
                 Err(problem) => {

@@ -16,6 +16,7 @@ mod connecting;
 mod conninfo;
 mod failure;
 pub(crate) mod heads;
+pub(crate) mod low_water;
 pub mod members;
 mod parameters;
 mod place;

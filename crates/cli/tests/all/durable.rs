@@ -28,6 +28,7 @@ mod patroni;
 mod refused;
 mod secured;
 mod shards;
+mod snapshot;
 mod standby;
 mod storm;
 mod versions;
@@ -314,6 +315,19 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
     counts::a_database_of_a_later_version_is_refused(&cluster);
+}
+
+#[test]
+fn rows_that_are_gone_and_still_seen_change_no_answer_and_are_not_read_again_and_again() {
+    let Some(cluster) = Cluster::start("snapshot") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    for mode in &MODES[1..] {
+        snapshot::is_answered_as_before(&cluster, mode);
+        snapshot::what_comes_back_is_found(&cluster, mode);
+        snapshot::no_lease_reads_over_all_that_is_gone(&cluster, mode);
+        snapshot::nothing_is_lost(&cluster, mode);
+    }
 }
 
 #[test]

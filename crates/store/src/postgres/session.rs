@@ -13,6 +13,8 @@
 //! answers to puts, deletes and leases are in that row, or follow from it; others, whose messages
 //! are gone when they are told, are heard before their commit.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use tokio_postgres::{Error, Row, Statement};
 
 use super::SETTINGS;
 use super::failure::words;
+use super::low_water::{LowWaterMarks, TubeParts};
 use super::place::{Database, StoreError, is_fatal};
 use super::schema::SchemaClient;
 use krarup_broker::database::{
@@ -39,6 +42,9 @@ const SEND: &str = include_str!("shared/send.sql");
 const TAKE: &str = include_str!("shared/take.sql");
 const TAKE_ONE: &str = include_str!("shared/take_one.sql");
 const TAKE_MANY: &str = include_str!("shared/take_many.sql");
+const TAKE_ONE_FROM: &str = include_str!("shared/take_one_from.sql");
+const TAKE_FROM: &str = include_str!("shared/take_from.sql");
+const WAITS: &str = include_str!("shared/waits.sql");
 const FINISH: &str = include_str!("shared/finish.sql");
 const FINISH_ONE: &str = include_str!("shared/finish_one.sql");
 const MOVE: &str = include_str!("shared/move.sql");
@@ -54,6 +60,7 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
+const ENTRIES: &str = "SELECT krarup.entries_to_first($1)";
 /// The lock of all that share the queues, and that of this broker: others see by it that it is
 /// there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
@@ -128,6 +135,12 @@ pub(crate) struct DatabaseSession {
     take: Statement,
     take_one: Statement,
     take_many: Statement,
+    take_one_from: Statement,
+    take_from: Statement,
+    waits: Statement,
+    entries: Statement,
+    /// Those of all sessions.
+    marks: Rc<RefCell<LowWaterMarks>>,
     finish: Statement,
     finish_one: Statement,
     r#move: Statement,
@@ -141,7 +154,11 @@ impl DatabaseSession {
     ///
     /// # Errors
     /// [`StoreError::Deposed`] where a broker owns the queues.
-    pub(crate) async fn connect(place: &Database, number: i64) -> Result<Self, StoreError> {
+    pub(crate) async fn connect(
+        place: &Database,
+        number: i64,
+        marks: Rc<RefCell<LowWaterMarks>>,
+    ) -> Result<Self, StoreError> {
         let client = place.connect_here().await?;
         client.batch_execute(SETTINGS).await?;
         client.batch_execute(COUNTS).await?;
@@ -158,6 +175,11 @@ impl DatabaseSession {
             take: client.prepare(TAKE).await?,
             take_one: client.prepare(TAKE_ONE).await?,
             take_many: client.prepare(TAKE_MANY).await?,
+            take_one_from: client.prepare(TAKE_ONE_FROM).await?,
+            take_from: client.prepare(TAKE_FROM).await?,
+            waits: client.prepare(WAITS).await?,
+            entries: client.prepare(ENTRIES).await?,
+            marks,
             finish: client.prepare(FINISH).await?,
             finish_one: client.prepare(FINISH_ONE).await?,
             r#move: client.prepare(MOVE).await?,
@@ -345,7 +367,9 @@ impl DatabaseSession {
                 &i64::from(new.flags),
                 &new.lives.map(i64::from),
             ];
-            return Ok(lines(1, self.client.query(&self.put_one, columns).await?));
+            let rows = self.client.query(&self.put_one, columns).await?;
+            self.stored(asked, &rows);
+            return Ok(lines(1, rows));
         }
         let new = News::of(asked);
         let columns: &Columns<'_> = &[
@@ -361,7 +385,19 @@ impl DatabaseSession {
             &new.flags,
             &new.lives,
         ];
-        Ok(lines(asked.len(), self.client.query(&self.put, columns).await?))
+        let rows = self.client.query(&self.put, columns).await?;
+        self.stored(asked, &rows);
+        Ok(lines(asked.len(), rows))
+    }
+
+    fn stored(&self, asked: &[QueuedRequest], rows: &[Row]) {
+        let mut marks = self.marks.borrow_mut();
+        for row in rows {
+            let place: i64 = row.get(0);
+            if let DatabaseRequest::New(new) = &asked[place as usize - 1].query {
+                marks.came(&new.tube, (new.priority.into(), row.get(2)));
+            }
+        }
     }
 
     async fn send(
@@ -395,13 +431,7 @@ impl DatabaseSession {
         let plain: Option<Vec<(&str, i64)>> =
             asked.iter().map(|one| leases_first_of_one_tube(&one.query)).collect();
         if let Some(plain) = plain {
-            if let [(tube, taker)] = &plain[..] {
-                let columns: &Columns<'_> = &[&marker.broker, &marker.serial, tube, taker];
-                return Ok(lines(1, self.client.query(&self.take_one, columns).await?));
-            }
-            let (tubes, takers): (Vec<&str>, Vec<i64>) = plain.into_iter().unzip();
-            let columns: &Columns<'_> = &[&marker.broker, &marker.serial, &tubes, &takers];
-            return Ok(lines(asked.len(), self.client.query(&self.take_many, columns).await?));
+            return self.take_first(&plain, marker).await;
         }
         let (mut kinds, mut names, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         let (mut wanted, mut takers, mut most, mut pops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -427,6 +457,56 @@ impl DatabaseSession {
         let columns: &Columns<'_> =
             &[&marker.broker, &marker.serial, &kinds, &names, &clients, &wanted, &takers, &most, &pops];
         Ok(lines(asked.len(), self.client.query(&self.take, columns).await?))
+    }
+
+    /// Leases the first message of each of these tubes, for each of these takers.
+    async fn take_first(
+        &self,
+        asked: &[(&str, i64)],
+        marker: CommitMarker,
+    ) -> Result<Vec<DatabaseReply>, Error> {
+        let begun = Instant::now();
+        let parts = self.marks.borrow().parts(asked.iter().map(|(tube, _)| *tube), begun);
+        let (tubes, takers): (Vec<&str>, Vec<i64>) = asked.iter().copied().unzip();
+        let from = parts.as_ref().filter(|parts| parts.have_marks());
+        let rows = match (from, asked) {
+            (None, [(tube, taker)]) => {
+                let columns: &Columns<'_> = &[&marker.broker, &marker.serial, tube, taker];
+                self.client.query(&self.take_one, columns).await?
+            }
+            (None, _) => {
+                let columns: &Columns<'_> = &[&marker.broker, &marker.serial, &tubes, &takers];
+                self.client.query(&self.take_many, columns).await?
+            }
+            (Some(TubeParts { priorities, ids, .. }), [(tube, taker)]) if ids.len() == 2 => {
+                let columns: &Columns<'_> =
+                    &[&marker.broker, &marker.serial, tube, taker, &priorities[1], &ids[1]];
+                self.client.query(&self.take_one_from, columns).await?
+            }
+            (Some(parts), _) => {
+                let columns: &Columns<'_> = &[
+                    &marker.broker,
+                    &marker.serial,
+                    &tubes,
+                    &takers,
+                    &parts.tubes,
+                    &parts.priorities,
+                    &parts.ids,
+                    &parts.below,
+                ];
+                self.client.query(&self.take_from, columns).await?
+            }
+        };
+        self.marks.borrow_mut().asked(asked[0].0);
+        if let Some(parts) = parts {
+            let (mut marks, now) = (self.marks.borrow_mut(), Instant::now());
+            marks.looked_through(&parts.whole, now.duration_since(begun), now);
+            for row in &rows {
+                let place: i64 = row.get(0);
+                marks.gave_out(tubes[place as usize - 1], (row.get(6), row.get(2)), now);
+            }
+        }
+        Ok(lines(asked.len(), rows))
     }
 
     async fn finish(
@@ -518,11 +598,30 @@ impl DatabaseSession {
         clearing: Clearing,
     ) -> Result<Vec<DatabaseReply>, Error> {
         let DatabaseRequest::Sweep(waited) = &asked[0].query else { return Ok(Vec::new()) };
-        let (tubes, clients): (Vec<&str>, Vec<Option<&str>>) =
+        let (mut tubes, mut clients): (Vec<&str>, Vec<Option<&str>>) =
             waited.iter().map(|(tube, client)| (&**tube, client.as_deref())).unzip();
+        let begun = Instant::now();
+        let marked = self.marks.borrow().parts(tubes.iter().copied(), begun);
+        let marked = marked.filter(|parts| !parts.tubes.is_empty());
+        // Where there are marks, it is looked from there on by a statement of its own.
+        let later = marked.map(|parts| (parts, std::mem::take(&mut tubes), std::mem::take(&mut clients)));
         let columns: &Columns<'_> = &[&marker.broker, &clearing.from, &clearing.to, &tubes, &clients];
         let row = self.client.query_one(&self.sweep, columns).await?;
-        let (expired, places): (i64, Vec<i32>) = (row.get(0), row.get(1));
+        let (expired, mut places): (i64, Vec<i32>) = (row.get(0), row.get(1));
+        if let Some((parts, tubes, clients)) = later {
+            let columns: &Columns<'_> =
+                &[&tubes, &clients, &parts.tubes, &parts.priorities, &parts.ids, &parts.below];
+            let rows = self.client.query(&self.waits, columns).await?;
+            places = rows.iter().map(|row| row.get(0)).collect();
+            let now = Instant::now();
+            self.marks.borrow_mut().looked_through(&parts.whole, now.duration_since(begun), now);
+        }
+        let probed = self.marks.borrow().to_probe(Instant::now());
+        if let Some(tube) = probed {
+            let begun = Instant::now();
+            let entries = self.client.query_one(&self.entries, &[&&*tube]).await?.get(0);
+            self.marks.borrow_mut().probed(entries, begun.elapsed(), Instant::now());
+        }
         let places = places.into_iter().map(|place| place as usize - 1).collect();
         Ok(vec![DatabaseReply::Places(places, expired as u64)])
     }

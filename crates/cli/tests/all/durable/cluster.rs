@@ -332,6 +332,18 @@ impl Cluster {
         );
         self.sql(database, &statement) != "0"
     }
+
+    /// Ends all sessions of brokers in a database, and waits for it: they tell what they have read
+    /// when they end.
+    pub(crate) fn end_sessions(&self, database: &str) {
+        let before = self.sql(database, "SELECT clock_timestamp()");
+        self.cut(database, "true");
+        let left = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'krarup broker' AND datname = '{database}' \
+             AND backend_start < '{before}'"
+        );
+        until("they have ended", || self.sql(database, &left) == "0");
+    }
 }
 
 impl Drop for Cluster {

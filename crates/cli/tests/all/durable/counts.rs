@@ -128,10 +128,8 @@ pub(crate) fn no_request_counts_all_messages(cluster: &Cluster, mode: &str) {
     );
     cluster.sql(&name, &many);
     let broker = broker(&store, mode);
-    // Sessions tell what they have read when they end.
     let read = || -> u64 {
-        cluster.cut(&name, "true");
-        until("they have ended", || !cluster.cut(&name, "backend_start < now() - interval '1 day'"));
+        cluster.end_sessions(&name);
         let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message_row'";
         cluster.sql(&name, count).parse().unwrap()
     };
@@ -173,8 +171,9 @@ pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
         include_str!("../../../../store/src/postgres/migrations/0007.sql"),
         include_str!("../../../../store/src/postgres/migrations/0008.sql"),
         include_str!("../../../../store/src/postgres/migrations/0009.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0010.sql"),
     ];
-    for version in [1, 5, 7, 8, 9] {
+    for version in [1, 5, 7, 8, 9, 10] {
         for mode in MODES {
             let name = format!("version_{version}_{mode}");
             let store = cluster.database(&name);

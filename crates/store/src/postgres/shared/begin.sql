@@ -1,5 +1,8 @@
 -- What the database needs to decide for itself: an index for each line, and numbers above all that were given by an owner. Each index costs each put and each lease, whether they write into it or not.
 CREATE INDEX IF NOT EXISTS ready_for_all ON krarup.message_row (tube, priority, id) WHERE state = 0 AND receiver IS NULL;
+-- Those of them that came back with the number they had.
+CREATE INDEX IF NOT EXISTS ready_again ON krarup.message_row (tube, priority, id)
+WHERE state = 0 AND receiver IS NULL AND (reserves > 0 OR timeouts > 0 OR releases > 0 OR kicks > 0 OR delay <> 0);
 -- Leases and delays, which alone are due at some time.
 CREATE INDEX IF NOT EXISTS due ON krarup.message_row (due) WHERE due IS NOT NULL;
 CREATE INDEX IF NOT EXISTS delayed_in_tube ON krarup.message_row (tube, due) WHERE state = 1;

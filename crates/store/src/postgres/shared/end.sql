@@ -1,3 +1,3 @@
 -- An owner decides in memory: these indexes would only cost it.
-DROP INDEX IF EXISTS krarup.ready_for_all, krarup.ready_for_one, krarup.ready_by_sender, krarup.sent_to_all, krarup.sent_to_one, krarup.ending, krarup.delayed, krarup.due,
+DROP INDEX IF EXISTS krarup.ready_for_all, krarup.ready_again, krarup.ready_for_one, krarup.ready_by_sender, krarup.sent_to_all, krarup.sent_to_one, krarup.ending, krarup.delayed, krarup.due,
     krarup.delayed_in_tube, krarup.set_aside, krarup.held_in_tube, krarup.expiring;

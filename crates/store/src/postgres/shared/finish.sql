@@ -5,7 +5,7 @@ WITH gone AS (
     RETURNING place, message.id, tube, state, priority
 ), counted AS (
     INSERT INTO krarup.count AS sum
-    SELECT tube, pg_backend_pid(), -count(*) FILTER (WHERE state = 0 AND priority < 1024), -count(*) FILTER (WHERE state = 0),
+    SELECT tube, krarup.summand(), -count(*) FILTER (WHERE state = 0 AND priority < 1024), -count(*) FILTER (WHERE state = 0),
            -count(*) FILTER (WHERE state = 3), -count(*) FILTER (WHERE state = 1), -count(*) FILTER (WHERE state = 2), 0
     FROM gone GROUP BY tube
     ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,

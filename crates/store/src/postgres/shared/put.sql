@@ -14,7 +14,7 @@ WITH wish AS MATERIALIZED (
     FROM wish
 ), counted AS (
     INSERT INTO krarup.count AS sum
-    SELECT tube, pg_backend_pid(), count(*) FILTER (WHERE seconds <= 0 AND priority < 1024), count(*) FILTER (WHERE seconds <= 0), 0,
+    SELECT tube, krarup.summand(), count(*) FILTER (WHERE seconds <= 0 AND priority < 1024), count(*) FILTER (WHERE seconds <= 0), 0,
            count(*) FILTER (WHERE seconds > 0), 0, count(*)
     FROM wish GROUP BY tube
     ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,

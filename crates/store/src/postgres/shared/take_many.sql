@@ -18,11 +18,11 @@ WITH wish AS MATERIALIZED (
     RETURNING wish.place, message.id, message.ttr, message.body, message.flags, message.tube, message.priority
 ), counted AS (
     INSERT INTO krarup.count AS sum
-    SELECT tube, pg_backend_pid(), -count(*) FILTER (WHERE priority < 1024), -count(*), count(*), 0, 0, 0 FROM taken GROUP BY tube
+    SELECT tube, krarup.summand(), -count(*) FILTER (WHERE priority < 1024), -count(*), count(*), 0, 0, 0 FROM taken GROUP BY tube
     ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,
         reserved = sum.reserved + excluded.reserved, delayed = sum.delayed + excluded.delayed, buried = sum.buried + excluded.buried,
         put = sum.put + excluded.put, changed = excluded.changed
 ), done AS (
     INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place), array_agg(id) FROM taken HAVING count(*) > 0
 )
-SELECT place, 0::smallint, id, ttr, body, flags FROM taken
+SELECT place, 0::smallint, id, ttr, body, flags, priority FROM taken

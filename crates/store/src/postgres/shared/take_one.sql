@@ -12,4 +12,4 @@ WITH taken AS (
     INSERT INTO krarup.outcome (broker, serial, id, tube, urgent, ready, reserved, delayed, buried, put)
     SELECT $1::bigint, $2::bigint, id, $3, -(priority < 1024)::integer, -1, 1, 0, 0, 0 FROM taken
 )
-SELECT 1::bigint, 0::smallint, id, ttr, body, flags FROM taken
+SELECT 1::bigint, 0::smallint, id, ttr, body, flags, priority FROM taken

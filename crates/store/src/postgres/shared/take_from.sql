@@ -1,0 +1,46 @@
+-- As take_many.sql, of tubes whose first messages are known to lie at certain places or behind, but for those that came back with the number they had: each part of a tube goes from a place to the next priority
+-- with a place of its own, the lowest first.
+WITH wish AS MATERIALIZED (
+    SELECT tube, taker, place, row_number() OVER (PARTITION BY tube ORDER BY place) AS turn
+    FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS wish (tube, taker, place)
+), part AS MATERIALIZED (
+    SELECT * FROM unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[]) AS part (tube, priority, id, below)
+), first AS MATERIALIZED (
+    SELECT wanted.tube, next.id, row_number() OVER (PARTITION BY wanted.tube ORDER BY next.priority, next.id) AS turn
+    FROM (
+        SELECT tube, max(turn) AS many FROM wish
+        WHERE NOT EXISTS (SELECT FROM krarup.pause WHERE pause.tube = wish.tube AND until > clock_timestamp()) GROUP BY tube
+    ) AS wanted, LATERAL (
+        SELECT * FROM (
+            SELECT id, priority FROM krarup.message_row
+            WHERE tube = wanted.tube AND state = 0 AND receiver IS NULL AND (reserves > 0 OR timeouts > 0 OR releases > 0 OR kicks > 0 OR delay <> 0)
+            ORDER BY priority, id LIMIT wanted.many FOR UPDATE SKIP LOCKED
+        ) AS again
+        UNION
+        SELECT * FROM (
+            SELECT line.id, line.priority FROM part, LATERAL (
+                SELECT message.id, message.priority FROM krarup.message_row AS message
+                WHERE message.tube = wanted.tube AND receiver IS NULL AND state = 0
+                  AND (message.priority, message.id) >= (part.priority, part.id) AND message.priority < part.below
+                ORDER BY message.priority, message.id LIMIT wanted.many FOR UPDATE SKIP LOCKED
+            ) AS line
+            WHERE part.tube = wanted.tube LIMIT wanted.many
+        ) AS others
+        ORDER BY priority, id LIMIT wanted.many
+    ) AS next
+), taken AS (
+    UPDATE krarup.message_row AS message
+    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = wish.taker, buried = NULL, reserves = reserves + 1
+    FROM first JOIN wish USING (tube, turn)
+    WHERE message.id = first.id
+    RETURNING wish.place, message.id, message.ttr, message.body, message.flags, message.tube, message.priority
+), counted AS (
+    INSERT INTO krarup.count AS sum
+    SELECT tube, krarup.summand(), -count(*) FILTER (WHERE priority < 1024), -count(*), count(*), 0, 0, 0 FROM taken GROUP BY tube
+    ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,
+        reserved = sum.reserved + excluded.reserved, delayed = sum.delayed + excluded.delayed, buried = sum.buried + excluded.buried,
+        put = sum.put + excluded.put, changed = excluded.changed
+), done AS (
+    INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place), array_agg(id) FROM taken HAVING count(*) > 0
+)
+SELECT place, 0::smallint, id, ttr, body, flags, priority FROM taken
