@@ -110,6 +110,8 @@ pub struct Study {
     pub qq: Vec<(f64, f64)>,
 }
 
+/// Factors with a level of each, by which cells are parted.
+type PartLevels = Vec<(String, String)>;
 /// A factor and its two levels, the lower first.
 type Factor = (String, [String; 2]);
 
@@ -144,7 +146,7 @@ fn two_level_factors(cells: &[&Cell]) -> Option<Vec<Factor>> {
 /// The studies of throughput and response time, where the cells are a 2^k·r design with two runs of
 /// each or more: of all cells, or of those with each level of the factors `by` for themselves.
 pub fn studies(cells: &[Cell], by: &[&str]) -> Vec<Study> {
-    let mut parts: Vec<(Vec<(String, String)>, Vec<&Cell>)> = Vec::new();
+    let mut parts: Vec<(PartLevels, Vec<&Cell>)> = Vec::new();
     for cell in cells {
         let of = cell.factors.iter().filter(|(name, _)| by.contains(&name.as_str())).cloned().collect();
         match parts.iter_mut().find(|(known, _)| *known == of) {
@@ -152,7 +154,7 @@ pub fn studies(cells: &[Cell], by: &[&str]) -> Vec<Study> {
             None => parts.push((of, vec![cell])),
         }
     }
-    let of_part = |(part, cells): (Vec<(String, String)>, Vec<&Cell>)| {
+    let of_part = |(part, cells): (PartLevels, Vec<&Cell>)| {
         let factors = two_level_factors(&cells)?;
         let measures = [Measure::Throughput, Measure::Response].into_iter();
         let of = |measure| Some(Study { part: part.clone(), ..study(&cells, &factors, measure)? });

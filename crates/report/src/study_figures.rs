@@ -410,7 +410,7 @@ fn effects_table(study: &Study) -> Table {
 fn scatter(
     study: &Study,
     kind: &str,
-    title: String,
+    title: &str,
     caption: &str,
     axes: [Axis; 2],
     points: &[(f64, f64)],
@@ -421,7 +421,7 @@ fn scatter(
     };
     Figure {
         name: format!("{kind}-{}", file_stem(study)),
-        title: capital(&title),
+        title: capital(title),
         caption: caption.to_owned(),
         quantities: vec![if study.measure == Measure::Throughput {
             quantities::THROUGHPUT
@@ -464,7 +464,7 @@ fn residuals(study: &Study) -> Figure {
     scatter(
         study,
         "residuals",
-        format!("{}residuals of {} against what the model says", of_part(study), of(study)),
+        &format!("{}residuals of {} against what the model says", of_part(study), of(study)),
         "Each point is a run: measured − the model's. A cloud without a shape is as it should be; a funnel asks for the multiplicative model.",
         axes,
         &study.residuals,
@@ -476,7 +476,7 @@ fn normal_quantiles(study: &Study) -> Figure {
     scatter(
         study,
         "residual-quantiles",
-        format!("{}residuals of {} against quantiles of the normal law", of_part(study), of(study)),
+        &format!("{}residuals of {} against quantiles of the normal law", of_part(study), of(study)),
         "On a straight line, errors are normal, as the intervals take them to be.",
         axes,
         &study.qq,

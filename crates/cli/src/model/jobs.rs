@@ -204,6 +204,13 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
                 .into(),
         );
     }
+    let wide = predictions.iter().filter_map(|said| said.percentiles.as_ref()?.too_wide());
+    let wide = wide.fold(0.0, f64::max);
+    if wide > 0.0 {
+        notes.push(format!(
+            "no conclusion on percentiles: response times of rows left out were of another shape, and an interval spans a factor of {wide:.1}"
+        ));
+    }
     let nulls = args.against_null.as_ref().map(|rows| beside_nulls(&calibration, rows, args)).transpose()?;
     if let Some((table, told, _)) = &nulls {
         tables.push(table.clone());

@@ -83,7 +83,7 @@ const WELL: f64 = 0.15;
 /// Beyond what was tried, so much more is still no extrapolation.
 const SLACK: f64 = 1.25;
 /// An interval from half to twice the value tells little.
-const WIDE: f64 = 4.0;
+pub(super) const WIDE: f64 = 4.0;
 
 /// What the rows of a calibration tell against it.
 pub(super) fn calibration_doubts(

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use krarup_stats::{Interval, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
-use super::doubts::{PredictionDoubt, prediction_doubts};
+use super::doubts::{PredictionDoubt, WIDE, prediction_doubts};
 use super::fitting::{Calibration, FormTrial, trials, weights};
 use super::mixture::FormFit;
 use super::percentiles::predicted as predicted_percentiles;
@@ -39,6 +39,15 @@ pub struct PredictedPercentiles {
     pub p90: Interval95,
     /// The 99th.
     pub p99: Interval95,
+}
+
+impl PredictedPercentiles {
+    /// Why nothing can be concluded of them: the upper end over the lower of the widest interval,
+    /// where rows that were left out had another shape. None where they say something.
+    pub fn too_wide(&self) -> Option<f64> {
+        let ratios = [self.p50, self.p90, self.p99].map(|interval| interval.high / interval.low);
+        Some(ratios.into_iter().fold(0.0, f64::max)).filter(|widest| *widest > WIDE)
+    }
 }
 
 /// A prediction with its intervals.
@@ -337,6 +346,8 @@ mod tests {
                 assert!((0.85..1.15).contains(&(wide(&other) / wide(&one))), "{place:?}: {one:?} {other:?}");
             }
         }
+        // Of shapes as far from each other as these no percentile is told.
+        assert!(twice.predict(24, 4).unwrap().percentiles.unwrap().too_wide().is_some());
         // Five times the same says nothing of another place.
         let same = vec![once.rows[0].clone(); 5];
         let error = calibrate(&same, None).unwrap_err().to_string();

@@ -73,7 +73,7 @@ pub(crate) fn what_comes_back_is_found(cluster: &Cluster, mode: &str) {
     let (first, second) = (broker(&store, mode), broker(&store, mode));
     let _held = Snapshot::hold(cluster, &name);
     dead_rows(cluster, &name, &["jobs"]);
-    let [mut here, mut there] = [&first, &second].map(|broker| worker(broker));
+    let [mut here, mut there] = [&first, &second].map(worker);
     settle(cluster, &name, &mut here);
     let old: Vec<u64> = (0..5).map(|_| put(&mut here, 1)).collect();
     for id in &old {
