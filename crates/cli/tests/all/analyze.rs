@@ -78,7 +78,7 @@ phases = { warm_up = "50ms", measure = "300ms" }
 data = ["--keys", "50"]
 [[factor]]
 name = "clients"
-levels = [1, 4]
+levels = [1, 2, 4]
 [populate]
 [stations.servers]
 program = "cache"
@@ -155,7 +155,7 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
     let again = krarup(&["analyze", out]);
     assert!(again.success && again.output.trim_end().ends_with("results.json"), "{again:?}");
     assert!(results() == before, "the same trials give the same bytes");
-    let cell = &serde_json::from_slice::<Value>(&before).unwrap()["cells"][1];
+    let cell = &serde_json::from_slice::<Value>(&before).unwrap()["cells"][2];
     let operations: Vec<&str> =
         cell["operations"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(operations, ["get", "set"]);
@@ -164,16 +164,16 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
     // What would have been said of the headroom, for each trial.
     let told = &serde_json::from_slice::<Value>(&before).unwrap()["headroom"];
     let clients: Vec<_> = told.as_array().unwrap().iter().map(|one| one["clients"].as_u64()).collect();
-    assert_eq!(clients, [Some(1), Some(4)]);
+    assert_eq!(clients, [Some(1), Some(2), Some(4)]);
     assert!(
         fs::read_to_string(PathBuf::from(out).join("report.html")).unwrap().contains("What headroom says")
     );
     let lines = krarup(&["headroom", out, "--target", "p99 < 1s", "--json"]);
     // Where the rows lie in a folder, as with --rows-every, the same is said.
-    let (model, one) = (fresh("analyze-model.json"), trial(out, 1));
-    let [one, four, model] = [&one, &folder, &model].map(|path| path.to_str().unwrap());
+    let (model, one, two) = (fresh("analyze-model.json"), trial(out, 1), trial(out, 2));
+    let [one, two, four, model] = [&one, &two, &folder, &model].map(|path| path.to_str().unwrap());
     let calibrated = || {
-        let ended = krarup(&["model", "calibrate", one, four, one, four, four, "--out", model]);
+        let ended = krarup(&["model", "calibrate", one, two, four, "--out", model]);
         assert!(ended.success, "{ended:?}");
         fs::read(model).unwrap()
     };

@@ -79,8 +79,8 @@ settings! {
         /// otherwise the same. Without, nothing is compared.
         base: Option<Spanned<BTreeMap<String, LevelName>>> = None, Optional(LEVELS),
             example = "{ servers = 3, replication = \"none\" }";
-        /// Factors whose levels are studied for themselves: where the cells with one level of each are
-        /// a 2^k·r design, the report has the effects of the other factors there. Without, all
+        /// Factors whose levels are studied for themselves: where the cells with one level of each
+        /// are a 2^k·r design, the report has the effects of the other factors there. Without, all
         /// cells are studied together.
         effects_by: Vec<Spanned<String>> = Vec::new(), List(Located(TEXT)), example = "[\"operation\"]";
         /// A model of the middleware is calibrated on some of the cells and predicts the others;

@@ -47,10 +47,10 @@ const BELIEF: f64 = 0.08;
 /// What weighs less than this is left out: it would only cost time.
 const LIGHTEST: f64 = 1e-3;
 
-/// Calibrates: every form is fitted to the rows, and to the rows without those of each configuration;
-/// the better it says the rows that it did not see, the more it weighs (Bayesian model averaging with a
-/// cross-validated likelihood; Hoeting et al. 1999). The middlewares' number of cores is what
-/// `cores` gives, else what the rows do.
+/// Calibrates: every form is fitted to the rows, and to the rows without those of each
+/// configuration; the better it says the rows that it did not see, the more it weighs (Bayesian
+/// model averaging with a cross-validated likelihood; Hoeting et al. 1999). The middlewares' number
+/// of cores is what `cores` gives, else what the rows do.
 ///
 /// # Errors
 /// [`Error::Measurements`] where there are fewer than three rows, or runs of the same configuration

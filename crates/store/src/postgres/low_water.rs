@@ -6,22 +6,23 @@
 //! everything was given out. To look from a mark costs some twenty microseconds, so there are none
 //! where few entries are read.
 //!
-//! New messages come behind the mark, since their numbers rise. Those that come back with the number
-//! they had are in an index of their own. What remains is a message whose transaction took longer
-//! than a mark needs to settle, or a lease that was undone: for these the whole tube is looked
-//! through now and then.
+//! New messages come behind the mark, since their numbers rise. Those that come back with the
+//! number they had are in an index of their own. What remains is a message whose transaction took
+//! longer than a mark needs to settle, or a lease that was undone: for these the whole tube is
+//! looked through now and then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Marks are kept where so many entries are read until the first message is found, and no longer
-/// where they are fewer than half of that.
+/// Marks of a tube are kept where so many entries are read until its first message is found, and no
+/// longer where they are fewer than half of that.
 const MANY_ENTRIES: i64 = 100;
-/// Counting them may take one part in so many of the time.
-const PROBE_SHARE: u32 = 50;
+/// Counting them may take one part in so many of the time, of so many tubes at once.
+const COUNT_SHARE: u32 = 50;
+const COUNTED_AT_ONCE: usize = 16;
 /// How long a mark takes to settle: transactions that store a message are shorter.
 const SETTLES: Duration = Duration::from_millis(500);
 /// After this time a tube is looked through as a whole.
@@ -37,18 +38,18 @@ const MOST_TUBES: usize = 10_000;
 struct Mark {
     /// The least number that may still be there.
     settled: i64,
-    /// What it will be when it has settled, and since when that is known.
+    /// What that will be, if no smaller number is given out until then; and since when.
     settling: (i64, Instant),
-    /// The largest number that was given out.
-    latest: i64,
 }
 
 /// The marks of a tube.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TubeMarks {
     by_priority: BTreeMap<i64, Mark>,
-    /// When it was last looked through as a whole.
-    whole_at: Instant,
+    /// When it was last looked through as a whole; none: not yet.
+    whole_at: Option<Instant>,
+    /// Something is there that was not taken, perhaps below a mark.
+    has_more: bool,
 }
 
 /// The parts of tubes that may have messages, as columns: from a place, which is a priority and a
@@ -59,16 +60,13 @@ pub(super) struct TubeParts<'a> {
     pub(super) priorities: Vec<i64>,
     pub(super) ids: Vec<i64>,
     pub(super) below: Vec<i64>,
-    /// Tubes of which one part is all.
+    /// Tubes with marks of which one part is all, because they are due.
     pub(super) whole: Vec<&'a str>,
+    /// Whether some tube need not be looked through as a whole.
+    pub(super) marked: bool,
 }
 
 impl<'a> TubeParts<'a> {
-    /// Whether some tube need not be looked through as a whole.
-    pub(super) fn have_marks(&self) -> bool {
-        self.whole.len() < self.tubes.len()
-    }
-
     fn push(&mut self, tube: &'a str, (priority, id): (i64, i64), below: i64) {
         self.tubes.push(tube);
         self.priorities.push(priority);
@@ -77,121 +75,153 @@ impl<'a> TubeParts<'a> {
     }
 }
 
-/// Low-water marks of all tubes, while it is worth to keep some.
+/// Low-water marks of tubes, of those where it is worth keeping some.
 #[derive(Debug, Default)]
 pub(crate) struct LowWaterMarks {
     tubes: HashMap<Arc<str>, TubeMarks>,
-    /// Whether there are enough entries of messages that are gone.
-    kept: bool,
-    /// The tube that was asked for last, and when entries are counted again.
-    asked: Option<Arc<str>>,
-    probe_from: Option<Instant>,
-    /// No tube that has marks is looked through as a whole before.
+    /// No tube is looked through as a whole before, unless something must be there.
     whole_from: Option<Instant>,
+    /// Tubes that were asked for their first message since entries were counted, and when they are
+    /// counted again.
+    asked: HashSet<Arc<str>>,
+    count_from: Option<Instant>,
 }
 
 impl LowWaterMarks {
     /// This tube was asked for its first message.
     pub(super) fn asked(&mut self, tube: &str) {
-        if self.asked.as_deref() != Some(tube) {
-            self.asked = Some(tube.into());
+        if self.asked.len() < COUNTED_AT_ONCE && !self.asked.contains(tube) {
+            self.asked.insert(tube.into());
         }
     }
 
-    /// The tube of which entries are to be counted now.
-    pub(super) fn to_probe(&self, now: Instant) -> Option<Arc<str>> {
-        self.asked.clone().filter(|_| self.probe_from.is_none_or(|from| now >= from))
+    /// The tubes of which entries are to be counted now.
+    pub(super) fn to_count(&mut self, now: Instant) -> Vec<Arc<str>> {
+        if self.count_from.is_some_and(|from| now < from) {
+            return Vec::new();
+        }
+        self.asked.drain().collect()
     }
 
-    /// So many entries were read until its first message was found, which took so long.
-    pub(super) fn probed(&mut self, entries: i64, took: Duration, now: Instant) {
-        self.probe_from = Some(now + took * PROBE_SHARE);
-        self.kept = entries >= if self.kept { MANY_ENTRIES / 2 } else { MANY_ENTRIES };
-        if !self.kept {
-            self.tubes.clear();
+    /// Of each tube so many entries were read until its first message was found; counting took so
+    /// long.
+    pub(super) fn counted<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = (&'a str, i64)>,
+        took: Duration,
+        now: Instant,
+    ) {
+        self.count_from = Some(now + took * COUNT_SHARE);
+        for (tube, entries) in entries {
+            if entries < MANY_ENTRIES / 2 {
+                self.tubes.remove(tube);
+            } else if entries >= MANY_ENTRIES && !self.tubes.contains_key(tube) {
+                if self.tubes.len() >= MOST_TUBES {
+                    self.tubes.clear();
+                }
+                self.tubes.insert(tube.into(), TubeMarks::default());
+            }
         }
     }
 
-    /// Where to look for the first messages of these tubes; none: everywhere, as there are no marks.
+    /// Where to look for the first messages of these tubes. None: everywhere, as none of them has
+    /// marks.
     pub(super) fn parts<'a>(
         &self,
         tubes: impl IntoIterator<Item = &'a str>,
         now: Instant,
     ) -> Option<TubeParts<'a>> {
-        if !self.kept {
+        if self.tubes.is_empty() {
             return None;
         }
-        let mut parts = TubeParts::default();
-        for tube in tubes {
-            if parts.tubes.contains(&tube) {
-                continue;
-            }
-            let (mut from, marks) = ((-1, 0), self.tubes.get(tube));
-            match marks {
-                Some(marks) if !self.is_due(marks, now) => {
+        let (mut parts, mut seen) = (TubeParts::default(), HashSet::new());
+        for tube in tubes.into_iter().filter(|tube| seen.insert(*tube)) {
+            let mut from = (-1, 0);
+            match self.tubes.get(tube) {
+                None => {}
+                Some(marks) if self.is_due(marks, now) => parts.whole.push(tube),
+                Some(marks) => {
                     for (priority, mark) in &marks.by_priority {
                         parts.push(tube, from, *priority);
                         from = (*priority, mark.settled);
+                        parts.marked = true;
                     }
                 }
-                _ => parts.whole.push(tube),
             }
             parts.push(tube, from, i64::MAX);
         }
-        Some(parts)
+        (parts.marked || !parts.whole.is_empty()).then_some(parts)
     }
 
     /// Whether a tube is to be looked through as a whole.
     fn is_due(&self, marks: &TubeMarks, now: Instant) -> bool {
-        now.duration_since(marks.whole_at) >= WHOLE_AFTER && self.whole_from.is_none_or(|from| now >= from)
+        let rests = |at: Instant| now.duration_since(at) < WHOLE_AFTER;
+        let may = self.whole_from.is_none_or(|from| now >= from);
+        marks.has_more || marks.whole_at.is_none_or(|at| !rests(at) && may)
     }
 
-    /// These tubes were looked through as a whole, which took so long.
-    pub(super) fn looked_through(&mut self, tubes: &[&str], took: Duration, now: Instant) {
-        if tubes.is_empty() || !self.kept {
+    /// These tubes were looked through as a whole, which took so long, and this was the last
+    /// message of each that was given out. One that was before a mark hides what is behind it:
+    /// the tube stays due.
+    pub(super) fn looked_through(
+        &mut self,
+        tubes: &[&str],
+        last: impl Fn(&str) -> Option<(i64, i64)>,
+        took: Duration,
+        now: Instant,
+    ) {
+        if tubes.is_empty() {
             return;
         }
         self.whole_from = Some(now + took * WHOLE_SHARE);
-        if self.tubes.len() + tubes.len() > MOST_TUBES {
-            self.tubes.clear();
-        }
         for tube in tubes {
-            match self.tubes.get_mut(*tube) {
-                Some(marks) => marks.whole_at = now,
-                None => {
-                    let marks = TubeMarks { by_priority: BTreeMap::new(), whole_at: now };
-                    self.tubes.insert((*tube).into(), marks);
-                }
+            let Some(marks) = self.tubes.get_mut(*tube) else { continue };
+            marks.has_more = false;
+            let last = last(tube);
+            let behind =
+                |(priority, mark): (&i64, &Mark)| last.is_none_or(|last| (*priority, mark.settled) <= last);
+            if marks.by_priority.iter().all(behind) {
+                marks.whole_at = Some(now);
             }
         }
     }
 
+    /// Something is there that a look through this whole tube has found and left.
+    pub(super) fn has_more(&mut self, tube: &str) {
+        if let Some(marks) = self.tubes.get_mut(tube) {
+            marks.has_more = true;
+        }
+    }
+
     /// This message was stored: its transaction may have begun before a mark had settled.
-    pub(super) fn came(&mut self, tube: &str, (priority, id): (i64, i64)) {
+    pub(super) fn was_stored(&mut self, tube: &str, (priority, id): (i64, i64), now: Instant) {
         let mark = self.tubes.get_mut(tube).and_then(|marks| marks.by_priority.get_mut(&priority));
         if let Some(mark) = mark {
-            mark.settled = mark.settled.min(id);
-            mark.settling.0 = mark.settling.0.min(id);
+            mark.lower(id, now);
         }
     }
 
     /// This message was the first of its tube, and was given out.
     pub(super) fn gave_out(&mut self, tube: &str, (priority, id): (i64, i64), now: Instant) {
-        // A tube that was never looked through as a whole has no marks.
-        let Some(marks) = self.tubes.get_mut(tube) else { return };
-        let fresh = Mark { settled: 0, settling: (id, now), latest: id };
-        let mark = marks.by_priority.entry(priority).or_insert(fresh);
-        if id < mark.settled {
-            // One that had stayed behind: there may be more.
-            *mark = fresh;
-        }
-        mark.latest = mark.latest.max(id);
+        let Some(marks) = self.tubes.get_mut(tube).filter(|marks| marks.whole_at.is_some()) else { return };
+        let mark = marks.by_priority.entry(priority).or_insert(Mark { settled: 0, settling: (id, now) });
+        mark.lower(id, now);
         if now.duration_since(mark.settling.1) >= SETTLES {
             mark.settled = mark.settling.0;
-            mark.settling = (mark.latest, now);
+            mark.settling = (id, now);
         }
         if marks.by_priority.len() > MOST_PRIORITIES {
             self.tubes.remove(tube);
+        }
+    }
+}
+
+impl Mark {
+    /// This number is there, or was until now: there may be others behind it.
+    fn lower(&mut self, id: i64, now: Instant) {
+        self.settled = self.settled.min(id);
+        if id < self.settling.0 {
+            self.settling = (id, now);
         }
     }
 }
@@ -200,11 +230,11 @@ impl LowWaterMarks {
 mod tests {
     use super::*;
 
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    fn kept() -> LowWaterMarks {
+    /// Marks of these tubes, which were looked through.
+    fn kept(tubes: &[&str], now: Instant) -> LowWaterMarks {
         let mut marks = LowWaterMarks::default();
-        marks.probed(MANY_ENTRIES, Duration::ZERO, Instant::now());
+        marks.counted(tubes.iter().map(|tube| (*tube, MANY_ENTRIES)), Duration::ZERO, now);
+        marks.looked_through(tubes, |_| None, Duration::ZERO, now);
         marks
     }
 
@@ -215,35 +245,38 @@ mod tests {
         places.map(|((priority, id), below)| (priority, id, below)).collect()
     }
 
-    const ALL: (i64, i64, i64) = (-1, 0, i64::MAX);
+    /// Tubes that are looked through as a whole.
+    fn whole<'a>(marks: &LowWaterMarks, tubes: &[&'a str], now: Instant) -> Vec<&'a str> {
+        marks.parts(tubes.iter().copied(), now).map_or(Vec::new(), |parts| parts.whole)
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn where_few_entries_are_read_nothing_is_kept() {
         let (mut marks, now) = (LowWaterMarks::default(), Instant::now());
-        assert!(marks.parts(["t"], now).is_none() && marks.to_probe(now).is_none());
+        assert!(marks.parts(["t"], now).is_none() && marks.to_count(now).is_empty());
+        (0..2).for_each(|_| marks.asked("t"));
+        assert_eq!(marks.to_count(now), ["t".into()]);
+        assert!(marks.to_count(now).is_empty(), "it was not asked since");
+        marks.counted([("t", MANY_ENTRIES - 1)], SECOND, now);
+        assert!(marks.tubes.is_empty());
         marks.asked("t");
-        assert_eq!(marks.to_probe(now).as_deref(), Some("t"));
-        marks.probed(MANY_ENTRIES, Duration::from_secs(1), now);
-        assert!(marks.to_probe(now + Duration::from_secs(49)).is_none());
-        assert!(marks.to_probe(now + Duration::from_secs(50)).is_some());
-        marks.looked_through(&["t"], Duration::ZERO, now);
-        marks.gave_out("t", (5, 100), now);
-        for (entries, kept) in
-            [(MANY_ENTRIES / 2, true), (MANY_ENTRIES / 2 - 1, false), (MANY_ENTRIES - 1, false)]
-        {
-            marks.probed(entries, Duration::ZERO, now);
-            assert_eq!((marks.parts(["t"], now).is_some(), marks.tubes.len()), (kept, kept.into()));
+        assert!(marks.to_count(now + 49 * SECOND).is_empty());
+        assert_eq!(marks.to_count(now + 50 * SECOND).len(), 1);
+        marks.counted([("t", MANY_ENTRIES), ("u", 1)], SECOND, now);
+        assert_eq!(whole(&marks, &["t", "u"], now), ["t"]);
+        for (entries, kept) in [(MANY_ENTRIES / 2, true), (MANY_ENTRIES / 2 - 1, false)] {
+            marks.counted([("t", entries)], SECOND, now);
+            assert_eq!(marks.tubes.contains_key("t"), kept);
         }
     }
 
     #[test]
     fn a_mark_rises_when_it_has_settled() {
-        let (mut marks, begin) = (kept(), Instant::now());
+        let begin = Instant::now();
         let at = |millis| begin + Duration::from_millis(millis);
-        assert_eq!(marks.parts(["t"], begin).unwrap().whole, ["t"]);
-        marks.gave_out("t", (5, 90), begin);
-        assert_eq!(parts(&marks, begin), [ALL], "it was never looked through as a whole");
-        marks.looked_through(&["t"], Duration::ZERO, begin);
+        let mut marks = kept(&["t"], begin);
         for (millis, id, settled) in [
             (0, 100, 0),
             (499, 150, 0),
@@ -258,60 +291,69 @@ mod tests {
         // Another priority has a mark of its own, and what lies between is looked through.
         marks.gave_out("t", (2, 50), at(1_600));
         marks.gave_out("t", (2, 60), at(2_200));
-        let three = [(-1, 0, 2), (2, 50, 5), (5, 200, i64::MAX)];
-        assert_eq!(parts(&marks, at(2_200)), three);
+        assert_eq!(parts(&marks, at(2_200)), [(-1, 0, 2), (2, 50, 5), (5, 200, i64::MAX)]);
+    }
+
+    /// Many that were stored together and came late are given out one by one, and none is passed.
+    #[test]
+    fn no_mark_settles_above_one_that_came_late() {
+        let begin = Instant::now();
+        let mut marks = kept(&["t"], begin);
+        marks.gave_out("t", (5, 1_100), begin);
+        for step in 0..90_u32 {
+            let now = begin + step * Duration::from_millis(100);
+            marks.gave_out("t", (5, 100 + i64::from(step)), now);
+            let [_, (_, settled, _)] = parts(&marks, now)[..] else { panic!("two parts") };
+            assert!(settled <= 100 + i64::from(step), "{settled} at step {step}");
+        }
+        // What this broker stores itself lowers a mark that has settled.
+        marks.was_stored("t", (5, 40), begin + 9 * SECOND);
+        assert_eq!(parts(&marks, begin + 9 * SECOND), [(-1, 0, 5), (5, 40, i64::MAX)]);
+        marks.gave_out("t", (5, 190), begin + 9 * SECOND + SETTLES);
+        assert_eq!(parts(&marks, begin + 9 * SECOND), [(-1, 0, 5), (5, 40, i64::MAX)]);
     }
 
     #[test]
     fn a_tube_is_looked_through_now_and_then_in_a_small_part_of_the_time() {
-        let (mut marks, begin) = (kept(), Instant::now());
-        marks.looked_through(&["t", "u"], Duration::ZERO, begin);
+        let begin = Instant::now();
+        let (mut marks, later) = (kept(&["t", "u"], begin), begin + WHOLE_AFTER);
+        assert!(whole(&marks, &["t"], later - Duration::from_millis(1)).is_empty());
+        assert_eq!(whole(&marks, &["t", "u", "t"], later), ["t", "u"]);
+        marks.looked_through(&["t"], |_| None, SECOND, later);
+        assert!(whole(&marks, &["u"], later + 29 * SECOND).is_empty());
+        assert_eq!(whole(&marks, &["u"], later + 30 * SECOND), ["u"]);
+    }
+
+    /// What a look through a whole tube leaves is looked for again, at once where it is known that
+    /// something is there.
+    #[test]
+    fn a_tube_stays_due_until_nothing_is_left_below_its_marks() {
+        let begin = Instant::now();
+        let mut marks = kept(&["t"], begin);
+        for second in 0..5 {
+            marks.gave_out("t", (5, 100 + i64::from(second)), begin + second * SECOND);
+        }
         let later = begin + WHOLE_AFTER;
-        assert!(marks.parts(["t"], later - Duration::from_millis(1)).unwrap().whole.is_empty());
-        assert_eq!(marks.parts(["t", "u", "t"], later).unwrap().whole, ["t", "u"]);
-        marks.looked_through(&["t"], Duration::from_secs(1), later);
-        assert!(marks.parts(["u"], later + Duration::from_secs(29)).unwrap().whole.is_empty());
-        assert_eq!(marks.parts(["u"], later + Duration::from_secs(30)).unwrap().whole, ["u"]);
-        // A tube without marks is looked through whenever it is asked for.
-        assert_eq!(marks.parts(["v"], later).unwrap().whole, ["v"]);
-    }
-
-    #[test]
-    fn one_that_stayed_behind_lowers_the_mark() {
-        let (mut marks, begin) = (kept(), Instant::now());
-        marks.looked_through(&["t"], Duration::ZERO, begin);
-        for second in 0..10 {
-            marks.gave_out("t", (5, 100 + second as i64), begin + Duration::from_secs(second));
+        let due = |marks: &LowWaterMarks| whole(marks, &["t"], later) == ["t"];
+        for (last, stays) in [(Some((1, 7)), true), (Some((5, 20)), true), (Some((5, 104)), false)] {
+            assert!(due(&marks));
+            marks.looked_through(&["t"], |_| last, Duration::ZERO, later);
+            assert_eq!(due(&marks), stays, "{last:?}");
         }
-        let now = begin + MINUTE;
-        marks.gave_out("t", (5, 20), now);
-        assert_eq!(parts(&marks, begin + Duration::from_secs(9)), [(-1, 0, 5), (5, 0, i64::MAX)]);
-        marks.gave_out("t", (5, 21), now + SETTLES);
-        assert_eq!(parts(&marks, begin), [(-1, 0, 5), (5, 20, i64::MAX)]);
-    }
-
-    #[test]
-    fn one_that_took_long_to_store_lowers_the_mark() {
-        let (mut marks, begin) = (kept(), Instant::now());
-        marks.came("t", (5, 1));
-        marks.looked_through(&["t"], Duration::ZERO, begin);
-        for (id, second) in (100..).zip(0..10) {
-            marks.gave_out("t", (5, id), begin + Duration::from_secs(second));
-        }
-        marks.came("t", (6, 50));
-        assert_eq!(parts(&marks, begin), [(-1, 0, 5), (5, 108, i64::MAX)]);
-        marks.came("t", (5, 103));
-        assert_eq!(parts(&marks, begin), [(-1, 0, 5), (5, 103, i64::MAX)]);
-        // And it does not settle above it before that one was given out.
-        marks.gave_out("t", (5, 103), begin + MINUTE);
-        assert_eq!(parts(&marks, begin), [(-1, 0, 5), (5, 103, i64::MAX)]);
+        marks.has_more("t");
+        assert!(due(&marks));
+        marks.looked_through(&["t"], |_| Some((5, 20)), SECOND, later);
+        assert!(whole(&marks, &["t"], later + SECOND).is_empty(), "it may not take more time");
+        marks.gave_out("t", (5, 20), later);
+        let [_, (_, settled, _)] = parts(&marks, later)[..] else { panic!("two parts") };
+        assert_eq!(settled, 20);
     }
 
     #[test]
     fn a_tube_with_a_priority_for_each_message_has_no_marks() {
-        let (mut marks, now) = (kept(), Instant::now());
-        marks.looked_through(&["t"], Duration::ZERO, now);
+        let now = Instant::now();
+        let mut marks = kept(&["t"], now);
         (0..=MOST_PRIORITIES as i64).for_each(|priority| marks.gave_out("t", (priority, 9), now));
-        assert_eq!(marks.parts(["t"], now).unwrap().whole, ["t"]);
+        assert!(marks.tubes.is_empty());
     }
 }

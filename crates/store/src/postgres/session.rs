@@ -60,7 +60,7 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
-const ENTRIES: &str = "SELECT krarup.entries_to_first($1)";
+const ENTRIES: &str = "SELECT tube, krarup.entries_to_first(tube) FROM unnest($1::text[]) AS wish (tube)";
 /// The lock of all that share the queues, and that of this broker: others see by it that it is
 /// there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
@@ -391,11 +391,11 @@ impl DatabaseSession {
     }
 
     fn stored(&self, asked: &[QueuedRequest], rows: &[Row]) {
-        let mut marks = self.marks.borrow_mut();
+        let (mut marks, now) = (self.marks.borrow_mut(), Instant::now());
         for row in rows {
             let place: i64 = row.get(0);
             if let DatabaseRequest::New(new) = &asked[place as usize - 1].query {
-                marks.came(&new.tube, (new.priority.into(), row.get(2)));
+                marks.was_stored(&new.tube, (new.priority.into(), row.get(2)), now);
             }
         }
     }
@@ -468,7 +468,7 @@ impl DatabaseSession {
         let begun = Instant::now();
         let parts = self.marks.borrow().parts(asked.iter().map(|(tube, _)| *tube), begun);
         let (tubes, takers): (Vec<&str>, Vec<i64>) = asked.iter().copied().unzip();
-        let from = parts.as_ref().filter(|parts| parts.have_marks());
+        let from = parts.as_ref().filter(|parts| parts.marked);
         let rows = match (from, asked) {
             (None, [(tube, taker)]) => {
                 let columns: &Columns<'_> = &[&marker.broker, &marker.serial, tube, taker];
@@ -497,15 +497,20 @@ impl DatabaseSession {
                 self.client.query(&self.take_from, columns).await?
             }
         };
-        self.marks.borrow_mut().asked(asked[0].0);
+        let (mut marks, now) = (self.marks.borrow_mut(), Instant::now());
+        asked.iter().for_each(|(tube, _)| marks.asked(tube));
         if let Some(parts) = parts {
-            let (mut marks, now) = (self.marks.borrow_mut(), Instant::now());
-            marks.looked_through(&parts.whole, now.duration_since(begun), now);
-            for row in &rows {
-                let place: i64 = row.get(0);
-                marks.gave_out(tubes[place as usize - 1], (row.get(6), row.get(2)), now);
-            }
+            let given = || {
+                rows.iter().map(|row| {
+                    let place: i64 = row.get(0);
+                    (tubes[place as usize - 1], (row.get(6), row.get(2)))
+                })
+            };
+            let last = |tube: &str| given().filter(|(its, _)| *its == tube).map(|(_, message)| message).max();
+            marks.looked_through(&parts.whole, last, now.duration_since(begun), now);
+            given().for_each(|(tube, message)| marks.gave_out(tube, message, now));
         }
+        drop(marks);
         Ok(lines(asked.len(), rows))
     }
 
@@ -600,30 +605,55 @@ impl DatabaseSession {
         let DatabaseRequest::Sweep(waited) = &asked[0].query else { return Ok(Vec::new()) };
         let (mut tubes, mut clients): (Vec<&str>, Vec<Option<&str>>) =
             waited.iter().map(|(tube, client)| (&**tube, client.as_deref())).unzip();
-        let begun = Instant::now();
-        let marked = self.marks.borrow().parts(tubes.iter().copied(), begun);
-        let marked = marked.filter(|parts| !parts.tubes.is_empty());
+        let marked = self.marks.borrow().parts(tubes.iter().copied(), Instant::now());
         // Where there are marks, it is looked from there on by a statement of its own.
         let later = marked.map(|parts| (parts, std::mem::take(&mut tubes), std::mem::take(&mut clients)));
         let columns: &Columns<'_> = &[&marker.broker, &clearing.from, &clearing.to, &tubes, &clients];
         let row = self.client.query_one(&self.sweep, columns).await?;
         let (expired, mut places): (i64, Vec<i32>) = (row.get(0), row.get(1));
         if let Some((parts, tubes, clients)) = later {
-            let columns: &Columns<'_> =
-                &[&tubes, &clients, &parts.tubes, &parts.priorities, &parts.ids, &parts.below];
-            let rows = self.client.query(&self.waits, columns).await?;
-            places = rows.iter().map(|row| row.get(0)).collect();
-            let now = Instant::now();
-            self.marks.borrow_mut().looked_through(&parts.whole, now.duration_since(begun), now);
+            places = self.find_for_waiting(&parts, &tubes, &clients).await?;
         }
-        let probed = self.marks.borrow().to_probe(Instant::now());
-        if let Some(tube) = probed {
-            let begun = Instant::now();
-            let entries = self.client.query_one(&self.entries, &[&&*tube]).await?.get(0);
-            self.marks.borrow_mut().probed(entries, begun.elapsed(), Instant::now());
-        }
+        self.count_entries().await?;
         let places = places.into_iter().map(|place| place as usize - 1).collect();
         Ok(vec![DatabaseReply::Places(places, expired as u64)])
+    }
+
+    /// The places of waiting clients that something is ready for.
+    async fn find_for_waiting(
+        &self,
+        parts: &TubeParts<'_>,
+        tubes: &[&str],
+        clients: &[Option<&str>],
+    ) -> Result<Vec<i32>, Error> {
+        let begun = Instant::now();
+        let columns: &Columns<'_> =
+            &[&tubes, &clients, &parts.tubes, &parts.priorities, &parts.ids, &parts.below];
+        let rows = self.client.query(&self.waits, columns).await?;
+        let places: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        let (mut marks, now) = (self.marks.borrow_mut(), Instant::now());
+        marks.looked_through(&parts.whole, |_| None, now.duration_since(begun), now);
+        // What was found there is still to be taken.
+        for tube in places.iter().map(|place| tubes[*place as usize - 1]) {
+            if parts.whole.contains(&tube) {
+                marks.has_more(tube);
+            }
+        }
+        Ok(places)
+    }
+
+    /// Counts how many entries lie before the first messages of tubes that were asked for.
+    async fn count_entries(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        let tubes = self.marks.borrow_mut().to_count(begun);
+        if !tubes.is_empty() {
+            let names: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
+            let rows = self.client.query(&self.entries, &[&names]).await?;
+            let entries = rows.iter().map(|row| (row.get(0), row.get(1)));
+            let mut marks = self.marks.borrow_mut();
+            marks.counted(entries, begun.elapsed(), Instant::now());
+        }
+        Ok(())
     }
 
     // ---- what is rare ---------------------------------------------------------------------------

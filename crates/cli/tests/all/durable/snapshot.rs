@@ -112,6 +112,13 @@ pub(crate) fn what_comes_back_is_found(cluster: &Cluster, mode: &str) {
     let third = broker(&store, mode);
     let id = put(&mut worker(&third), 1);
     here.expect(format!("RESERVED {id} 1\r\nx\r\n").as_bytes()).unwrap();
+    // One that is where it cannot be, below a mark and never given out, is found when the tube is
+    // looked through.
+    here.send(b"reserve\r\n").unwrap();
+    let stray = "INSERT INTO krarup.message (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body) \
+                 VALUES (5, 'jobs', 0, 1, 0, 60, now(), 0, 0, 0, 0, 0, 'x')";
+    cluster.sql(&name, stray);
+    here.expect(b"RESERVED 5 1\r\nx\r\n").unwrap();
     assert!(first.stop().success && third.stop().success);
 }
 

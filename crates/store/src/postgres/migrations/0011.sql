@@ -47,6 +47,26 @@ BEGIN
     END IF;
 END $$;
 
+-- As before; a message that was given back without a word counts as released once, so that its new tube finds it by the index above.
+CREATE OR REPLACE FUNCTION krarup.give_up(wanted bigint, its_tube text, tried integer) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    bound record;
+BEGIN
+    SELECT dead INTO bound FROM krarup.tube WHERE name = its_tube AND most > 0 AND tried >= most;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF bound.dead IS NULL THEN
+        UPDATE krarup.message
+        SET state = 2, due = NULL, holder = NULL, buries = buries + 1, buried = nextval('krarup.buried_order') WHERE id = wanted;
+    ELSE
+        UPDATE krarup.message SET tube = bound.dead, state = 0, due = NULL, holder = NULL, reserves = 0,
+            releases = releases + CASE WHEN timeouts + releases + kicks > 0 THEN 0 ELSE 1 END
+        WHERE id = wanted;
+    END IF;
+    RETURN true;
+END $$;
+
 -- In which row a session counts: another one every four seconds, so that a row has few versions, which are read one after the other as long as another session's snapshot keeps them. A process has a number
 -- below 2^22; rows that rest are added up long before a number comes again.
 CREATE FUNCTION krarup.summand() RETURNS integer LANGUAGE sql VOLATILE AS $$
@@ -96,6 +116,32 @@ BEGIN
     ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,
         reserved = sum.reserved + excluded.reserved, delayed = sum.delayed + excluded.delayed, buried = sum.buried + excluded.buried,
         put = sum.put + excluded.put, changed = excluded.changed;
+END $$;
+
+-- As before, of as many rows as there may be now.
+CREATE OR REPLACE FUNCTION krarup.sum_up() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM krarup.count WHERE tube = '' AND session = 0 AND changed > clock_timestamp() - interval '5 s')
+       OR NOT pg_try_advisory_xact_lock(1802658162, 4) THEN
+        RETURN;
+    END IF;
+    INSERT INTO krarup.count VALUES ('', 0, 0, 0, 0, 0, 0, 0)
+    ON CONFLICT (tube, session) DO UPDATE SET changed = excluded.changed;
+    -- One that is written just now is left as it is.
+    WITH rests AS MATERIALIZED (
+        SELECT tube, session FROM krarup.count WHERE session <> 0 AND changed < clock_timestamp() - interval '5 s'
+        LIMIT 100000 FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM krarup.count AS sum USING rests WHERE sum.tube = rests.tube AND sum.session = rests.session RETURNING sum.*
+    )
+    INSERT INTO krarup.count AS sum
+    SELECT tube, 0, sum(urgent), sum(ready), sum(reserved), sum(delayed), sum(buried), sum(put) FROM gone GROUP BY tube
+    ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,
+        reserved = sum.reserved + excluded.reserved, delayed = sum.delayed + excluded.delayed, buried = sum.buried + excluded.buried,
+        put = sum.put + excluded.put, changed = excluded.changed;
+    DELETE FROM krarup.count
+    WHERE session = 0 AND tube <> '' AND changed < clock_timestamp() - interval '1 day'
+      AND (urgent, ready, reserved, delayed, buried) = (0, 0, 0, 0, 0);
 END $$;
 
 -- What is due is looked for from where the look before ended: entries of leases that are over, which another session's snapshot keeps, are not read again by each sweep. Twice a minute all are read: a lease
