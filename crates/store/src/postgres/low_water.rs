@@ -95,8 +95,8 @@ impl LowWaterMarks {
         }
     }
 
-    /// The tubes of which entries are to be counted now.
-    pub(super) fn to_count(&mut self, now: Instant) -> Vec<Arc<str>> {
+    /// Takes the tubes of which entries are to be counted now.
+    pub(super) fn take_asked(&mut self, now: Instant) -> Vec<Arc<str>> {
         if self.count_from.is_some_and(|from| now < from) {
             return Vec::new();
         }
@@ -255,15 +255,15 @@ mod tests {
     #[test]
     fn where_few_entries_are_read_nothing_is_kept() {
         let (mut marks, now) = (LowWaterMarks::default(), Instant::now());
-        assert!(marks.parts(["t"], now).is_none() && marks.to_count(now).is_empty());
+        assert!(marks.parts(["t"], now).is_none() && marks.take_asked(now).is_empty());
         (0..2).for_each(|_| marks.asked("t"));
-        assert_eq!(marks.to_count(now), ["t".into()]);
-        assert!(marks.to_count(now).is_empty(), "it was not asked since");
+        assert_eq!(marks.take_asked(now), ["t".into()]);
+        assert!(marks.take_asked(now).is_empty(), "it was not asked since");
         marks.counted([("t", MANY_ENTRIES - 1)], SECOND, now);
         assert!(marks.tubes.is_empty());
         marks.asked("t");
-        assert!(marks.to_count(now + 49 * SECOND).is_empty());
-        assert_eq!(marks.to_count(now + 50 * SECOND).len(), 1);
+        assert!(marks.take_asked(now + 49 * SECOND).is_empty());
+        assert_eq!(marks.take_asked(now + 50 * SECOND).len(), 1);
         marks.counted([("t", MANY_ENTRIES), ("u", 1)], SECOND, now);
         assert_eq!(whole(&marks, &["t", "u"], now), ["t"]);
         for (entries, kept) in [(MANY_ENTRIES / 2, true), (MANY_ENTRIES / 2 - 1, false)] {

@@ -645,7 +645,7 @@ impl DatabaseSession {
     /// Counts how many entries lie before the first messages of tubes that were asked for.
     async fn count_entries(&self) -> Result<(), Error> {
         let begun = Instant::now();
-        let tubes = self.marks.borrow_mut().to_count(begun);
+        let tubes = self.marks.borrow_mut().take_asked(begun);
         if !tubes.is_empty() {
             let names: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
             let rows = self.client.query(&self.entries, &[&names]).await?;
