@@ -157,13 +157,12 @@ pub fn studies(cells: &[Cell], by: &[&str]) -> Vec<Study> {
     let of_part = |(part, cells): (PartLevels, Vec<&Cell>)| {
         let factors = two_level_factors(&cells)?;
         let measures = [Measure::Throughput, Measure::Response].into_iter();
-        let of = |measure| Some(Study { part: part.clone(), ..study(&cells, &factors, measure)? });
-        Some(measures.filter_map(of).collect::<Vec<_>>())
+        Some(measures.filter_map(|measure| study(&cells, &part, &factors, measure)).collect::<Vec<_>>())
     };
     parts.into_iter().filter_map(of_part).flatten().collect()
 }
 
-fn study(cells: &[&Cell], factors: &[Factor], measure: Measure) -> Option<Study> {
+fn study(cells: &[&Cell], part: &PartLevels, factors: &[Factor], measure: Measure) -> Option<Study> {
     let runs = cells.iter().map(|cell| cell.repetitions.len()).min()?;
     if runs < 2 {
         return None;
@@ -194,7 +193,7 @@ fn study(cells: &[&Cell], factors: &[Factor], measure: Measure) -> Option<Study>
         design.residual_qq().ok()?.points.iter().map(|point| (point.theoretical, point.observed)).collect();
     let factors =
         factors.iter().map(|(name, [low, high])| (name.clone(), low.clone(), high.clone())).collect();
-    Some(Study { part: Vec::new(), measure, model, choice, factors, effects, residuals, qq })
+    Some(Study { part: part.clone(), measure, model, choice, factors, effects, residuals, qq })
 }
 
 fn choose(additive: &TwoLevel) -> (Model, DesignReason) {

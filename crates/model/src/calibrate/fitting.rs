@@ -161,8 +161,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// # Errors
 /// [`Error::Measurements`] where they suffice for none.
 pub(super) fn trials(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Vec<FormTrial>, Error> {
-    let configurations = configurations(rows);
-    let count = configurations.iter().max().map_or(0, |last| last + 1);
+    let (configurations, count) = configurations(rows);
     let tried = forms.iter().filter(|form| form.least_rows() <= count).filter_map(|form| {
         let fitted = |rows: &[CalibrationRow]| {
             let model = fit(rows, *form).ok()?;

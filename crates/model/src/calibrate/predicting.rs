@@ -164,7 +164,7 @@ impl Calibration {
 
     /// Mean squares of ln of model over measured of rows that were left out: X and R.
     fn left_out_squares(&self) -> [f64; 2] {
-        let configurations = configurations(&self.rows);
+        let (configurations, _) = configurations(&self.rows);
         let (count, sizes) = PRIOR;
         let square = |error: f64| error.max(-0.99).ln_1p().powi(2);
         let (mut sums, mut known) = ([0.0; 2], 0.0);
@@ -207,7 +207,7 @@ impl Calibration {
                 variance[part] += weight * DECIDING * jackknife(without.iter().map(|said| said[part]));
             }
         }
-        let count = configurations(&self.rows).into_iter().max().map_or(0, |last| last + 1);
+        let (_, count) = configurations(&self.rows);
         let degrees = DEGREES * count as f64;
         let around = |value: f64, variance: f64| -> Result<Interval95, Error> {
             let found =

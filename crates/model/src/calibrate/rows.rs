@@ -445,14 +445,15 @@ pub fn check_rows(rows: &[CalibrationRow], tolerance: f64) -> Vec<LawCheck> {
     checks
 }
 
-/// Of each row, which configuration it is of; those are numbered as they first come.
-pub(super) fn configurations(rows: &[CalibrationRow]) -> Vec<usize> {
+/// Of each row, which configuration it is of, numbered as they first come; and how many there are.
+pub(super) fn configurations(rows: &[CalibrationRow]) -> (Vec<usize>, usize) {
     let mut known: BTreeMap<(u64, u64), usize> = BTreeMap::new();
     let number = |row: &CalibrationRow| {
         let next = known.len();
         *known.entry((row.population, row.workers)).or_insert(next)
     };
-    rows.iter().map(number).collect()
+    let of_rows = rows.iter().map(number).collect();
+    (of_rows, known.len())
 }
 
 /// Rows of the same configuration must agree, or the machine was not the same: throughputs that
