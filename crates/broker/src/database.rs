@@ -103,19 +103,39 @@ pub enum Lookup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the verbs of the protocol")]
 pub enum RareRequest {
-    Kick { tube: Arc<str>, bound: u32 },
+    Kick {
+        tube: Arc<str>,
+        bound: u32,
+    },
     StatsJob(Id),
     StatsTube(Arc<str>),
     Stats,
     Tubes,
-    Pause { tube: Arc<str>, length: u32, known: bool },
-    Login { client: Arc<str>, knows_the_secret: bool },
+    Pause {
+        tube: Arc<str>,
+        length: u32,
+        known: bool,
+    },
+    Login {
+        client: Arc<str>,
+        knows_the_secret: bool,
+    },
     Register(Arc<str>),
     Unregister(Arc<str>),
     Create(Arc<str>),
     DeleteTube(Arc<str>),
-    Limit { tube: Arc<str>, most: u32, dead: Option<Arc<str>> },
-    Keep { tube: Arc<str>, expires: Option<u32>, keeps: Option<u32> },
+    Limit {
+        tube: Arc<str>,
+        most: u32,
+        dead: Option<Arc<str>>,
+    },
+    Keep {
+        tube: Arc<str>,
+        expires: Option<u32>,
+        keeps: Option<u32>,
+    },
+    /// What waits in all tubes, and in so many of them one by one.
+    Backlog(usize),
 }
 
 /// One thing that is asked of the database.
@@ -178,6 +198,7 @@ impl DatabaseRequest {
                     | RareRequest::StatsTube(_)
                     | RareRequest::Stats
                     | RareRequest::Tubes
+                    | RareRequest::Backlog(_)
                     | RareRequest::Login { knows_the_secret: false, .. }
             ),
             _ => true,
@@ -226,6 +247,30 @@ pub struct TubeFacts {
     pub pause_left: Nanos,
 }
 
+/// What waits in the database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Tubes with the most messages that are ready, the fullest first.
+    pub fullest: Vec<TubeBacklog>,
+    /// How many tubes have some.
+    pub tubes: u64,
+    /// How many messages these are, in all tubes.
+    pub ready: u64,
+    /// How long it took to find that out.
+    pub took: Nanos,
+}
+
+/// What waits in one tube.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TubeBacklog {
+    /// Its name.
+    pub tube: Arc<str>,
+    /// Messages that are ready, those for one receiver among them.
+    pub ready: u64,
+    /// Time since the put of the oldest that is for any client; none: there is none such.
+    pub age: Option<Nanos>,
+}
+
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseReply {
@@ -245,6 +290,8 @@ pub enum DatabaseReply {
     Totals(Totals, u64),
     /// The places of the tubes waited for that hold something, and how many messages have expired.
     Places(Vec<usize>, u64),
+    /// What waits.
+    Backlog(Backlog),
     /// The database refuses, and will again.
     Failed(String),
 }

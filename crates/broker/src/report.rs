@@ -19,14 +19,16 @@ const LEAST_SPARE: f64 = 0.01;
 pub struct TubeState {
     /// Its name.
     pub name: String,
-    /// Messages that wait; none: only the database knows.
+    /// Messages that wait; none: the database has not told.
     pub ready: Option<u64>,
+    /// Whether no other broker hands out its messages.
+    pub alone: bool,
     /// Messages that are with a consumer.
     pub busy: u64,
     /// Consumers that wait for a message; one that waits for several tubes is counted in each.
     pub waiting: u64,
-    /// Time since the put of the oldest message that waits; none: there is none, or only the
-    /// database knows.
+    /// Time since the put of the oldest message that waits; none: there is none, or
+    /// the database has not told.
     pub oldest: Option<Nanos>,
     /// What was kept of it.
     pub jobs: JobSnapshot,
@@ -46,7 +48,7 @@ pub struct TubesState {
 pub struct OtherTubes {
     /// How many they are.
     pub tubes: u64,
-    /// Messages that wait; none: only the database knows.
+    /// Messages that wait; none: the database has not told.
     pub ready: Option<u64>,
     /// Messages that are with a consumer.
     pub busy_consumers: u64,
@@ -54,7 +56,7 @@ pub struct OtherTubes {
     pub waiting_consumers: u64,
     /// Messages that became ready per second; none: not seen for a second yet.
     pub arrivals_per_s: Option<f64>,
-    /// Age of the oldest message that waits; none: there is none, or only the database knows.
+    /// Age of the oldest message that waits; none: there is none, or the database has not told.
     pub oldest_s: Option<Seconds>,
 }
 
@@ -133,7 +135,7 @@ pub enum WorkersAnswer {
 pub struct TubeReport {
     /// Its name.
     pub tube: String,
-    /// Messages that wait; none: only the database knows.
+    /// Messages that wait; none: the database has not told.
     pub ready: Option<u64>,
     /// Messages that became ready per second, in the last ten minutes, or the last minute where
     /// they are fifty a second or more; none: not seen for a second yet.
@@ -180,6 +182,8 @@ impl TubeReport {
         let spare = capacity - arrivals_per_s.unwrap_or(0.0);
         let drained_in = match state.ready {
             Some(0) => DrainTime::Seconds(0.0),
+            // The consumers at other brokers are not known here.
+            Some(_) if !state.alone => DrainTime::Unknown,
             Some(ready) if spare > LEAST_SPARE * capacity => DrainTime::Seconds(ready as f64 / spare),
             Some(_) if capacity > 0.0 => DrainTime::Never,
             _ => DrainTime::Unknown,
@@ -275,7 +279,7 @@ mod tests {
             books.ended(Nanos::from_millis(400), true);
         }
         let jobs = books.snapshot(Stamp(Nanos::from_secs(100).0));
-        TubeState { name: "jobs".into(), ready: Some(ready), busy, waiting, oldest: None, jobs }
+        TubeState { name: "jobs".into(), ready: Some(ready), alone: true, busy, waiting, oldest: None, jobs }
     }
 
     #[test]

@@ -13,8 +13,10 @@
 //! | `waiting` | waiting for a message |
 //! | `pending` | what is waited for |
 //! | `waits` | what is seen of the tubes that are shared |
+//! | `backlog` | what the database says waits in them |
 //! | `tubes` | what is said of them |
 
+mod backlog;
 mod pending;
 mod replies;
 #[cfg(test)]
@@ -35,6 +37,7 @@ use crate::database::{
 };
 use crate::job::{ClientId, Id, IdMap};
 use crate::queues::{MOST_AT_ONCE, Queues, Reserve, TakeMode};
+use backlog::KnownBacklog;
 pub(crate) use pending::PendingReply;
 use pending::{For, Holder, Underway};
 use waits::SharedWaits;
@@ -92,6 +95,7 @@ pub(crate) struct SharedQueues {
     sweep_at: Stamp,
     sweeping: bool,
     waits: SharedWaits,
+    backlog: KnownBacklog,
 }
 
 impl SharedQueues {
@@ -116,6 +120,7 @@ impl SharedQueues {
             sweep_at: Stamp(0),
             sweeping: false,
             waits: SharedWaits::default(),
+            backlog: KnownBacklog::default(),
         }
     }
 
@@ -131,7 +136,7 @@ impl SharedQueues {
 
     /// Whether no reply to a client, and no message that was given back, is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.underway.values().all(|one| matches!(one.what, For::Sweep(_)))
+        !self.underway.values().any(|one| one.what.is_of_a_client())
     }
 
     // ---- connections ----------------------------------------------------------------------------
@@ -183,10 +188,11 @@ impl SharedQueues {
     /// Whether a request may be carried out beside what of this client is under way, and still be
     /// answered in its order and see what it has done before.
     pub(crate) fn may_go(&self, client: ClientId, request: &Request<'_>) -> bool {
-        let Some((under_way, _)) = self.holders[client as usize].as_ref().and_then(|holder| holder.out)
-        else {
-            return true;
-        };
+        let Some(holder) = self.holders[client as usize].as_ref() else { return true };
+        if holder.wait.is_some() {
+            return false;
+        }
+        let Some((under_way, _)) = holder.out else { return true };
         match kind(request) {
             None => under_way != StatementKind::Take,
             Some(kind) => {
@@ -199,14 +205,15 @@ impl SharedQueues {
 
     /// Wishes of clients that the database has not answered.
     pub(crate) fn under_way(&self) -> u64 {
-        self.underway.values().filter(|one| !matches!(one.what, For::Sweep(_))).count() as u64
+        self.underway.values().filter(|one| one.what.is_of_a_client()).count() as u64
     }
 
     /// The same for a client of memcached's protocol, which either puts, or wants to know all that
     /// it has asked before.
     pub(crate) fn may_put_or_begin(&self, client: ClientId, puts: bool) -> bool {
-        let out = self.holders[client as usize].as_ref().and_then(|holder| holder.out);
-        out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == StatementKind::Put)
+        let Some(holder) = self.holders[client as usize].as_ref() else { return true };
+        holder.wait.is_none()
+            && holder.out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == StatementKind::Put)
     }
 
     /// A message goes back to where its holder took it from; under which number it will be written.

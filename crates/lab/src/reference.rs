@@ -10,6 +10,8 @@ const GATES: &[[&str; 2]] = &[
     ["errors == 0", "no request failed"],
     ["misses == 0", "every key was found"],
     ["generator_cpu < 80 %", "no thread of the load generator was running more than that share of its time"],
+    ["foreign_cpu < 10 %", "programs that are no stations took less than that share of all processors"],
+    ["steal < 1 %", "the machine's host took less than that share of all processors"],
 ];
 
 /// The page.

@@ -170,7 +170,7 @@ pub struct TubeWorkers {
 pub struct TopTube {
     /// Its name.
     pub tube: String,
-    /// Messages that wait; none: only the database knows.
+    /// Messages that wait; none: the database has not told.
     pub ready: Option<f64>,
     /// Messages that are with a consumer.
     pub reserved: f64,

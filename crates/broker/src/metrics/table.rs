@@ -197,7 +197,7 @@ pub const TABLE: &[BrokerMetric] = &[
         "krarup_broker_tube_ready",
         |tube| Some(tube.ready? as f64),
         |others| Some(others.ready? as f64),
-        "Messages of the tube that wait, the fullest tubes one by one, all others as tube `*`; absent where only the database knows.",
+        "Messages of the tube that wait, the fullest tubes one by one, all others as tube `*`; in `batch` and `direct` those of all brokers, as the database told a second ago.",
     ),
     tube(
         "krarup_broker_tube_arrivals_per_second",
@@ -209,7 +209,7 @@ pub const TABLE: &[BrokerMetric] = &[
         "krarup_broker_tube_oldest_age_seconds",
         |tube| tube.oldest_s,
         |others| others.oldest_s,
-        "Time since the put of the tube's oldest message that waits.",
+        "Time since the put of the tube's oldest message that waits; in `batch` and `direct` of those that are for any client.",
     ),
     tube(
         "krarup_broker_tube_consumers_busy",

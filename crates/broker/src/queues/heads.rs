@@ -340,6 +340,10 @@ impl Queues {
     /// It is gone: what it sought is free.
     pub(super) fn heads_left(&mut self, client: ClientId) {
         self.heads.seekers.retain(|(other, _)| *other != client);
+        // What is being read for it is no answer to who has its place next.
+        if let Some(FetchRequest::Seekers(some)) = &mut self.heads.fetching {
+            some.retain(|(other, _)| *other != client);
+        }
         self.heads.sought.remove(&client);
         self.heads.kicking.remove(&client);
     }

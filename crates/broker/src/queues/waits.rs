@@ -103,6 +103,7 @@ impl Queues {
         TubeState {
             name: tube.name.to_string(),
             ready: Some(tube.ready_count()),
+            alone: true,
             busy: tube.reserved,
             waiting: tube.waiting.len() as u64,
             oldest: self.oldest(tube, now),

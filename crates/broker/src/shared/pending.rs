@@ -43,6 +43,14 @@ pub(super) enum For {
     /// No client is sent. Into this tube, if that is known.
     GiveBack(Id, Option<Arc<str>>),
     Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
+    Backlog,
+}
+
+impl For {
+    /// Whether a client asked for it, or gives something back.
+    pub(super) fn is_of_a_client(&self) -> bool {
+        !matches!(self, Self::Sweep(_) | Self::Backlog)
+    }
 }
 
 #[derive(Debug)]

@@ -53,10 +53,19 @@ impl SharedQueues {
             queues.have_expired(expired);
             return self.swept(queues, &waited, &places, now);
         }
+        if let For::Backlog = what {
+            return self.backlog.answered(reply, now);
+        }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack(..)) || there.is_none_or(|holder| holder.taker != taker) {
             if matches!(what, For::Take(..)) {
                 self.without_reply.push(*way);
+            }
+            if let Some(count) = self.several.get_mut(&slot) {
+                count.left -= 1;
+                if count.left == 0 {
+                    self.several.remove(&slot);
+                }
             }
             return self.answered_too_late(queues, what, reply, taker, now);
         }
@@ -233,12 +242,12 @@ impl SharedQueues {
                 }
             }
             (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
-                self.put += 1;
                 let line = first(&lines);
                 if line.word == ResultCode::Done {
+                    self.put += 1;
                     self.waits.arrived(line.id, &tube, delay, false, now);
+                    self.became_ready(queues, &tube, receiver.as_ref(), now);
                 }
-                self.became_ready(queues, &tube, receiver.as_ref(), now);
             }
             (For::GiveBack(id, tube), reply) => {
                 if let (Some(tube), DatabaseReply::Lines(lines)) = (tube, reply)

@@ -1,9 +1,9 @@
 //! What is asked and written, with answers made by hand.
 
 use super::*;
-use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow};
+use crate::database::{Backlog, DatabaseReply, RequestTimes, ResultCode, ResultRow, TubeBacklog};
 use crate::queues;
-use crate::report::TubeReport;
+use crate::report::{DrainTime, TubeReport};
 use krarup_beanstalk::DEFAULT_TTR;
 use krarup_units::Nanos;
 
@@ -145,6 +145,19 @@ fn one_clients_puts_go_together_only_where_they_keep_their_order() {
 }
 
 #[test]
+fn nothing_goes_before_the_answer_to_a_client_that_waits() {
+    let mut both = Both::new(true);
+    let client = both.open();
+    both.ask(client, &Request::Reserve);
+    let asked = both.query();
+    both.answer(asked.number, ResultCode::None);
+    for request in [put(), Request::Reserve, Request::Use("q"), Request::Delete(5)] {
+        assert!(!both.shared.may_go(client, &request));
+    }
+    assert!(!both.shared.may_put_or_begin(client, true));
+}
+
+#[test]
 fn a_client_that_waits_long_enough_is_reported_after_a_last_look() {
     let mut both = Both::new(true);
     let client = both.open();
@@ -246,4 +259,67 @@ fn a_lease_that_has_run_out_was_given_up_when_it_did() {
     let jobs = &state.first[0].jobs;
     assert_eq!((state.first.len(), jobs.arrived, jobs.given_up), (1, 3, 2));
     assert_eq!(jobs.services.last().map(|service| service.time), Some(Nanos::from_secs(5)));
+}
+
+/// As the database would tell it: three tubes have messages, and these are the fullest.
+fn backlog() -> Backlog {
+    let tube = |name: &str, ready, age| TubeBacklog { tube: name.into(), ready, age };
+    let fullest = vec![tube("old", 7, Some(Nanos::from_secs(100))), tube("other", 2, None)];
+    Backlog { fullest, tubes: 3, ready: 10, took: Nanos::from_millis(100) }
+}
+
+impl Both {
+    /// Lets time pass to then; of how many tubes the backlog is asked.
+    fn sweep(&mut self, second: u64, found: Option<&Backlog>) -> Option<usize> {
+        self.shared.tick(&self.queues, at(second));
+        let mut backlog_of = None;
+        for QueuedRequest { number, query, .. } in self.shared.take_queries() {
+            let reply = match query {
+                DatabaseRequest::Sweep(_) => DatabaseReply::Places(Vec::new(), 0),
+                DatabaseRequest::Once(RareRequest::Backlog(most)) => {
+                    backlog_of = Some(most);
+                    found.cloned().map_or(DatabaseReply::Failed("no time".into()), DatabaseReply::Backlog)
+                }
+                other => panic!("{other:?}"),
+            };
+            let way = RequestTimes::default();
+            self.shared.answered(&mut self.queues, number, reply, &way, at(second));
+        }
+        backlog_of
+    }
+}
+
+#[test]
+fn what_waits_is_what_the_database_said_and_grows_older() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    both.done(client, &put(), 10);
+    assert_eq!(both.sweep(11, Some(&backlog())), Some(100));
+    let state = both.shared.tubes_state(2, at(14));
+    let first =
+        |place: usize| (&*state.first[place].name, state.first[place].ready, state.first[place].oldest);
+    assert_eq!(first(0), ("old", Some(7), Some(Nanos::from_secs(103))));
+    assert_eq!(first(1), ("other", Some(2), None));
+    // The tube that was put into, and one that was not named.
+    assert_eq!((state.others.tubes, state.others.ready, state.others.oldest_s), (2, Some(1), None));
+    let one = both.shared.tubes_state(1, at(14));
+    assert_eq!((one.others.tubes, one.others.ready), (3, Some(3)));
+    let report = both.report("old", 14).unwrap();
+    // Whom other brokers hand its messages to is not known.
+    assert_eq!((report.ready, report.drained_in), (Some(7), DrainTime::Unknown));
+    // A tube that is not named may have some too.
+    assert_eq!(both.report("default", 14).unwrap().ready, None);
+}
+
+#[test]
+fn the_database_is_asked_what_waits_for_a_fiftieth_of_the_time_at_most() {
+    let mut both = Both::new(false);
+    assert_eq!(both.sweep(10, Some(&backlog())), Some(100));
+    // It took a tenth of a second.
+    assert_eq!(both.sweep(14, None), None);
+    assert_eq!(both.sweep(15, Some(&Backlog::default())), Some(100));
+    // Refused: what it said before holds for a while, and it is not asked at once again.
+    assert_eq!((both.sweep(16, None), both.sweep(16, None)), (Some(100), None));
+    let ready = |both: &Both, second| both.shared.tubes_state(5, at(second)).others.ready;
+    assert_eq!((ready(&both, 314), ready(&both, 315)), (Some(0), None));
 }

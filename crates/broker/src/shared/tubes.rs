@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use krarup_units::Stamp;
+use krarup_units::{Nanos, Stamp};
 
 use super::SharedQueues;
 use crate::job::ClientId;
@@ -26,31 +26,42 @@ impl SharedQueues {
     }
 
     /// What is known of a tube's waits; none: no message of it was put or handed out here, or it
-    /// shares its books with others.
+    /// shares its books with others, and it is not among the fullest.
     pub(super) fn report(&self, queues: &Queues, name: &Arc<str>, now: Stamp) -> Option<TubeReport> {
-        self.waits.books.get(name)?;
+        let is_full = self.backlog.last(now).is_some_and(|last| last.has(name));
+        if !is_full && self.waits.books.get(name).is_none() {
+            return None;
+        }
         let busy = self.held_by_tube(now).get(name).copied().unwrap_or(0);
         Some(TubeReport::of(&self.state_of(name, busy, now), queues.waiting_target()))
     }
 
-    /// The tubes that messages went through here, those with the most arrivals one by one.
+    /// The tubes that messages went through here, and those of which the database says that they
+    /// are the fullest: those with the most that wait one by one, then those with the most arrivals.
     pub(crate) fn tubes_state(&self, most: usize, now: Stamp) -> TubesState {
         let held = self.held_by_tube(now);
         let held = |name: &Arc<str>| held.get(name).copied().unwrap_or(0);
-        let mut all: Vec<_> =
-            self.waits.books.iter().map(|(name, books)| (Reverse(books.arrivals()), name)).collect();
-        all.sort_unstable();
+        let last = self.backlog.last(now);
+        let fullest = || last.iter().flat_map(|last| &last.backlog.fullest);
+        let ready = |name: &str| last.and_then(|last| last.ready(name));
+        let arrivals = |name: &str| self.waits.books.get(name).map_or(0, krarup_record::JobBooks::arrivals);
+        let mut all: Vec<&Arc<str>> = self.waits.books.iter().map(|(name, _)| name).collect();
+        all.extend(fullest().map(|one| &one.tube));
+        all.sort_unstable_by_key(|name| (Reverse((ready(name), arrivals(name))), *name));
+        all.dedup();
         let others = all.split_off(all.len().min(most));
-        let listed: HashSet<&str> = all.iter().map(|(_, name)| &***name).collect();
+        let listed: HashSet<&str> = all.iter().map(|name| &***name).collect();
+        let beside = fullest().filter(|one| !listed.contains(&*one.tube));
         TubesState {
-            first: all.iter().map(|(_, name)| self.state_of(name, held(name), now)).collect(),
+            first: all.iter().map(|name| self.state_of(name, held(name), now)).collect(),
             others: OtherTubes {
-                tubes: others.len() as u64,
-                ready: None,
-                busy_consumers: others.iter().map(|(_, name)| held(name)).sum(),
-                waiting_consumers: others.iter().map(|(_, name)| self.waiting_for(name)).sum(),
+                // Those that the database counted, and did not name.
+                tubes: others.len() as u64 + last.map_or(0, |last| last.unnamed()),
+                ready: last.map(|last| last.ready_beside(|name| listed.contains(name))),
+                busy_consumers: others.iter().map(|name| held(name)).sum(),
+                waiting_consumers: others.iter().map(|name| self.waiting_for(name)).sum(),
                 arrivals_per_s: self.waits.books.rate_beside(|name| listed.contains(name), now),
-                oldest_s: None,
+                oldest_s: beside.filter_map(|one| last?.oldest(&one.tube)).max().map(Nanos::as_seconds),
             },
         }
     }
@@ -71,13 +82,14 @@ impl SharedQueues {
     }
 
     fn state_of(&self, name: &Arc<str>, busy: u64, now: Stamp) -> TubeState {
+        let last = self.backlog.last(now);
         TubeState {
             name: name.to_string(),
-            // What waits is in the database, and others take of it too.
-            ready: None,
+            ready: last.and_then(|last| last.ready(name)),
+            alone: false,
             busy,
             waiting: self.waiting_for(name),
-            oldest: None,
+            oldest: last.and_then(|last| last.oldest(name)),
             jobs: self.waits.books.get(name).map(|books| books.snapshot(now)).unwrap_or_default(),
         }
     }

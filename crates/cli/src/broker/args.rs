@@ -26,7 +26,7 @@ use crate::tls::TlsArgs;
 /// messages; on SIGHUP it reads its certificate again; on SIGINT or SIGTERM it answers what has
 /// arrived, prints its statistics and ends.
 #[derive(Args, Clone)]
-#[command(after_help = "Example:\n  krarup broker --postgres-embedded queues --admin 127.0.0.1:9151")]
+#[command(after_help = "Example:\n  krarup broker --postgres-embedded queues --admin 127.0.0.1:9152")]
 pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11300")]

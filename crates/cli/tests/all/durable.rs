@@ -18,6 +18,7 @@ use crate::support::process::{Program, python, skipped};
 use crate::support::{file, fresh, shown, until};
 use rustix::process::Signal;
 
+mod backlog;
 pub(crate) mod cluster;
 mod counts;
 mod failover;
@@ -31,6 +32,7 @@ mod shards;
 mod snapshot;
 mod standby;
 mod storm;
+mod turns;
 mod versions;
 
 fn say(peer: &mut Peer, said: &str, expected: &str) {
@@ -315,6 +317,27 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
     counts::a_database_of_a_later_version_is_refused(&cluster);
+}
+
+#[test]
+fn requests_take_turns_and_the_longest_times_are_long() {
+    let Some(cluster) = Cluster::start("turns") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    for mode in MODES {
+        turns::nothing_overtakes_a_client_that_waits(&cluster, mode);
+        turns::the_longest_times_are_long(&cluster, mode);
+    }
+}
+
+#[test]
+fn a_broker_that_shares_its_queues_says_what_waits_in_them() {
+    let Some(cluster) = Cluster::start("backlog") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    for mode in &MODES[1..] {
+        backlog::is_told_by_all_brokers(&cluster, mode);
+    }
 }
 
 #[test]

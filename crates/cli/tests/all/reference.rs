@@ -21,31 +21,35 @@ fn equals_page(name: &str, text: &str) {
     assert!(there == text, "docs/reference/{name} is not what the program says; `make docs` rewrites it");
 }
 
-/// The names of the subcommands, from the program's own list of them.
-fn subcommands() -> Vec<String> {
-    let help = krarup(&["--help"]);
-    let list = help.split("Commands:\n").nth(1).expect("there is a list of commands");
+/// The names of a command's subcommands, from the program's own list of them; none: it has none.
+fn subcommands(of: &[&str]) -> Vec<String> {
+    let help = krarup(&[of, &["--help"]].concat());
+    let Some(list) = help.split("Commands:\n").nth(1) else { return Vec::new() };
     let words = list.lines().take_while(|line| line.starts_with("  "));
     words
         .filter(|line| !line.starts_with("   "))
         .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
+        .filter(|name| name != "help")
         .collect()
 }
 
 #[test]
 fn the_reference_of_commands_is_what_help_prints() {
     let mut page = String::from(
-        "# Commands\n\nWhat `krarup --help` and `krarup COMMAND --help` print. Man pages: `krarup man DIR`; completions: \
+        "# Commands\n\nWhat `--help` of each command prints. Man pages: `krarup man DIR`; completions: \
          `krarup completions SHELL`.\n",
     );
     let mut section = |title: &str, words: &[&str]| {
         page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", krarup(words).trim_end()));
     };
     section("krarup", &["--help"]);
-    let subcommands = subcommands();
-    assert!(subcommands.iter().any(|name| name == "proxy"), "{subcommands:?}");
-    for name in subcommands.iter().filter(|name| *name != "help") {
+    let commands = subcommands(&[]);
+    assert!(commands.iter().any(|name| name == "proxy"), "{commands:?}");
+    for name in &commands {
         section(&format!("krarup {name}"), &[name, "--help"]);
+        for part in subcommands(&[name]) {
+            section(&format!("krarup {name} {part}"), &[name, &part, "--help"]);
+        }
     }
     equals_page("commands.md", &page);
 }

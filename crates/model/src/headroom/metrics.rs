@@ -53,7 +53,7 @@ pub const HEADROOM_METRICS: [HeadroomMetric; 9] = [
     },
     HeadroomMetric {
         name: "krarup_proven_requests_per_second",
-        help: "The most requests that were served in one second of the last minutes.",
+        help: "The most requests that were served in one second of the last minutes: proven by the traffic itself, where the verdict `proven` is what a redline has shown.",
         labels: None,
         values: proven,
     },

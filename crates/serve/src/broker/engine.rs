@@ -506,7 +506,8 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         let queues = self.broker.queues_mut();
         for one in found {
             if !queues.has_room(one.body.len()) {
-                break;
+                // What is left is read again with the next sweep.
+                return;
             }
             let &OutboxMessage { number, ref tube, priority, delay, ttr, ref body } = one;
             let put = Put { priority, delay, ttr, body, ..Put::default() };

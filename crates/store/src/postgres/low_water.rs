@@ -67,6 +67,17 @@ pub(super) struct TubeParts<'a> {
 }
 
 impl<'a> TubeParts<'a> {
+    /// A tube from its marks on; as a whole, where it has none.
+    fn push_tube(&mut self, tube: &'a str, marks: Option<&TubeMarks>) {
+        let mut from = (-1, 0);
+        for (priority, mark) in marks.iter().flat_map(|marks| &marks.by_priority) {
+            self.push(tube, from, *priority);
+            from = (*priority, mark.settled);
+            self.marked = true;
+        }
+        self.push(tube, from, i64::MAX);
+    }
+
     fn push(&mut self, tube: &'a str, (priority, id): (i64, i64), below: i64) {
         self.tubes.push(tube);
         self.priorities.push(priority);
@@ -136,21 +147,23 @@ impl LowWaterMarks {
         }
         let (mut parts, mut seen) = (TubeParts::default(), HashSet::new());
         for tube in tubes.into_iter().filter(|tube| seen.insert(*tube)) {
-            let mut from = (-1, 0);
             match self.tubes.get(tube) {
-                None => {}
-                Some(marks) if self.is_due(marks, now) => parts.whole.push(tube),
-                Some(marks) => {
-                    for (priority, mark) in &marks.by_priority {
-                        parts.push(tube, from, *priority);
-                        from = (*priority, mark.settled);
-                        parts.marked = true;
-                    }
+                Some(marks) if self.is_due(marks, now) => {
+                    parts.whole.push(tube);
+                    parts.push_tube(tube, None);
                 }
+                marks => parts.push_tube(tube, marks),
             }
-            parts.push(tube, from, i64::MAX);
         }
         (parts.marked || !parts.whole.is_empty()).then_some(parts)
+    }
+
+    /// Where the first messages of these tubes are, but for one that is below a mark: for what need
+    /// not be exact.
+    pub(super) fn parts_from_marks<'a>(&self, tubes: impl IntoIterator<Item = &'a str>) -> TubeParts<'a> {
+        let mut parts = TubeParts::default();
+        tubes.into_iter().for_each(|tube| parts.push_tube(tube, self.tubes.get(tube)));
+        parts
     }
 
     /// Whether a tube is to be looked through as a whole.

@@ -22,6 +22,11 @@ impl NameTable {
     }
 }
 
+/// Whole seconds as a column has them: 68 years at most, which is for ever.
+pub(super) fn whole_seconds(seconds: u32) -> i32 {
+    i32::try_from(seconds).unwrap_or(i32::MAX)
+}
+
 /// A message out of a row.
 pub(super) fn read(row: &tokio_postgres::Row, names: &mut NameTable) -> MessageRow {
     let due: Option<SystemTime> = row.get(4);

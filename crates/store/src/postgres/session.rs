@@ -14,6 +14,7 @@
 //! are gone when they are told, are heard before their commit.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +29,11 @@ use super::SETTINGS;
 use super::failure::words;
 use super::low_water::{LowWaterMarks, TubeParts};
 use super::place::{Database, StoreError, is_fatal};
+use super::rows::whole_seconds;
 use super::schema::SchemaClient;
 use krarup_broker::database::{
-    DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
-    ResultRow, StateChange, StatementKind, TubeFacts,
+    Backlog, DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
+    ResultRow, StateChange, StatementKind, TubeBacklog, TubeFacts,
 };
 use krarup_broker::job::{Id, JobCounts};
 use krarup_broker::queues::{JobView, Totals};
@@ -45,6 +47,8 @@ const TAKE_MANY: &str = concat!(include_str!("shared/take_many.sql"), include_st
 const TAKE_ONE_FROM: &str = include_str!("shared/take_one_from.sql");
 const TAKE_FROM: &str = concat!(include_str!("shared/take_from.sql"), include_str!("shared/lease_first.sql"));
 const WAITS: &str = include_str!("shared/waits.sql");
+const FULLEST: &str = include_str!("shared/fullest.sql");
+const OLDEST: &str = include_str!("shared/oldest.sql");
 const FINISH: &str = include_str!("shared/finish.sql");
 const FINISH_ONE: &str = include_str!("shared/finish_one.sql");
 const MOVE: &str = include_str!("shared/move.sql");
@@ -139,6 +143,8 @@ pub(crate) struct DatabaseSession {
     take_from: Statement,
     waits: Statement,
     entries: Statement,
+    fullest: Statement,
+    oldest: Statement,
     /// Those of all sessions.
     marks: Rc<RefCell<LowWaterMarks>>,
     finish: Statement,
@@ -179,6 +185,8 @@ impl DatabaseSession {
             take_from: client.prepare(TAKE_FROM).await?,
             waits: client.prepare(WAITS).await?,
             entries: client.prepare(ENTRIES).await?,
+            fullest: client.prepare(FULLEST).await?,
+            oldest: client.prepare(OLDEST).await?,
             marks,
             finish: client.prepare(FINISH).await?,
             finish_one: client.prepare(FINISH_ONE).await?,
@@ -360,9 +368,9 @@ impl DatabaseSession {
                 &&*new.tube,
                 &new.sender.as_deref(),
                 &i64::from(new.priority),
-                &(new.delay as i32),
+                &whole_seconds(new.delay),
                 &i64::from(new.delay),
-                &(new.ttr as i32),
+                &whole_seconds(new.ttr),
                 &&*new.body,
                 &i64::from(new.flags),
                 &new.lives.map(i64::from),
@@ -552,7 +560,7 @@ impl DatabaseSession {
             ids.push(number(id));
             takers.push(taker);
             priorities.push(i64::from(priority));
-            delays.push(delay as i32);
+            delays.push(whole_seconds(delay));
             seconds.push(i64::from(delay));
         }
         let columns: &Columns<'_> =
@@ -617,6 +625,32 @@ impl DatabaseSession {
         self.count_entries().await?;
         let places = places.into_iter().map(|place| place as usize - 1).collect();
         Ok(vec![DatabaseReply::Places(places, expired as u64)])
+    }
+
+    /// What waits in the tubes, in so many of them one by one.
+    async fn backlog(&self, most: usize) -> Result<Backlog, Error> {
+        let begun = Instant::now();
+        let counted = self.client.query(&self.fullest, &[&(most as i64)]).await?;
+        let tubes: Vec<&str> = counted.iter().map(|row| row.get(0)).collect();
+        let parts = self.marks.borrow().parts_from_marks(tubes.iter().copied());
+        let columns: &Columns<'_> = &[&parts.tubes, &parts.priorities, &parts.ids, &parts.below, &tubes];
+        let oldest = self.client.query(&self.oldest, columns).await?;
+        let ages: HashMap<&str, f64> = oldest.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let first = counted.first();
+        Ok(Backlog {
+            tubes: first.map_or(0, |row| row.get::<_, i64>(2) as u64),
+            ready: first.map_or(0, |row| row.get::<_, i64>(3) as u64),
+            fullest: counted
+                .iter()
+                .map(|row| (row.get::<_, &str>(0), row.get::<_, i64>(1) as u64))
+                .map(|(tube, ready)| TubeBacklog {
+                    tube: tube.into(),
+                    ready,
+                    age: ages.get(tube).copied().map(seconds),
+                })
+                .collect(),
+            took: begun.elapsed().into(),
+        })
     }
 
     /// The places of waiting clients that something is ready for.
@@ -693,6 +727,7 @@ impl DatabaseSession {
                 let rows = client.query(statement, &[]).await?;
                 DatabaseReply::Names(rows.iter().map(|row| row.get::<_, &str>(0).into()).collect())
             }
+            RareRequest::Backlog(most) => DatabaseReply::Backlog(self.backlog(*most).await?),
             RareRequest::Pause { tube, length, known } => yes(client
                 .execute(include_str!("shared/pause.sql"), &[&&**tube, &i64::from(*length), known])
                 .await?),
@@ -717,8 +752,7 @@ impl DatabaseSession {
                 DatabaseReply::Yes(client.query_one(statement, &[&&**tube]).await?.get(0))
             }
             RareRequest::Keep { tube, expires, keeps } => {
-                let number =
-                    |seconds: &Option<u32>| seconds.map(|seconds| seconds.min(i32::MAX as u32) as i32);
+                let number = |seconds: &Option<u32>| seconds.map(whole_seconds);
                 let statement = "SELECT krarup.keep_tube($1, $2, $3)";
                 client.execute(statement, &[&&**tube, &number(expires), &number(keeps)]).await?;
                 DatabaseReply::Yes(true)
@@ -726,7 +760,12 @@ impl DatabaseSession {
             RareRequest::Limit { tube, most, dead } => {
                 let statement = "INSERT INTO krarup.tube VALUES ($1, false, $2, $3) \
                      ON CONFLICT (name) DO UPDATE SET most = excluded.most, dead = excluded.dead";
-                client.execute(statement, &[&&**tube, &(*most as i32), &dead.as_deref()]).await?;
+                client
+                    .execute(
+                        statement,
+                        &[&&**tube, &i32::try_from(*most).unwrap_or(i32::MAX), &dead.as_deref()],
+                    )
+                    .await?;
                 let statement = "DELETE FROM krarup.tube WHERE name = $1 AND NOT created AND most = 0 AND expires = 0 AND keeps = 0";
                 client.execute(statement, &[&&**tube]).await?;
                 DatabaseReply::Yes(true)
@@ -791,10 +830,9 @@ impl<'a> News<'a> {
             columns.keys.push(new.key.as_deref());
             columns.strict.push(new.strict);
             columns.priorities.push(new.priority.into());
-            // Beyond the column's range they come back negative and are read as what they were.
-            columns.delays.push(new.delay as i32);
+            columns.delays.push(whole_seconds(new.delay));
             columns.seconds.push(new.delay.into());
-            columns.ttrs.push(new.ttr as i32);
+            columns.ttrs.push(whole_seconds(new.ttr));
             columns.flags.push(new.flags.into());
             columns.lives.push(new.lives.map(i64::from));
             columns.bodies.push(&new.body);

@@ -143,6 +143,9 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
             &format!("FOUND {id} 1\r\nx\r\nDELETED\r\n"),
         );
     }
+    // A line that is too long is answered, and what came with it is carried out.
+    let long = "x".repeat(800);
+    say(&mut here, &format!("{long}\r\nuse s0\r\n"), "BAD_FORMAT\r\nUSING s0\r\n");
     // The more urgent goes first, whatever shard it is of.
     let ids: Vec<u64> = (0..TUBES).map(|tube| put(&mut there, tube, 100 - tube as u32)).collect();
     for id in ids.iter().rev() {

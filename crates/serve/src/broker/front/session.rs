@@ -107,9 +107,12 @@ impl<'a> BeanstalkSession<'a> {
         match request::parse(bytes, self.front.settings.largest) {
             Parsed::Incomplete { .. } => Ok(Next::More),
             Parsed::Invalid(InvalidRequest::Endless) => {
-                self.go_by(bytes, None)?;
+                let end = memchr::memmem::find(bytes, b"\r\n");
+                if end.is_none() {
+                    self.go_by(bytes, None)?;
+                }
                 write::line(&mut self.out, LineError::BadFormat.word());
-                Ok(Next::Done(bytes.len()))
+                Ok(Next::Done(end.map_or(bytes.len(), |end| end + 2)))
             }
             Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
                 let there = discard.min(bytes.len() as u64);

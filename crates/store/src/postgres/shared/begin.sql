@@ -1,3 +1,5 @@
+-- Earlier versions wrote a time to run beyond the column's range as a negative one, with which a lease is over at once.
+UPDATE krarup.message_row SET ttr = 2147483647 WHERE ttr < 0;
 -- What the database needs to decide for itself: an index for each line, and numbers above all that were given by an owner. Each index costs each put and each lease, whether they write into it or not.
 CREATE INDEX IF NOT EXISTS ready_for_all ON krarup.message_row (tube, priority, id) WHERE state = 0 AND receiver IS NULL;
 -- Those of them that came back with the number they had.
