@@ -232,6 +232,12 @@ impl Crowded<'_> {
     }
 }
 
+/// X of a class with a station over its X without that station: 1 where it is infinite in both, as
+/// then the class does not visit the station.
+fn throughput_ratio(with: f64, without: f64) -> f64 {
+    if with.is_finite() { with / without } else { 1.0 }
+}
+
 /// The lattice of population vectors, solved from the empty one up.
 struct Lattice {
     /// X of the first class that is there, by state.
@@ -315,11 +321,11 @@ impl Lattice {
             first_throughput[state] = throughput[first];
             for (p, (Crowded { station: k, speeds, levels: m }, without)) in marginal.iter_mut().zip(&inside)
             {
-                let without = known[*without][state];
-                p[state * m] = p[(state - strides[first]) * m] * (throughput[first] / without);
+                let ratio = throughput_ratio(throughput[first], known[*without][state]);
+                p[state * m] = p[(state - strides[first]) * m] * ratio;
                 for j in 1..*m {
                     p[state * m + j] = (0..classes.len())
-                        .filter(|c| count[*c] > 0)
+                        .filter(|c| count[*c] > 0 && throughput[*c].is_finite())
                         .map(|c| queueing[c][*k] * throughput[c] * p[(state - strides[c]) * m + j - 1])
                         .sum::<f64>()
                         / speeds.map_or(j as f64, |speeds| speeds[j - 1]);
@@ -677,6 +683,37 @@ mod tests {
         };
         close(answer.throughput[0], sum([population[0] - 1, population[1]]) / sum(population), 1e-12);
         close(answer.throughput[1], sum([population[0], population[1] - 1]) / sum(population), 1e-12);
+    }
+
+    /// Two classes without think time at stations A and B of two servers each: P visits both, Q only
+    /// B. Processor sharing has the same means, and then the number of P at A alone is a
+    /// birth–death chain, solved here without mean value analysis.
+    #[test]
+    fn a_class_that_visits_one_station_of_several_servers_is_solved_in_any_order() {
+        let (p_at_a, p_at_b, q_at_b) = (0.3, 0.2, 0.5);
+        for (p_count, q_count) in [(1_u32, 2_u32), (2, 1), (3, 4)] {
+            let rate_at_b = |at_a: u32, there: u32, demand: f64| {
+                let all = p_count - at_a + q_count;
+                f64::from(there) / f64::from(all) * f64::from(all.min(2)) / demand
+            };
+            let to_a: Vec<f64> = (0..p_count).map(|a| rate_at_b(a, p_count - a, p_at_b)).collect();
+            let to_b: Vec<f64> = (1..=p_count).map(|a| f64::from(a.min(2)) / p_at_a).collect();
+            let shares = crate::station::birth_death(&to_a, &to_b).unwrap();
+            let mean = |rate: &dyn Fn(u32) -> f64| -> f64 {
+                (0..).zip(&shares).map(|(a, share)| share * rate(a)).sum()
+            };
+            let expected: [f64; 2] =
+                [mean(&|a| f64::from(a.min(2)) / p_at_a), mean(&|a| rate_at_b(a, q_count, q_at_b))];
+
+            let p = customers(u64::from(p_count), 0.0, &[p_at_a, p_at_b]);
+            let q = customers(u64::from(q_count), 0.0, &[0.0, q_at_b]);
+            let places = [place(2), place(2)];
+            let first = exact(&places, &[p.clone(), q.clone()]).unwrap().throughput;
+            let last = exact(&places, &[q, p]).unwrap().throughput;
+            for (x, expected) in first.iter().chain(last.iter().rev()).zip(expected.iter().cycle()) {
+                close(*x, *expected, 1e-12);
+            }
+        }
     }
 
     #[test]
