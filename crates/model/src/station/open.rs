@@ -316,7 +316,7 @@ impl OpenStation {
             return 1.0;
         }
         match self.tail {
-            Tail::Constant => 1.0 - md1_wait(self.throughput, self.service, time),
+            Tail::Constant => md1_tail(self.throughput, self.service, time),
             // Those that wait do so for an exponential time of mean W / P(wait).
             Tail::Exponential | Tail::Approximate if self.wait > 0.0 => {
                 self.delayed * (-time * self.delayed / self.wait).exp()
@@ -374,16 +374,39 @@ impl OpenStation {
     }
 }
 
+/// M/D/1's tail is summed up to so many services. Further out it is one exponential in all digits:
+/// the transform's other poles fall faster, by e^(−1.8) for each service where ρ ≥ 0.8, and at
+/// less load there is no tail so far out.
+const MD1_SUMMED: f64 = 200.0;
+
+/// P(W > t) of M/D/1: beyond [`MD1_SUMMED`] services it falls as e^(−θt), where θ > 0 solves
+/// λ(e^(θS) − 1) = θ: the pole of Pollaczek and Khinchine's transform that is nearest to 0.
+fn md1_tail(arrival: f64, service: Seconds, time: Seconds) -> f64 {
+    let beyond = time / service - MD1_SUMMED;
+    if beyond <= 0.0 {
+        return 1.0 - md1_wait(arrival, service, time);
+    }
+    let there = 1.0 - md1_wait(arrival, service, MD1_SUMMED * service);
+    there * (-md1_decay(arrival * service) * beyond).exp()
+}
+
+/// θS > 0 of ρ(e^(θS) − 1) = θS. The difference of both sides is least at −ln ρ and grows from
+/// there; since e^x − 1 ≥ x + x²/2, it is not below 0 at 2(1 − ρ)/ρ.
+fn md1_decay(load: f64) -> f64 {
+    let (mut low, mut high) = (-load.ln(), 2.0 * (1.0 - load) / load);
+    for _ in 0..200 {
+        let middle = low + (high - low) / 2.0;
+        if load * middle.exp_m1() < middle { low = middle } else { high = middle }
+    }
+    low
+}
+
 /// P(W ≤ t) of M/D/1, a sum of positive terms (Franx 2001): with (k − 1)·S ≤ t < k·S and v = λ·(k·S
 /// − t), P = e^(−v) Σ_{j<k} P(Lq ≤ k − 1 − j)·v^j / j!. The number waiting comes from Ramaswami's
 /// stable recursion.
 fn md1_wait(arrival: f64, service: Seconds, time: Seconds) -> f64 {
     let load = arrival * service;
     let k = (time / service).floor() as usize + 1;
-    // Far out the tail is exponential to machine precision; beyond 2000 services no digit changes.
-    if k > 2_000 {
-        return 1.0;
-    }
     let waiting = md1_waiting(load, k);
     let v = arrival * (k as f64 * service - time);
     let mut term = (-v).exp();
@@ -471,6 +494,30 @@ mod tests {
         assert!((s.wait - 2.0).abs() < 1e-12);
         for t in [0.0, 0.3, 0.999] {
             assert!((1.0 - s.wait_tail(t) - 0.2 * (0.8_f64 * t).exp()).abs() < 1e-12, "{t}");
+        }
+    }
+
+    /// ρ = 0.9995: waits are of thousands of services. The sum says where their percentiles are, and
+    /// in heavy traffic waits are exponential with the mean 1/(2(1 − ρ)) services.
+    #[test]
+    fn md1_has_its_percentiles_near_saturation_too() {
+        let s = md1(999.5, 1e-3).unwrap();
+        for share in [0.9_f64, 0.95, 0.99] {
+            let percentile = s.wait_percentile(share);
+            assert!((md1_wait(999.5, 1e-3, percentile) - share).abs() < 1e-9, "{share}: {percentile}");
+            assert!((percentile / -(1.0 - share).ln() - 1.0).abs() < 2e-3, "{share}: {percentile}");
+            assert!((s.response_percentile(share) - percentile - 1e-3).abs() < 1e-9, "{share}");
+        }
+    }
+
+    #[test]
+    fn the_tail_of_md1_goes_on_where_its_sum_ends() {
+        for rho in [0.5, 0.9, 0.99, 0.9999] {
+            let s = md1(rho, 1.0).unwrap();
+            for time in [MD1_SUMMED + 0.3, 250.0, 777.7] {
+                let (tail, sum) = (s.wait_tail(time), 1.0 - md1_wait(rho, 1.0, time));
+                assert!((tail - sum).abs() < 1e-11, "{rho}, {time}: {tail} and {sum}");
+            }
         }
     }
 
