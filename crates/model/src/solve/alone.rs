@@ -294,6 +294,14 @@ mod tests {
     }
 
     #[test]
+    fn room_for_more_requests_than_the_formulas_take_is_an_error() {
+        let source = r#"station = [{ name = "db", capacity = 1000000000 }]
+            class = [{ name = "c", rate = 0.5, path = [{ at = "db", service = 1 }] }]"#;
+        let error = solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap_err();
+        assert!(error.to_string().starts_with("up to 1000000000 requests at one station"), "{error}");
+    }
+
+    #[test]
     fn gaps_that_are_not_exponential_are_exact_before_one_exponential_server() {
         let gaps = "gap = { hyperexponential = 2, scv = 4 }";
         let bursts = one("", gaps, "1");

@@ -36,11 +36,15 @@ pub struct StationLevels {
     pub wait: Seconds,
 }
 
+/// The most requests at a station for which shares are computed, one for each number there.
+const MOST_LEVELS: u32 = 1_000_000;
+
 /// M/M/m/K: Poisson arrivals, exponential service, room for `room` ≥ m requests (those in service
 /// included); who finds it full is lost (Jain, chapter 31). `room` = m gives Erlang's loss system.
 ///
 /// # Errors
-/// [`Error::Invalid`] for rates not above 0 or less room than servers.
+/// [`Error::Invalid`] for rates not above 0 or less room than servers; [`Error::TooLarge`] for room
+/// for more than 1,000,000.
 pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<StationLevels, Error> {
     check_rates(arrival, service, servers)?;
     if room < servers {
@@ -57,7 +61,8 @@ pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<
 /// requests, `servers` servers (machine repair; Jain, chapter 31).
 ///
 /// # Errors
-/// [`Error::Invalid`] for times not above 0 or no clients.
+/// [`Error::Invalid`] for times not above 0 or no clients; [`Error::TooLarge`] for more than
+/// 1,000,000 of them.
 pub fn mmm_n(
     population: u32,
     think: Seconds,
@@ -101,6 +106,12 @@ pub fn birth_death(births: &[f64], deaths: &[f64]) -> Result<Vec<f64>, Error> {
 
 impl StationLevels {
     fn new(most: u32, arrival: impl Fn(u32) -> f64, service: Seconds, servers: u32) -> Result<Self, Error> {
+        if most > MOST_LEVELS {
+            return Err(Error::TooLarge {
+                what: format!("up to {most} requests at one station: the formulas go up to {MOST_LEVELS}"),
+                hint: "leave the limit out where it is hardly ever reached, else simulate".into(),
+            });
+        }
         let births: Vec<f64> = (0..most).map(&arrival).collect();
         let deaths: Vec<f64> = (1..=most).map(|k| f64::from(k.min(servers)) / service).collect();
         let present_share = birth_death(&births, &deaths)?;
@@ -218,6 +229,16 @@ mod tests {
         let s = mmm_k(8.0, 1.0, 10, 10).unwrap();
         assert!((s.lost - erlang_b(10, 8.0)).abs() < 1e-12);
         assert!(s.wait.abs() < 1e-15);
+    }
+
+    #[test]
+    fn more_room_than_memory_is_refused() {
+        for error in
+            [mmm_k(0.5, 1.0, 1, u32::MAX).unwrap_err(), mmm_n(MOST_LEVELS + 1, 1.0, 1e-9, 1).unwrap_err()]
+        {
+            assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+        }
+        assert!(mmm_k(0.5, 1.0, 1, MOST_LEVELS).is_ok());
     }
 
     #[test]
