@@ -110,10 +110,13 @@ pub enum ArrivalProcess {
         factor: f64,
         /// The share of time that bursts take; above 0, and `factor · share` at most 1.
         share: f64,
-        /// The mean length of a burst, in seconds.
+        /// The mean length of a burst, in seconds; at least 1 µs.
         length: Seconds,
     },
 }
+
+/// The shortest mean length of bursts: to draw them takes the generator less time than they last.
+const SHORTEST_BURST: Seconds = 1e-6;
 
 impl Arrivals {
     /// Whether clients wait for their answers before they go on.
@@ -176,12 +179,15 @@ impl Arrivals {
                 }
                 match open.process {
                     ArrivalProcess::Bursty { factor, share, length }
-                        if !(factor > 1.0 && share > 0.0 && factor * share <= 1.0 && length > 0.0) =>
+                        if !(factor > 1.0
+                            && share > 0.0
+                            && factor * share <= 1.0
+                            && length >= SHORTEST_BURST) =>
                     {
                         Err(Mistake::new(
                             format!(
                                 "bursts of {factor} times the rate during {share} of the time make no sense: \
-                             the factor is above 1, factor times share at most 1, the length above 0"
+                             the factor is above 1, factor times share at most 1, the length at least 1 µs"
                             ),
                             "",
                         ))
@@ -204,6 +210,8 @@ pub struct Schedule {
     begins: Seconds,
     /// Λ where it begins.
     before: f64,
+    /// From when on the rate is 0 for good; infinite where it is not.
+    over: Seconds,
     process: ArrivalProcess,
     /// S_k of the last arrival.
     unit: f64,
@@ -219,6 +227,8 @@ struct Burst {
     bursting: bool,
     /// Λ at the last jump, and what the arrivals felt of it.
     felt_from: (f64, f64),
+    /// When the next jump is.
+    ends: Seconds,
     /// Λ at the next jump.
     until: f64,
 }
@@ -226,11 +236,14 @@ struct Burst {
 impl Schedule {
     /// The schedule that a checked open load has under this seed.
     pub fn new(open: &Open, seed: u64) -> Self {
+        let goes_on = open.legs.last().is_some_and(|leg| leg.to.0 > 0.0);
+        let end = open.legs.iter().map(|leg| leg.seconds).sum();
         Self {
             legs: open.legs.clone(),
             leg: 0,
             begins: 0.0,
             before: 0.0,
+            over: if goes_on { f64::INFINITY } else { end },
             process: open.process,
             unit: 0.0,
             count: 0,
@@ -239,6 +252,7 @@ impl Schedule {
                 jumps: random::stream(seed, "bursts", 0),
                 bursting: false,
                 felt_from: (0.0, 0.0),
+                ends: 0.0,
                 until: 0.0,
             },
         }
@@ -260,33 +274,43 @@ impl Schedule {
         (rate > 0.0).then(|| self.begins + (wanted - self.before) / rate)
     }
 
+    /// Λ(t): the integral of the rate up to a time.
+    fn integral(&self, time: Seconds) -> f64 {
+        let (mut area, mut left) = (0.0, time.min(self.over));
+        for leg in &self.legs {
+            let part = leg.seconds.min(left);
+            if part > 0.0 {
+                let rate = leg.from.0 + (leg.to.0 - leg.from.0) * part / leg.seconds;
+                area += 0.5 * (leg.from.0 + rate) * part;
+                left -= part;
+            }
+        }
+        area + left * self.legs.last().map_or(0.0, |leg| leg.to.0)
+    }
+
     /// Where Λ is when the arrivals have felt `self.unit`: with bursts they feel `factor` for each
-    /// unit of Λ, between bursts the rest, so that the mean stays what it is.
-    fn modulated(&mut self, factor: f64, share: f64, length: Seconds) -> f64 {
+    /// unit of Λ, between bursts the rest, so that the mean stays what it is. Bursts and what is
+    /// between them last for times in seconds, whatever the rate is then. None once the rate is 0
+    /// for good.
+    fn modulated(&mut self, factor: f64, share: f64, length: Seconds) -> Option<f64> {
         let calm = (1.0 - factor * share) / (1.0 - share).max(f64::EPSILON);
-        // Lengths are drawn in seconds and measured in Λ at the mean rate, so that they mean what
-        // was asked on a level rate.
-        let mean_rate = self.mean_rate();
         loop {
             let feels = if self.burst.bursting { factor } else { calm };
             let (at, felt) = self.burst.felt_from;
             let at_end = felt + (self.burst.until - at) * feels;
             if self.unit < at_end {
-                return at + (self.unit - felt) / feels;
+                return Some(at + (self.unit - felt) / feels);
+            }
+            if self.burst.ends >= self.over {
+                return None;
             }
             self.burst.felt_from = (self.burst.until, at_end);
             self.burst.bursting = !self.burst.bursting;
             let mean = if self.burst.bursting { length } else { length * (1.0 - share) / share };
             let unit: f64 = Exp1.sample(&mut self.burst.jumps);
-            self.burst.until += (unit * mean * mean_rate).max(f64::MIN_POSITIVE);
+            self.burst.ends += unit * mean;
+            self.burst.until = self.integral(self.burst.ends).max(self.burst.until);
         }
-    }
-
-    fn mean_rate(&self) -> f64 {
-        let (area, seconds) = self.legs.iter().fold((0.0, 0.0), |(area, seconds), leg| {
-            (area + 0.5 * (leg.from.0 + leg.to.0) * leg.seconds, seconds + leg.seconds)
-        });
-        if seconds > 0.0 { area / seconds } else { self.legs.last().map_or(0.0, |leg| leg.to.0) }
     }
 }
 
@@ -306,7 +330,7 @@ impl Iterator for Schedule {
             }
         }
         let wanted = match self.process {
-            ArrivalProcess::Bursty { factor, share, length } => self.modulated(factor, share, length),
+            ArrivalProcess::Bursty { factor, share, length } => self.modulated(factor, share, length)?,
             _ => self.unit,
         };
         self.inverse(wanted).map(|seconds| Stamp(Nanos::from_seconds(seconds).0))
@@ -407,6 +431,21 @@ mod tests {
         assert!(bursty > 20.0, "{bursty}");
     }
 
+    /// Requests come as late as their rate, and bursts of it last as long as at a level rate.
+    #[test]
+    fn bursts_last_for_their_time_after_a_slow_leg_and_after_none() {
+        let process = ArrivalProcess::Bursty { factor: 5.0, share: 0.1, length: 2.0 };
+        for slow in [1.0, 0.0] {
+            let leg = |rate, seconds| Leg { from: PerSecond(rate), to: PerSecond(rate), seconds };
+            let open = Open { process, legs: vec![leg(slow, 10.0), leg(100.0, 0.0)] };
+            let due = seconds(&open, 5, 2_010.0);
+            let quick: Vec<f64> = due.iter().map(|at| at - 10.0).filter(|at| *at >= 0.0).collect();
+            assert!(due.len() - quick.len() < 40 && (slow > 0.0 || due[0] >= 10.0), "{slow}");
+            let (mean, bursty) = dispersion(&quick, 2_000);
+            assert!((mean - 100.0).abs() < 15.0 && bursty > 20.0, "{slow}: {mean} {bursty}");
+        }
+    }
+
     /// The largest distance between the shares that were seen and a distribution (Kolmogorov and
     /// Smirnov), times √n.
     fn distance(mut seen: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
@@ -499,6 +538,7 @@ mod tests {
             bursty(1.0, 0.5, 1.0),
             bursty(4.0, 0.5, 1.0),
             bursty(2.0, 0.1, 0.0),
+            bursty(2.0, 0.1, 1e-9),
         ] {
             assert!(Arrivals::Open(open.clone()).check().is_err(), "{open:?}");
         }
@@ -508,9 +548,17 @@ mod tests {
     #[test]
     fn a_rate_that_falls_to_nothing_ends_the_schedule() {
         let legs = vec![Leg { from: PerSecond(10.0), to: PerSecond(0.0), seconds: 2.0 }];
-        let due = seconds(&Open { process: ArrivalProcess::Paced, legs }, 1, 1e9);
+        let open = |process| Open { process, legs: legs.clone() };
+        let due = seconds(&open(ArrivalProcess::Paced), 1, 1e9);
         assert_eq!(due.len(), 11);
         assert!((due[10] - 2.0).abs() < 1e-6);
+        // Bursts longer than all of it: the schedule has its 10 requests, more or fewer by chance.
+        for length in [0.01, 100.0] {
+            let process = ArrivalProcess::Bursty { factor: 1.5, share: 0.5, length };
+            let counts = (0..100).map(|seed| seconds(&open(process), seed, 1e9).len());
+            let mean = counts.sum::<usize>() as f64 / 100.0;
+            assert!((5.0..20.0).contains(&mean), "{length}: {mean}");
+        }
     }
 
     fn any_open() -> impl Strategy<Value = Open> {
