@@ -127,6 +127,28 @@ impl Verified {
     }
 }
 
+/// How late the arrivals of an open load were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LateArrivals {
+    /// In sum.
+    pub late: Nanos,
+    /// The part of it in which no connection was free.
+    pub waited: Nanos,
+}
+
+impl LateArrivals {
+    /// Adds what others were late.
+    pub fn merge(&mut self, other: Self) {
+        self.late += other.late;
+        self.waited += other.waited;
+    }
+
+    /// The share of the time in which no connection was free; 0 where nothing was late.
+    pub fn share_waited(self) -> f64 {
+        if self.late > Nanos::ZERO { self.waited.as_seconds() / self.late.as_seconds() } else { 0.0 }
+    }
+}
+
 /// What was counted of one class of clients, or of all together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
@@ -263,10 +285,8 @@ pub struct Account {
     pub over: Vec<Segment>,
     /// Requests handed to a connection.
     pub sent: u64,
-    /// How late all arrivals of an open load were sent, in sum.
-    pub late: Nanos,
-    /// The part of it in which no connection was free.
-    pub waited: Nanos,
+    /// How late arrivals were sent, by class.
+    pub late: Vec<LateArrivals>,
     /// Bytes that the sockets took.
     pub bytes_sent: u64,
     /// Bytes that came from the sockets.
@@ -284,8 +304,7 @@ impl Account {
             rows: None,
             over: Vec::new(),
             sent: 0,
-            late: Nanos::ZERO,
-            waited: Nanos::ZERO,
+            late: vec![LateArrivals::default(); classes],
             bytes_sent: 0,
             bytes_received: 0,
             verified: Verified::default(),

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use krarup_net::Clock;
 use krarup_units::{Nanos, Seconds, Stamp};
 
-use crate::account::{Segment, Verified};
+use crate::account::{LateArrivals, Segment, Verified};
 use crate::config::{ClientClass, Extent, Load};
 use crate::engine::Done;
 use crate::progress::{LoadProgress, Phase};
@@ -108,7 +108,9 @@ impl Collected {
         let last = done.iter().map(|one| one.last).max().unwrap_or(Stamp(0));
         let mut account = WholeRun::of(&self.whole);
         let mut verified = Verified::default();
+        let mut late = vec![LateArrivals::default(); self.names.len()];
         for one in done {
+            late.iter_mut().zip(&one.late).for_each(|(sum, one)| sum.merge(*one));
             account.sent += one.sent;
             account.unsent += one.unsent;
             account.bytes_sent += one.bytes_sent;
@@ -125,13 +127,15 @@ impl Collected {
         let overall = all.overall_result(length);
         let several = self.names.len() > 1;
         let classes = load.parts().into_iter().zip(&self.measured.classes).zip(&self.whole.classes);
-        let classes = classes.filter(|_| several).map(|((class, measured), whole)| ClassResult {
-            name: class.name,
-            connections: class.connections,
-            answered: whole.overall().answered(),
-            overall: measured.overall_result(length),
-            operations: measured.operations(length),
-        });
+        let classes: Vec<ClassResult> = classes
+            .map(|((class, measured), whole)| ClassResult {
+                name: class.name,
+                connections: class.connections,
+                answered: whole.overall().answered(),
+                overall: measured.overall_result(length),
+                operations: measured.operations(length),
+            })
+            .collect();
         let elapsed = Nanos(self.whole.end.max(last).0.max(1)).as_seconds();
         let cpu: Seconds = done.iter().map(|one| one.cpu.as_seconds()).sum();
         let generator = Generator {
@@ -143,12 +147,17 @@ impl Collected {
                 .fold(0.0, f64::max)
                 .min(1.0),
             elapsed,
-            late: done.iter().map(|one| one.late.as_seconds()).sum(),
-            waited: done.iter().map(|one| one.waited.as_seconds()).sum(),
+            late: late.iter().map(|one| one.late.as_seconds()).sum(),
+            waited: late.iter().map(|one| one.waited.as_seconds()).sum(),
         };
-        let mut warnings = warnings_of_generator(load.is_open(), &overall, &generator);
+        let mut warnings = Vec::from_iter(warning_of_generator(&generator));
+        let parts = load.parts();
+        let open = parts.iter().zip(&classes).zip(&late).filter(|((part, _), _)| !part.arrivals.is_closed());
+        warnings.extend(
+            open.filter_map(|((_, class), late)| warning_of_lateness(&class.name, &class.overall, *late)),
+        );
         warnings.extend(warnings_of_counts(&account, &overall));
-        warnings.extend(warnings_of_classes(&load.parts()));
+        warnings.extend(warnings_of_classes(&parts));
         if done.iter().any(|one| one.gave_up) {
             warnings.push(LoadWarning::GaveUp);
         }
@@ -161,7 +170,7 @@ impl Collected {
             account,
             operations: all.operations(length),
             overall,
-            classes: classes.collect(),
+            classes: if several { classes } else { Vec::new() },
             series: self.series,
             generator,
             verified: load.verify.then_some(verified),
@@ -184,26 +193,25 @@ const BUSY: f64 = 0.9;
 const MISSES: f64 = 0.01;
 
 /// What the generator itself did that makes its figures doubtful.
-fn warnings_of_generator(
-    is_open: bool,
-    overall: &OperationResult,
-    generator: &Generator,
-) -> Vec<LoadWarning> {
-    let mut warnings = Vec::new();
+fn warning_of_generator(generator: &Generator) -> Option<LoadWarning> {
     // The share of a run shorter than this is an accident of scheduling.
-    if generator.busiest_thread > BUSY && generator.elapsed > 0.2 {
-        warnings.push(LoadWarning::GeneratorBusy { share: generator.busiest_thread });
+    (generator.busiest_thread > BUSY && generator.elapsed > 0.2)
+        .then_some(LoadWarning::GeneratorBusy { share: generator.busiest_thread })
+}
+
+/// Whether requests of an open class were sent late, and why. Each class is looked at alone: many
+/// requests of a quick one would hide that all of a slow one were late.
+fn warning_of_lateness(class: &str, times: &OperationResult, sent: LateArrivals) -> Option<LoadWarning> {
+    let (class, late, response) = (class.to_owned(), times.lateness, times.response_time);
+    if late.p99 <= 1e-3 || late.p99 <= 0.1 * response.p50 {
+        return None;
     }
-    let (late, response) = (overall.lateness, overall.response_time);
-    if is_open && late.p99 > 1e-3 && late.p99 > 0.1 * response.p50 {
-        let share = if generator.late > 0.0 { generator.waited / generator.late } else { 0.0 };
-        warnings.push(if share > 0.5 {
-            LoadWarning::ConnectionsWaited { p99: late.p99, share }
-        } else {
-            LoadWarning::GeneratorLate { p99: late.p99, response_p50: response.p50 }
-        });
-    }
-    warnings
+    let share = sent.share_waited();
+    Some(if share > 0.5 {
+        LoadWarning::ConnectionsWaited { class, p99: late.p99, share }
+    } else {
+        LoadWarning::GeneratorLate { class, p99: late.p99, response_p50: response.p50 }
+    })
 }
 
 /// What was asked for and never sent.
@@ -235,9 +243,14 @@ pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) 
 
 #[cfg(test)]
 mod tests {
+    use krarup_memcache::ReplyClass;
+    use krarup_record::{Operation, ServerVisit, Visit};
+    use krarup_units::PerSecond;
+
     use super::*;
-    use crate::account::Share;
+    use crate::account::{Account, MeasuredSpan, Share};
     use crate::command::Command;
+    use crate::schedule::{ArrivalProcess, Leg, Open};
     use crate::workload::{Mix, Workload};
 
     #[test]
@@ -256,30 +269,87 @@ mod tests {
 
     #[test]
     fn a_generator_that_is_itself_the_bottleneck_is_told_with_the_evidence() {
-        let mut overall = Share::default().overall_result(Nanos::from_secs(1));
         let mut generator = Generator { busiest_thread: 0.97, elapsed: 5.0, ..Generator::default() };
-        let busy = warnings_of_generator(true, &overall, &generator);
-        assert_eq!(busy, [LoadWarning::GeneratorBusy { share: 0.97 }]);
-        assert!(busy[0].to_string().contains("97 %") && busy[0].to_string().contains("--threads"));
+        let busy = warning_of_generator(&generator).unwrap();
+        assert_eq!(busy, LoadWarning::GeneratorBusy { share: 0.97 });
+        assert!(busy.to_string().contains("97 %") && busy.to_string().contains("--threads"));
         generator.busiest_thread = 0.5;
-        assert_eq!(warnings_of_generator(true, &overall, &generator), []);
-        overall.lateness.p99 = 0.01;
-        overall.response_time.p50 = 0.02;
-        let late = LoadWarning::GeneratorLate { p99: 0.01, response_p50: 0.02 };
-        assert_eq!(warnings_of_generator(true, &overall, &generator), std::slice::from_ref(&late));
+        assert_eq!(warning_of_generator(&generator), None);
+    }
+
+    #[test]
+    fn requests_that_are_late_are_told_with_what_they_waited_for() {
+        let mut times = Share::default().overall_result(Nanos::from_secs(1));
+        let warning = |times: &OperationResult, late, waited| {
+            let sent = LateArrivals { late: Nanos::from_secs(late), waited: Nanos::from_secs(waited) };
+            warning_of_lateness("", times, sent)
+        };
+        assert_eq!(warning(&times, 0, 0), None);
+        times.lateness.p99 = 0.01;
+        times.response_time.p50 = 0.02;
+        let class = String::new();
+        let late = LoadWarning::GeneratorLate { class: class.clone(), p99: 0.01, response_p50: 0.02 };
+        assert_eq!(warning(&times, 0, 0).as_ref(), Some(&late));
         // Whose doing it is decides where most of the time went.
-        (generator.late, generator.waited) = (4.0, 1.0);
-        assert_eq!(warnings_of_generator(true, &overall, &generator), [late]);
-        generator.waited = 3.0;
-        let waited = warnings_of_generator(true, &overall, &generator);
-        assert_eq!(waited, [LoadWarning::ConnectionsWaited { p99: 0.01, share: 0.75 }]);
-        let said = waited[0].to_string();
+        assert_eq!(warning(&times, 4, 1), Some(late));
+        let waited = warning(&times, 4, 3).unwrap();
+        assert_eq!(waited, LoadWarning::ConnectionsWaited { class, p99: 0.01, share: 0.75 });
+        let said = waited.to_string();
         assert!(
-            said.contains("75 % of that time because all connections waited for answers")
+            said.starts_with("requests were sent late")
+                && said.contains("75 % of that time because all connections waited for answers")
                 && !said.contains("add"),
             "{said}"
         );
-        // In a closed load no request has a time to be late for.
-        assert_eq!(warnings_of_generator(false, &overall, &generator), []);
+    }
+
+    /// A closed class of 4,000 requests beside an open one of 10, which are sent seconds late: they
+    /// are no percentile of all requests.
+    #[test]
+    fn a_class_that_is_late_is_told_beside_a_quick_one() {
+        let class = |name: &str, arrivals| ClientClass {
+            name: name.to_owned(),
+            connections: 1,
+            arrivals,
+            ..ClientClass::default()
+        };
+        let leg = Leg { from: PerSecond(10.0), to: PerSecond(10.0), seconds: 0.0 };
+        let open = Arrivals::Open(Open { process: ArrivalProcess::Paced, legs: vec![leg] });
+        let load = Load {
+            connections: 2,
+            classes: vec![class("quick", Arrivals::default()), class("slow", open)],
+            extent: Extent::Seconds(4.0),
+            ..Load::default()
+        };
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 2);
+        let mut request = |station, due: Nanos, late: Nanos| {
+            let mut visit = Visit::at(Stamp(due.0), Operation::Get);
+            visit.station = station;
+            visit.taken = visit.received + late;
+            visit.replied = visit.taken + Nanos(10_000);
+            let server = ServerVisit::ok(0, visit.taken, visit.replied);
+            account.answered(ReplyClass::Values, &mut visit, server);
+        };
+        (0..4_000).for_each(|number| request(0, Nanos(number * 500_000), Nanos::ZERO));
+        (0..10).for_each(|number| request(1, Nanos(number * 100_000_000), Nanos::from_secs(2)));
+        account.close(Stamp(4_000_000_000));
+        let mut collected = Collected::new(1, &load, Phase::Run, Clock::start());
+        for segment in account.over {
+            collected.take(0, Some(segment), &mut |_| {});
+        }
+        collected.take(0, None, &mut |_| {});
+        let late = LateArrivals { late: Nanos::from_secs(20), waited: Nanos::from_secs(20) };
+        let done = Done { late: vec![LateArrivals::default(), late], ..Done::default() };
+        let result = collected.result(&load, &[done], false);
+        let [LoadWarning::ConnectionsWaited { class, p99, share }] = &result.warnings[..] else {
+            panic!("{:?}", result.warnings)
+        };
+        assert!(class == "slow" && *p99 > 1.9 && *share == 1.0, "{class} {p99} {share}");
+        let table = crate::table::table(&result, None);
+        assert!(table.contains("warning: requests of the class slow were sent late"), "{table}");
+        assert!(
+            table.contains("\nslow: counted from when requests were sent")
+                && !table.contains("quick: counted")
+        );
     }
 }

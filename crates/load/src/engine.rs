@@ -17,7 +17,7 @@ use krarup_net::{Clock, Conn, Moved, Timer, cpu};
 use krarup_record::file::rows::Lane;
 use krarup_units::{Nanos, Stamp};
 
-use crate::account::{Account, LossReason, MeasuredSpan, Segment};
+use crate::account::{Account, LateArrivals, LossReason, MeasuredSpan, Segment};
 use crate::client::{Client, ThreadContext};
 use crate::config::Habits;
 use crate::queue::Hello;
@@ -97,6 +97,8 @@ pub struct Task {
 /// A thread's part of one class of clients.
 #[derive(Debug)]
 pub struct ClientGroup {
+    /// The number of their class.
+    pub class: u16,
     /// What they ask.
     pub plan: Arc<PreparedWorkload>,
     /// How they treat their connections.
@@ -147,8 +149,16 @@ impl Shortage {
 
 impl ClientGroup {
     /// A group that has not begun.
-    pub fn new(plan: Arc<PreparedWorkload>, habits: Habits, source: RequestSource) -> Self {
-        Self { plan, habits, source, arrival: None, idle: VecDeque::new(), shortage: Shortage::default() }
+    pub fn new(class: u16, plan: Arc<PreparedWorkload>, habits: Habits, source: RequestSource) -> Self {
+        Self {
+            class,
+            plan,
+            habits,
+            source,
+            arrival: None,
+            idle: VecDeque::new(),
+            shortage: Shortage::default(),
+        }
     }
 }
 
@@ -223,16 +233,14 @@ pub struct Arriving {
 }
 
 /// What a thread has to say when it is done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Done {
     /// Requests handed to a connection.
     pub sent: u64,
     /// Requests that were due and never sent, because no connection had a free slot until the end.
     pub unsent: u64,
-    /// How late all arrivals of an open load were sent, in sum.
-    pub late: Nanos,
-    /// The part of it in which no connection was free.
-    pub waited: Nanos,
+    /// How late arrivals were sent, by class.
+    pub late: Vec<LateArrivals>,
     /// Bytes that the sockets took.
     pub bytes_sent: u64,
     /// Bytes that came.
@@ -464,7 +472,6 @@ impl GeneratorThread {
             sent: self.account.sent,
             unsent,
             late: self.account.late,
-            waited: self.account.waited,
             bytes_sent: self.account.bytes_sent,
             bytes_received: self.account.bytes_received,
             verified: self.account.verified,
@@ -655,8 +662,8 @@ impl GeneratorThread {
             }
         };
         group.shortage.ends(now);
-        self.account.late += now - due;
-        self.account.waited += group.shortage.of(due, now);
+        let late = LateArrivals { late: now - due, waited: group.shortage.of(due, now) };
+        self.account.late[usize::from(group.class)].merge(late);
         if group.idle.is_empty() {
             group.shortage.begins(now);
         }

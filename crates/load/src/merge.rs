@@ -474,8 +474,7 @@ mod tests {
         Done {
             sent: requests as u64,
             unsent: 1,
-            late: Nanos::ZERO,
-            waited: Nanos::ZERO,
+            late: Vec::new(),
             bytes_sent: 10,
             bytes_received: 20,
             verified: crate::account::Verified::default(),

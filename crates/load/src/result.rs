@@ -307,6 +307,9 @@ pub enum LoadWarning {
     },
     /// Requests were sent late, though the load was to come at its own pace.
     GeneratorLate {
+        /// The class of clients; empty where it has no name.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        class: String,
         /// 99th percentile of the lateness, in seconds.
         p99: Seconds,
         /// Median response time, in seconds.
@@ -314,6 +317,9 @@ pub enum LoadWarning {
     },
     /// Requests were sent late because all connections waited for answers.
     ConnectionsWaited {
+        /// The class of clients; empty where it has no name.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        class: String,
         /// 99th percentile of the lateness, in seconds.
         p99: Seconds,
         /// The share of all lateness in which no connection was free.
@@ -359,6 +365,8 @@ pub enum LoadWarning {
 impl fmt::Display for LoadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
+        let of_class =
+            |name: &str| if name.is_empty() { String::new() } else { format!(" of the class {name}") };
         match *self {
             Self::GeneratorBusy { share } => write!(
                 f,
@@ -366,18 +374,20 @@ impl fmt::Display for LoadWarning {
                  add --threads, or processors",
                 100.0 * share
             ),
-            Self::GeneratorLate { p99, response_p50 } => write!(
+            Self::GeneratorLate { ref class, p99, response_p50 } => write!(
                 f,
-                "requests were sent late (p99 {}, median response time {}) though connections were free: the generator itself was late; response \
+                "requests{} were sent late (p99 {}, median response time {}) though connections were free: the generator itself was late; response \
                  times count from when requests were due and show it; add --threads or processors, or lower the rate",
+                of_class(class),
                 text::duration(p99),
                 text::duration(response_p50)
             ),
-            Self::ConnectionsWaited { p99, share } => write!(
+            Self::ConnectionsWaited { ref class, p99, share } => write!(
                 f,
-                "requests were sent late (p99 {}), {:.0} % of that time because all connections waited for answers: the system answered too slowly, or not at all, \
+                "requests{} were sent late (p99 {}), {:.0} % of that time because all connections waited for answers: the system answered too slowly, or not at all, \
                  for this rate, and not the generator; response times count from when requests were due and show it; more --connections would put more \
                  requests before the system at once",
+                of_class(class),
                 text::duration(p99),
                 100.0 * share
             ),

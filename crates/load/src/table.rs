@@ -120,12 +120,17 @@ fn whole_run(out: &mut String, result: &LoadResult) {
             krarup_units::Bytes(account.bytes_received)
         ),
     );
-    if result.config.is_open() {
-        let (from_sent, lateness) = (&result.overall.time_from_sent, &result.overall.lateness);
+    for (place, class) in result.config.parts().iter().enumerate() {
+        if class.arrivals.is_closed() {
+            continue;
+        }
+        let times = result.classes.get(place).map_or(&result.overall, |class| &class.overall);
+        let (from_sent, lateness) = (&times.time_from_sent, &times.lateness);
+        let of = if class.name.is_empty() { String::new() } else { format!("{}: ", class.name) };
         line(
             out,
             format_args!(
-                "counted from when requests were sent, not due: mean {}, p99 {}; lateness: mean {}, p99 {}",
+                "{of}counted from when requests were sent, not due: mean {}, p99 {}; lateness: mean {}, p99 {}",
                 time(from_sent.mean),
                 time(from_sent.p99),
                 time(lateness.mean),

@@ -127,7 +127,7 @@ impl Part<'_> {
                     stream: plan.stream(turn),
                 })),
             };
-            task.groups.push(ClientGroup::new(Arc::clone(&plan), class.habits, source));
+            task.groups.push(ClientGroup::new(self.number, Arc::clone(&plan), class.habits, source));
         }
         for client in 0..clients {
             let task = &mut tasks[((self.first + client) % threads) as usize];
