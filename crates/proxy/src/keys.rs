@@ -1,9 +1,15 @@
 //! The keys of one retrieval: as the client wrote them, as servers see them, and who was asked for
 //! each.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use krarup_memcache::request::Keys;
 
 use crate::ids::PoolId;
+
+/// Up to so many keys are compared with each other, which is quicker than a table of them.
+const FEW: usize = 16;
 
 /// Keys in the client's order, in one piece of memory that serves one request after another.
 #[derive(Debug, Default)]
@@ -164,6 +170,26 @@ impl KeyList {
     pub(crate) fn assign(&mut self, place: usize, part: u16) {
         self.spans[place].part = part;
     }
+
+    /// The places of the keys that the client wrote before, each with that of the first alike, in
+    /// order.
+    pub(crate) fn repeated(&self) -> Vec<(usize, usize)> {
+        let asked = |place: usize| self.cut(self.spans[place].asked);
+        let places = 0..self.len();
+        if self.len() <= FEW {
+            let first = |place| (0..place).find(|&before| asked(before) == asked(place));
+            return places.filter_map(|place| Some((place, first(place)?))).collect();
+        }
+        let mut firsts = HashMap::with_capacity(self.len());
+        let first = |place| match firsts.entry(asked(place)) {
+            Entry::Occupied(first) => Some((place, *first.get())),
+            Entry::Vacant(new) => {
+                new.insert(place);
+                None
+            }
+        };
+        places.filter_map(first).collect()
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +230,23 @@ mod tests {
                 (keys.run(0..2), keys.run(1..3), keys.run(2..3)),
                 (&b" a bc"[..], &b" bc def"[..], &b" def"[..])
             );
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_asked_for_again_is_found_among_few_and_among_many() {
+        for others in [0, FEW, 10 * FEW] {
+            let mut keys = KeyList::default();
+            // Routes may make one key of two: only what the client wrote counts.
+            keys.push(b"a:1", PoolId::new(1), 2, b"");
+            keys.push(b"1", PoolId::new(1), 0, b"");
+            (0..others)
+                .for_each(|other| keys.push(format!("key-{other}").as_bytes(), PoolId::new(0), 0, b""));
+            for again in ["1", "a:1", "1"] {
+                keys.push(again.as_bytes(), PoolId::new(1), 0, b"");
+            }
+            let end = others + 2;
+            assert_eq!(keys.repeated(), [(end, 1), (end + 1, 0), (end + 2, 1)], "{others} others");
         }
     }
 

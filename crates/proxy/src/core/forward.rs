@@ -519,6 +519,8 @@ impl Core {
     /// Finds for each key the server that is asked for it.
     fn assign_keys(&mut self, number: RequestId, command: Retrieval, now: Stamp) {
         let count = self.requests[number].rest.keys.len();
+        // Found out with the second key that must be looked for.
+        let mut repeated = None;
         for place in 0..count {
             let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
             let key = keys.get(place);
@@ -531,15 +533,16 @@ impl Core {
                 keys.assign(place, part as u16);
                 continue;
             }
-            if command.touches()
-                && let Some(before) =
-                    (0..place).map(|before| keys.get(before)).find(|other| other.asked == key.asked)
-            {
-                // Asked for twice, a key whose time is over with the first touch must not be found
-                // by the second.
-                let part = before.part;
-                keys.assign(place, part);
-                continue;
+            if command.touches() && place > 0 {
+                let repeated = repeated.get_or_insert_with(|| keys.repeated());
+                if let Ok(found) = repeated.binary_search_by_key(&place, |&(place, _)| place) {
+                    // Asked for twice, a key whose time is over with the first touch must not be
+                    // found by the second.
+                    let (_, first) = repeated[found];
+                    let part = keys.get(first).part;
+                    keys.assign(place, part);
+                    continue;
+                }
             }
             let (pool, holders) = self.routing.holders_or_gutter(pool, key.sent);
             let server = if command.with_unique() {

@@ -70,6 +70,25 @@ fn a_multi_get_asks_each_server_once_and_keeps_the_order_of_the_keys() {
     assert_eq!((visit.keys, visit.hits, visit.misses, servers.len()), (5, 4, 1, 3));
 }
 
+/// That many keys in one line are legal, and each was compared with all before it: for minutes no
+/// other client was served.
+#[test]
+fn a_gat_of_very_many_keys_is_divided_at_once() {
+    let mut world = one_pool(placed("main", vec![0, 1], 1));
+    let client = world.client();
+    let keys: Vec<String> = (0..60_000).map(|number| format!("k{number}")).collect();
+    world.send(client, format!("gat 0 {} k7 k8\r\n", keys.join(" ")));
+    let asked = [world.asked(0), world.asked(1)];
+    let count = |line: &str| line.split_ascii_whitespace().count() - 2;
+    assert_eq!(count(&asked[0]) + count(&asked[1]), keys.len() + 2);
+    for again in ["k7", "k8"] {
+        let at = |line: &String| line.split_ascii_whitespace().filter(|&key| key == again).count();
+        let mut times = asked.each_ref().map(at);
+        times.sort_unstable();
+        assert_eq!(times, [0, 2], "{again} is asked of one server");
+    }
+}
+
 #[test]
 fn a_write_goes_to_all_holders_and_a_read_to_one() {
     let mut world = one_pool(PoolSpec { reads: Reads::Primary, ..placed("main", vec![0, 1, 2], 2) });
