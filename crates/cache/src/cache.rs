@@ -24,6 +24,8 @@ struct Client {
     progress: SessionProgress,
     outbox: Outbox,
     ended: bool,
+    /// Whether it stands among those that something may be written to.
+    dirty: bool,
 }
 
 /// Items, and the clients that ask for them. See the module.
@@ -60,6 +62,20 @@ impl Cache {
     fn client_mut(&mut self, id: ClientId) -> &mut Client {
         self.clients[id as usize].as_mut().expect("it is connected")
     }
+
+    fn touch(&mut self, id: ClientId) {
+        self.clients[id as usize].as_mut().expect("it is connected").touch(id, &mut self.dirty);
+    }
+}
+
+impl Client {
+    /// Something may be written to it, which has this number: it is named once, however often that
+    /// happens, because it may be gone when it has been written to.
+    fn touch(&mut self, id: ClientId, dirty: &mut Vec<ClientId>) {
+        if !std::mem::replace(&mut self.dirty, true) {
+            dirty.push(id);
+        }
+    }
 }
 
 impl Service for Cache {
@@ -75,6 +91,7 @@ impl Service for Cache {
             progress: SessionProgress::Hungry { needed: 1 },
             outbox: Outbox::default(),
             ended: false,
+            dirty: false,
         });
         id
     }
@@ -103,7 +120,7 @@ impl Service for Cache {
         let (used, progress) = client.session.serve(state, unix, bytes, client.outbox.tail(), allowance);
         client.progress = progress;
         state.traffic.bytes_read += used as u64;
-        dirty.push(id);
+        client.touch(id, dirty);
         used
     }
 
@@ -120,7 +137,7 @@ impl Service for Cache {
 
     fn ended(&mut self, id: ClientId, _now: Stamp) {
         self.client_mut(id).ended = true;
-        self.dirty.push(id);
+        self.touch(id);
     }
 
     fn dismissed(&mut self, id: ClientId, now: Stamp) {
@@ -178,12 +195,14 @@ impl Service for Cache {
     fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
         into.clear();
         std::mem::swap(&mut self.dirty, into);
-        into.dedup();
+        for &id in &*into {
+            self.client_mut(id).dirty = false;
+        }
     }
 
     fn respond(&mut self, id: ClientId, reply: &[u8], _length: usize, _received: Stamp, _now: Stamp) {
         self.client_mut(id).outbox.tail().extend_from_slice(reply);
-        self.dirty.push(id);
+        self.touch(id);
     }
 }
 
@@ -234,6 +253,22 @@ mod tests {
         );
         cache.gone(slow, NOW);
         assert_eq!((cache.clients(), cache.traffic().bytes_read), (1, (set.len() + asked.len()) as u64));
+    }
+
+    #[test]
+    fn a_client_that_is_read_twice_in_one_pass_is_named_once() {
+        let mut cache = cache();
+        let (twice, other) = (cache.connected(0, NOW), cache.connected(0, NOW));
+        for (client, asked) in [(twice, &b"version\r\n"[..]), (other, b"version\r\n"), (twice, b"quit\r\n")] {
+            cache.read(client, asked, NOW, NOW);
+        }
+        cache.ended(twice, NOW);
+        let mut named = Vec::new();
+        cache.take_dirty(&mut named);
+        assert_eq!(named, [twice, other]);
+        cache.read(other, b"version\r\n", NOW, NOW);
+        cache.take_dirty(&mut named);
+        assert_eq!(named, [other]);
     }
 
     #[test]
