@@ -192,6 +192,12 @@ impl Conn {
         }
     }
 
+    /// Whether the last read found the end behind what it brought, so that the next finds it at
+    /// once and no readiness tells of it: only where they are encrypted, in the same bytes.
+    pub fn has_ended(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_ended())
+    }
+
     /// Whether written bytes still wait for the socket, which only those do that are encrypted.
     pub fn is_waiting(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_waiting())
@@ -232,9 +238,15 @@ impl Conn {
 
     /// No more will be written: the peer reads what is under way, then the end.
     pub fn finish(&mut self) {
+        self.finish_encryption();
+        self.stream.shutdown();
+    }
+
+    /// The same for a connection that is closed next: only where it is encrypted is the end a
+    /// message of its own, without which the peer takes it for cut off.
+    pub fn finish_encryption(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.finish(&mut self.stream);
         }
-        self.stream.shutdown();
     }
 }

@@ -189,12 +189,19 @@ const WAITING: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct TlsSession {
     session: Connection,
+    /// Whether the end of what the peer says was read: no readiness will tell of it again.
+    ended: bool,
 }
 
 impl TlsSession {
     fn new(mut session: Connection) -> Self {
         session.set_buffer_limit(Some(WAITING));
-        Self { session }
+        Self { session, ended: false }
+    }
+
+    /// Whether the peer has said its last, and that was read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Whether both sides have greeted each other.
@@ -222,12 +229,12 @@ impl TlsSession {
     }
 
     /// Reads plain bytes into `room` until it is full or the socket is empty: fewer than there was
-    /// room for means that it is.
+    /// room for means that it is, or that the peer [has said its last](Self::has_ended).
     pub(crate) fn read(&mut self, stream: &mut Stream, room: &mut [u8]) -> Moved {
         let mut filled = 0;
         loop {
             match self.session.reader().read(&mut room[filled..]) {
-                Ok(0) => return if filled > 0 { Moved::Some(filled) } else { Moved::Closed },
+                Ok(0) => return self.end(filled),
                 Ok(count) => {
                     filled += count;
                     if filled == room.len() {
@@ -237,9 +244,7 @@ impl TlsSession {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 // The peer has closed without saying so; what came before counts all the same.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    return if filled > 0 { Moved::Some(filled) } else { Moved::Closed };
-                }
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.end(filled),
                 Err(error) => return Moved::Failed(error),
             }
             match self.session.read_tls(stream) {
@@ -257,6 +262,12 @@ impl TlsSession {
                 return Moved::Failed(error);
             }
         }
+    }
+
+    /// The peer has said its last, after so many bytes that are read just now.
+    fn end(&mut self, filled: usize) -> Moved {
+        self.ended = true;
+        if filled > 0 { Moved::Some(filled) } else { Moved::Closed }
     }
 
     /// Takes plain bytes until there are no more or the socket has no more room: fewer than there

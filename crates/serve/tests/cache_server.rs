@@ -4,7 +4,10 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use krarup_cache::Bounds;
 use krarup_net::tls::{Acceptor, TlsIdentity};
@@ -12,6 +15,10 @@ use krarup_serve::ClientLimits;
 use krarup_serve::cache::{CacheEnd, CacheServer, CacheSettings, Stopper};
 use krarup_units::Address;
 use krarup_units::Nanos;
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// A server on a thread of its own.
 struct Running {
@@ -22,19 +29,47 @@ struct Running {
 
 impl Running {
     fn start(connections: usize) -> Self {
+        // Only a second stop ends the patience of a test.
+        Self::with(connections, None, ClientLimits::default())
+    }
+
+    /// One whose clients speak TLS.
+    fn encrypted(connections: usize, clients: ClientLimits) -> Self {
+        let identity = TlsIdentity { certificate: certificate("proxy.pem"), key: certificate("proxy.key") };
+        Self::with(connections, Some(Acceptor::new(&identity, None).unwrap()), clients)
+    }
+
+    fn with(connections: usize, tls: Option<Acceptor>, clients: ClientLimits) -> Self {
         let settings = CacheSettings {
             listen: "127.0.0.1:0".parse().unwrap(),
-            tls: None,
+            tls,
             bounds: Bounds::default(),
             connections,
-            // Only a second stop ends the patience of a test.
-            clients: ClientLimits::default(),
+            clients,
             shutdown_limit: Nanos::from_secs(3_600),
             version: "0.1.0".to_owned(),
         };
         let server = CacheServer::bind(settings).unwrap();
         let (address, stopper) = (server.address().clone(), server.stopper());
         Self { address, stopper, thread: thread::spawn(|| server.run()) }
+    }
+
+    /// A connection that both sides have greeted each other on.
+    fn connect_encrypted(&self) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut trusted = RootCertStore::empty();
+        trusted.add(CertificateDer::from_pem_file(certificate("authority.pem")).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(trusted)
+            .with_no_client_auth();
+        let mut session = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let mut stream = TcpStream::connect((self.address.host.as_str(), self.address.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        while session.is_handshaking() {
+            session.complete_io(&mut stream).unwrap();
+        }
+        StreamOwned::new(session, stream)
     }
 
     fn connect(&self) -> Client {
@@ -45,6 +80,11 @@ impl Running {
         self.stopper.stop();
         self.thread.join().unwrap().unwrap()
     }
+}
+
+/// A file beside the tests of the whole program.
+fn certificate(name: &str) -> PathBuf {
+    format!("{}/../cli/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR")).into()
 }
 
 struct Client(BufReader<TcpStream>);
@@ -210,22 +250,33 @@ fn lines_that_never_end_and_browsers_are_cut_off() {
 /// server, not by the client.
 #[test]
 fn a_tls_handshake_that_does_not_end_is_ended() {
-    let file = |name: &str| format!("{}/../cli/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR")).into();
-    let identity = TlsIdentity { certificate: file("proxy.pem"), key: file("proxy.key") };
-    let settings = CacheSettings {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        tls: Some(Acceptor::new(&identity, None).unwrap()),
-        bounds: Bounds::default(),
-        connections: 1,
-        clients: ClientLimits { handshake: Nanos::from_millis(50), ..ClientLimits::default() },
-        shutdown_limit: Nanos::from_secs(3_600),
-        version: "0.1.0".to_owned(),
-    };
-    let server = CacheServer::bind(settings).unwrap();
-    let (address, stopper) = (server.address().clone(), server.stopper());
-    let server = Running { address, stopper, thread: thread::spawn(|| server.run()) };
+    let clients = ClientLimits { handshake: Nanos::from_millis(50), ..ClientLimits::default() };
+    let server = Running::encrypted(1, clients);
     for _ in 0..2 {
         assert_eq!(server.connect().rest(), b"", "the place is there for the next");
     }
     assert_eq!(server.stop().traffic.rejected_connections, 0);
+}
+
+/// TLS has an end of its own for each direction, which needs no end of the connection: the client
+/// is answered, and told the end in the same way. Without that a client takes an answer for cut
+/// off.
+#[test]
+fn a_client_that_ends_its_side_of_tls_is_answered_and_told_the_end() {
+    let server = Running::encrypted(10, ClientLimits::default());
+    for (asked, answer) in [("version\r\n", "VERSION 0.1.0\r\n"), ("", "")] {
+        let mut client = server.connect_encrypted();
+        client.conn.writer().write_all(asked.as_bytes()).unwrap();
+        client.conn.send_close_notify();
+        // The request and the end come in one piece.
+        let mut piece = Vec::new();
+        while client.conn.wants_write() {
+            client.conn.write_tls(&mut piece).unwrap();
+        }
+        client.sock.write_all(&piece).unwrap();
+        let mut told = String::new();
+        client.read_to_string(&mut told).unwrap();
+        assert_eq!(told, answer);
+    }
+    assert_eq!(server.stop().traffic.curr_connections, 0);
 }

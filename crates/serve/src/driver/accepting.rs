@@ -219,6 +219,7 @@ impl Driver {
         self.free_memory_of(&mut link);
         self.forget_login(link.login);
         if link.ended {
+            link.conn.finish_encryption();
             return;
         }
         // What it may still be sending is read and dropped: closing over unread bytes would reset

@@ -26,7 +26,7 @@ pub(super) struct ClientConnection {
     pub(super) login: AdmissionProgress,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// The system has announced the end: reads go on until they find it.
+    /// The end is announced, by the system or behind what was read: reads go on until they find it.
     pub(super) end_near: bool,
     /// The client will send no more.
     pub(super) ended: bool,

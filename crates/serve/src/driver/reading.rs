@@ -66,7 +66,8 @@ impl Driver {
                     link.bytes.0 += count as u64;
                     // Less than there was room for: the socket is empty, and will say when it is
                     // not.
-                    link.readable = count == length;
+                    link.end_near |= link.conn.has_ended();
+                    link.readable = count == length || link.end_near;
                     let received = self.clock.now();
                     self.slice.passes(received);
                     self.reads.push(Read { id, at: end..end + count, received });
@@ -192,6 +193,7 @@ impl Driver {
                     self.slice.passes(now);
                     link.received = now;
                     link.bytes.0 += count as u64;
+                    link.end_near |= link.conn.has_ended();
                     self.taken_in += count;
                     self.taken_apart += count;
                     self.memory.grew(count);
