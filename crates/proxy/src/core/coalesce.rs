@@ -16,9 +16,11 @@ impl Core {
         let pool = &mut self.routing[key.pool];
         // Of `mg` those that ask in the very words of this one.
         let words = |leader: &RequestId| self.requests[*leader].rest.request == exchange.rest.request;
+        let named_alike = |leader: &RequestId| self.requests[*leader].rest.keys.get(0).asked == key.asked;
         let leader = match as_meta {
             true => pool.meta_leaders(key.sent).iter().copied().find(words),
-            false => pool.leader(key.sent),
+            // The answer has the key as its client wrote it.
+            false => pool.leader(key.sent).filter(named_alike),
         };
         let Some(leader) = leader else {
             pool.lead(key.sent, number, as_meta);

@@ -118,7 +118,12 @@ impl World {
     }
 
     fn client(&mut self) -> u32 {
-        let id = self.core.connected(0, self.now);
+        self.client_of(0)
+    }
+
+    /// One that has connected to the address of the pool of that number.
+    fn client_of(&mut self, pool: usize) -> u32 {
+        let id = self.core.connected(pool, self.now);
         self.unread.insert(id, Vec::new());
         self.replies.insert(id, Vec::new());
         id

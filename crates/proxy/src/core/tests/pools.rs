@@ -303,6 +303,26 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
     assert_eq!(world.row(5).0.outcome, Outcome::ServerLost);
 }
 
+/// Two clients may know one key by two names: each is told its own.
+#[test]
+fn gets_share_one_answer_only_where_their_clients_name_the_key_alike() {
+    let shared = PoolSpec { coalesce: true, ..PoolSpec::of("users", vec![1]) };
+    let routes = vec![Route { prefix: b"user:".to_vec(), pool: 1, strip: true, add: Vec::new() }];
+    let topology = Topology { servers: names(2), pools: vec![PoolSpec::of("main", vec![0]), shared], routes };
+    let mut world = World::before(topology, settings());
+    let own = world.client_of(1);
+    let clients = [world.client(), world.client()];
+    world.send(own, "get 7\r\n").send(clients[0], "get user:7\r\n").send(clients[1], "get user:7\r\n");
+    assert_eq!(world.asked(1), "get 7\r\nget 7\r\n");
+    world.answer(1, format!("{0}END\r\n{0}END\r\n", value("7", "x")));
+    assert_eq!(world.replied(own), format!("{}END\r\n", value("7", "x")));
+    for client in clients {
+        assert_eq!(world.replied(client), format!("{}END\r\n", value("user:7", "x")));
+    }
+    assert_eq!(world.core.pools()[1].counts().coalesced, 1);
+    assert!(!world.core.pools()[1].has_leaders());
+}
+
 #[test]
 fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     let hedge = Some(Hedge { quantile: 0.95, budget: 0.1 });
@@ -453,9 +473,7 @@ fn a_key_that_a_route_changes_is_told_as_the_client_knows_it() {
 #[test]
 fn clients_belong_to_the_pool_of_the_address_they_connect_to() {
     let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
-    let id = world.core.connected(1, world.now);
-    world.unread.insert(id, Vec::new());
-    world.replies.insert(id, Vec::new());
+    let id = world.client_of(1);
     world.send(id, "get a\r\n");
     assert_eq!((world.asked(0), world.asked(1)), (String::new(), "get a\r\n".into()));
 }
@@ -594,9 +612,7 @@ fn another_configuration_takes_over_and_nothing_under_way_is_lost() {
 #[test]
 fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
     let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
-    let id = world.core.connected(1, world.now);
-    world.unread.insert(id, Vec::new());
-    world.replies.insert(id, Vec::new());
+    let id = world.client_of(1);
     let topology =
         Topology { servers: names(1), pools: vec![PoolSpec::of("c", vec![0])], routes: Vec::new() };
     assert_eq!(world.core.reconfigure(settings(), topology, world.now).pools, [2]);
