@@ -7,6 +7,7 @@ use krarup_units::{Outbox, Stamp};
 
 use crate::arena::Arena;
 use crate::books::Books;
+use crate::exchange::{Copies, Exchange, Stage};
 use crate::ids::{ClientId, Identifier, PoolId, RequestId};
 use crate::requests::Requests;
 use crate::upstreams::WindowWait;
@@ -199,6 +200,15 @@ impl Clients {
     #[inline]
     pub(crate) fn has_outstanding(&self, id: ClientId) -> bool {
         self.all[id].outstanding > 0
+    }
+
+    /// Whether any request of it, or a copy of one, is still to be sent to servers.
+    pub(crate) fn has_unsent(&self, id: ClientId, requests: &Requests) -> bool {
+        let next = |&number: &RequestId| requests[number].next;
+        std::iter::successors(self.all[id].next_to_render, next).any(|number| {
+            let Exchange { stage, copies, .. } = &requests[number];
+            *stage == Stage::Queued || *stage == Stage::Sent && *copies != Copies::None
+        })
     }
 
     /// Since when it has waited for replies, if it does no longer; told once.

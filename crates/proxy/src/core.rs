@@ -227,7 +227,17 @@ impl Core {
                     self.clients.needs(id, needed, promised);
                     break;
                 }
-                Parsed::Invalid(refusal) => used += self.refuse_invalid(id, refusal, rest, received, now),
+                Parsed::Invalid(refusal) => {
+                    if matches!(refusal, Refusal::TooLarge { command: Storage::Set, .. })
+                        && self.clients.has_unsent(id, &self.requests)
+                    {
+                        // What the client asked before is sent before the old value is removed.
+                        self.books.count(|events| &mut events.held_back);
+                        self.clients.hold_back(id);
+                        break;
+                    }
+                    used += self.refuse_invalid(id, refusal, rest, received, now);
+                }
             }
             // It has passed, and the next one is taken under the limits of now.
             limits.value = value;
@@ -414,6 +424,7 @@ impl Core {
         };
         let number = self.begin(id, Operation::Set, arrival);
         let exchange = &mut self.requests[number];
+        exchange.entry = self.routing.living(exchange.entry);
         exchange.noreply = noreply;
         exchange.visit.keys = 1;
         exchange.stage = Stage::Sent;

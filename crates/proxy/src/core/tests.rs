@@ -398,6 +398,25 @@ fn a_value_over_the_limit_takes_the_old_one_with_it() {
     assert!(replies.starts_with(&format!("{too_large}{too_large}VERSION ")), "{replies}");
 }
 
+/// What waited for a worker was stored after the removal, and the old value stayed.
+#[test]
+fn the_old_value_is_removed_after_what_its_client_asked_before() {
+    let mut world = World::new(1, CoreSettings { workers: Workers::Limited(1), ..settings() });
+    let (busy, client) = (world.client(), world.client());
+    let refused = format!("set a 0 0 101\r\n{}\r\nget a\r\n", "y".repeat(101));
+    world.send(busy, "get b\r\n").send(client, format!("set a 0 0 1\r\nx\r\nversion\r\n{refused}"));
+    assert_eq!(world.asked(0), "get b\r\n");
+    world.answer(0, "END\r\n");
+    assert_eq!(world.replied(busy), "END\r\n");
+    assert_eq!(world.asked(0), "set a 0 0 1\r\nx\r\n");
+    world.answer(0, "STORED\r\n");
+    let replies = world.replied(client);
+    assert!(replies.starts_with("STORED\r\nVERSION "), "{replies}");
+    assert_eq!(world.asked(0), "delete a\r\nget a\r\n");
+    world.answer(0, "DELETED\r\nEND\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR object too large for cache\r\nEND\r\n");
+}
+
 #[test]
 fn a_lost_server_answers_everything_it_owes_with_its_name() {
     let mut world = World::new(2, settings());

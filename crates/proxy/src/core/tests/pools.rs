@@ -151,6 +151,15 @@ fn copies_follow_behind_where_only_the_primary_is_waited_for() {
     assert_eq!((world.replied(client), world.asked(1)), ("NOT_STORED\r\n".into(), String::new()));
     world.answer(1, "STORED\r\n").answer(2, "SERVER_ERROR full\r\n");
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    // A value that is refused removes what the copies bring, too.
+    world.received[0].clear();
+    world.send(client, format!("set a 0 0 1\r\nx\r\nset a 0 0 101\r\n{}\r\n", "y".repeat(101)));
+    assert_eq!((world.asked(0), world.asked(1)), ("set a 0 0 1\r\nx\r\n".into(), String::new()));
+    world.answer(0, "STORED\r\n").write_clients();
+    assert_eq!(
+        (world.asked(0), world.asked(1)),
+        ("delete a\r\n".into(), "set a 0 0 1\r\nx\r\ndelete a\r\n".into())
+    );
 }
 
 #[test]
@@ -618,6 +627,8 @@ fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
     assert_eq!(world.core.reconfigure(settings(), topology, world.now).pools, [2]);
     world.send(id, "get a\r\n");
     assert_eq!(world.asked(0), "get a\r\n");
+    world.send(id, format!("set a 0 0 101\r\n{}\r\n", "y".repeat(101)));
+    assert_eq!((world.asked(0), world.asked(1)), ("delete a\r\n".into(), String::new()));
 }
 
 #[test]
