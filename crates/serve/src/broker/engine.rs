@@ -34,7 +34,7 @@ use krarup_store::postgres::{self, OutboxMessage};
 
 const WOKEN: Token = Token(4);
 /// A client that vanished without a word is noticed after this time.
-const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
+pub(super) const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
 /// How often it is looked whether the outbox has messages.
 const SWEEP: Nanos = Nanos::from_millis(250);
 /// How long to wait before a store that has refused a batch is offered the next.

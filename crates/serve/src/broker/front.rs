@@ -38,18 +38,16 @@ use std::time::Duration;
 
 use krarup_net::blocking::{BlockingClient, ShutdownHandle};
 use krarup_net::{Listener, Stream};
-use krarup_units::{Address, Mistake, Nanos};
+use krarup_units::{Address, Mistake};
 
 use crate::broker::accepting;
-use crate::broker::engine::Protocol;
+use crate::broker::engine::{KEEP_ALIVE, Protocol};
 use krarup_store::owners::Owners;
 pub use serving::FrontSettings;
 use serving::{ABANDONED, ENDS, Inner};
 
 /// Memory for the stack of a client's thread.
 const STACK: usize = 512 << 10;
-/// A client that vanished without a word is noticed after this time.
-const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
 /// How long the threads of clients that are given up may take to end: none waits for anything any
 /// more.
 const LAST: Duration = Duration::from_secs(5);

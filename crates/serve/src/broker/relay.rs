@@ -21,8 +21,10 @@ use krarup_net::blocking::Wakeup;
 use krarup_net::snapshots::lock;
 use krarup_net::{Listener, Stream};
 use krarup_units::{Address, Mistake};
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::broker::accepting;
+use crate::broker::engine::KEEP_ALIVE;
 
 /// How long the owner may take to accept a client.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -101,6 +103,8 @@ fn send_on(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()>
     client.set_nonblocking(false)?;
     for end in [&client, &server] {
         end.set_nodelay(true)?;
+        let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE.as_duration());
+        SockRef::from(end).set_tcp_keepalive(&keep_alive)?;
     }
     let ends = [client.try_clone()?, server.try_clone()?];
     let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
@@ -153,6 +157,11 @@ mod tests {
         at_owner.write_all(b"PONG\r\n").unwrap();
         client.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"PONG\r\n");
+        let clients = lock(&relay.inner.clients);
+        let ends = clients.values().flatten().map(SockRef::from);
+        let noticed = ends.map(|end| end.keepalive().unwrap().then(|| end.tcp_keepalive_time().unwrap()));
+        assert_eq!(noticed.collect::<Vec<_>>(), [Some(KEEP_ALIVE.as_duration()); 2]);
+        drop(clients);
         // It becomes the owner itself: who was sent on connects again.
         drop(relay);
         assert_eq!(client.read(&mut heard).unwrap(), 0);
