@@ -199,7 +199,8 @@ impl Servers {
         let number = |version: &str| {
             version.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>()
         };
-        self.servers.iter().filter_map(Server::version).min_by_key(|version| number(version))
+        let living = self.servers.iter().filter(|server| !server.retired);
+        living.filter_map(Server::version).min_by_key(|version| number(version))
     }
 
     /// Another loop's, or thread's, connection to a server stands, or why it does not.

@@ -213,3 +213,21 @@ fn the_process_holds_little_more_than_its_memory() {
         assert!(grown * 100 <= MEMORY * 115, "{what}: {grown} kB more than when idle, of {MEMORY} kB");
     }
 }
+
+/// A line that may be copied for each server is reckoned with all copies, a longer one with none:
+/// memory that was reserved before is more than it needs.
+#[test]
+fn a_line_that_grows_long_passes_in_a_pool_with_copies() {
+    let servers = [memcached(), memcached()];
+    let proxy = Program::proxy(&servers.each_ref().map(Program::address), &[]);
+    let (mut client, mut bystander) = (proxy.connect(), proxy.connect());
+    let keys: String = (0..25_000).map(|number| format!(" k{number:06}")).collect();
+    for part in format!("get{keys}").as_bytes().chunks(10_000) {
+        client.send(part).unwrap();
+        // What came before is read by then.
+        is_served(&mut bystander);
+    }
+    client.send(b"\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+    assert!(proxy.stop().success);
+}

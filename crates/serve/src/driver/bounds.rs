@@ -30,10 +30,8 @@ impl Driver {
         }
         for id in 0..self.clients.len() as u32 {
             let Some(link) = self.clients[id as usize].as_mut() else { continue };
-            let waited = Waited {
-                begun: link.begun.filter(|_| !link.waits && !service.paused(id)),
-                quiet_since: service.is_idle(id).then_some(link.received),
-            };
+            let held_back = link.waits || service.paused(id);
+            let waited = Waited::of(link.begun, held_back, service.is_idle(id).then_some(link.received));
             if waited.quiet_since.is_some_and(|since| now.0.saturating_sub(since.0) > RESTS_AFTER.0) {
                 service.rests(id);
             }
@@ -65,7 +63,8 @@ impl Driver {
             } else {
                 // Of a line it is not known how long it will be.
                 let wanted = wanted.max(have + SMALL);
-                let in_all = service.memory_of(wanted);
+                // Of a longer line fewer copies may be made: what is reserved stays.
+                let in_all = service.memory_of(wanted).max(link.reserved_in_all);
                 let first = link.reserved == 0;
                 let more = in_all - link.reserved_in_all;
                 self.memory.reserve(id, more, first).then(|| {

@@ -25,6 +25,17 @@ pub(crate) struct Waited {
     pub(crate) quiet_since: Option<Stamp>,
 }
 
+impl Waited {
+    /// Of a client that has begun a request and is quiet since then, where it has and is. A request
+    /// that is `held_back` waits for room or memory, and not for its client.
+    pub(crate) fn of(begun: Option<Stamp>, held_back: bool, quiet_since: Option<Stamp>) -> Self {
+        if held_back && begun.is_some() {
+            return Self { begun: None, quiet_since: None };
+        }
+        Self { begun, quiet_since }
+    }
+}
+
 impl TimeLimits {
     /// Zero is without end.
     pub(crate) fn new(idle: Nanos, request: Nanos, now: Stamp) -> Self {
@@ -77,14 +88,21 @@ mod tests {
     #[test]
     fn a_client_goes_when_its_time_is_over_and_not_before() {
         let limits = TimeLimits::new(Nanos::from_secs(8), Nanos::from_secs(4), Stamp(0));
-        let quiet = Waited { begun: None, quiet_since: Some(Stamp(0)) };
-        let slow = Waited { begun: Some(Stamp(0)), quiet_since: Some(Stamp(0)) };
-        let busy = Waited { begun: None, quiet_since: None };
+        let quiet = Waited::of(None, false, Some(Stamp(0)));
+        let slow = Waited::of(Some(Stamp(0)), false, Some(Stamp(0)));
+        let busy = Waited::of(None, false, None);
+        let held_back = Waited::of(Some(Stamp(0)), true, Some(Stamp(0)));
         assert_eq!(limits.ends(&quiet, Stamp(8 * SECOND - 1)), None);
         assert_eq!(limits.ends(&quiet, Stamp(8 * SECOND)), Some(&b""[..]));
         assert_eq!(limits.ends(&slow, Stamp(4 * SECOND - 1)), None);
         assert_eq!(limits.ends(&slow, Stamp(4 * SECOND)), Some(LATE));
         assert_eq!(limits.ends(&busy, Stamp(1_000 * SECOND)), None);
+        assert_eq!(limits.ends(&held_back, Stamp(1_000 * SECOND)), None, "it waits for us");
+        assert_eq!(
+            limits.ends(&Waited::of(None, true, Some(Stamp(0))), Stamp(8 * SECOND)),
+            Some(&b""[..]),
+            "nothing of it is held back"
+        );
     }
 
     #[test]

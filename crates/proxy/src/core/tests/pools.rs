@@ -632,6 +632,26 @@ fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
 }
 
 #[test]
+fn a_server_that_no_pool_has_any_more_says_nothing_about_the_version() {
+    let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.core.server_connected(0);
+    assert_eq!(world.asked(0), "version\r\n");
+    world.answer(0, "VERSION 1.4.15\r\n");
+    let client = world.client();
+    world.send(client, "version\r\n");
+    assert!(world.replied(client).starts_with("VERSION 1.4.15 krarup-"));
+    let topology = Topology {
+        servers: vec![names(2).remove(1)],
+        pools: vec![PoolSpec::of("main", vec![0])],
+        routes: Vec::new(),
+    };
+    world.core.reconfigure(settings(), topology, world.now);
+    world.send(client, "version\r\n");
+    assert!(world.replied(client).starts_with("VERSION 1.6.18 krarup-"));
+}
+
+#[test]
 fn the_slowest_requests_are_told_with_their_stamps() {
     let mut world = one_pool(PoolSpec::of("main", vec![0]));
     let client = world.client();
