@@ -3,7 +3,7 @@
 
 use crate::durable::cluster::programs as postgres_programs;
 use crate::support;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,6 +62,11 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
     assert!(ended.errors.contains("8/8 workload ") && ended.output.contains("read"), "{ended:?}");
     let done = trials(&out);
     assert_eq!(done.len(), 8);
+    let seeds = done.values().map(|[_, load]| {
+        let load: serde_json::Value = serde_json::from_slice(load).unwrap();
+        load["config"]["seed"].as_u64().unwrap()
+    });
+    assert_eq!(seeds.collect::<BTreeSet<u64>>().len(), 8, "each trial draws anew");
     let results = fs::read(out.join("results.json")).unwrap();
     let page = fs::read(out.join("report.html")).unwrap();
     let again = run(&spec, &out);
@@ -772,11 +777,7 @@ flags = ["--connections", "$connections"]
         serde_json::from_str::<serde_json::Value>(&text).unwrap()
     });
     let instants = manifest.split("--start-at ").skip(1).map(|rest| &rest[..19]);
-    assert_eq!(
-        instants.collect::<std::collections::BTreeSet<_>>().len(),
-        1,
-        "one instant for both: {manifest}"
-    );
+    assert_eq!(instants.collect::<BTreeSet<_>>().len(), 1, "one instant for both: {manifest}");
     // What is measured ends before the cool-down does.
     assert!(loads.iter().all(|load| (load["seconds"].as_f64().unwrap() - 0.2).abs() < 0.05), "{loads:?}");
     let results: serde_json::Value =

@@ -27,7 +27,9 @@ settings! {
     pub struct Spec {
         /// What is examined: the title of the report.
         title: String = String::new(), TEXT, required = true, example = "\"Reads and writes\"";
-        /// Decides the order of the trials, and keys and values of each.
+        /// Decides the order of the trials, and what clients send in each: keys, arrivals and think
+        /// times. Each trial draws anew, and so does its warm-up; the same spec draws the same
+        /// again.
         seed: u64 = 1, Count::from(0);
         /// What is varied: one `[[factor]]` each. The cells are all combinations of their levels.
         /// `$name` in the words of a station becomes the words of the cell's level.

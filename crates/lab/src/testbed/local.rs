@@ -71,10 +71,11 @@ impl<'a> Local<'a> {
     /// One trial: servers, keys, middleware, warm-up, load with its faults, and what stays of it.
     fn trial(
         &mut self,
-        cell: &PlannedCell,
+        due: &DueTrial<'_>,
         folder: &Path,
         outcome: &mut TrialOutcome,
     ) -> Result<(), StationError> {
+        let cell = due.cell;
         if self.starter.hosts.changes('s', cell) {
             self.end()?;
         }
@@ -84,7 +85,7 @@ impl<'a> Local<'a> {
         // Where starting something takes time, clients are told an instant that is as much later.
         let lead = (self.lead + STARTS * begun.elapsed()).min(LEAD[1]);
         self.servers(cell)?;
-        let trial = TrialRun::new(self.spec, &self.starter, cell, folder)?;
+        let trial = TrialRun::new(self.spec, &self.starter, due, folder)?;
         let servers = self.servers.as_mut().expect("they were started above");
         outcome.commands.extend(servers.commands.iter().cloned());
         trial.populate(servers, &mut outcome.commands)?;
@@ -117,7 +118,7 @@ impl<'a> Local<'a> {
 impl TrialRunner for Local<'_> {
     fn run(&mut self, due: &DueTrial<'_>, folder: &Path) -> TrialOutcome {
         let mut outcome = TrialOutcome::default();
-        let ended = self.trial(due.cell, folder, &mut outcome);
+        let ended = self.trial(due, folder, &mut outcome);
         // What stations say of a host that was cut off is only what came of it.
         let stands = self.starter.hosts.network().map_or(Ok(()), Namespaces::stands);
         if let Err(error) = stands.and(ended) {

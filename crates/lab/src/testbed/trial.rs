@@ -10,6 +10,7 @@ use std::time::Duration;
 use krarup_load::LoadResult;
 use krarup_load::memtier::convert::{self, ForeignRun};
 use krarup_load::memtier::read::read as read_memtier;
+use krarup_load::random;
 use krarup_load::schedule::Arrivals;
 use krarup_record::watch::Watch;
 use krarup_units::{Address, Mistake, Nanos, Seconds, text};
@@ -27,10 +28,10 @@ use super::records::{made, read, save, unreadable};
 use super::stations::{Loads, Running, Starter, words};
 use super::twemproxy::{self, TwemproxyCounts};
 use super::watching::{ProcessId, Unkept, Watching};
-use crate::campaign::TrialOutcome;
+use crate::campaign::{DueTrial, TrialOutcome};
 use crate::fault::{self, Happened};
 use crate::gate::Watched;
-use crate::plan::PlannedCell;
+use crate::plan::{PlannedCell, run_name};
 use crate::platform::{Platform, children_cpu};
 use crate::spec::{Action, Fault, FaultTarget, Program, Spec, StationSpec};
 
@@ -131,11 +132,12 @@ impl<'a> TrialRun<'a> {
     pub(super) fn new(
         spec: &'a Spec,
         starter: &'a Starter,
-        cell: &'a PlannedCell,
+        due: &DueTrial<'a>,
         folder: &'a Path,
     ) -> Result<Self, StationError> {
+        let cell = due.cell;
         let clocks = starter.hosts.clocks()?;
-        let clients = LoadClients::of(spec, cell);
+        let clients = LoadClients::of(spec, due);
         let results = result_files(folder, clients.count);
         let faults = fault::in_order(spec, cell);
         Ok(Self { spec, starter, cell, folder, clients, clocks, results, faults })
@@ -166,7 +168,7 @@ impl<'a> TrialRun<'a> {
         let Some(populate) = &self.spec.populate else { return Ok(()) };
         let station = self.spec.stations.middleware.iter();
         let through = station.flat_map(|station| words(station, self.cell));
-        let keys = [self.clients.data(1), self.cell.render(&populate.flags)].concat();
+        let keys = [self.clients.data(self.spec.seed), self.cell.render(&populate.flags)].concat();
         let populated = Some(through.chain(keys.iter().cloned()).collect());
         if servers.populated == populated {
             return Ok(());
@@ -208,7 +210,7 @@ impl<'a> TrialRun<'a> {
         }
         let within = Duration::from_secs_f64(warm_up);
         if !self.clients.is_foreign() {
-            let words = self.clients.words(warm_up, &|_| Vec::new());
+            let words = self.clients.words("warm-up", warm_up, &|_| Vec::new());
             let loads = Loads { targets, words: &words, within, out: None };
             return self.starter.load(&loads, commands).map(drop);
         }
@@ -343,7 +345,7 @@ impl<'a> TrialRun<'a> {
             let ends = self.foreign_load(targets, together, within, &mut commands)?;
             return Ok((ends, commands));
         }
-        let words = self.clients.words(measure + cool_down, &|client| {
+        let words = self.clients.words("measured load", measure + cool_down, &|client| {
             let file = &self.results[client as usize - 1];
             let mut words = vec!["--json".to_owned(), self.place(client, file)];
             if cool_down > 0.0 {
@@ -495,6 +497,8 @@ fn addresses(running: &[Running]) -> Vec<Address> {
 struct LoadClients {
     count: u32,
     seed: u64,
+    /// What is run: cell, repetition and attempt.
+    trial: String,
     data: Vec<String>,
     flags: Vec<String>,
     /// The words of a program that is not ours; none where it is.
@@ -504,10 +508,12 @@ struct LoadClients {
 }
 
 impl LoadClients {
-    fn of(spec: &Spec, cell: &PlannedCell) -> Self {
+    fn of(spec: &Spec, due: &DueTrial<'_>) -> Self {
+        let cell = due.cell;
         Self {
             count: cell.count(&spec.stations.clients, 1),
             seed: spec.seed,
+            trial: format!("{}, run {}, attempt {}", cell.name(), run_name(due.repetition), due.attempt),
             data: cell.render(&spec.data),
             flags: cell.render(&spec.stations.clients.flags),
             command: cell.render(&spec.stations.clients.command),
@@ -533,19 +539,30 @@ impl LoadClients {
         (1..=self.count).map(words).collect()
     }
 
-    /// Each client draws keys of its own; what a key holds is the same for all.
-    fn data(&self, client: u32) -> Vec<String> {
-        let seed = self.seed.wrapping_mul(1_000).wrapping_add(u64::from(client));
+    /// What is said of keys and values, and the seed that they are drawn under. What a key holds
+    /// depends on no seed.
+    fn data(&self, seed: u64) -> Vec<String> {
         [&["--seed".to_owned(), seed.to_string()], &self.data[..]].concat()
     }
 
-    /// A command line for each client.
-    fn words(&self, seconds: Seconds, more: &dyn Fn(u32) -> Vec<String>) -> Vec<Vec<String>> {
+    /// Each client draws requests of its own in each phase of each trial: with the same arrivals
+    /// all repetitions would be one, and servers that stay from trial to trial would have in their
+    /// caches exactly what is asked for again.
+    fn seed(&self, phase: &str, client: u32) -> u64 {
+        let name = format!("{phase} of {}", self.trial);
+        random::below(&mut random::stream(self.seed, &name, client.into()), u64::MAX)
+    }
+
+    /// A command line for each client, in this phase of the trial.
+    fn words(&self, phase: &str, seconds: Seconds, more: &dyn Fn(u32) -> Vec<String>) -> Vec<Vec<String>> {
         let mut length = vec!["--seconds".to_owned(), format!("{seconds}s")];
         if self.slower > 1.0 {
             length.extend(["--slower".to_owned(), self.slower.to_string()]);
         }
-        let line = |client| [&self.data(client)[..], &self.flags, &length, &more(client)].concat();
+        let line = |client| {
+            let data = self.data(self.seed(phase, client));
+            [&data[..], &self.flags, &length, &more(client)].concat()
+        };
         (1..=self.count).map(line).collect()
     }
 }
@@ -794,4 +811,59 @@ fn forget(one: &Running, word: &str) -> Result<(), StationError> {
         Ok(answer) => Err(wrong(format!("`{word}` was answered with `{answer}`"))),
         Err(error) => Err(wrong(format!("`{word}` could not be asked: {error}"))),
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Plan, anchor_run};
+
+    const TWO: &str = r#"
+title = "t"
+seed = 7
+data = ["--keys", "100"]
+[[factor]]
+name = "clients"
+levels = [1, 2]
+[stations.servers]
+program = "cache"
+[stations.clients]
+program = "load"
+count = 2
+flags = ["--rate", "100", "--connections", "$clients"]
+"#;
+
+    /// The seeds that the clients of each phase are told, in one attempt of a run of a cell.
+    fn seeds(text: &str, cell: usize, repetition: u32, attempt: u32) -> Vec<u64> {
+        let spec = Spec::parse(text, "spec.toml").unwrap();
+        let plan = Plan::of(&spec);
+        let due = DueTrial { cell: &plan.cells[cell], repetition, attempt };
+        let clients = LoadClients::of(&spec, &due);
+        let told = ["warm-up", "measured load"].map(|phase| clients.words(phase, 1.0, &|_| Vec::new()));
+        told.iter().flatten().map(|words| words[1].parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_phase_of_each_trial_draws_anew_and_always_the_same() {
+        let mut all = seeds(&TWO.replace("seed = 7", "seed = 8"), 0, 0, 0);
+        for run in [0, 1, 2, anchor_run(0, 0), anchor_run(0, 1), anchor_run(1, 0)] {
+            for (cell, attempt) in [(0, 0), (0, 1), (1, 0)] {
+                all.extend(seeds(TWO, cell, run, attempt));
+            }
+        }
+        let drawn = all.len();
+        assert_eq!(drawn, (1 + 6 * 3) * 2 * 2, "two phases of two clients");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), drawn);
+        // Fixed on purpose: what a published spec sends stays what it is.
+        assert_eq!(seeds(TWO, 0, 1, 0), SEEDS);
+    }
+
+    const SEEDS: [u64; 4] = [
+        2_538_188_416_855_193_163,
+        5_826_557_231_707_480_268,
+        7_272_954_165_554_104_426,
+        5_776_119_968_392_039_107,
+    ];
 }
