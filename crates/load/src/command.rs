@@ -172,6 +172,11 @@ impl Command {
         )
     }
 
+    /// Whether keys are gone after it.
+    pub const fn removes(self) -> bool {
+        matches!(self, Self::Delete | Self::MetaDelete | Self::FlushAll)
+    }
+
     /// Which keys it works on.
     pub const fn family(self) -> KeyFamily {
         match self {

@@ -355,6 +355,12 @@ impl Load {
         self.parts().iter().any(|class| !class.arrivals.is_closed())
     }
 
+    /// Whether keys that are stored may be gone after a while; of a trace it is not known.
+    pub fn loses_keys(&self) -> bool {
+        let replays = |class: &ClientClass| matches!(class.arrivals, Arrivals::Replay(_));
+        self.parts().iter().any(|class| replays(class) || class.workload.loses_keys())
+    }
+
     /// The run that stores every key of the workload at one target, in order and exactly once.
     ///
     /// One connection, so that they arrive in order; pipelined, so that it does not take long.
@@ -415,6 +421,7 @@ fn name_is_good(name: &str) -> Result<(), Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Command;
 
     #[test]
     fn what_makes_no_sense_is_named() {
@@ -454,6 +461,29 @@ mod tests {
         assert!(check(vec![class("a"), class("b c")]).unwrap_err().to_string().contains("`b c`"));
         let wrong = ClientClass { pipeline: 0, ..class("b") };
         assert!(check(vec![class("a"), wrong]).unwrap_err().what.starts_with("class b: `pipeline`"));
+    }
+
+    #[test]
+    fn keys_are_lost_by_commands_that_remove_them_by_expiry_and_perhaps_by_a_trace() {
+        let loses = |workload: Workload| {
+            let class = ClientClass { workload, ..ClientClass::default() };
+            Load { classes: vec![ClientClass::default(), class], ..Load::default() }.loses_keys()
+        };
+        let of_mix = |weights: &[(Command, f64)]| Workload {
+            mix: Mix::Weights(weights.to_vec()),
+            ..Workload::default()
+        };
+        let of_expiry = |expiry| Workload { expiry, ..Workload::default() };
+        assert!(!loses(Workload::default()));
+        assert!(!loses(of_mix(&[(Command::Get, 9.0), (Command::Delete, 0.0), (Command::Touch, 1.0)])));
+        for command in [Command::Delete, Command::MetaDelete, Command::FlushAll] {
+            assert!(loses(of_mix(&[(Command::Get, 9.0), (command, 1.0)])), "{command:?}");
+        }
+        assert!(!loses(of_expiry(Some((0, 0)))));
+        assert!(loses(of_expiry(Some((0, 60)))) && loses(of_expiry(Some((-1, -1)))));
+        let trace =
+            serde_json::from_str(r#"{"replay": {"trace": "trace.csv", "speed": "fastest"}}"#).unwrap();
+        assert!(Load { arrivals: trace, ..Load::default() }.loses_keys());
     }
 
     #[test]

@@ -215,6 +215,11 @@ impl Workload {
         self.sends(|command| command.family() == family)
     }
 
+    /// Whether keys that are stored may be gone after a while: they are removed, or expire.
+    pub fn loses_keys(&self) -> bool {
+        self.expiry.is_some_and(|expiry| expiry != (0, 0)) || self.sends(Command::removes)
+    }
+
     fn sends(&self, is_such: impl Fn(Command) -> bool) -> bool {
         match &self.mix {
             Mix::Ratio { .. } => is_such(Command::Get),

@@ -209,6 +209,26 @@ fn a_trial_that_does_not_pass_its_gates_is_kept_with_its_reason() {
     assert!(failed["failed"].as_str().unwrap().contains("must be < 0.0 %"));
 }
 
+/// What a load removes is there again when the next trial begins.
+#[test]
+fn keys_are_stored_anew_where_trials_remove_them() {
+    let one = SPEC
+        .replace(", { name = \"write\", words = [\"--ratio\", \"1:0\"] }", "")
+        .replace("levels = [1, 3]", "levels = [1]")
+        .replace("seed = 7", "seed = 7\nretries = 0")
+        .replace("\"errors == 0\", \"misses == 0\"", "\"errors == 0\"");
+    let removing = one.replace("\"--ratio\", \"0:1\"", "\"--mix\", \"get=9,delete=1\"");
+    for (name, spec, stored) in [("stay", one, 1), ("go", removing, 2)] {
+        let (spec, out) = place(&format!("experiment-keys-{name}"), &spec);
+        run(&spec, &out);
+        let done = trials(&out);
+        assert_eq!(done.len(), 2);
+        let stores = |manifest: &[u8]| String::from_utf8_lossy(manifest).contains("--populate-only");
+        let times = done.values().filter(|[manifest, _]| stores(manifest)).count();
+        assert_eq!(times, stored, "{name}");
+    }
+}
+
 #[test]
 fn a_plan_shows_cells_order_and_time_and_an_error_its_line() {
     let (spec, _) = place("experiment-plan", SPEC);

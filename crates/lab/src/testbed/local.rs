@@ -105,7 +105,10 @@ impl<'a> Local<'a> {
         trial.keep_counted(&counted, &trial.counted(&stations)?)?;
         let mut spent_by = busy(self.spec, &middleware, &servers.running);
         end(&mut middleware)?;
-        trial.keep(measured, &mut spent_by, &paths, outcome)?;
+        let loads = trial.keep(measured, &mut spent_by, &paths, outcome)?;
+        if loads.iter().any(|load| load.config.loses_keys()) {
+            servers.populated = None;
+        }
         if trial.has_faults() {
             // A server that was killed has lost its keys: the next trial begins with servers that
             // have theirs.

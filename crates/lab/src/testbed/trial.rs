@@ -395,15 +395,15 @@ impl<'a> TrialRun<'a> {
         Ok(ends)
     }
 
-    /// Writes down what was measured, and says what came of the trial. `spent_by` is each process
-    /// whose processor time is told.
+    /// Writes down what was measured, says what came of the trial, and returns what each client
+    /// found. `spent_by` is each process whose processor time is told.
     pub(super) fn keep(
         &self,
         measured: Measured,
         spent_by: &mut [(Busy, ProcessId)],
         paths: &[RoundTrips],
         outcome: &mut TrialOutcome,
-    ) -> Result<(), StationError> {
+    ) -> Result<Vec<LoadResult>, StationError> {
         let Measured { watched, links, delays, limited } = measured;
         save(&self.folder.join("links.json"), &links)?;
         if !delays.is_empty() {
@@ -445,7 +445,7 @@ impl<'a> TrialRun<'a> {
             .or_else(|| paths.iter().find_map(RoundTrips::late))
             .or_else(|| delays.iter().find_map(Lateness::disturbed))
             .or_else(|| shares.iter().find_map(DeliveredShare::disturbed));
-        Ok(())
+        Ok(loads)
     }
 
     /// Processor time of the generators and of every process that was watched, for the measured
