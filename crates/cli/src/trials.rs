@@ -32,7 +32,6 @@ use krarup_lab::testbed::trial::{Busy, LinkUse, result_files};
 use krarup_lab::testbed::twemproxy::{self, TwemproxyCounts, TwemproxyServer};
 use krarup_load::LoadResult;
 use krarup_load::result::{OperationResult, SeriesRow};
-use krarup_load::schedule::Arrivals;
 use krarup_record::file::log;
 use krarup_record::summary::{self, MiddlewareSummary, RunSummary, ServerSummary};
 use krarup_record::watch::Watch;
@@ -271,10 +270,10 @@ fn trial(
     if cool_down {
         sides.iter_mut().for_each(|side| without_cool_down(side, length));
     }
-    let think = match load.config.arrivals {
-        Arrivals::Closed(think) => think.mean(),
-        Arrivals::Open(_) | Arrivals::Replay(_) => 0.0,
-    };
+    let thinks: Option<Vec<f64>> = loads.iter().map(LoadResult::think).collect();
+    let open = thinks.is_none();
+    let thinks = loads.iter().map(|load| load.overall.count.max(1)).zip(thinks.unwrap_or_default());
+    let think = mean_over(&thinks.collect::<Vec<_>>());
     // Several middlewares may ask one server.
     let mut servers: Vec<ServerSide> = Vec::new();
     let foreign = foreign_counts(folder)?;
@@ -291,15 +290,12 @@ fn trial(
     }
     let times = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>());
     Ok(Trial {
-        levels: CellLevels {
-            workload,
-            clients: loads.iter().map(|load| load.config.connections * load.config.pipeline).sum(),
-        },
+        levels: CellLevels { workload, clients: loads.iter().map(|load| load.config.clients()).sum() },
         repetition,
         length,
         think,
         client: ClientSide {
-            open: !matches!(load.config.arrivals, Arrivals::Closed(_)),
+            open,
             quantiles: times.as_ref().map_or_else(Vec::new, quantiles),
             tail: times.as_ref().map_or_else(Vec::new, tail),
             over_time: over_time(&loads),
@@ -648,15 +644,17 @@ fn client_operations(loads: &[LoadResult]) -> Vec<ClientOperation> {
     names.into_iter().map(operation).collect()
 }
 
+/// The mean over all requests of several parts, of which each has so many and a mean.
+fn mean_over(parts: &[(u64, f64)]) -> f64 {
+    let count: u64 = parts.iter().map(|part| part.0).sum();
+    let sum: f64 = parts.iter().map(|part| part.0 as f64 * part.1).sum();
+    if count > 0 { sum / count as f64 } else { 0.0 }
+}
+
 /// Several load generators as one: counts are summed, windows too where all have them.
 fn all_clients(loads: &[LoadResult]) -> ClientSide {
     let sides: Vec<ClientSide> = loads.iter().map(client_side).collect();
     let sum = |of: fn(&ClientSide) -> u64| sides.iter().map(of).sum::<u64>();
-    let mean_over = |parts: &[(u64, f64)]| {
-        let count: u64 = parts.iter().map(|part| part.0).sum();
-        let waited: f64 = parts.iter().map(|part| part.0 as f64 * part.1).sum();
-        if count > 0 { waited / count as f64 } else { 0.0 }
-    };
     let mut histogram = TrialHistogram::default();
     for side in &sides {
         // All of ours have buckets of one width.

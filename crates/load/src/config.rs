@@ -361,6 +361,11 @@ impl Load {
         self.parts().iter().any(|class| replays(class) || class.workload.loses_keys())
     }
 
+    /// How many requests may be under way at once: the clients of a closed load.
+    pub fn clients(&self) -> u32 {
+        self.parts().iter().map(|class| class.connections * class.pipeline).sum()
+    }
+
     /// The run that stores every key of the workload at one target, in order and exactly once.
     ///
     /// One connection, so that they arrive in order; pipelined, so that it does not take long.

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{CLASSES, LossReason, OperationCounts, Segment, Share, Verified};
 use crate::clocks::{ClocksCompared, ServerSecond};
-use crate::config::Load;
+use crate::config::{ClientClass, Load};
+use crate::schedule::Arrivals;
 
 /// The version of this format. It changes when a field changes its meaning.
 pub const FORMAT: u32 = 1;
@@ -69,6 +70,28 @@ pub struct LoadResult {
     pub merged_from: Vec<GeneratorResult>,
     /// What to know before believing the figures.
     pub warnings: Vec<LoadWarning>,
+}
+
+impl LoadResult {
+    /// The mean think time Z of the clients, over all requests; none where any come at their own
+    /// pace.
+    ///
+    /// N = X (R + Z) holds for each class of clients. Summed up it holds for all of them together,
+    /// where R and Z are means over the requests of all classes.
+    pub fn think(&self) -> Option<Seconds> {
+        let think = |class: &ClientClass| match class.arrivals {
+            Arrivals::Closed(think) => Some(think.mean()),
+            Arrivals::Open(_) | Arrivals::Replay(_) => None,
+        };
+        let thinks: Option<Vec<Seconds>> = self.config.parts().iter().map(think).collect();
+        let thinks = thinks?;
+        if let [only] = thinks[..] {
+            return Some(only);
+        }
+        let requests: u64 = self.classes.iter().map(|class| class.overall.count).sum();
+        let of_class = |(class, think): (&ClassResult, Seconds)| class.overall.count as f64 * think;
+        Some(self.classes.iter().zip(thinks).map(of_class).sum::<f64>() / requests.max(1) as f64)
+    }
 }
 
 /// One class of clients.

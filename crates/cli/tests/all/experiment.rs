@@ -229,6 +229,50 @@ fn keys_are_stored_anew_where_trials_remove_them() {
     }
 }
 
+/// N = X (R + Z) holds for clients of several classes, and is asked of none that has a rate.
+#[test]
+fn classes_of_clients_keep_the_law_of_closed_loads() {
+    let (spec, out) = place("experiment-classes", "");
+    let classes = |name: &str, readers: &str| {
+        let file = spec.with_file_name(name);
+        let text = format!(
+            "[classes.readers]\nconnections = 2\npipeline = 2\nratio = \"0:1\"\n{readers}\n\
+             [classes.writers]\nconnections = 1\nratio = \"1:0\"\nthink = \"20ms\"\n"
+        );
+        fs::write(&file, text).unwrap();
+        format!("{{ name = {name:?}, words = [\"--config\", {file:?}] }}")
+    };
+    let levels = [classes("closed", "think = \"5ms\""), classes("open", "rate = \"300\"")].join(", ");
+    let text = format!(
+        r#"
+title = "classes"
+repetitions = {{ min = 1 }}
+phases = {{ warm_up = "50ms", measure = "1s" }}
+gates = ["errors == 0", "interactive_law within 20 %"]
+data = ["--keys", "200"]
+[[factor]]
+name = "classes"
+levels = [{levels}]
+[populate]
+[stations.servers]
+program = "cache"
+count = 1
+[stations.clients]
+program = "load"
+flags = ["$classes"]
+"#
+    );
+    fs::write(&spec, text).unwrap();
+    run(&spec, &out);
+    let results = json(&out.join("results.json"));
+    let [closed, open] = &results["cells"].as_array().unwrap()[..] else { panic!("{results}") };
+    assert_eq!((&closed["levels"]["clients"], &closed["open"]), (&5.into(), &serde_json::Value::Null));
+    // Four readers that think 5 ms ask for most, one writer thinks 20 ms.
+    let think = closed["think"].as_f64().unwrap();
+    assert!((0.005..0.008).contains(&think), "{think}");
+    assert_eq!((&open["open"], &open["think"]), (&true.into(), &0.0.into()));
+}
+
 #[test]
 fn a_plan_shows_cells_order_and_time_and_an_error_its_line() {
     let (spec, _) = place("experiment-plan", SPEC);

@@ -11,7 +11,6 @@ use krarup_load::LoadResult;
 use krarup_load::memtier::convert::{self, ForeignRun};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::random;
-use krarup_load::schedule::Arrivals;
 use krarup_record::watch::Watch;
 use krarup_units::{Address, Mistake, Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
@@ -725,10 +724,10 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
         Watched::ForeignCpu => of_all(watch.foreign),
         Watched::Steal => of_all(watch.steal),
         Watched::InteractiveLaw => {
-            let Arrivals::Closed(think) = load.config.arrivals else { return 0.0 };
-            let clients = f64::from(load.config.connections) * f64::from(load.config.pipeline);
+            let Some(think) = load.think() else { return 0.0 };
             let answered = overall.count as f64 / load.seconds;
-            (answered * (overall.response_time.mean + think.mean()) / clients - 1.0).abs()
+            let by_law = answered * (overall.response_time.mean + think);
+            (by_law / f64::from(load.config.clients()) - 1.0).abs()
         }
     };
     let gates = spec.gates.iter().map(Spanned::get_ref);
