@@ -158,9 +158,9 @@ fn wrong(mistakes: impl Into<Mistakes>) -> Failure {
         .or_hint("krarup load --help shows every flag, --print-config every key of a file")
 }
 
-/// Whether the subcommand would take these words.
-pub(crate) fn check(args: &LoadArgs) -> Result<(), Failure> {
-    args.settings()?.load().map(drop).map_err(wrong)
+/// The load that these words ask for, where the subcommand would take them.
+pub(crate) fn asked(args: &LoadArgs) -> Result<Load, Failure> {
+    args.settings()?.load().map_err(wrong)
 }
 
 /// Runs the subcommand.

@@ -1,7 +1,7 @@
 //! Whether what a spec starts can be started at all: programs that are there, words that they take.
 //! It is cheaper to find out before the first trial than in each of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -83,16 +83,45 @@ pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
         }
         Some(Program::Broker) => taken("broker", cell.render(&station.flags), &mut seen),
         Some(Program::Cache) => taken("cache", cell.render(&station.flags), &mut seen),
-        Some(Program::Load) => {
-            let flags = [cell.render(&spec.data), cell.render(&station.flags)].concat();
-            taken("load", flags, &mut seen)
-        }
+        Some(Program::Load) => taken("load", load_flags(spec, cell), &mut seen),
     })?;
+    distinct_cells(spec, plan)?;
     let Some(populate) = &spec.populate else { return Ok(()) };
     plan.cells.iter().try_for_each(|cell| {
         let flags = [cell.render(&spec.data), cell.render(&populate.flags)].concat();
         taken("load", flags, &mut seen).map_err(|failure| failure.at(&format!("populate, {}", cell.name())))
     })
+}
+
+/// What a load generator of ours is told in a cell.
+fn load_flags(spec: &Spec, cell: &PlannedCell) -> Vec<String> {
+    [cell.render(&spec.data), cell.render(&spec.stations.clients.flags)].concat()
+}
+
+/// Results tell cells apart by their number of clients and by all factors but the population's: a
+/// population that sets something else would make two cells one.
+fn distinct_cells(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
+    let station = &spec.stations.clients;
+    let mut known: BTreeMap<(String, u32), &PlannedCell> = BTreeMap::new();
+    for cell in &plan.cells {
+        let each = match station.program {
+            Some(Program::Load) => match parsed("load", load_flags(spec, cell))? {
+                Some(StationJob::Load(args)) => load::asked(&args)?.clients(),
+                _ => continue,
+            },
+            _ => cell.each_has(spec),
+        };
+        let clients = each * cell.count(station, 1);
+        let Some(other) = known.insert((plan.label(cell), clients), cell) else { continue };
+        let (population, other, cell) = (&spec.population, other.name(), cell.name());
+        let what = format!(
+            "`{population}` does not set the number of clients: the cells `{other}` and `{cell}` have {clients} of them each"
+        );
+        return Err(Failure::usage(what).hint(
+            "the factor that `population` names is told by that number alone: let it be that of --connections, or give it another name",
+        ));
+    }
+    Ok(())
 }
 
 /// The first failure of a station in a cell, with both.
@@ -138,7 +167,7 @@ fn taken(job: &str, words: Vec<String>, seen: &mut BTreeSet<Vec<String>>) -> Res
         return Ok(());
     }
     match parsed(job, words)? {
-        Some(StationJob::Load(args)) => load::check(&args),
+        Some(StationJob::Load(args)) => load::asked(&args).map(drop),
         _ => Ok(()),
     }
 }

@@ -213,6 +213,13 @@ impl PlannedCell {
         }
     }
 
+    /// How many clients each load generator that is none of ours has: its part of the level of the
+    /// population's factor, where that is a number.
+    pub fn each_has(&self, spec: &Spec) -> u32 {
+        let population = self.level(&spec.population).and_then(|level| level.0.parse().ok());
+        population.unwrap_or(1) / self.count(&spec.stations.clients, 1)
+    }
+
     /// A station's words with its levels in place of `$factor`.
     pub fn render(&self, words: &[Spanned<String>]) -> Vec<String> {
         words.iter().flat_map(|word| self.word(word.get_ref())).collect()

@@ -356,6 +356,12 @@ fn programs_that_are_not_there_and_flags_that_are_unknown_are_found_before_the_f
         ),
         ("\"--verify\"]", "\"--key-law\", \"nope\"]", "nope"),
         (
+            "\"--connections\", \"$connections\"",
+            "\"--connections\", \"8\", \"--rate\", \"${connections}000\"",
+            "`connections` does not set the number of clients: the cells `workload read, connections 1` and \
+             `workload read, connections 3` have 8 of them each",
+        ),
+        (
             "program = \"cache\"",
             "command = [\"no-such-program\", \"{port}\"]",
             "there is no program `no-such-program` that can be run",

@@ -40,7 +40,8 @@ settings! {
         /// Combinations that are left out: factor = level, for some of the factors.
         except: Vec<Spanned<BTreeMap<String, LevelName>>> = Vec::new(), List(LEVELS),
             example = "[{ workload = \"write\", clients = 64 }]";
-        /// The factor that sets the number of clients: the x axis of the report.
+        /// The factor that sets the number of clients: the x axis of the report. Where two of its
+        /// levels give the same number, `plan` and `run` refuse the spec.
         population: String = "clients".into(), TEXT;
         /// How often each cell is run. Each repetition is a block: every cell once, in an order
         /// drawn from the seed.

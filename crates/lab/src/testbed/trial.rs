@@ -385,7 +385,7 @@ impl<'a> TrialRun<'a> {
             let run = ForeignRun {
                 seconds: measure,
                 started_unix: begun,
-                connections: population(self.spec, self.cell) / self.clients.count,
+                connections: self.cell.each_has(self.spec),
                 cpu_seconds: ended.cpu.unwrap_or(each),
             };
             let said = String::from_utf8_lossy(&ended.stdout);
@@ -574,11 +574,6 @@ fn at_once(starter: &Starter, at: &dyn Fn(u32) -> Nanos, words: Vec<Vec<String>>
         starter.krarup(&starter.host('c', client), &["at", &at, "--"])
     };
     (1..).zip(words).map(|(client, words)| [waiting(client), words].concat()).collect()
-}
-
-/// How many clients a cell has: its level of the population's factor, where that is a number.
-fn population(spec: &Spec, cell: &PlannedCell) -> u32 {
-    cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
 }
 
 /// What another generator measured: from its file, or else from its standard output.
