@@ -69,8 +69,9 @@ pub(crate) struct RunArgs {
     /// Where the results go, or are already [default: krarup-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace trials of another plan in the directory without asking; in a script, which has no
-    /// terminal to ask on, they are replaced by this alone
+    /// Replace trials of another plan in the directory without asking: a script, which has no
+    /// terminal to ask on, needs this. Also go on where machine or programs are no longer those
+    /// that its trials were measured on
     #[arg(long)]
     yes: bool,
     /// Go on with what a disturbed machine gives, marked, in place of running each such trial twice
@@ -95,7 +96,8 @@ fn live_address(text: &str) -> Result<Address, Mistake> {
 /// How a run goes about what it finds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunManner {
-    /// Trials of another plan are replaced without a question.
+    /// Trials of another plan are replaced without a question, and trials of another system added
+    /// to.
     yes: bool,
     disturbed: DisturbedTrials,
     /// Where the report is served while trials run.
@@ -419,6 +421,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         seconds: LoadSeconds::default(),
     };
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
+    same_system(records, &identities, &starter, &kind, manner.yes)?;
     reach_baselines(records, &mut starter, &stop)?;
     calibrate(records, &identities, &mut starter, (&kind, started), &stop)?;
     let seconds = starter.seconds.clone();
@@ -497,6 +500,45 @@ fn reach_baselines(
     store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
 }
 
+/// Whether results begin now: nothing of an earlier machine or program is in them.
+fn begins(RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>, identities: &Identities) -> bool {
+    let complete = |repetition| {
+        let there = |cell: &&PlannedCell| store.complete(cell, repetition, identities).is_some();
+        plan.cells.iter().find(there)
+    };
+    let there = store.directory().join(ENVIRONMENT).is_file();
+    !there || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none())
+}
+
+/// Trials that are there were measured on the machine and by the programs that are here now; where
+/// the user wants to go on with others, results name both.
+fn same_system(
+    records: RecordedExperiment<'_>,
+    identities: &Identities,
+    starter: &Starter,
+    kind: &str,
+    yes: bool,
+) -> Result<(), Failure> {
+    if begins(records, identities) {
+        return Ok(());
+    }
+    let directory = records.store.directory();
+    let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
+    let now = trials::system(kind, String::new(), starter, records.spec);
+    let others = trials::also_on(&mut kept, &now);
+    if others.is_empty() {
+        return Ok(());
+    }
+    let what = format!("its trials were measured on another system: {}", others.join("; "));
+    if !yes {
+        return Err(Failure::usage(what).at(&directory.display().to_string()).hint(
+            "--out takes another directory; --yes goes on, and results are of both; `krarup report` shows what is there",
+        ));
+    }
+    eprintln!("{}", output::talk(what));
+    write_environment(records.store, &kept).map_err(unwritable_in(directory))
+}
+
 /// Finds out what the limits of the spec give, and writes down what all of it runs on, where the
 /// results begin now: servers of this kind, at this time.
 fn calibrate(
@@ -506,17 +548,10 @@ fn calibrate(
     (kind, started): (&str, Seconds),
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let RecordedExperiment { spec, plan, store } = records;
-    let file = store.directory().join(ENVIRONMENT);
-    let complete = |repetition| {
-        let there = |cell: &&PlannedCell| store.complete(cell, repetition, identities).is_some();
-        plan.cells.iter().find(there)
-    };
-    // Nothing of an earlier machine or program is in results that begin now.
-    let begins =
-        !file.is_file() || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none());
+    let RecordedExperiment { spec, store, .. } = records;
+    let begins = begins(records, identities);
     if !begins {
-        starter.calibrations = trials::calibrations(&input::json(&file)?);
+        starter.calibrations = trials::calibrations(&input::json(&store.directory().join(ENVIRONMENT))?);
     }
     let known = starter.calibrations.len();
     starter.calibrate(spec).map_err(|error| ended(stop, &error))?;

@@ -165,16 +165,8 @@ pub(crate) fn slower(folder: &Path) -> Option<f64> {
     store::read(folder).ok()?.slower
 }
 
-/// What all of it runs on: machines, programs, and the ways between hosts.
-///
-/// # Errors
-/// Where a host cannot reach another.
-pub(crate) fn environment(
-    servers: &str,
-    started: String,
-    starter: &Starter,
-    spec: &Spec,
-) -> Result<Environment, StationError> {
+/// What all of it runs on: machines and programs.
+pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &Spec) -> Environment {
     let host = Platform::this();
     let mut environment = Environment {
         cpu: host.cpu,
@@ -199,6 +191,20 @@ pub(crate) fn environment(
     if !others.is_empty() {
         machines(&mut environment, &others);
     }
+    environment
+}
+
+/// The same with the ways between hosts.
+///
+/// # Errors
+/// Where a host cannot reach another.
+pub(crate) fn environment(
+    servers: &str,
+    started: String,
+    starter: &Starter,
+    spec: &Spec,
+) -> Result<Environment, StationError> {
+    let mut environment = system(servers, started, starter, spec);
     let most = stations::kinds(spec).map(|kind| kind.count);
     let slower = spec.slower();
     let way = |one: Throughput| {
@@ -207,6 +213,31 @@ pub(crate) fn environment(
     };
     environment.ways = starter.throughputs(most)?.into_iter().map(way).collect();
     Ok(environment)
+}
+
+/// Adds to what trials were measured on what is another machine or program now, and says what.
+pub(crate) fn also_on(kept: &mut Environment, now: &Environment) -> Vec<String> {
+    let mut others = Vec::new();
+    let mut add = |name: &str, kept: &mut String, now: &str| {
+        if !format!(" and {kept} and ").contains(&format!(" and {now} and ")) {
+            others.push(format!("{name} was `{kept}` and is `{now}`"));
+            *kept = format!("{kept} and {now}");
+        }
+    };
+    add("processor", &mut kept.cpu, &now.cpu);
+    add("system", &mut kept.kernel, &now.kernel);
+    for (name, version) in &mut kept.versions {
+        // A pod is another each time: what its machine is stands above.
+        let same = |(other, _): &&(String, String)| *other == *name && !name.starts_with("machine ");
+        if let Some((name, now)) = now.versions.iter().find(same) {
+            add(name, version, now);
+        }
+    }
+    if kept.cores != now.cores && kept.cores > 0 {
+        others.push(format!("processors were {} and are {}", kept.cores, now.cores));
+        kept.cores = 0;
+    }
+    others
 }
 
 fn limit(one: &LimitCalibration) -> ProcessorLimit {

@@ -110,6 +110,33 @@ fn trials_of_another_plan_are_replaced_on_request_alone() {
     assert!(replaced.success && there().0 != before.0, "{replaced:?}");
 }
 
+/// A cell is of one system, unless the user wants it otherwise.
+#[test]
+fn trials_of_another_system_are_not_added_to_without_a_word() {
+    let one = SPEC.replace("min = 2", "min = 1").replace("levels = [1, 3]", "levels = [1]");
+    let (spec, out) = place("experiment-another-system", &one);
+    run(&spec, &out);
+    let file = out.join("environment.json");
+    let mut environment = json(&file);
+    let here = environment["kernel"].as_str().unwrap().to_owned();
+    environment["kernel"] = "Linux 1.0".into();
+    environment["cores"] = 1_000.into();
+    fs::write(&file, environment.to_string()).unwrap();
+    let lost = trials(&out).into_keys().next().unwrap();
+    fs::remove_dir_all(&lost).unwrap();
+    let refused = begin(&spec, &out).ended();
+    assert!(refused.code == Some(2) && !lost.exists(), "{refused:?}");
+    let said =
+        format!("measured on another system: system was `Linux 1.0` and is `{here}`; processors were 1000");
+    assert!(refused.errors.contains(&said) && refused.errors.contains("--yes goes on"), "{refused:?}");
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--yes"];
+    let ended = Program::begin(&words).ended_within(LONG);
+    assert!(ended.success && lost.is_dir(), "{ended:?}");
+    let both = format!("Linux 1.0 and {here}");
+    assert_eq!(json(&out.join("results.json"))["environment"]["kernel"].as_str(), Some(&*both));
+    run(&spec, &out);
+}
+
 #[test]
 fn a_plan_on_a_terminal_breaks_its_lines_between_words() {
     let mut terminal = OnTerminal::begin(60, &["plan", "tails"]);
