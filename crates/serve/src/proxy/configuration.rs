@@ -24,6 +24,9 @@ pub type Services = HashMap<Address, Vec<Address>>;
 /// Asks for the servers of a service.
 pub type FindServers<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<Address>, Mistake>;
 
+/// Asks for the numbers behind an address.
+pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, Mistake>;
+
 /// A configuration with its services replaced by their servers, each under its own name. One that
 /// cannot be looked up, of which `missing` is told, keeps those that it had; before any are known
 /// it is one server without a number.
@@ -67,9 +70,6 @@ fn with_servers(
     config
 }
 
-/// Asks for the numbers behind an address.
-pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, Mistake>;
-
 /// A configuration whose names have been looked up, those that stand for many servers replaced by
 /// these.
 #[derive(Clone, Debug)]
@@ -78,6 +78,8 @@ pub struct Resolved {
     pub config: Config,
     /// The numbers of every server that has any.
     pub numbers: Numbers,
+    /// The numbers behind every name that stands for many servers.
+    pub many: Numbers,
 }
 
 impl Resolved {
@@ -116,7 +118,7 @@ impl Resolved {
     /// Names the first that has no address.
     pub fn of(as_written: &Config, resolve: Resolve<'_>) -> Result<Self, Mistake> {
         let mut config = as_written.clone();
-        let mut numbers = Numbers::new();
+        let (mut numbers, mut many) = (Numbers::new(), Numbers::new());
         for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
             let (mut servers, mut grows) = (Vec::new(), false);
             for server in std::mem::take(&mut pool.servers) {
@@ -125,7 +127,8 @@ impl Resolved {
                     continue;
                 }
                 grows |= server.every_address;
-                let mut found = match numbers.get(&server.address) {
+                let known = numbers.get(&server.address).or_else(|| many.get(&server.address));
+                let mut found = match known {
                     Some(known) => known.clone(),
                     None => resolve(&server.address)?,
                 };
@@ -134,6 +137,7 @@ impl Resolved {
                     servers.push(ServerConfig { every_address: false, ..server });
                     continue;
                 }
+                many.insert(server.address.clone(), found.clone());
                 // In one order whatever the name service says first: placement may depend on it.
                 found.sort_unstable();
                 found.dedup();
@@ -154,8 +158,41 @@ impl Resolved {
             }
             pool.servers = servers;
         }
-        Ok(Self { config, numbers })
+        Ok(Self { config, numbers, many })
     }
+
+    /// What has changed when all names of the configuration `as_written` are looked up again: the
+    /// numbers of servers that have others, which are taken over here, and the whole where it has
+    /// other servers. A name that is not found now stays what it was.
+    fn refresh(&mut self, as_written: &Config, resolve: Resolve<'_>) -> (Numbers, Option<Self>) {
+        let found = Self::of(as_written, &mut |address| {
+            let known = self.many.get(address).or_else(|| self.numbers.get(address));
+            resolve(address).or_else(|why| known.cloned().ok_or(why))
+        });
+        // A server of a service that was not there before, and whose name is not known yet.
+        let Ok(found) = found else { return Default::default() };
+        let sorted = |numbers: &[SocketAddr]| {
+            let mut all = numbers.to_vec();
+            all.sort_unstable();
+            all
+        };
+        let moved: Numbers = found
+            .numbers
+            .iter()
+            .filter(|(address, now)| {
+                self.numbers.get(address).is_some_and(|before| sorted(before) != sorted(now))
+            })
+            .map(|(address, now)| (address.clone(), now.clone()))
+            .collect();
+        self.numbers.extend(moved.clone());
+        let is_other = !servers_of_pools(&found.config).eq(servers_of_pools(&self.config));
+        (moved, is_other.then_some(found))
+    }
+}
+
+/// The servers of each pool, in one order.
+fn servers_of_pools(config: &Config) -> impl Iterator<Item = &[ServerConfig]> {
+    std::iter::once(&config.main).chain(config.pools.values()).map(|pool| pool.servers.as_slice())
 }
 
 /// Where a configuration comes from.
@@ -170,6 +207,23 @@ pub struct ConfigurationSource {
     pub reread: Box<dyn FnMut() -> Result<Config, Mistake> + Send>,
     /// The file that it was read from, if any: see `reload_every`.
     pub file: Option<PathBuf>,
+    name_service: NameService,
+}
+
+/// Asks for all that stands behind a name.
+type NameLookup<T> = Box<dyn FnMut(&Address) -> Result<Vec<T>, Mistake> + Send>;
+
+/// What is asked for names.
+struct NameService {
+    servers_of: NameLookup<Address>,
+    resolve: NameLookup<SocketAddr>,
+}
+
+impl NameService {
+    /// The system's.
+    fn of_system() -> Self {
+        Self { servers_of: Box::new(services::servers_of), resolve: Box::new(krarup_net::resolve) }
+    }
 }
 
 impl ConfigurationSource {
@@ -184,13 +238,14 @@ impl ConfigurationSource {
         reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
         mut missing: impl FnMut(&Mistake),
     ) -> Result<Self, Mistake> {
-        let mut resolve = krarup_net::resolve;
+        let mut name_service = NameService::of_system();
+        let NameService { servers_of, resolve } = &mut name_service;
         let mut services = Services::new();
-        let found = with_servers(&written, &mut services, &mut services::servers_of, &mut missing);
-        let resolved = match Resolved::of(&found, &mut resolve) {
+        let found = with_servers(&written, &mut services, servers_of, &mut missing);
+        let resolved = match Resolved::of(&found, resolve) {
             Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
                 let mut unknown = Vec::new();
-                let found = Resolved::of_known_names(&found, &mut resolve, &mut |why| {
+                let found = Resolved::of_known_names(&found, resolve, &mut |why| {
                     unknown.push(why.clone());
                 })?;
                 unknown.iter().for_each(missing);
@@ -198,7 +253,7 @@ impl ConfigurationSource {
             }
             all => all?,
         };
-        Ok(Self { written, resolved, services, reread: Box::new(reread), file: None })
+        Ok(Self { written, resolved, services, reread: Box::new(reread), file: None, name_service })
     }
 
     /// The same, with the file that it was read from.
@@ -221,9 +276,23 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) enum ConfigurationChange {
     /// The configuration was read again, or names that stand for many servers stand for others.
-    Configuration(Box<Result<Resolved, Mistake>>, Option<ReloadReply>),
+    Configuration(Box<NewConfiguration>),
     /// Servers have other numbers.
     Numbers(Numbers),
+}
+
+/// A configuration that the engine takes over, unless it refuses it.
+#[derive(Debug)]
+pub(crate) struct NewConfiguration {
+    /// As it was read and looked up.
+    pub(crate) read: Result<Resolved, Mistake>,
+    /// Where the outcome of a reload is sent.
+    pub(crate) reply: Option<ReloadReply>,
+    /// Where it is sent, before servers are connected to, whether it is refused: the thread that
+    /// has read it waits for that, and goes by it only where it is not.
+    pub(crate) verdict: ReloadReply,
+    /// Why the change before was refused, of which this is another try: the operator knows.
+    pub(crate) refused_before: Option<Mistake>,
 }
 
 /// The thread that reads and resolves; it ends when this is dropped.
@@ -237,7 +306,7 @@ impl ConfigurationWatcher {
     pub(crate) fn begin(source: ConfigurationSource, wake: impl Fn() + Send + 'static) -> Self {
         let (requests, requested) = mpsc::channel();
         let (tell, changes) = mpsc::channel();
-        std::thread::spawn(move || watch(source, &requested, &tell, &wake));
+        std::thread::spawn(move || watch(source, &requested, tell, wake));
         Self { requests, changes }
     }
 
@@ -308,73 +377,139 @@ fn or_a_day(interval: Nanos) -> Nanos {
 /// A digest of what the files hold that a configuration is read from: its own, and those that it
 /// names. Files in folders that Kubernetes mounts are links, which lead to other files when
 /// something has changed, so that what they hold is compared, and not when they were written.
-fn digest(file: Option<&Path>, written: &Config) -> u64 {
+fn digest(files: &[PathBuf]) -> u64 {
     let mut digest = DefaultHasher::new();
-    for path in file.into_iter().chain(written.edge.files()) {
+    for path in files {
         std::fs::read(path).ok().hash(&mut digest);
     }
     digest.finish()
 }
 
+/// The files of [`digest`].
+fn files_of(file: Option<&PathBuf>, config: &Config) -> Vec<PathBuf> {
+    file.into_iter().cloned().chain(config.edge.files().into_iter().map(Path::to_owned)).collect()
+}
+
 fn watch(
     source: ConfigurationSource,
     requested: &mpsc::Receiver<Option<ReloadReply>>,
-    tell: &mpsc::Sender<ConfigurationChange>,
-    wake: &(impl Fn() + Send + 'static),
+    tell: mpsc::Sender<ConfigurationChange>,
+    wake: impl Fn(),
 ) {
-    let ConfigurationSource { mut written, mut resolved, mut services, mut reread, file } = source;
-    let mut seen = digest(file.as_deref(), &written);
-    let mut due = DueChecks::after(Clock::start(), &written);
-    loop {
-        let reload = match requested.recv_timeout(due.wait()) {
-            Ok(reply) => Some(reply),
-            Err(RecvTimeoutError::Timeout) if due.files <= due.names => {
-                due.after_files(&written);
+    let files = files_of(source.file.as_ref(), &source.written);
+    let (seen, due) = (digest(&files), DueChecks::after(Clock::start(), &source.written));
+    let mut thread = ConfigurationThread { source, files, seen, due, refused: None, tell, wake };
+    // It ends with the engine.
+    while thread.pass(requested).is_some() {}
+}
+
+/// What the thread knows. What the source says of the configuration is what the engine goes by: a
+/// change that it refuses is none.
+struct ConfigurationThread<W> {
+    source: ConfigurationSource,
+    /// The files of the configuration that was read last, whether it was refused or not,
+    files: Vec<PathBuf>,
+    /// and what they held then.
+    seen: u64,
+    due: DueChecks,
+    /// Why what names stand for was refused the last time that it was looked up.
+    refused: Option<Mistake>,
+    tell: mpsc::Sender<ConfigurationChange>,
+    wake: W,
+}
+
+impl<W: Fn()> ConfigurationThread<W> {
+    /// Does what is asked for or due next; none: the engine is gone.
+    fn pass(&mut self, requested: &mpsc::Receiver<Option<ReloadReply>>) -> Option<()> {
+        match requested.recv_timeout(self.due.wait()) {
+            Ok(reply) => self.reread(reply),
+            Err(RecvTimeoutError::Timeout) if self.due.files <= self.due.names => {
+                self.due.after_files(&self.source.written);
                 // What is not read well is told once, and read again when it has changed again.
-                (written.reload_every > Nanos::ZERO && digest(file.as_deref(), &written) != seen)
-                    .then_some(None)
+                let reads = self.source.written.reload_every > Nanos::ZERO;
+                if reads && digest(&self.files) != self.seen { self.reread(None) } else { Some(()) }
             }
             Err(RecvTimeoutError::Timeout) => {
-                due.after_names(&written);
-                let now = with_servers(&written, &mut services, &mut services::servers_of, &mut |_| {});
-                let Some(changes) = change(&now, &mut resolved, &mut krarup_net::resolve) else { continue };
-                if tell.send(changes).is_err() {
-                    return;
-                }
-                wake();
-                continue;
+                self.due.after_names(&self.source.written);
+                self.follow_names()
             }
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let Some(reply) = reload else { continue };
-        // Before they are read: what changes meanwhile is seen the next time.
-        let before = digest(file.as_deref(), &written);
-        let read = reread().and_then(|config| Ok((with_known_names(&config, &mut services)?, config)));
-        seen = before;
-        let read = read.map(|(found, config)| {
-            if config.edge.files() != written.edge.files() {
-                seen = digest(file.as_deref(), &config);
-            }
-            written = config;
-            resolved = found.clone();
-            found
-        });
-        due = DueChecks::after(due.clock, &written);
-        if tell.send(ConfigurationChange::Configuration(Box::new(read), reply)).is_err() {
-            return;
+            Err(RecvTimeoutError::Disconnected) => None,
         }
-        wake();
+    }
+
+    /// Reads the configuration again.
+    fn reread(&mut self, reply: Option<ReloadReply>) -> Option<()> {
+        let ConfigurationSource { reread, services, name_service, file, .. } = &mut self.source;
+        // Before they are read: what changes meanwhile is seen the next time.
+        self.seen = digest(&self.files);
+        let read = reread().and_then(|config| {
+            let files = files_of(file.as_ref(), &config);
+            if files != self.files {
+                self.seen = digest(&files);
+                self.files = files;
+            }
+            Ok((with_known_names(&config, services, name_service)?, config))
+        });
+        let found = read.as_ref().map(|(found, _)| found.clone()).map_err(Mistake::clone);
+        if let (Ok(()), Ok((resolved, written))) = (self.offer(found, reply, None)?, read) {
+            (self.source.resolved, self.source.written) = (resolved, written);
+        }
+        self.refused = None;
+        self.due = DueChecks::after(self.due.clock, &self.source.written);
+        Some(())
+    }
+
+    /// Looks up all names again.
+    fn follow_names(&mut self) -> Option<()> {
+        let ConfigurationSource { written, resolved, services, name_service, .. } = &mut self.source;
+        let NameService { servers_of, resolve } = name_service;
+        let now = with_servers(written, services, servers_of, &mut |_| {});
+        let (moved, other) = resolved.refresh(&now, resolve);
+        if !moved.is_empty() {
+            self.send(ConfigurationChange::Numbers(moved))?;
+        }
+        let refused_before = self.refused.take();
+        let Some(other) = other else { return Some(()) };
+        match self.offer(Ok(other.clone()), None, refused_before)? {
+            Ok(()) => self.source.resolved = other,
+            // It is tried again when names are looked up the next time.
+            Err(why) => self.refused = Some(why),
+        }
+        Some(())
+    }
+
+    /// Gives the engine a configuration to take over, and waits until it has refused it or not.
+    fn offer(
+        &self,
+        read: Result<Resolved, Mistake>,
+        reply: Option<ReloadReply>,
+        refused_before: Option<Mistake>,
+    ) -> Option<Result<(), Mistake>> {
+        let (verdict, decided) = mpsc::channel();
+        let new = NewConfiguration { read, reply, verdict, refused_before };
+        self.send(ConfigurationChange::Configuration(Box::new(new)))?;
+        decided.recv().ok()
+    }
+
+    fn send(&self, change: ConfigurationChange) -> Option<()> {
+        self.tell.send(change).ok()?;
+        (self.wake)();
+        Some(())
     }
 }
 
 /// The names of a configuration that was read again, looked up: none may be unknown.
-fn with_known_names(config: &Config, services: &mut Services) -> Result<Resolved, Mistake> {
+fn with_known_names(
+    config: &Config,
+    services: &mut Services,
+    name_service: &mut NameService,
+) -> Result<Resolved, Mistake> {
     let mut unknown = None;
     let mut missing = |why: &Mistake| _ = unknown.get_or_insert_with(|| why.clone());
-    let found = with_servers(config, services, &mut services::servers_of, &mut missing);
+    let found = with_servers(config, services, &mut name_service.servers_of, &mut missing);
     match unknown {
         Some(why) if found.addresses().iter().any(|one| one.service().is_some()) => Err(why),
-        _ => Resolved::of(&found, &mut krarup_net::resolve),
+        _ => Resolved::of(&found, &mut name_service.resolve),
     }
 }
 
@@ -386,36 +521,10 @@ fn has_names(written: &Config) -> bool {
     pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)))
 }
 
-/// What is different from `resolved` when all names are looked up again. A name that is not found
-/// now stays what it was.
-fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<ConfigurationChange> {
-    let before = resolved.clone();
-    let found = Resolved::of(written, &mut |address| {
-        resolve(address).or_else(|why| before.numbers.get(address).cloned().ok_or(why))
-    });
-    // A name for many servers that is not found at all changes nothing.
-    let found = found.ok()?;
-    *resolved = found.clone();
-    if found.config.addresses() != before.config.addresses() {
-        return Some(ConfigurationChange::Configuration(Box::new(Ok(found)), None));
-    }
-    let sorted = |numbers: &Numbers| {
-        let mut all: Vec<_> = numbers
-            .iter()
-            .map(|(address, found)| {
-                let mut found = found.clone();
-                found.sort_unstable();
-                (address.to_string(), found)
-            })
-            .collect();
-        all.sort_unstable();
-        all
-    };
-    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(ConfigurationChange::Numbers(found.numbers))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     fn config(text: &str) -> Config {
@@ -444,19 +553,57 @@ mod tests {
         assert_eq!(names(&resolved), "10.0.0.1:1 10.0.0.2:1 one:2");
         assert_eq!(resolved.config.main.servers[1].weight, 2);
         assert_eq!(resolved.config.check(), Ok(()));
+        let mut again = |many: &[SocketAddr], one: &[SocketAddr]| {
+            let (moved, other) = resolved.refresh(&written, &mut |address| answer(many, one, address));
+            (moved, other.map(|found| names(&found)))
+        };
+        let nothing = (Numbers::new(), None);
         // The same in another order is the same.
         many.reverse();
-        assert!(change(&written, &mut resolved, &mut |address| answer(&many, &one, address)).is_none());
+        assert_eq!(again(&many, &one), nothing);
         one = numbers(&["10.0.9.8:2"]);
-        let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(ConfigurationChange::Numbers(found)) = changes else { panic!("{changes:?}") };
-        assert_eq!(found[&"one:2".parse().unwrap()], one);
+        assert_eq!(again(&many, &one), ([("one:2".parse().unwrap(), one.clone())].into(), None));
+        assert_eq!(again(&many, &one), nothing);
         // What is not found now stays what it was.
-        assert!(change(&written, &mut resolved, &mut |address| answer(&many, &[], address)).is_none());
+        assert_eq!(again(&many, &[]), nothing);
         many.push("10.0.0.3:1".parse().unwrap());
-        let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(ConfigurationChange::Configuration(found, None)) = changes else { panic!("{changes:?}") };
-        assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
+        let other = Some("10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2".to_owned());
+        assert_eq!(again(&many, &one), (Numbers::new(), other.clone()));
+        // Until it is taken over it is tried again; numbers need not wait for that.
+        one = numbers(&["10.0.9.7:2"]);
+        assert_eq!(again(&many, &one), ([("one:2".parse().unwrap(), one.clone())].into(), other.clone()));
+        assert_eq!(again(&many, &one), (Numbers::new(), other));
+    }
+
+    #[test]
+    fn names_are_followed_although_one_that_stands_for_many_servers_is_not_found() {
+        let written = config(
+            "[pools.a]\nservers = [{ address = \"a:1\", every_address = true }]\n\
+             [pools.b]\nservers = [{ address = \"b:1\", every_address = true }]\n",
+        );
+        let servers = |a: &[&str], b: &[&str]| {
+            let (a, b) = (numbers(a), numbers(b));
+            move |address: &Address| match if address.host == "a" { &a } else { &b } {
+                none if none.is_empty() => Err(Mistake::plain("no pod is ready")),
+                found => Ok(found.clone()),
+            }
+        };
+        let mut resolved =
+            Resolved::of(&written, &mut servers(&["10.0.0.1:1"], &["10.0.0.2:1", "10.0.0.3:1"])).unwrap();
+        let names = |found: &Resolved| {
+            let names: Vec<_> = found.config.addresses().iter().map(ToString::to_string).collect();
+            names.join(" ")
+        };
+        // A pool with no pod keeps the servers it had.
+        let (_, other) = resolved.refresh(&written, &mut servers(&["10.0.0.9:1"], &[]));
+        resolved = other.unwrap();
+        assert_eq!(names(&resolved), "10.0.0.9:1 10.0.0.2:1 10.0.0.3:1");
+        let (_, other) = resolved.refresh(&written, &mut servers(&["10.0.0.8:1"], &[]));
+        assert_eq!(names(&other.unwrap()), "10.0.0.8:1 10.0.0.2:1 10.0.0.3:1");
+        // A server that goes from one pool to the other is a change, too.
+        let (_, other) =
+            resolved.refresh(&written, &mut servers(&["10.0.0.9:1", "10.0.0.2:1"], &["10.0.0.3:1"]));
+        assert_eq!(other.unwrap().config.pools["a"].servers.len(), 2);
     }
 
     #[test]
@@ -512,11 +659,11 @@ mod tests {
         );
         assert_eq!(resolved.numbers[&"many:1".parse().unwrap()], []);
         // Still unknown is no change; found, it becomes its servers.
-        assert!(change(&written, &mut resolved, &mut found(&[], &["10.0.0.9:2"])).is_none());
-        let changes =
-            change(&written, &mut resolved, &mut found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]));
-        let Some(ConfigurationChange::Configuration(taken, None)) = changes else { panic!("{changes:?}") };
-        assert_eq!(taken.unwrap().config.addresses().len(), 3);
+        let (moved, other) = resolved.refresh(&written, &mut found(&[], &["10.0.0.9:2"]));
+        assert!(moved.is_empty() && other.is_none());
+        let mut known = found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]);
+        let (moved, other) = resolved.refresh(&written, &mut known);
+        assert_eq!((moved.len(), other.unwrap().config.addresses().len()), (0, 3));
         // With no server known there is nothing to do.
         let none = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});
         assert!(none.unwrap_err().what.contains("is not known"));
@@ -532,6 +679,97 @@ mod tests {
             let resolved = Resolved::of(&written, &mut |_| Ok(numbers(many))).unwrap();
             assert_eq!(resolved.config.topology().unwrap().pools[0].copies, copies);
         }
+    }
+
+    /// A watcher whose file and name service the test plays, as it plays the engine.
+    struct Scene {
+        file: Arc<Mutex<Config>>,
+        /// The servers behind `many:1`.
+        servers: Arc<Mutex<Vec<SocketAddr>>>,
+        watcher: ConfigurationWatcher,
+        woken: mpsc::Receiver<()>,
+    }
+
+    impl Scene {
+        fn of(text: &str) -> Self {
+            let written = config(text);
+            let file = Arc::new(Mutex::new(written.clone()));
+            let servers = Arc::new(Mutex::new(numbers(&["10.0.0.1:1"])));
+            let behind = Arc::clone(&servers);
+            let mut resolve = move |_: &Address| Ok(behind.lock().unwrap().clone());
+            let resolved = Resolved::of(&written, &mut resolve).unwrap();
+            let servers_of = |_: &Address| Err(Mistake::plain("there is no service"));
+            let name_service = NameService { servers_of: Box::new(servers_of), resolve: Box::new(resolve) };
+            let read = Arc::clone(&file);
+            let source = ConfigurationSource {
+                written,
+                resolved,
+                services: Services::new(),
+                reread: Box::new(move || Ok(read.lock().unwrap().clone())),
+                file: None,
+                name_service,
+            };
+            let (wake, woken) = mpsc::channel();
+            let watcher = ConfigurationWatcher::begin(source, move || _ = wake.send(()));
+            Self { file, servers, watcher, woken }
+        }
+
+        /// The next configuration that the engine is given: its servers, the threads that it wants,
+        /// and why it was refused before.
+        fn next(&self) -> (ReloadReply, usize, usize, Option<String>) {
+            loop {
+                self.woken.recv_timeout(RELOAD_TIMEOUT).expect("a change comes");
+                if let Some(ConfigurationChange::Configuration(new)) = self.watcher.next() {
+                    let Resolved { config, .. } = new.read.unwrap();
+                    let before = new.refused_before.map(|why| why.to_string());
+                    return (new.verdict, config.addresses().len(), config.threads, before);
+                }
+            }
+        }
+
+        /// There are so many servers behind the name from now on.
+        fn scale(&self, servers: u8) {
+            *self.servers.lock().unwrap() = (1..=servers).map(|last| ([10, 0, 0, last], 1).into()).collect();
+        }
+    }
+
+    const FOLLOWED: &str =
+        "resolve_every = \"1ms\"\nservers = [{ address = \"many:1\", every_address = true }]\n";
+
+    /// What names stand for afterwards would else be a change of the file that was refused.
+    #[test]
+    fn names_are_those_of_the_configuration_that_runs_where_another_was_refused() {
+        let scene = Scene::of(FOLLOWED);
+        *scene.file.lock().unwrap() = config(&format!("threads = 4\n{FOLLOWED}"));
+        scene.watcher.reread();
+        let (verdict, _, threads, _) = scene.next();
+        assert_eq!(threads, 4);
+        verdict.send(Err("that takes a restart".into())).unwrap();
+        scene.scale(2);
+        let (verdict, servers, threads, _) = scene.next();
+        assert_eq!((servers, threads), (2, 1));
+        verdict.send(Ok(())).unwrap();
+        // One that is taken over is followed in turn.
+        scene.watcher.reread();
+        scene.next().0.send(Ok(())).unwrap();
+        scene.scale(3);
+        let (_, servers, threads, _) = scene.next();
+        assert_eq!((servers, threads), (3, 4));
+    }
+
+    #[test]
+    fn a_change_of_names_that_is_refused_is_tried_again_until_it_is_taken_over() {
+        let scene = Scene::of(FOLLOWED);
+        scene.scale(2);
+        for before in [None, Some("no certificate"), Some("no certificate")] {
+            let (verdict, servers, _, refused_before) = scene.next();
+            assert_eq!((servers, refused_before.as_deref()), (2, before));
+            verdict.send(Err("no certificate".into())).unwrap();
+        }
+        scene.next().0.send(Ok(())).unwrap();
+        scene.scale(3);
+        let (_, servers, _, refused_before) = scene.next();
+        assert_eq!((servers, refused_before), (3, None));
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let LoopPlace { group, live, clients, orders } = place;
         // Loops sample independently of each other, and the same requests in each run.
         let seed = group.as_ref().map_or(0, |member| member.number as u64);
-        let Resolved { config, numbers } = resolved.clone();
+        let Resolved { config, numbers, .. } = resolved.clone();
         let now = clock.now();
         let addresses = config.addresses().into_iter();
         let found = |address: &Address| numbers.get(address).cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use krarup_units::{Mistake, Stamp};
 use super::event_loops::Message;
 use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, server_settings};
 use crate::driver::{ConnectionState, HoldPolicy, ServerConnection};
-use crate::proxy::configuration::{ConfigurationChange, Numbers, Resolved, STOPPING};
+use crate::proxy::configuration::{ConfigurationChange, NewConfiguration, Numbers, Resolved, STOPPING};
 use crate::proxy::credentials::{Credentials, credentials};
 use krarup_proxy::topology::Topology;
 
@@ -21,16 +21,22 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 }
             }
             // Where it is no good, nothing has changed.
-            ConfigurationChange::Configuration(read, reply) => {
-                let read = if self.is_stopping() { Err(STOPPING.into()) } else { *read };
-                match read.and_then(|resolved| self.prepare(resolved)) {
+            ConfigurationChange::Configuration(new) => {
+                let NewConfiguration { read, reply, verdict, refused_before } = *new;
+                let read = if self.is_stopping() { Err(STOPPING.into()) } else { read };
+                let prepared = read.and_then(|resolved| self.prepare(resolved));
+                // What has sent it waits for that, unless it has ended.
+                let _ = verdict.send(prepared.as_ref().map(|_| ()).map_err(Mistake::clone));
+                match prepared {
                     Ok(next) => self.next = Some(NextConfiguration { reply, ..next }),
                     Err(why) => {
                         if let Some(reply) = reply {
                             // It may have given up waiting.
                             let _ = reply.send(Err(why.clone()));
                         }
-                        (self.notice)(ProxyNotice::NotReloaded(why.to_string()));
+                        if refused_before.as_ref() != Some(&why) {
+                            (self.notice)(ProxyNotice::NotReloaded(why.to_string()));
+                        }
                     }
                 }
             }
@@ -79,7 +85,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         topology: Topology,
         credentials: Arc<Credentials>,
     ) -> NextConfiguration {
-        let Resolved { config, numbers } = resolved;
+        let Resolved { config, numbers, .. } = resolved;
+        // Names were looked up: those of servers that are connected to already as well.
+        self.update_addresses(&numbers);
         let now = self.clock.now();
         for address in config.addresses() {
             if !self.servers.links.first.iter().any(|link| link.address == address) {
