@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::conversation::memcached;
 use crate::support::file;
-use crate::support::peer::Peer;
-use crate::support::process::Program;
+use crate::support::peer::{Peer, asked, listen};
+use crate::support::process::{Port, Program};
 use rustix::process::Signal;
 
 fn items(server: &Program) -> u64 {
@@ -143,6 +143,38 @@ fn another_configuration_takes_over_without_a_lost_request() {
     support::until("the old servers are left", || servers[0].connect().count("curr_connections") <= 3);
     let ended = proxy.stop();
     assert!(format!("{ended:?}").contains(", 0 errors,"), "{ended:?}");
+}
+
+/// The second comes while the first waits for a server that accepts connections and says nothing.
+#[test]
+fn what_a_reload_has_opened_is_the_next_ones_too() {
+    let server = memcached();
+    let silent = listen();
+    let ports = [Port::new(), Port::new()];
+    let text = |more: &str| {
+        format!(
+            "servers = [\"{}\"{more}]\nconnect_timeout = \"10m\"\nadmin = \"{}\"\n\
+             [pools.own]\nlisten = \"{}\"\nservers = [\"{0}\"]\n",
+            server.address(),
+            ports[0].address(),
+            ports[1].address()
+        )
+    };
+    let before = format!("servers = [\"{}\"]\n", server.address());
+    let path = file("pools-twice.toml", &before);
+    let mut proxy = proxy(&path);
+    fs::write(&path, text(&format!(", \"{}\"", silent.local_addr().unwrap()))).unwrap();
+    proxy.signal(Signal::HUP);
+    let _held = Peer::accept(&silent).unwrap();
+    fs::write(&path, text("")).unwrap();
+    proxy.signal(Signal::HUP);
+    let refused = proxy.says(|line| match line {
+        _ if line.contains("is not taken over") => Some(true),
+        _ => line.contains("holds from now on").then_some(false),
+    });
+    assert!(!refused, "{proxy:?}");
+    store(&mut Peer::connect(ports[1].address()), ["a".into()]);
+    assert!(asked(ports[0].address(), "GET", "/ready").starts_with("HTTP/1.1 200"));
 }
 
 #[test]

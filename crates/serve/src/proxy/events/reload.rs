@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use krarup_units::{Mistake, Stamp};
+use krarup_net::http;
+use krarup_units::{Address, Mistake, Stamp};
 
 use super::event_loops::Message;
 use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, server_settings};
@@ -58,17 +59,36 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         self.config.takes_over(config)?;
         let (topology, entrances) = (config.topology()?, config.listeners()?);
         let credentials = Arc::new(credentials(&config.edge)?);
+        // What the configuration before has opened, where that still waits for its servers, is
+        // taken over from it.
+        let waits = |address: &Address| {
+            self.next.iter().flat_map(|next| &next.opened).any(|(opened, _)| opened == address)
+        };
         let mut opened = Vec::new();
         for (address, _) in &entrances {
-            if !self.driver.entrances().iter().any(|entrance| entrance.address == *address) {
+            let listens = self.driver.entrances().iter().any(|entrance| entrance.address == *address);
+            if !listens && !waits(address) {
                 opened.push((address.clone(), listen_at(config, address)?));
             }
         }
-        let known = self.admin.as_ref().map(|(address, _)| address);
-        let admin = match config.admin.clone().filter(|address| Some(address) != known) {
-            Some(address) => Some((address.clone(), self.monitor(&address)?)),
-            None => None,
+        let answers = |admin: &Option<(Address, http::HttpServer)>| {
+            admin.as_ref().map(|(address, _)| address) == config.admin.as_ref()
         };
+        let waiting = self.next.as_ref().is_some_and(|next| answers(&next.admin));
+        let mut admin = match &config.admin {
+            Some(address) if !answers(&self.admin) && !waiting => {
+                Some((address.clone(), self.monitor(address)?))
+            }
+            _ => None,
+        };
+        // From here on nothing can fail.
+        if let Some(before) = self.next.take() {
+            let wanted = |opened: &Address| entrances.iter().any(|(address, _)| address == opened);
+            opened.extend(before.opened.into_iter().filter(|(address, _)| wanted(address)));
+            if waiting {
+                admin = before.admin;
+            }
+        }
         if let Some(member) = &mut self.group {
             member.generation += 1;
             member.tell(|| {
