@@ -262,6 +262,11 @@ impl Servers {
         numbers
     }
 
+    /// How many there would be with those of these names.
+    pub(crate) fn count_with(&self, names: &[String]) -> usize {
+        self.servers.len() + names.iter().filter(|name| self.find(name).is_none()).count()
+    }
+
     fn number_of(&mut self, name: String) -> ServerId {
         self.find(&name).unwrap_or_else(|| self.add(name))
     }

@@ -177,6 +177,36 @@ fn what_a_reload_has_opened_is_the_next_ones_too() {
     assert!(asked(ports[0].address(), "GET", "/ready").starts_with("HTTP/1.1 200"));
 }
 
+/// Servers that are gone keep their numbers, of which there are 4,096.
+#[test]
+fn a_reload_with_more_servers_than_have_numbers_is_refused_and_the_one_before_goes_on() {
+    let server = memcached();
+    let text = |round: usize| {
+        // Files that are not there: a connection to one fails at once.
+        let gone = (0..998).map(|place| format!(", \"unix:/nowhere/{round}-{place}\"")).collect::<String>();
+        format!(
+            "[pools.one]\nservers = [\"{}\"]\n[pools.many]\nservers = [{}]\n",
+            server.address(),
+            &gone[2..]
+        )
+    };
+    let path = file("pools-numbers.toml", &text(0));
+    let mut proxy = proxy(&path);
+    for round in 1..4 {
+        fs::write(&path, text(round)).unwrap();
+        proxy.signal(Signal::HUP);
+        proxy.says_text("holds from now on");
+    }
+    fs::write(&path, text(4)).unwrap();
+    proxy.signal(Signal::HUP);
+    proxy.says_text("there would be 4991 servers since the start, and 4096 are the most");
+    // Those that there were are no more for it.
+    fs::write(&path, text(2)).unwrap();
+    proxy.signal(Signal::HUP);
+    proxy.says_text("holds from now on");
+    assert!(proxy.stop().success);
+}
+
 #[test]
 fn a_name_can_stand_for_its_addresses() {
     let server = memcached();

@@ -140,6 +140,13 @@ impl Core {
         self.upstreams.sign_in_with(login);
     }
 
+    /// How many servers there would be with these, where each that there was since the start
+    /// counts: one that is in no pool any more keeps its number. [`krarup_service::LANES`] are the
+    /// most.
+    pub fn servers_with(&self, names: &[String]) -> usize {
+        self.upstreams.count_with(names)
+    }
+
     /// These servers, and no others, will be in the topology that is to come: they can be connected
     /// to before it holds, so that nothing waits or fails when it does. Returns their numbers.
     pub fn announce(&mut self, names: Vec<String>) -> Vec<usize> {

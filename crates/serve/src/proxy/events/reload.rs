@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use krarup_net::http;
+use krarup_service::LANES;
 use krarup_units::{Address, Mistake, Stamp};
 
 use super::event_loops::Message;
@@ -58,6 +59,11 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let config = &resolved.config;
         self.config.takes_over(config)?;
         let (topology, entrances) = (config.topology()?, config.listeners()?);
+        let servers = self.core.servers_with(&topology.servers);
+        if servers > LANES {
+            let what = format!("there would be {servers} servers since the start, and {LANES} are the most");
+            return Err(Mistake::new(what, "one that is new takes a restart"));
+        }
         let credentials = Arc::new(credentials(&config.edge)?);
         // What the configuration before has opened, where that still waits for its servers, is
         // taken over from it.
