@@ -64,6 +64,7 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
+const TUBES: &str = "SELECT tube FROM krarup.message UNION SELECT name FROM krarup.tube ORDER BY 1";
 const ENTRIES: &str = "SELECT tube, krarup.entries_to_first(tube) FROM unnest($1::text[]) AS wish (tube)";
 /// The lock of all that share the queues, and that of this broker: others see by it that it is
 /// there. And by what this session is known to others.
@@ -722,9 +723,7 @@ impl DatabaseSession {
                 DatabaseReply::Totals(totals(&row), row.get::<_, i64>(6) as u64)
             }
             RareRequest::Tubes => {
-                let statement =
-                    "SELECT tube FROM krarup.message UNION SELECT name FROM krarup.tube ORDER BY 1";
-                let rows = client.query(statement, &[]).await?;
+                let rows = client.query(TUBES, &[]).await?;
                 DatabaseReply::Names(rows.iter().map(|row| row.get::<_, &str>(0).into()).collect())
             }
             RareRequest::Backlog(most) => DatabaseReply::Backlog(self.backlog(*most).await?),
