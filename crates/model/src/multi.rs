@@ -685,8 +685,8 @@ mod tests {
         close(answer.throughput[1], sum([population[0], population[1] - 1]) / sum(population), 1e-12);
     }
 
-    /// Two classes without think time at stations A and B of two servers each: P visits both, Q only
-    /// B. Processor sharing has the same means, and then the number of P at A alone is a
+    /// Two classes without think time at stations A and B of two servers each: P visits both, Q
+    /// only B. Processor sharing has the same means, and then the number of P at A alone is a
     /// birth–death chain, solved here without mean value analysis.
     #[test]
     fn a_class_that_visits_one_station_of_several_servers_is_solved_in_any_order() {

@@ -305,7 +305,7 @@ fn what_waits_is_what_the_database_said_and_grows_older() {
     let one = both.shared.tubes_state(1, at(14));
     assert_eq!((one.others.tubes, one.others.ready), (3, Some(3)));
     let report = both.report("old", 14).unwrap();
-    // Whom other brokers hand its messages to is not known.
+    // The consumers at other brokers are not known.
     assert_eq!((report.ready, report.drained_in), (Some(7), DrainTime::Unknown));
     // A tube that is not named may have some too.
     assert_eq!(both.report("default", 14).unwrap().ready, None);

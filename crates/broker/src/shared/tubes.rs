@@ -36,8 +36,8 @@ impl SharedQueues {
         Some(TubeReport::of(&self.state_of(name, busy, now), queues.waiting_target()))
     }
 
-    /// The tubes that messages went through here, and those of which the database says that they
-    /// are the fullest: those with the most that wait one by one, then those with the most arrivals.
+    /// The tubes that messages went through here, and those that the database says are fullest:
+    /// those with the most that wait one by one, then those with the most arrivals.
     pub(crate) fn tubes_state(&self, most: usize, now: Stamp) -> TubesState {
         let held = self.held_by_tube(now);
         let held = |name: &Arc<str>| held.get(name).copied().unwrap_or(0);

@@ -497,8 +497,8 @@ mod tests {
         }
     }
 
-    /// ρ = 0.9995: waits are of thousands of services. The sum says where their percentiles are, and
-    /// in heavy traffic waits are exponential with the mean 1/(2(1 − ρ)) services.
+    /// ρ = 0.9995: waits are of thousands of services. The sum says where their percentiles are,
+    /// and in heavy traffic waits are exponential with the mean 1/(2(1 − ρ)) services.
     #[test]
     fn md1_has_its_percentiles_near_saturation_too() {
         let s = md1(999.5, 1e-3).unwrap();

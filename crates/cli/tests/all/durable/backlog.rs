@@ -1,4 +1,4 @@
-//! What waits in shared queues is told by each broker, whoever put it.
+//! What waits in shared queues is told by each broker, also what was put through another.
 
 use crate::broker::{data, monitored};
 use crate::durable::cluster::Cluster;
