@@ -52,8 +52,8 @@ pub(crate) struct RedlineArgs {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Also where the headroom (capacity over traffic) is below 1.5 or unknown, and where the server
-    /// was pushed today
+    /// Also where the headroom (capacity over traffic) is below 1.5 or unknown, and where the
+    /// server was pushed today
     #[arg(long)]
     force: bool,
     /// Print JSON with full precision

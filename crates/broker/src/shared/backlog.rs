@@ -20,7 +20,7 @@ const FULLEST: usize = 100;
 /// What the database said last.
 #[derive(Debug, Default)]
 pub(super) struct KnownBacklog {
-    told: Option<Backlog>,
+    latest: Option<Backlog>,
     /// Where the tubes stand in it.
     places: HashMap<Arc<str>, usize>,
     /// When that was told, and when it is asked again; no two are under way.
@@ -49,12 +49,12 @@ impl KnownBacklog {
         self.next = now + rest.clamp(EVERY, RARELY);
         let tubes = backlog.fullest.iter().map(|one| Arc::clone(&one.tube));
         self.places = tubes.enumerate().map(|(place, tube)| (tube, place)).collect();
-        self.told = Some(backlog);
+        self.latest = Some(backlog);
     }
 
     /// What was said last, and how long ago; none: nothing that still holds.
     pub(super) fn last(&self, now: Stamp) -> Option<LastBacklog<'_>> {
-        let backlog = self.told.as_ref().filter(|_| now < self.at + FORGOTTEN_AFTER)?;
+        let backlog = self.latest.as_ref().filter(|_| now < self.at + FORGOTTEN_AFTER)?;
         Some(LastBacklog { backlog, places: &self.places, ago: Nanos(now.0.saturating_sub(self.at.0)) })
     }
 }
