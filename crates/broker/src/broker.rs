@@ -272,6 +272,14 @@ impl Broker {
         &mut self.queues
     }
 
+    /// What there is and what has happened; and whether it is known how many messages there are, of
+    /// which the database tells where it decides.
+    pub fn totals(&self) -> (Totals, bool) {
+        let messages = self.shared.as_ref().map(SharedQueues::messages);
+        let known = messages.is_none_or(|messages| messages.is_some());
+        (self.with_messages(messages.flatten().unwrap_or_default()), known)
+    }
+
     /// All tubes, as far as they are known here: those with the most messages that wait one by one.
     pub fn tubes_state(&self, now: Stamp) -> TubesState {
         match &self.shared {
@@ -606,23 +614,27 @@ impl Broker {
         self.shared.as_ref().is_none_or(SharedQueues::is_idle)
     }
 
-    fn server_statistics(&self, messages: Totals, tubes: usize, now: Stamp) -> String {
+    /// What has happened here, and these messages, where they are in the database.
+    fn with_messages(&self, messages: Totals) -> Totals {
         let here = self.queues.totals();
-        let shared = self.shared.as_ref();
-        let totals = Totals {
+        let Some(shared) = &self.shared else { return here };
+        Totals {
             urgent: messages.urgent,
             ready: messages.ready,
             reserved: messages.reserved,
             delayed: messages.delayed,
             buried: messages.buried,
-            waiting: shared.map_or(0, SharedQueues::waiting_count),
-            jobs: shared.map_or(0, SharedQueues::put_here),
+            waiting: shared.waiting_count(),
+            jobs: shared.put_here(),
             ..here
-        };
+        }
+    }
+
+    fn server_statistics(&self, messages: Totals, tubes: usize, now: Stamp) -> String {
         statistics::server(
             &self.settings.about,
             &self.service(now),
-            &totals,
+            &self.with_messages(messages),
             tubes.max(self.queues.tube_count()),
             &self.counts,
         )

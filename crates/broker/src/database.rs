@@ -254,8 +254,8 @@ pub struct Backlog {
     pub fullest: Vec<TubeBacklog>,
     /// How many tubes have some.
     pub tubes: u64,
-    /// How many messages these are, in all tubes.
-    pub ready: u64,
+    /// How many messages there are, in all tubes.
+    pub messages: Totals,
     /// How long it took to find that out.
     pub took: Nanos,
 }

@@ -13,6 +13,8 @@ use krarup_units::Stamp;
 #[derive(Clone, Debug)]
 pub struct BrokerSnapshot {
     pub(super) totals: Totals,
+    /// Whether these tell how many messages there are.
+    pub(super) knows_messages: bool,
     pub(super) tubes: u64,
     pub(super) memory: u64,
     pub(super) service: BrokerState,
@@ -35,8 +37,10 @@ impl BrokerSnapshot {
     /// The numbers now.
     pub fn of(broker: &Broker, now: Stamp, store_takes: bool, stopping: bool) -> Self {
         let load = broker.store_load();
+        let (totals, knows_messages) = broker.totals();
         Self {
-            totals: broker.queues().totals(),
+            totals,
+            knows_messages,
             tubes: broker.queues().tube_count() as u64,
             memory: broker.queues().memory_used(),
             service: broker.service(now),

@@ -114,11 +114,11 @@ pub const TABLE: &[BrokerMetric] = &[
     gauge("krarup_broker_tubes", |now| now.tubes as f64, "Tubes there are."),
     BrokerMetric {
         name: "krarup_broker_messages",
-        help: "Messages by where they stand; the urgent are among the ready.",
+        help: "Messages by where they stand; the urgent are among the ready. In `batch` and `direct` those of all brokers, as the database told a second ago.",
         value: Source::States,
     },
     gauge("krarup_broker_memory_bytes", |now| now.memory as f64, "Memory that messages are counted with."),
-    counter("krarup_broker_messages_put_total", |now| now.totals.jobs as f64, "Messages that were put."),
+    counter("krarup_broker_messages_put_total", |now| now.totals.jobs as f64, "Messages that were put here."),
     counter(
         "krarup_broker_messages_expired_total",
         |now| now.totals.expired as f64,
@@ -321,9 +321,10 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
         match metric.value {
             Source::Version => text.one(name, label, env!("CARGO_PKG_VERSION"), 1),
             Source::Gauge(value) | Source::Counter(value) => text.value(name, value(now)),
-            Source::States => {
-                STATES.iter().for_each(|(state, value)| text.one(name, label, state, value(&now.totals)));
-            }
+            Source::States => STATES
+                .iter()
+                .filter(|_| now.knows_messages)
+                .for_each(|(state, value)| text.one(name, label, state, value(&now.totals))),
             Source::Operation(value) => text.operations(name, &now.operations, value),
             Source::OperationTimes(quantity) => text.operation_times(name, &now.operations, quantity),
             Source::Times(times) => text.histogram(name, None, times(now)),

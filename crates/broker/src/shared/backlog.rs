@@ -6,6 +6,7 @@ use std::sync::Arc;
 use krarup_units::{Nanos, Stamp};
 
 use crate::database::{Backlog, DatabaseReply, RareRequest, TubeBacklog};
+use crate::queues::Totals;
 
 /// How often the database is asked.
 const EVERY: Nanos = Nanos::from_secs(1);
@@ -52,6 +53,11 @@ impl KnownBacklog {
         self.latest = Some(backlog);
     }
 
+    /// How many messages there were when that was told last; none: not yet.
+    pub(super) fn messages(&self) -> Option<Totals> {
+        self.latest.as_ref().map(|backlog| backlog.messages)
+    }
+
     /// What was said last, and how long ago; none: nothing that still holds.
     pub(super) fn last(&self, now: Stamp) -> Option<LastBacklog<'_>> {
         let backlog = self.latest.as_ref().filter(|_| now < self.at + FORGOTTEN_AFTER)?;
@@ -95,7 +101,7 @@ impl LastBacklog<'_> {
     /// Messages that are ready in all other tubes than these.
     pub(super) fn ready_beside(&self, listed: impl Fn(&str) -> bool) -> u64 {
         let here = self.backlog.fullest.iter().filter(|one| listed(&one.tube)).map(|one| one.ready);
-        self.backlog.ready.saturating_sub(here.sum())
+        self.backlog.messages.ready.saturating_sub(here.sum())
     }
 
     fn of(&self, tube: &str) -> Option<&TubeBacklog> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::database::{Backlog, DatabaseReply, RequestTimes, ResultCode, ResultRow, TubeBacklog};
-use crate::queues;
+use crate::queues::{self, Totals};
 use crate::report::{DrainTime, TubeReport};
 use krarup_beanstalk::DEFAULT_TTR;
 use krarup_units::Nanos;
@@ -265,7 +265,8 @@ fn a_lease_that_has_run_out_was_given_up_when_it_did() {
 fn backlog() -> Backlog {
     let tube = |name: &str, ready, age| TubeBacklog { tube: name.into(), ready, age };
     let fullest = vec![tube("old", 7, Some(Nanos::from_secs(100))), tube("other", 2, None)];
-    Backlog { fullest, tubes: 3, ready: 10, took: Nanos::from_millis(100) }
+    let messages = Totals { ready: 10, buried: 4, ..Totals::default() };
+    Backlog { fullest, tubes: 3, messages, took: Nanos::from_millis(100) }
 }
 
 impl Both {
@@ -304,6 +305,7 @@ fn what_waits_is_what_the_database_said_and_grows_older() {
     assert_eq!((state.others.tubes, state.others.ready, state.others.oldest_s), (2, Some(1), None));
     let one = both.shared.tubes_state(1, at(14));
     assert_eq!((one.others.tubes, one.others.ready), (3, Some(3)));
+    assert_eq!(both.shared.messages().map(|all| (all.ready, all.buried)), Some((10, 4)));
     let report = both.report("old", 14).unwrap();
     // The consumers at other brokers are not known.
     assert_eq!((report.ready, report.drained_in), (Some(7), DrainTime::Unknown));

@@ -8,7 +8,7 @@ use krarup_units::{Nanos, Stamp};
 
 use super::SharedQueues;
 use crate::job::ClientId;
-use crate::queues::Queues;
+use crate::queues::{Queues, Totals};
 use crate::report::{OtherTubes, TubeReport, TubeState, TubesState};
 
 impl SharedQueues {
@@ -34,6 +34,11 @@ impl SharedQueues {
         }
         let busy = self.held_by_tube(now).get(name).copied().unwrap_or(0);
         Some(TubeReport::of(&self.state_of(name, busy, now), queues.waiting_target()))
+    }
+
+    /// How many messages there are, as the database told last; none: not yet.
+    pub(crate) fn messages(&self) -> Option<Totals> {
+        self.backlog.messages()
     }
 
     /// The tubes that messages went through here, and those that the database says are fullest:

@@ -632,18 +632,18 @@ impl DatabaseSession {
     async fn backlog(&self, most: usize) -> Result<Backlog, Error> {
         let begun = Instant::now();
         let counted = self.client.query(&self.fullest, &[&(most as i64)]).await?;
-        let tubes: Vec<&str> = counted.iter().map(|row| row.get(0)).collect();
+        let fullest = || counted.iter().filter(|row| row.get::<_, i64>(8) > 0);
+        let tubes: Vec<&str> = fullest().map(|row| row.get(7)).collect();
         let parts = self.marks.borrow().parts_from_marks(tubes.iter().copied());
         let columns: &Columns<'_> = &[&parts.tubes, &parts.priorities, &parts.ids, &parts.below, &tubes];
         let oldest = self.client.query(&self.oldest, columns).await?;
         let ages: HashMap<&str, f64> = oldest.iter().map(|row| (row.get(0), row.get(1))).collect();
         let first = counted.first();
         Ok(Backlog {
-            tubes: first.map_or(0, |row| row.get::<_, i64>(2) as u64),
-            ready: first.map_or(0, |row| row.get::<_, i64>(3) as u64),
-            fullest: counted
-                .iter()
-                .map(|row| (row.get::<_, &str>(0), row.get::<_, i64>(1) as u64))
+            tubes: first.map_or(0, |row| row.get::<_, i64>(6) as u64),
+            messages: first.map(totals).unwrap_or_default(),
+            fullest: fullest()
+                .map(|row| (row.get::<_, &str>(7), row.get::<_, i64>(8) as u64))
                 .map(|(tube, ready)| TubeBacklog {
                     tube: tube.into(),
                     ready,

@@ -34,6 +34,8 @@ pub(crate) fn is_told_by_all_brokers(cluster: &Cluster, mode: &str) {
     let oldest = |tube: &str| metric(&format!("krarup_broker_tube_oldest_age_seconds{{tube=\"{tube}\"}}"));
     until("it tells what waits", || ready("jobs") == 3.0 && oldest("jobs") >= 3_600.0);
     assert!(ready("*") == 1.0 && (0.0..3_600.0).contains(&oldest("*")), "{mode}");
+    let messages = |state: &str| metric(&format!("krarup_broker_messages{{state=\"{state}\"}}"));
+    assert_eq!((messages("ready"), messages("delayed"), messages("buried")), (4.0, 1.0, 0.0), "{mode}");
     let mut peer = second.connect();
     let stats = data(&mut peer, "stats-tube jobs\r\n");
     let age = stats.lines().find_map(|line| line.strip_prefix("oldest-age: ")?.parse::<f64>().ok());
@@ -47,6 +49,9 @@ pub(crate) fn is_told_by_all_brokers(cluster: &Cluster, mode: &str) {
     say(&mut peer, "release 2 9 0\r\n", "RELEASED\r\n");
     until("one is left", || ready("jobs") == 1.0 && oldest("jobs") >= 3_600.0);
     say(&mut peer, "reserve\r\n", "RESERVED 2 1\r\nx\r\n");
+    until("all are counted", || messages("reserved") == 3.0 && messages("ready") == 1.0);
+    say(&mut peer, "bury 2 1\r\n", "BURIED\r\n");
+    until("one is set aside", || messages("buried") == 1.0);
     until("nothing is left", || ready("mails") == 1.0 && ready("*") == 0.0 && oldest("mails") < 3_600.0);
     assert!(first.stop().success && second.stop().success);
 }

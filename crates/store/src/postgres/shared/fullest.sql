@@ -1,5 +1,8 @@
--- The tubes with the most messages that are ready, how many, and in how many tubes how many are ready.
-SELECT tube, ready, count(*) OVER (), (sum(ready) OVER ())::bigint
-FROM (SELECT tube, sum(ready)::bigint AS ready FROM krarup.counted GROUP BY tube) AS tubes
-WHERE ready > 0
+-- How many messages there are over all tubes, in how many tubes some are ready, and the tubes with the most of these.
+SELECT (sum(urgent) OVER ())::bigint, (sum(ready) OVER ())::bigint, (sum(reserved) OVER ())::bigint, (sum(delayed) OVER ())::bigint,
+       (sum(buried) OVER ())::bigint, (sum(put) OVER ())::bigint, count(*) FILTER (WHERE ready > 0) OVER (), tube, ready
+FROM (
+    SELECT tube, sum(urgent) AS urgent, sum(ready)::bigint AS ready, sum(reserved) AS reserved, sum(delayed) AS delayed, sum(buried) AS buried, sum(put) AS put
+    FROM krarup.counted GROUP BY tube
+) AS tubes
 ORDER BY ready DESC, tube LIMIT $1
