@@ -103,39 +103,20 @@ pub enum Lookup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the verbs of the protocol")]
 pub enum RareRequest {
-    Kick {
-        tube: Arc<str>,
-        bound: u32,
-    },
+    Kick { tube: Arc<str>, bound: u32 },
     StatsJob(Id),
     StatsTube(Arc<str>),
     Stats,
     Tubes,
-    Pause {
-        tube: Arc<str>,
-        length: u32,
-        known: bool,
-    },
-    Login {
-        client: Arc<str>,
-        knows_the_secret: bool,
-    },
+    Pause { tube: Arc<str>, length: u32, known: bool },
+    Login { client: Arc<str>, knows_the_secret: bool },
     Register(Arc<str>),
     Unregister(Arc<str>),
     Create(Arc<str>),
     DeleteTube(Arc<str>),
-    Limit {
-        tube: Arc<str>,
-        most: u32,
-        dead: Option<Arc<str>>,
-    },
-    Keep {
-        tube: Arc<str>,
-        expires: Option<u32>,
-        keeps: Option<u32>,
-    },
-    /// What waits in all tubes, and in so many of them one by one.
-    Backlog(usize),
+    Limit { tube: Arc<str>, most: u32, dead: Option<Arc<str>> },
+    Keep { tube: Arc<str>, expires: Option<u32>, keeps: Option<u32> },
+    Backlog { fullest: usize },
 }
 
 /// One thing that is asked of the database.
@@ -198,7 +179,7 @@ impl DatabaseRequest {
                     | RareRequest::StatsTube(_)
                     | RareRequest::Stats
                     | RareRequest::Tubes
-                    | RareRequest::Backlog(_)
+                    | RareRequest::Backlog { .. }
                     | RareRequest::Login { knows_the_secret: false, .. }
             ),
             _ => true,

@@ -421,9 +421,12 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         seconds: LoadSeconds::default(),
     };
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
-    same_system(records, &identities, &starter, &kind, manner.yes)?;
+    let begins = begins(records, &identities);
+    if !begins {
+        same_system(records, &starter, &kind, manner.yes)?;
+    }
     reach_baselines(records, &mut starter, &stop)?;
-    calibrate(records, &identities, &mut starter, (&kind, started), &stop)?;
+    calibrate(records, begins, &mut starter, (&kind, started), &stop)?;
     let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
     let mut progress = Telling::begin(trial_time(spec), seconds);
@@ -502,26 +505,19 @@ fn reach_baselines(
 
 /// Whether results begin now: nothing of an earlier machine or program is in them.
 fn begins(RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>, identities: &Identities) -> bool {
-    let complete = |repetition| {
-        let there = |cell: &&PlannedCell| store.complete(cell, repetition, identities).is_some();
-        plan.cells.iter().find(there)
-    };
-    let there = store.directory().join(ENVIRONMENT).is_file();
-    !there || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none())
+    let complete =
+        |repetition| plan.cells.iter().any(|cell| store.complete(cell, repetition, identities).is_some());
+    !store.directory().join(ENVIRONMENT).is_file() || !(0..spec.repetitions.most()).any(complete)
 }
 
 /// Trials that are there were measured on the machine and by the programs that are here now; where
 /// the user wants to go on with others, results name both.
 fn same_system(
     records: RecordedExperiment<'_>,
-    identities: &Identities,
     starter: &Starter,
     kind: &str,
     yes: bool,
 ) -> Result<(), Failure> {
-    if begins(records, identities) {
-        return Ok(());
-    }
     let directory = records.store.directory();
     let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
     let now = trials::system(kind, String::new(), starter, records.spec);
@@ -543,13 +539,12 @@ fn same_system(
 /// results begin now: servers of this kind, at this time.
 fn calibrate(
     records: RecordedExperiment<'_>,
-    identities: &Identities,
+    begins: bool,
     starter: &mut Starter,
     (kind, started): (&str, Seconds),
     stop: &Stop,
 ) -> Result<(), Failure> {
     let RecordedExperiment { spec, store, .. } = records;
-    let begins = begins(records, identities);
     if !begins {
         starter.calibrations = trials::calibrations(&input::json(&store.directory().join(ENVIRONMENT))?);
     }

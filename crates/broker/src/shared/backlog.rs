@@ -37,7 +37,7 @@ impl KnownBacklog {
             return None;
         }
         self.under_way = true;
-        Some(RareRequest::Backlog(listed.max(FULLEST)))
+        Some(RareRequest::Backlog { fullest: listed.max(FULLEST) })
     }
 
     /// This is what waits, if the database did not refuse to say.

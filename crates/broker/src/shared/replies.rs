@@ -61,12 +61,7 @@ impl SharedQueues {
             if matches!(what, For::Take(..)) {
                 self.without_reply.push(*way);
             }
-            if let Some(count) = self.several.get_mut(&slot) {
-                count.left -= 1;
-                if count.left == 0 {
-                    self.several.remove(&slot);
-                }
-            }
+            self.part_answered(slot, false);
             return self.answered_too_late(queues, what, reply, taker, now);
         }
         let holder = self.holder(client);
@@ -289,17 +284,20 @@ impl SharedQueues {
     }
 
     fn one_of_several(&mut self, client: ClientId, slot: u64, well: bool, way: &RequestTimes) {
-        let Some(count) = self.several.get_mut(&slot) else { return };
-        count.left -= 1;
-        count.done += u64::from(well);
-        let PartCount { left, done, word } = *count;
-        if left == 0 {
-            self.several.remove(&slot);
+        if let Some(PartCount { done, word, .. }) = self.part_answered(slot, well) {
             let mut bytes = Vec::new();
             write::numbered(&mut bytes, word, done);
             let way = Some(*way);
             self.replies.push(PendingReply { client, number: slot, bytes, way, repeated: None, stats: None });
         }
+    }
+
+    /// One query of a request that is several has come back; the request, if it was the last.
+    fn part_answered(&mut self, slot: u64, well: bool) -> Option<PartCount> {
+        let count = self.several.get_mut(&slot)?;
+        count.left -= 1;
+        count.done += u64::from(well);
+        if count.left == 0 { self.several.remove(&slot) } else { None }
     }
 
     /// A tube as the database and its connections here make it; none: there is none of this name.

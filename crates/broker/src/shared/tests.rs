@@ -277,8 +277,8 @@ impl Both {
         for QueuedRequest { number, query, .. } in self.shared.take_queries() {
             let reply = match query {
                 DatabaseRequest::Sweep(_) => DatabaseReply::Places(Vec::new(), 0),
-                DatabaseRequest::Once(RareRequest::Backlog(most)) => {
-                    backlog_of = Some(most);
+                DatabaseRequest::Once(RareRequest::Backlog { fullest }) => {
+                    backlog_of = Some(fullest);
                     found.cloned().map_or(DatabaseReply::Failed("no time".into()), DatabaseReply::Backlog)
                 }
                 other => panic!("{other:?}"),

@@ -52,7 +52,7 @@ impl SharedQueues {
         let arrivals = |name: &str| self.waits.books.get(name).map_or(0, krarup_record::JobBooks::arrivals);
         let mut all: Vec<&Arc<str>> = self.waits.books.iter().map(|(name, _)| name).collect();
         all.extend(fullest().map(|one| &one.tube));
-        all.sort_unstable_by_key(|name| (Reverse((ready(name), arrivals(name))), *name));
+        all.sort_by_cached_key(|name| (Reverse((ready(name), arrivals(name))), *name));
         all.dedup();
         let others = all.split_off(all.len().min(most));
         let listed: HashSet<&str> = all.iter().map(|name| &***name).collect();

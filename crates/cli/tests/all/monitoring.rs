@@ -16,8 +16,12 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 /// The value of one metric with its labels.
 pub(crate) fn value(metrics: &str, series: &str) -> f64 {
-    let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
-    found.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+    known_value(metrics, series).unwrap_or_else(|| panic!("no {series} in {metrics}"))
+}
+
+/// The same, if it is there.
+pub(crate) fn known_value(metrics: &str, series: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
 /// The exit code of `krarup health`, and what it prints.

@@ -19,7 +19,7 @@ use super::SETTINGS;
 use super::blocking::BlockingSession;
 use super::heads::open;
 use super::place::{Database, END_HOLDER, Reconnecting, StoreError, fence_of, is_fatal};
-use super::rows::{wall, whole_seconds};
+use super::rows::{at_most, wall};
 use krarup_broker::changes::{CommitBatch, KeyRow, MessageChange, MessageRow, StoredState};
 use krarup_broker::job::JobCounts;
 use krarup_broker::shards::{self, Shard};
@@ -104,10 +104,10 @@ impl BatchWriter {
                     &[
                         &&**name,
                         &row.created,
-                        &i32::try_from(row.most).unwrap_or(i32::MAX),
+                        &at_most(row.most),
                         &row.dead.as_deref(),
-                        &whole_seconds(row.expires),
-                        &whole_seconds(row.keeps),
+                        &at_most(row.expires),
+                        &at_most(row.keeps),
                     ],
                 )?,
             };
@@ -343,5 +343,5 @@ fn place_aside(row: &MessageRow) -> Option<i64> {
 
 /// Whole seconds, as the protocol has them.
 fn seconds(time: Nanos) -> i32 {
-    whole_seconds(u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX))
+    at_most(u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX))
 }

@@ -22,9 +22,9 @@ impl NameTable {
     }
 }
 
-/// Whole seconds as a column has them: 68 years at most, which is for ever.
-pub(super) fn whole_seconds(seconds: u32) -> i32 {
-    i32::try_from(seconds).unwrap_or(i32::MAX)
+/// A number as a column has it, whose largest is 2,147,483,647: of seconds that is for ever.
+pub(super) fn at_most(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// A message out of a row.

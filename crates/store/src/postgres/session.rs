@@ -29,7 +29,7 @@ use super::SETTINGS;
 use super::failure::words;
 use super::low_water::{LowWaterMarks, TubeParts};
 use super::place::{Database, StoreError, is_fatal};
-use super::rows::whole_seconds;
+use super::rows::at_most;
 use super::schema::SchemaClient;
 use krarup_broker::database::{
     Backlog, DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
@@ -369,9 +369,9 @@ impl DatabaseSession {
                 &&*new.tube,
                 &new.sender.as_deref(),
                 &i64::from(new.priority),
-                &whole_seconds(new.delay),
+                &at_most(new.delay),
                 &i64::from(new.delay),
-                &whole_seconds(new.ttr),
+                &at_most(new.ttr),
                 &&*new.body,
                 &i64::from(new.flags),
                 &new.lives.map(i64::from),
@@ -561,7 +561,7 @@ impl DatabaseSession {
             ids.push(number(id));
             takers.push(taker);
             priorities.push(i64::from(priority));
-            delays.push(whole_seconds(delay));
+            delays.push(at_most(delay));
             seconds.push(i64::from(delay));
         }
         let columns: &Columns<'_> =
@@ -726,7 +726,7 @@ impl DatabaseSession {
                 let rows = client.query(TUBES, &[]).await?;
                 DatabaseReply::Names(rows.iter().map(|row| row.get::<_, &str>(0).into()).collect())
             }
-            RareRequest::Backlog(most) => DatabaseReply::Backlog(self.backlog(*most).await?),
+            RareRequest::Backlog { fullest } => DatabaseReply::Backlog(self.backlog(*fullest).await?),
             RareRequest::Pause { tube, length, known } => yes(client
                 .execute(include_str!("shared/pause.sql"), &[&&**tube, &i64::from(*length), known])
                 .await?),
@@ -751,7 +751,7 @@ impl DatabaseSession {
                 DatabaseReply::Yes(client.query_one(statement, &[&&**tube]).await?.get(0))
             }
             RareRequest::Keep { tube, expires, keeps } => {
-                let number = |seconds: &Option<u32>| seconds.map(whole_seconds);
+                let number = |seconds: &Option<u32>| seconds.map(at_most);
                 let statement = "SELECT krarup.keep_tube($1, $2, $3)";
                 client.execute(statement, &[&&**tube, &number(expires), &number(keeps)]).await?;
                 DatabaseReply::Yes(true)
@@ -759,12 +759,7 @@ impl DatabaseSession {
             RareRequest::Limit { tube, most, dead } => {
                 let statement = "INSERT INTO krarup.tube VALUES ($1, false, $2, $3) \
                      ON CONFLICT (name) DO UPDATE SET most = excluded.most, dead = excluded.dead";
-                client
-                    .execute(
-                        statement,
-                        &[&&**tube, &i32::try_from(*most).unwrap_or(i32::MAX), &dead.as_deref()],
-                    )
-                    .await?;
+                client.execute(statement, &[&&**tube, &at_most(*most), &dead.as_deref()]).await?;
                 let statement = "DELETE FROM krarup.tube WHERE name = $1 AND NOT created AND most = 0 AND expires = 0 AND keeps = 0";
                 client.execute(statement, &[&&**tube]).await?;
                 DatabaseReply::Yes(true)
@@ -829,9 +824,9 @@ impl<'a> News<'a> {
             columns.keys.push(new.key.as_deref());
             columns.strict.push(new.strict);
             columns.priorities.push(new.priority.into());
-            columns.delays.push(whole_seconds(new.delay));
+            columns.delays.push(at_most(new.delay));
             columns.seconds.push(new.delay.into());
-            columns.ttrs.push(whole_seconds(new.ttr));
+            columns.ttrs.push(at_most(new.ttr));
             columns.flags.push(new.flags.into());
             columns.lives.push(new.lives.map(i64::from));
             columns.bodies.push(&new.body);

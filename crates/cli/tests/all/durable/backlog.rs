@@ -3,7 +3,7 @@
 use crate::broker::{data, monitored};
 use crate::durable::cluster::Cluster;
 use crate::durable::say;
-use crate::monitoring::get;
+use crate::monitoring::{get, known_value};
 use crate::support::until;
 
 /// How many wait in each tube, and for how long the oldest does.
@@ -24,12 +24,7 @@ pub(crate) fn is_told_by_all_brokers(cluster: &Cluster, mode: &str) {
 
     // One through which no message has gone.
     let (second, admin) = monitored(&flags);
-    let metric = |series: &str| {
-        let (_, metrics) = get(admin, "/metrics");
-        let line =
-            metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
-        line.unwrap_or(f64::NAN)
-    };
+    let metric = |series: &str| known_value(&get(admin, "/metrics").1, series).unwrap_or(f64::NAN);
     let ready = |tube: &str| metric(&format!("krarup_broker_tube_ready{{tube=\"{tube}\"}}"));
     let oldest = |tube: &str| metric(&format!("krarup_broker_tube_oldest_age_seconds{{tube=\"{tube}\"}}"));
     until("it tells what waits", || ready("jobs") == 3.0 && oldest("jobs") >= 3_600.0);
