@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use krarup_record::JobBooks;
+use krarup_record::{JobBooks, JobSnapshot};
 use krarup_units::{Nanos, Stamp};
 
 /// Tubes that have books of their own.
@@ -104,6 +104,12 @@ impl TubeBooks {
     /// The books of a tube; none: it has no message yet, or shares its books.
     pub(crate) fn get(&self, tube: &str) -> Option<&JobBooks> {
         self.places.get(tube).map(|place| &self.own[place.0 as usize].books)
+    }
+
+    /// What was kept of a tube: nothing where it has had no message; none: it may share its books.
+    pub(crate) fn snapshot(&self, tube: &str, now: Stamp) -> Option<JobSnapshot> {
+        let own = self.get(tube).map(|books| books.snapshot(now));
+        own.or_else(|| (self.own.len() < MOST_TUBES).then(JobSnapshot::default))
     }
 
     /// Arrivals per second of all tubes but those listed, the tubes without books of their own

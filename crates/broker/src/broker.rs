@@ -45,7 +45,7 @@ mod session;
 pub use service::MEMCACHED;
 
 /// Bytes of replies that wait to leave: a client with more is not read.
-const MOST_UNSENT: usize = 256 << 10;
+pub const MOST_UNSENT: usize = 256 << 10;
 /// Answers of one client that wait for a commit.
 const MOST_SLOTS: usize = 4_096;
 /// Memory that a quiet client keeps.
@@ -280,6 +280,19 @@ impl Broker {
         (self.with_messages(messages.flatten().unwrap_or_default()), known)
     }
 
+    /// How many tubes there are: those of clients here, or those in which messages are ready, of
+    /// which the database tells, where they are more.
+    pub fn tube_count(&self) -> usize {
+        let there = self.shared.as_ref().map_or(0, SharedQueues::ready_tubes);
+        self.queues.tube_count().max(there as usize)
+    }
+
+    /// Bytes of memory that messages are counted with: where the database has them, those on their
+    /// way to it.
+    pub fn memory_used(&self) -> u64 {
+        self.shared.as_ref().map_or_else(|| self.queues.memory_used(), SharedQueues::memory_used)
+    }
+
     /// All tubes, as far as they are known here: those with the most messages that wait one by one.
     pub fn tubes_state(&self, now: Stamp) -> TubesState {
         match &self.shared {
@@ -307,6 +320,7 @@ impl Broker {
             commits: self.commits,
             written: self.written,
             unanswered: self.unanswered,
+            timeouts: self.shared.is_none().then(|| self.queues.totals().timeouts),
         }
     }
 
@@ -596,9 +610,13 @@ impl Broker {
     /// What the database has answered, and when.
     pub fn database_replied(&mut self, answers: Vec<(u64, DatabaseReply)>, way: &RequestTimes, now: Stamp) {
         let Some(shared) = &mut self.shared else { return };
-        self.commits += 1;
-        self.written += u64::from(way.together);
-        self.batches.record(way.together.into(), Nanos(way.answered.0.saturating_sub(way.sent.0)));
+        let written = shared.written(&answers);
+        // What only looked, or found nothing, has committed nothing.
+        if written > 0 {
+            self.commits += 1;
+            self.written += written;
+            self.batches.record(way.together.into(), Nanos(way.answered.0.saturating_sub(way.sent.0)));
+        }
         self.pool = (way.left, way.busy);
         for (number, reply) in answers {
             shared.answered(&mut self.queues, number, reply, way, now);

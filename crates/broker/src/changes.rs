@@ -130,7 +130,12 @@ pub struct CommitBatch {
     pub keys: HashMap<(Arc<str>, Arc<str>), KeyRow>,
     /// Messages that applications had stored beside the queues, and that are in them from now on.
     pub taken_in: Vec<i64>,
+    /// Bytes of the messages that were put in it.
+    pub(crate) bodies: usize,
 }
+
+/// PostgreSQL takes no statement of a gibibyte, and there is more in one than the messages.
+const MOST_BODIES: usize = 512 << 20;
 
 impl CommitBatch {
     /// Whether there is nothing to write.
@@ -157,8 +162,14 @@ impl CommitBatch {
             && few.messages.keys().all(|id| !many.messages.contains_key(id))
     }
 
+    /// Whether one more message of this length may be put in it: then one statement still holds it.
+    pub fn has_room(&self, length: usize) -> bool {
+        self.bodies == 0 || self.bodies + length <= MOST_BODIES
+    }
+
     /// A message is new.
     pub fn insert(&mut self, row: MessageRow) {
+        self.bodies += row.body.len();
         self.messages.insert(row.id, MessageChange::Insert(Box::new(row)));
     }
 
@@ -227,6 +238,15 @@ mod tests {
         batch.insert(row(1, 5));
         batch.delete(1);
         assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn a_batch_takes_no_more_than_a_statement_holds_but_any_message_alone() {
+        let mut batch = CommitBatch::default();
+        assert!(batch.has_room(MOST_BODIES + 1));
+        batch.insert(MessageRow { body: [0; 100][..].into(), ..row(1, 1) });
+        assert!(batch.has_room(MOST_BODIES - 100));
+        assert!(!batch.has_room(MOST_BODIES - 99));
     }
 
     #[test]

@@ -277,6 +277,17 @@ pub enum DatabaseReply {
     Failed(String),
 }
 
+impl DatabaseReply {
+    /// Whether something was done.
+    pub(crate) fn is_done(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::Count(0) => false,
+            Self::Lines(lines) => lines.iter().any(|line| line.word != ResultCode::None),
+            _ => true,
+        }
+    }
+}
+
 /// A request on its way to the database.
 #[derive(Clone, Debug)]
 pub struct QueuedRequest {

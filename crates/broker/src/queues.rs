@@ -461,9 +461,9 @@ impl Queues {
         Ok((id, self.after()))
     }
 
-    /// Whether there is memory for a body of this length.
+    /// Whether there is memory for a body of this length, and room in what is written next.
     pub fn has_room(&self, length: usize) -> bool {
-        self.used + length as u64 + OVERHEAD <= self.settings.memory
+        self.batch.has_room(length) && self.used + length as u64 + OVERHEAD <= self.settings.memory
     }
 
     /// Ids from here on were never given.
@@ -609,14 +609,19 @@ impl Queues {
             tube.total_jobs -= 1;
             self.totals.jobs -= 1;
             self.tubes.let_go(job.tube);
-            self.keys.retain(|_, row| row.id != id);
         }
         let newer = std::mem::take(&mut self.batch);
         let mut kept = batch;
         kept.messages.retain(|_, change| !matches!(change, crate::changes::MessageChange::Insert(_)));
-        kept.keys.clear();
+        // All of them are of what was put with it.
+        for (key, row) in kept.keys.drain() {
+            if self.keys.get(&key) == Some(&row) {
+                self.keys.remove(&key);
+            }
+        }
         // They are found again where they were stored.
         kept.taken_in.clear();
+        kept.bodies = newer.bodies;
         kept.messages.extend(newer.messages);
         kept.tubes.extend(newer.tubes);
         kept.clients.extend(newer.clients);

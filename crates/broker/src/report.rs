@@ -30,8 +30,8 @@ pub struct TubeState {
     /// Time since the put of the oldest message that waits; none: there is none, or
     /// the database has not told.
     pub oldest: Option<Nanos>,
-    /// What was kept of it.
-    pub jobs: JobSnapshot,
+    /// What was kept of it; none: it may share its books with others.
+    pub jobs: Option<JobSnapshot>,
 }
 
 /// All tubes of one moment.
@@ -140,18 +140,18 @@ pub struct TubeReport {
     /// Messages that became ready per second, in the last ten minutes, or the last minute where
     /// they are fifty a second or more; none: not seen for a second yet.
     pub arrivals_per_s: Option<f64>,
-    /// Messages that became ready, ever.
-    pub arrivals: u64,
+    /// Messages that became ready, ever; none: that is not known of this tube alone.
+    pub arrivals: Option<u64>,
     /// From hand-out to the end, of those done.
     pub service_s: Option<LatestTimes>,
     /// From ready to hand-out.
     pub waiting_s: Option<LatestTimes>,
     /// The same since the start, as a histogram.
     pub waiting_up_to: Vec<TimesUpTo>,
-    /// Messages that were handed out once more.
-    pub redeliveries: u64,
-    /// Leases that ended with the message not done.
-    pub given_up: u64,
+    /// Messages that were handed out once more; none: that is not known.
+    pub redeliveries: Option<u64>,
+    /// Leases that ended with the message not done; none: that is not known.
+    pub given_up: Option<u64>,
     /// Age of the oldest message that waits.
     pub oldest_s: Option<Seconds>,
     /// Messages that are with a consumer: one that holds several is as many.
@@ -162,8 +162,8 @@ pub struct TubeReport {
     /// times service time over consumers. Above 1 the queue grows. A consumer between its delete
     /// and its next reserve is not counted: where services are as short as that, it is too high.
     pub utilization: Option<f64>,
-    /// How many workers keep the target.
-    pub workers: WorkersAnswer,
+    /// How many workers keep the target; none: what the tube does is not known.
+    pub workers: Option<WorkersAnswer>,
     /// When no message waits any more.
     pub drained_in: DrainTime,
 }
@@ -171,12 +171,13 @@ pub struct TubeReport {
 impl TubeReport {
     /// What `state` says, for this target of the waiting time.
     pub fn of(state: &TubeState, target: ResponseTarget) -> Self {
-        let jobs = &state.jobs;
-        let traffic = traffic(jobs);
-        let arrivals_per_s = jobs.arrivals().rate();
+        let jobs = state.jobs.as_ref();
+        let traffic = jobs.map(traffic);
+        let services = || traffic.iter().flat_map(|traffic| &traffic.services);
+        let arrivals_per_s = jobs.and_then(|jobs| jobs.arrivals().rate());
         let consumers = (state.busy + state.waiting) as f64;
         // Of all leases, those given up too: they keep a consumer as busy.
-        let held = LatestTimes::of(traffic.services.iter().map(|one| one.time));
+        let held = LatestTimes::of(services().map(|one| one.time));
         let load = arrivals_per_s.zip(held).map(|(rate, held)| rate * held.mean);
         let capacity = held.map_or(0.0, |held| consumers / held.mean.max(1e-9));
         let spare = capacity - arrivals_per_s.unwrap_or(0.0);
@@ -192,20 +193,20 @@ impl TubeReport {
             tube: state.name.clone(),
             ready: state.ready,
             arrivals_per_s,
-            arrivals: jobs.arrived,
-            service_s: LatestTimes::of(traffic.services.iter().filter(|one| one.done).map(|one| one.time)),
-            waiting_s: LatestTimes::of(jobs.waits.iter().map(|&wait| f64::from(wait))),
-            waiting_up_to: TimesUpTo::of(&jobs.waiting),
-            redeliveries: jobs.redelivered,
-            given_up: jobs.given_up,
+            arrivals: jobs.map(|jobs| jobs.arrived),
+            service_s: LatestTimes::of(services().filter(|one| one.done).map(|one| one.time)),
+            waiting_s: jobs.and_then(|jobs| LatestTimes::of(jobs.waits.iter().map(|&wait| f64::from(wait)))),
+            waiting_up_to: jobs.map(|jobs| TimesUpTo::of(&jobs.waiting)).unwrap_or_default(),
+            redeliveries: jobs.map(|jobs| jobs.redelivered),
+            given_up: jobs.map(|jobs| jobs.given_up),
             oldest_s: state.oldest.map(Nanos::as_seconds),
             busy_consumers: state.busy,
             waiting_consumers: state.waiting,
             utilization: load.filter(|_| consumers > 0.0).map(|load| load / consumers),
-            workers: match workers_needed(&traffic, target) {
+            workers: traffic.as_ref().map(|traffic| match workers_needed(traffic, target) {
                 Ok(needed) => WorkersAnswer::Needed(needed),
                 Err(silence) => WorkersAnswer::Silent(silence),
-            },
+            }),
             drained_in,
         }
     }
@@ -278,7 +279,7 @@ mod tests {
             books.handed_out(Some(Nanos::from_millis(number % 100)), false);
             books.ended(Nanos::from_millis(400), true);
         }
-        let jobs = books.snapshot(Stamp(Nanos::from_secs(100).0));
+        let jobs = Some(books.snapshot(Stamp(Nanos::from_secs(100).0)));
         TubeState { name: "jobs".into(), ready: Some(ready), alone: true, busy, waiting, oldest: None, jobs }
     }
 
@@ -318,7 +319,7 @@ mod tests {
             services: vec![JobService { time: 0.4, done: true }; 1_000],
         };
         let needed = workers_needed(&seen, TARGET).expect("a thousand services were seen");
-        let WorkersAnswer::Needed(reported) = TubeReport::of(&tube(0, 4, 4), TARGET).workers else {
+        let Some(WorkersAnswer::Needed(reported)) = TubeReport::of(&tube(0, 4, 4), TARGET).workers else {
             panic!("the model has an answer")
         };
         assert_eq!((reported.low, reported.mean, reported.high), (needed.low, needed.mean, needed.high));
@@ -328,16 +329,17 @@ mod tests {
         assert!((4..=6).contains(&needed.mean) && needed.low <= needed.mean, "{needed:?}");
         // A tighter target needs no fewer.
         let soon = ResponseTarget { quantile: 0.99, seconds: 0.01 };
-        let WorkersAnswer::Needed(more) = TubeReport::of(&tube(0, 4, 4), soon).workers else {
+        let Some(WorkersAnswer::Needed(more)) = TubeReport::of(&tube(0, 4, 4), soon).workers else {
             panic!("the model has an answer")
         };
         assert!(more.mean >= reported.mean);
         let mut unknown = tube(0, 4, 4);
-        unknown.jobs.services.truncate(100);
+        unknown.jobs.as_mut().unwrap().services.truncate(100);
         let report = TubeReport::of(&unknown, TARGET);
-        assert_eq!(report.workers, WorkersAnswer::Silent(NeedSilence::FewServices));
-        let nothing = TubeReport::of(&TubeState::default(), TARGET);
-        assert_eq!(nothing.workers, WorkersAnswer::Silent(NeedSilence::NoArrivals));
+        assert_eq!(report.workers, Some(WorkersAnswer::Silent(NeedSilence::FewServices)));
+        let nothing = TubeState { jobs: Some(JobSnapshot::default()), ..TubeState::default() };
+        let nothing = TubeReport::of(&nothing, TARGET);
+        assert_eq!(nothing.workers, Some(WorkersAnswer::Silent(NeedSilence::NoArrivals)));
         assert_eq!((nothing.service_s, nothing.utilization, nothing.arrivals_per_s), (None, None, None));
     }
 
@@ -345,17 +347,17 @@ mod tests {
     fn leases_that_were_given_up_are_censored_and_many_of_them_silence() {
         let given_up = |every: usize| {
             let mut state = tube(0, 4, 4);
-            for one in state.jobs.services.iter_mut().step_by(every) {
+            for one in state.jobs.as_mut().unwrap().services.iter_mut().step_by(every) {
                 (one.time, one.done) = (Nanos::from_millis(100), false);
             }
             TubeReport::of(&state, TARGET)
         };
         // They were served for 0.1 s at least: that does not shorten the mean of 0.4 s.
         let few = given_up(20);
-        let WorkersAnswer::Needed(needed) = few.workers else { panic!("a twentieth is not many") };
+        let Some(WorkersAnswer::Needed(needed)) = few.workers else { panic!("a twentieth is not many") };
         assert!((needed.service_s - 0.4).abs() < 1e-9, "{needed:?}");
         assert_eq!(few.service_s.map(|times| (times.count, times.p50)), Some((950, 0.4)));
-        assert_eq!(given_up(5).workers, WorkersAnswer::Silent(NeedSilence::ManyGivenUp));
+        assert_eq!(given_up(5).workers, Some(WorkersAnswer::Silent(NeedSilence::ManyGivenUp)));
     }
 
     #[test]
@@ -366,13 +368,13 @@ mod tests {
             books.ended(Nanos::from_millis(400), true);
         }
         let at = |second| {
-            let jobs = books.snapshot(Stamp(Nanos::from_secs(second).0));
+            let jobs = Some(books.snapshot(Stamp(Nanos::from_secs(second).0)));
             TubeReport::of(&TubeState { jobs, ..TubeState::default() }, TARGET)
         };
-        assert!(matches!(at(301).workers, WorkersAnswer::Needed(_)));
+        assert!(matches!(at(301).workers, Some(WorkersAnswer::Needed(_))));
         let later = at(1_000);
-        assert_eq!(later.workers, WorkersAnswer::Silent(NeedSilence::NoArrivals));
-        assert_eq!((later.arrivals_per_s, later.arrivals), (Some(0.0), 300));
+        assert_eq!(later.workers, Some(WorkersAnswer::Silent(NeedSilence::NoArrivals)));
+        assert_eq!((later.arrivals_per_s, later.arrivals), (Some(0.0), Some(300)));
     }
 
     #[test]

@@ -32,8 +32,8 @@ use krarup_beanstalk::{Ids, Put, ReplyWord, Request, write};
 use krarup_units::Stamp;
 
 use crate::database::{
-    DatabaseRequest, Lookup, MessageSelector, NewMessage, QueuedRequest, RareRequest, RequestTimes,
-    StateChange, StatementKind, Taker,
+    DatabaseReply, DatabaseRequest, Lookup, MessageSelector, NewMessage, QueuedRequest, RareRequest,
+    RequestTimes, StateChange, StatementKind, Taker,
 };
 use crate::job::{ClientId, Id, IdMap};
 use crate::queues::{MOST_AT_ONCE, Queues, Reserve, TakeMode};
@@ -129,6 +129,17 @@ impl SharedQueues {
         self.put
     }
 
+    /// Bytes of messages on their way to the database.
+    pub(crate) fn memory_used(&self) -> u64 {
+        self.used
+    }
+
+    /// How many of these answers tell that something was changed for a client.
+    pub(crate) fn written(&self, answers: &[(u64, DatabaseReply)]) -> u64 {
+        let writes = |number: &u64| self.underway.get(number).is_some_and(|one| one.writes);
+        answers.iter().filter(|(number, reply)| writes(number) && reply.is_done()).count() as u64
+    }
+
     /// Clients that wait for a message.
     pub(crate) fn waiting_count(&self) -> u64 {
         self.holders.iter().flatten().filter(|holder| holder.wait.is_some()).count() as u64
@@ -164,7 +175,8 @@ impl SharedQueues {
     fn give_back(&mut self, id: Id, taker: Taker, tube: Option<Arc<str>>) {
         let number = self.next_number();
         let query = DatabaseRequest::Move { id, taker, what: StateChange::GiveBack };
-        self.underway.insert(number, Underway { client: 0, taker, number, what: For::GiveBack(id, tube) });
+        let what = For::GiveBack(id, tube);
+        self.underway.insert(number, Underway { client: 0, taker, number, what, writes: true });
         self.asked.push(QueuedRequest { number, query, joins: false });
     }
 
@@ -426,7 +438,8 @@ impl SharedQueues {
         let joins = holder.out.is_some_and(|(other, _)| other == kind);
         holder.out = Some((kind, holder.out.map_or(0, |(_, count)| count) + 1));
         let number = self.next_number();
-        self.underway.insert(number, Underway { client, taker, number: slot, what });
+        let writes = query.writes();
+        self.underway.insert(number, Underway { client, taker, number: slot, what, writes });
         self.asked.push(QueuedRequest { number, query, joins });
     }
 }

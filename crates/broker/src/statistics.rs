@@ -2,6 +2,7 @@
 //! them.
 
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 
 use krarup_beanstalk::Verb;
 use krarup_model::headroom::ResponseTarget;
@@ -47,6 +48,8 @@ pub struct BrokerState {
     pub written: u64,
     /// Requests that wait for a commit, or for a database connection.
     pub unanswered: u64,
+    /// Leases that ran out; none: the database ends them, and does not tell.
+    pub timeouts: Option<u64>,
 }
 
 /// Lines of `key: value`.
@@ -79,8 +82,11 @@ impl Lines {
             });
             self.add("waiting-time-histogram", format_args!("[{}]", pairs.collect::<Vec<_>>().join(", ")));
         }
-        self.add("redeliveries", report.redeliveries);
-        self.add("given-up", report.given_up);
+        for (key, count) in [("redeliveries", report.redeliveries), ("given-up", report.given_up)] {
+            if let Some(count) = count {
+                self.add(key, count);
+            }
+        }
         if let Some(oldest) = report.oldest_s {
             self.add("oldest-age", format_args!("{oldest:.6}"));
         }
@@ -90,12 +96,13 @@ impl Lines {
         }
         self.quoted("waiting-target", &target.to_string());
         match report.workers {
-            WorkersAnswer::Needed(needed) => {
+            Some(WorkersAnswer::Needed(needed)) => {
                 self.add("workers-needed-low", needed.low);
                 self.add("workers-needed", needed.mean);
                 self.add("workers-needed-high", needed.high);
             }
-            WorkersAnswer::Silent(silence) => self.add("workers-needed-silent", reason(silence)),
+            Some(WorkersAnswer::Silent(silence)) => self.add("workers-needed-silent", reason(silence)),
+            None => {}
         }
         match report.drained_in {
             DrainTime::Seconds(seconds) => self.add("time-to-drain", format_args!("{seconds:.3}")),
@@ -134,7 +141,9 @@ pub fn server(
     for verb in Verb::ALL.iter().filter(|verb| verb.is_counted()) {
         lines.add(&format!("cmd-{}", verb.name()), counts.get(*verb));
     }
-    lines.add("job-timeouts", totals.timeouts);
+    if let Some(timeouts) = service.timeouts {
+        lines.add("job-timeouts", timeouts);
+    }
     lines.add("total-jobs", totals.jobs);
     lines.add("max-job-size", about.largest);
     lines.add("current-tubes", tubes);
@@ -223,14 +232,32 @@ pub fn job(view: &JobView) -> String {
     lines.0
 }
 
+/// A tube, and what is counted of it under Kestrel's names.
+pub type QueueFigures = (Arc<str>, Vec<(&'static str, u64)>);
+
+/// All that is told of a tube by memcached's protocol.
+pub fn of_queue(tube: TubeView) -> QueueFigures {
+    let counts = vec![
+        ("items", tube.ready),
+        ("total_items", tube.jobs),
+        ("open_transactions", tube.reserved),
+        ("delayed", tube.delayed),
+        ("buried", tube.buried),
+        ("waiters", tube.waiting),
+        ("expired_items", tube.expired),
+    ];
+    (tube.name, counts)
+}
+
 /// The answer to memcached's `stats`: its names where it has them, and Kestrel's for each queue.
+/// The totals come with whether it is known how many messages there are.
 pub fn memcached(
     about: &ProcessFacts,
     service: &BrokerState,
-    totals: &Totals,
+    (totals, known): (&Totals, bool),
     memory: u64,
     counts: &VerbCounts,
-    tubes: impl Iterator<Item = TubeView>,
+    queues: impl Iterator<Item = QueueFigures>,
 ) -> String {
     let mut text = String::new();
     let mut add = |name: &str, value: &dyn Display| {
@@ -240,7 +267,10 @@ pub fn memcached(
     add("uptime", &seconds(service.uptime));
     add("version", &about.version);
     add("store", &about.store);
-    add("curr_items", &totals.ready);
+    if known {
+        add("curr_items", &totals.ready);
+        add("open_transactions", &totals.reserved);
+    }
     add("total_items", &totals.jobs);
     add("bytes", &memory);
     add("curr_connections", &totals.connections);
@@ -251,17 +281,9 @@ pub fn memcached(
     add("item_size_max", &about.largest);
     add("commits", &service.commits);
     add("waiters", &totals.waiting);
-    add("open_transactions", &totals.reserved);
     add("expired_items", &totals.expired);
-    for tube in tubes {
-        let mut add = |what: &str, value: u64| add(&format!("queue_{}_{what}", tube.name), &value);
-        add("items", tube.ready);
-        add("total_items", tube.jobs);
-        add("open_transactions", tube.reserved);
-        add("delayed", tube.delayed);
-        add("buried", tube.buried);
-        add("waiters", tube.waiting);
-        add("expired_items", tube.expired);
+    for (queue, its) in queues {
+        its.iter().for_each(|(what, count)| add(&format!("queue_{queue}_{what}"), count));
     }
     text.push_str("END\r\n");
     text

@@ -221,6 +221,8 @@ impl Journal {
     /// Whether what has been gathered may be written now, beside what is under way; ids below
     /// `next_id` have been given.
     pub fn may_write(&self, gathered: &CommitBatch, next_id: Id) -> bool {
+        // Those of what is gathered must be promised before it is written.
+        self.ids.next.fetch_max(next_id, Ordering::Relaxed);
         let beside = |other: &CommitBatch| gathered.may_go_beside(other);
         let others = || self.under_way.iter().filter(|one| one.outcome.is_none()).map(|one| &*one.batch);
         let lines = gathered.lines() + others().map(CommitBatch::lines).sum::<usize>();
@@ -416,30 +418,39 @@ impl<S: Reconnecting> Reconnector<S> {
     }
 }
 
-/// A session, as soon as it can be had; none if it is not needed any more.
-fn have<S>(sender: &EventSender, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
+/// A session, as soon as it can be had; none if it is not needed any more. That it cannot be had is
+/// told where nothing goes on without it.
+fn have<S>(sender: &EventSender, needed: bool, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
+    let (since, mut lost) = (Instant::now(), false);
     loop {
         match begin() {
-            Ok(session) => return Some(session),
+            Ok(session) => {
+                if lost {
+                    sender.say(ThreadEvent::Back);
+                }
+                return Some(session);
+            }
             Err(StoreError::Deposed) => {
                 sender.say(ThreadEvent::Deposed);
                 return None;
             }
-            // Others go on meanwhile; without any, nothing is done, and the keeper says why.
             Err(_) if sender.is_over() => return None,
-            Err(_) => thread::sleep(RETRY_AFTER),
+            Err(problem) => {
+                if needed && !std::mem::replace(&mut lost, true) {
+                    sender.say(ThreadEvent::Lost(problem.to_string(), since));
+                }
+                thread::sleep(RETRY_AFTER);
+            }
         }
     }
 }
 
-/// What the reader's thread does all its life: its session begins with the first that is wanted.
+/// What the reader's thread does all its life. Its session is there before anything is wanted:
+/// nothing is written while it reads.
 fn read(wanted: &Receiver<Fetch>, sender: &EventSender, begin: impl Fn() -> Result<Reader, StoreError>) {
-    let mut session = None;
+    let Some(session) = have(sender, true, begin) else { return };
+    let mut session = Reconnector::new(session, sender.clone());
     for wanted in wanted {
-        if session.is_none() {
-            session = have(sender, &begin).map(|session| Reconnector::new(session, sender.clone()));
-        }
-        let Some(session) = &mut session else { return };
         let Ok(fetched) = session.until_known(|session| session.fetch(&wanted)) else {
             return sender.say(ThreadEvent::Deposed);
         };
@@ -455,7 +466,8 @@ fn write(
     sender: EventSender,
     begin: impl Fn() -> Result<BatchWriter, StoreError>,
 ) {
-    let Some(session) = have(&sender, begin) else { return };
+    // One writer is enough.
+    let Some(session) = have(&sender, writer == 0, begin) else { return };
     sender.say(ThreadEvent::Begun { writer });
     let mut session = Reconnector::new(session, sender);
     for Job { number, batch } in jobs {
@@ -506,7 +518,11 @@ impl LeaseKeeper {
     fn renew(&mut self) -> Result<(), Over> {
         let next = self.ids.next.load(Ordering::Relaxed);
         if self.session.until_known(|owned| owned.renew(next))?.is_ok() {
-            self.ids.promised.store(next + IDS_AHEAD, Ordering::Relaxed);
+            let promised = next + IDS_AHEAD;
+            if self.ids.promised.swap(promised, Ordering::Relaxed) < promised {
+                // What was gathered may wait for that.
+                (self.session.sender.wake)();
+            }
         }
         Ok(())
     }
@@ -618,5 +634,24 @@ mod tests {
         let (journal, _, _threads) = journal();
         assert!(journal.may_write(&deletes(1..2), 1_000));
         assert!(!journal.may_write(&deletes(1..2), 1_001));
+        // So that they are promised next.
+        assert_eq!(journal.ids.next.load(Ordering::Relaxed), 1_001);
+    }
+
+    #[test]
+    fn a_session_that_cannot_be_had_at_first_is_reported() {
+        let (tell, events) = mpsc::channel();
+        let sender = EventSender { tell, wake: Arc::new(|| ()), over: Arc::default() };
+        let tries = std::cell::Cell::new(0);
+        let begin = || {
+            tries.set(tries.get() + 1);
+            if tries.get() > 1 { Ok(tries.get()) } else { Err(StoreError::Pooled) }
+        };
+        assert_eq!(have(&sender, true, begin), Some(2));
+        let told: Vec<ThreadEvent> = events.try_iter().collect();
+        assert!(
+            matches!(&told[..], [ThreadEvent::Lost(why, _), ThreadEvent::Back] if why.contains("pooler")),
+            "{told:?}"
+        );
     }
 }

@@ -455,6 +455,7 @@ impl PoolState {
                     self.done(marker);
                     self.is_back();
                     // One of them spoils it: each for itself.
+                    way.together = 1;
                     let mut later = Vec::new();
                     for one in asked {
                         later.extend(Box::pin(self.carry_out(session, vec![one], way)).await?);

@@ -14,7 +14,7 @@ use crate::memcached::{
     TakeOption, UNAUTHENTICATED,
 };
 use crate::queues::Queues;
-use crate::statistics;
+use crate::statistics::{self, QueueFigures};
 
 /// A request, as its rows begin.
 #[derive(Clone, Copy)]
@@ -292,15 +292,22 @@ impl Broker {
     }
 
     fn memcached_statistics(&self, now: Stamp) -> String {
-        let names = self.queues.tube_names();
-        let tubes = names.iter().filter_map(|name| self.queues.view_tube(name, now));
+        let queues: Vec<QueueFigures> = match &self.shared {
+            Some(shared) => shared.queue_figures(&self.queues, now),
+            None => {
+                let names = self.queues.tube_names();
+                let views = names.iter().filter_map(|name| self.queues.view_tube(name, now));
+                views.map(statistics::of_queue).collect()
+            }
+        };
+        let (totals, known) = self.totals();
         statistics::memcached(
             &self.settings.about,
             &self.service(now),
-            &self.queues.totals(),
-            self.queues.memory_used(),
+            (&totals, known),
+            self.memory_used(),
             &self.counts,
-            tubes,
+            queues.into_iter(),
         )
     }
 }

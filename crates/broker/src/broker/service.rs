@@ -240,6 +240,10 @@ impl Service for Broker {
         })
     }
 
+    fn holds_lease(&self, id: ClientId, now: Stamp) -> bool {
+        self.queues.holds_lease(id) || self.shared.as_ref().is_some_and(|shared| shared.holds_lease(id, now))
+    }
+
     /// A client that waits for a message and vanishes must not be given one.
     fn heeds_end(&self, _id: ClientId) -> bool {
         true

@@ -5,7 +5,9 @@ use krarup_service::Service;
 use proptest::prelude::*;
 
 use super::*;
-use crate::database::{ResultCode, ResultRow};
+use crate::books::MOST_TUBES;
+use crate::database::{Backlog, DatabaseRequest, ResultCode, ResultRow, TubeBacklog};
+use crate::metrics::{BrokerSnapshot, exposition};
 use crate::queues;
 
 pub(super) fn broker(durable: bool) -> Broker {
@@ -32,6 +34,35 @@ fn parts(durable: bool) -> (BrokerSettings, Queues, Recorder) {
     };
     let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
     (settings, Queues::new(queues), recorder)
+}
+
+pub(super) fn sharing() -> Broker {
+    let (settings, queues, recorder) = parts(false);
+    let shared = shared::SharedSettings { gathers: false, number: 7, memory: 1 << 20 };
+    Broker::sharing(settings, queues, recorder, shared)
+}
+
+/// The database answers all that it was asked, and tells that ten messages wait in three tubes.
+pub(super) fn database_answers(broker: &mut Broker, word: ResultCode) {
+    let tube = |name: &str, ready| TubeBacklog { tube: name.into(), ready, age: None };
+    let fullest = vec![tube("old", 7), tube("other", 2)];
+    let messages = Totals { ready: 10, reserved: 1, ..Totals::default() };
+    let backlog = Backlog { fullest, tubes: 3, messages, took: Nanos::ZERO };
+    let row = ResultRow { word, id: 5, ttr: 60, flags: 0, body: b"x"[..].into() };
+    let way = RequestTimes { together: 1, ..RequestTimes::default() };
+    for asked in broker.take_queries() {
+        let reply = match asked.query {
+            DatabaseRequest::Sweep(_) => DatabaseReply::Places(Vec::new(), 0),
+            DatabaseRequest::Once(_) => DatabaseReply::Backlog(backlog.clone()),
+            _ => DatabaseReply::Lines(vec![row.clone()]),
+        };
+        broker.database_replied(vec![(asked.number, reply)], &way, NOW);
+    }
+}
+
+fn metrics(broker: &Broker) -> String {
+    let snapshot = BrokerSnapshot::of(broker, NOW, true, false);
+    exposition(&snapshot, &krarup_record::exposition::ProcessMetrics::default(), None)
 }
 
 pub(super) const NOW: Stamp = Stamp(1_000);
@@ -100,6 +131,24 @@ fn a_body_beyond_the_limit_goes_by_and_the_conversation_goes_on() {
     assert_eq!(say(&mut broker, id, &said), "JOB_TOO_BIG\r\nPONG\r\n");
     let said = format!("{}\r\nping\r\n", "x".repeat(2_000));
     assert_eq!(say(&mut broker, id, &said), "BAD_FORMAT\r\nPONG\r\n");
+}
+
+#[test]
+fn a_client_works_until_its_message_is_done_or_its_time_is_over() {
+    let mut broker = broker(false);
+    let id = broker.opened();
+    let (put, reserve) = ("put 1 0 60 1\r\nx\r\n", "reserve\r\n");
+    assert_eq!(say(&mut broker, id, put), "INSERTED 1\r\n");
+    assert!(!broker.holds_lease(id, NOW));
+    assert_eq!(say(&mut broker, id, reserve), "RESERVED 1 1\r\nx\r\n");
+    assert!(broker.holds_lease(id, NOW));
+    assert_eq!(say(&mut broker, id, "delete 1\r\n"), "DELETED\r\n");
+    assert!(!broker.holds_lease(id, NOW));
+    assert_eq!(say(&mut broker, id, put), "INSERTED 2\r\n");
+    assert_eq!(say(&mut broker, id, reserve), "RESERVED 2 1\r\nx\r\n");
+    let later = NOW + Nanos::from_secs(60);
+    broker.tick(later);
+    assert!(!broker.holds_lease(id, later));
 }
 
 #[test]
@@ -309,9 +358,7 @@ proptest! {
 /// two are trips to the database, and the client waited from the second on.
 #[test]
 fn a_trip_that_found_no_message_is_kept_for_the_model() {
-    let (settings, queues, recorder) = parts(false);
-    let shared = shared::SharedSettings { gathers: false, number: 7, memory: 1 << 20 };
-    let mut broker = Broker::sharing(settings, queues, recorder, shared);
+    let mut broker = sharing();
     broker.keep_live(StoreLanes::Alike);
     let [worker, producer] = [(); 2].map(|()| broker.opened());
     let at = |tenths: u64| Stamp(Nanos::from_millis(100 * tenths).0);
@@ -351,9 +398,7 @@ fn metrics_list_so_many_tubes_and_one_for_all_others() {
     for number in 0..300 {
         say(&mut broker, id, &format!("use tube-{number}\r\nput 1 0 60 1\r\nx\r\n"));
     }
-    let snapshot = crate::metrics::BrokerSnapshot::of(&broker, NOW, true, false);
-    let text =
-        crate::metrics::exposition(&snapshot, &krarup_record::exposition::ProcessMetrics::default(), None);
+    let text = metrics(&broker);
     let labels = text.lines().filter_map(|line| line.split_once("{tube=\"")?.1.split_once('"'));
     let mut tubes: Vec<&str> = labels.map(|(tube, _)| tube).collect();
     tubes.sort_unstable();
@@ -363,6 +408,59 @@ fn metrics_list_so_many_tubes_and_one_for_all_others() {
     assert!(tubes.contains(&"tube-0") && !tubes.contains(&"tube-299"), "{tubes:?}");
     let others = "krarup_broker_tube_ready{tube=\"*\"} 280";
     assert!(text.lines().any(|line| line == others), "{text}");
+}
+
+#[test]
+fn of_a_tube_without_books_of_its_own_no_arrivals_are_told() {
+    let mut broker = broker(false);
+    let id = broker.opened();
+    for number in 0..=MOST_TUBES {
+        say(&mut broker, id, &format!("use tube-{number}\r\nput 1 0 60 1\r\nx\r\n"));
+    }
+    // It is the fullest now.
+    say(&mut broker, id, "put 1 0 60 1\r\nx\r\n");
+    let text = metrics(&broker);
+    let told =
+        |name: &str, tube: usize| text.contains(&format!("krarup_broker_{name}{{tube=\"tube-{tube}\""));
+    for name in ["tube_arrivals_total", "workers_needed_silent", "tube_waiting_time_seconds_count"] {
+        assert_eq!((told(name, 0), told(name, MOST_TUBES)), (true, false), "{name} in {text}");
+    }
+    assert!(told("tube_ready", MOST_TUBES));
+}
+
+#[test]
+fn what_changes_nothing_for_a_client_is_no_commit() {
+    let mut broker = sharing();
+    let id = broker.opened();
+    let counted = |broker: &Broker| (broker.service(NOW).commits, broker.service(NOW).written);
+    broker.tick(NOW);
+    database_answers(&mut broker, ResultCode::None);
+    for request in ["reserve-with-timeout 0\r\n", "peek 5\r\n", "delete 5\r\n"] {
+        broker.read(id, request.as_bytes(), NOW, NOW);
+        database_answers(&mut broker, ResultCode::None);
+    }
+    assert_eq!(hear(&mut broker, id), "TIMED_OUT\r\nNOT_FOUND\r\nNOT_FOUND\r\n");
+    assert_eq!((counted(&broker), broker.batches().count()), ((0, 0), 0));
+    broker.read(id, b"put 1 0 60 1\r\nx\r\n", NOW, NOW);
+    database_answers(&mut broker, ResultCode::Done);
+    assert_eq!((counted(&broker), broker.batches().sizes().sum), ((1, 1), 1));
+}
+
+#[test]
+fn where_the_database_decides_monitoring_is_told_what_it_said_and_nothing_else() {
+    let mut broker = sharing();
+    let id = broker.opened();
+    broker.tick(NOW);
+    database_answers(&mut broker, ResultCode::None);
+    broker.read(id, format!("put 1 0 60 100\r\n{}\r\n", "x".repeat(100)).as_bytes(), NOW, NOW);
+    let text = metrics(&broker);
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    assert_eq!(value("krarup_broker_tubes"), Some("3"));
+    // The message is on its way.
+    assert_eq!(value("krarup_broker_memory_bytes"), Some("420"));
+    assert_eq!(value("krarup_broker_leases_expired_total"), None);
+    let owner = self::broker(false);
+    assert!(metrics(&owner).contains("\nkrarup_broker_leases_expired_total 0\n"));
 }
 
 /// As after a warm-up; monitoring, whose counters never go back, counts all of it.

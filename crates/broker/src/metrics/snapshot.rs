@@ -41,8 +41,8 @@ impl BrokerSnapshot {
         Self {
             totals,
             knows_messages,
-            tubes: broker.queues().tube_count() as u64,
-            memory: broker.queues().memory_used(),
+            tubes: broker.tube_count() as u64,
+            memory: broker.memory_used(),
             service: broker.service(now),
             operations: OfOperation::seen(&broker.recorder_since_start()),
             waiting: load.waiting,

@@ -26,6 +26,8 @@ enum Source {
     Version,
     Gauge(fn(&BrokerSnapshot) -> f64),
     Counter(fn(&BrokerSnapshot) -> f64),
+    /// One that is not known where the database decides.
+    OwnersCounter(fn(&BrokerSnapshot) -> Option<u64>),
     /// Messages that stand somewhere.
     States,
     /// One number for each operation that was seen.
@@ -37,7 +39,7 @@ enum Source {
     /// One number for each tube that is listed, and one for the others together.
     Tube(fn(&TubeReport) -> Option<f64>, fn(&OtherTubes) -> Option<f64>),
     /// One that only grows.
-    TubeTotal(fn(&TubeReport) -> u64),
+    TubeTotal(fn(&TubeReport) -> Option<u64>),
     /// The latest times of services by quantile, with the sum and the number of all.
     TubeServices,
     /// A histogram for each tube that is listed.
@@ -87,7 +89,11 @@ const fn tube(
     BrokerMetric { name, help, value: Source::Tube(value, others) }
 }
 
-const fn tube_total(name: &'static str, value: fn(&TubeReport) -> u64, help: &'static str) -> BrokerMetric {
+const fn tube_total(
+    name: &'static str,
+    value: fn(&TubeReport) -> Option<u64>,
+    help: &'static str,
+) -> BrokerMetric {
     BrokerMetric { name, help, value: Source::TubeTotal(value) }
 }
 
@@ -111,20 +117,32 @@ pub const TABLE: &[BrokerMetric] = &[
         |now| now.totals.waiting as f64,
         "Clients that wait for a message.",
     ),
-    gauge("krarup_broker_tubes", |now| now.tubes as f64, "Tubes there are."),
+    gauge(
+        "krarup_broker_tubes",
+        |now| now.tubes as f64,
+        "Tubes there are; in `batch` and `direct` those of clients here, or those in which messages are ready where they are more.",
+    ),
     BrokerMetric {
         name: "krarup_broker_messages",
         help: "Messages by where they stand; the urgent are among the ready. In `batch` and `direct` those of all brokers, as the database told a second ago.",
         value: Source::States,
     },
-    gauge("krarup_broker_memory_bytes", |now| now.memory as f64, "Memory that messages are counted with."),
+    gauge(
+        "krarup_broker_memory_bytes",
+        |now| now.memory as f64,
+        "Memory that messages are counted with; in `batch` and `direct` those on their way to the database.",
+    ),
     counter("krarup_broker_messages_put_total", |now| now.totals.jobs as f64, "Messages that were put here."),
     counter(
         "krarup_broker_messages_expired_total",
         |now| now.totals.expired as f64,
         "Messages that were gone because they had waited too long.",
     ),
-    counter("krarup_broker_leases_expired_total", |now| now.totals.timeouts as f64, "Leases that ran out."),
+    BrokerMetric {
+        name: "krarup_broker_leases_expired_total",
+        help: "Leases that ran out; absent in `batch` and `direct`.",
+        value: Source::OwnersCounter(|now| now.service.timeouts),
+    },
     gauge(
         "krarup_broker_draining",
         |now| f64::from(u8::from(now.service.draining)),
@@ -147,20 +165,24 @@ pub const TABLE: &[BrokerMetric] = &[
     ),
     gauge("krarup_broker_store_requests", |now| now.with_store as f64, "Requests that are with the store."),
     gauge("krarup_broker_store_connections_busy", |now| now.busy as f64, "Connections to the store at work."),
-    counter("krarup_broker_commits_total", |now| now.service.commits as f64, "Statements committed."),
+    counter(
+        "krarup_broker_commits_total",
+        |now| now.service.commits as f64,
+        "Statements committed that changed something for a client.",
+    ),
     counter(
         "krarup_broker_written_total",
         |now| now.service.written as f64,
-        "Messages written or deleted by them.",
+        "Messages written or deleted by them; in `batch` and `direct` requests that changed something.",
     ),
     BrokerMetric {
         name: "krarup_broker_batch_requests",
-        help: "Requests that shared one statement and its commit.",
+        help: "Requests that shared one of these statements and its commit.",
         value: Source::Sizes,
     },
     BrokerMetric {
         name: "krarup_broker_statement_time_seconds",
-        help: "Time of one statement, its commit included.",
+        help: "Time of one of them, its commit included.",
         value: Source::Times(|now| &now.statements),
     },
     operation("krarup_broker_requests_total", |one| one.count, "Requests answered."),
@@ -286,7 +308,9 @@ impl BrokerMetric {
             | Source::WorkersNeeded
             | Source::WorkersSilent
             | Source::Headroom(_) => "gauge",
-            Source::Counter(_) | Source::Operation(_) | Source::TubeTotal(_) => "counter",
+            Source::Counter(_) | Source::OwnersCounter(_) | Source::Operation(_) | Source::TubeTotal(_) => {
+                "counter"
+            }
             Source::OperationTimes(_) | Source::Times(_) | Source::Sizes | Source::TubeWaits => "histogram",
             Source::TubeServices => "summary",
         }
@@ -303,7 +327,11 @@ impl BrokerMetric {
             Source::WorkersNeeded => Some("tube, target, bound"),
             Source::WorkersSilent => Some("tube, reason"),
             Source::Headroom(metric) => metric.labels,
-            Source::Gauge(_) | Source::Counter(_) | Source::Times(_) | Source::Sizes => None,
+            Source::Gauge(_)
+            | Source::Counter(_)
+            | Source::OwnersCounter(_)
+            | Source::Times(_)
+            | Source::Sizes => None,
         }
     }
 }
@@ -321,6 +349,9 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
         match metric.value {
             Source::Version => text.one(name, label, env!("CARGO_PKG_VERSION"), 1),
             Source::Gauge(value) | Source::Counter(value) => text.value(name, value(now)),
+            Source::OwnersCounter(value) => {
+                value(now).into_iter().for_each(|value| text.value(name, value));
+            }
             Source::States => STATES
                 .iter()
                 .filter(|_| now.knows_messages)
@@ -341,7 +372,9 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
                 }
             }
             Source::TubeTotal(value) => {
-                tubes.tubes.iter().for_each(|tube| text.one(name, label, &tube.tube, value(tube)));
+                for (tube, value) in tubes.tubes.iter().filter_map(|tube| Some((&tube.tube, value(tube)?))) {
+                    text.one(name, label, tube, value);
+                }
             }
             Source::TubeServices => {
                 for (state, tube) in now.first_tubes().iter().zip(&tubes.tubes) {
@@ -349,8 +382,10 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
                 }
             }
             Source::TubeWaits => {
-                for tube in now.first_tubes() {
-                    text.histogram(name, Some((label, &tube.name)), &tube.jobs.waiting);
+                for (tube, jobs) in
+                    now.first_tubes().iter().filter_map(|tube| Some((tube, tube.jobs.as_ref()?)))
+                {
+                    text.histogram(name, Some((label, &tube.name)), &jobs.waiting);
                 }
             }
             Source::WorkersNeeded => {
@@ -362,7 +397,7 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
                 }
             }
             Source::WorkersSilent => tubes.tubes.iter().for_each(|tube| {
-                if let WorkersAnswer::Silent(why) = tube.workers {
+                if let Some(WorkersAnswer::Silent(why)) = tube.workers {
                     let labels = [("tube", tube.tube.clone()), ("reason", reason(why).to_owned())];
                     text.labelled(name, &labels, 1);
                 }
@@ -379,18 +414,19 @@ fn number(value: f64) -> String {
 
 /// The services of a tube as a summary.
 fn services(text: &mut ExpositionText, name: &str, state: &TubeState, tube: &TubeReport) {
+    let Some(jobs) = &state.jobs else { return };
     if let Some(LatestTimes { p50, p95, p99, .. }) = tube.service_s {
         for (quantile, time) in [("0.5", p50), ("0.95", p95), ("0.99", p99)] {
             text.labelled(name, &[("tube", tube.tube.clone()), ("quantile", quantile.to_owned())], time);
         }
     }
-    text.one(&format!("{name}_sum"), "tube", &tube.tube, state.jobs.service.as_seconds());
-    text.one(&format!("{name}_count"), "tube", &tube.tube, state.jobs.done);
+    text.one(&format!("{name}_sum"), "tube", &tube.tube, jobs.service.as_seconds());
+    text.one(&format!("{name}_count"), "tube", &tube.tube, jobs.done);
 }
 
 /// How many workers a tube needs, if there is a conclusion.
 fn needed(text: &mut ExpositionText, name: &str, tube: &TubeReport, all: &TubesReport) {
-    let WorkersAnswer::Needed(needed) = tube.workers else { return };
+    let Some(WorkersAnswer::Needed(needed)) = tube.workers else { return };
     for (bound, workers) in [("low", needed.low), ("mean", needed.mean), ("high", needed.high)] {
         let labels =
             [("tube", tube.tube.clone()), ("target", all.target.to_string()), ("bound", bound.to_owned())];

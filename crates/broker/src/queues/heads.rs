@@ -430,7 +430,8 @@ impl Queues {
             Some(FetchRequest::Seekers(some)) => {
                 self.release_committed();
                 for row in fetched.rows {
-                    if self.is_outside(row.id) {
+                    // The store is asked by number alone, and has those of other shards too.
+                    if self.settings.shard.has(&row.tube) && self.is_outside(row.id) {
                         let id = row.id;
                         self.admit(row);
                         self.heads.leaving.insert(id, self.heads.committed);

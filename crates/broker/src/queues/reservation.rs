@@ -37,6 +37,8 @@ pub struct Reserve {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingClient {
     pub(super) how: TakeMode,
+    /// How long it waits; none: for ever.
+    pub(super) until: Option<Stamp>,
     /// When to look after it.
     pub(super) alarm: Option<Stamp>,
 }

@@ -52,8 +52,14 @@ impl Queues {
         if matches!(job.state, JobState::Reserved { .. } | JobState::Pending) || !self.may_have(client, id) {
             return None;
         }
+        let stood_aside = matches!(job.state, JobState::Delayed { .. } | JobState::Buried { .. });
         self.is_worker(client);
-        Some(self.take(client, id, TakeMode::Lease, now))
+        let taken = self.take(client, id, TakeMode::Lease, now);
+        if stood_aside {
+            // Else a new owner would find it there again.
+            self.write(id);
+        }
+        Some(taken)
     }
 
     /// Takes a message out of the line it is in.
@@ -98,6 +104,11 @@ impl Queues {
         self.due.remove(&(until, Due::Lease(id)));
     }
 
+    /// Whether a client has a message whose time has not run out.
+    pub(crate) fn holds_lease(&self, client: ClientId) -> bool {
+        !self.client(client).leases.is_empty()
+    }
+
     pub(super) fn deadline_is_soon(&self, client: ClientId, now: Stamp) -> bool {
         let soonest = self.client(client).leases.first();
         soonest.is_some_and(|(until, _)| now.0.saturating_add(SAFETY_MARGIN.0) >= until.0)
@@ -126,17 +137,24 @@ impl Queues {
     // ---- waiting --------------------------------------------------------------------------------
 
     fn wait(&mut self, client: ClientId, how: TakeMode, until: Option<Stamp>) {
-        let known = self.client(client);
-        let soon = known.leases.first().map(|(end, _)| Stamp(end.0.saturating_sub(SAFETY_MARGIN.0)));
-        let alarm = until.into_iter().chain(soon).min();
-        for tube in known.watched.clone() {
+        for tube in self.client(client).watched.clone() {
             self.tubes.get_mut(tube).waiting.push_back(client);
         }
-        self.client_mut(client).waiting = Some(WaitingClient { how, alarm });
-        if let Some(alarm) = alarm {
+        self.client_mut(client).waiting = Some(WaitingClient { how, until, alarm: None });
+        self.set_alarm(client);
+        self.totals.waiting += 1;
+    }
+
+    /// When to look after a client that waits: when its time is over, or a lease of its nears its
+    /// end.
+    fn set_alarm(&mut self, client: ClientId) {
+        let known = self.client_mut(client);
+        let soon = known.leases.first().map(|(end, _)| Stamp(end.0.saturating_sub(SAFETY_MARGIN.0)));
+        let Some(waiting) = &mut known.waiting else { return };
+        waiting.alarm = waiting.until.into_iter().chain(soon).min();
+        if let Some(alarm) = waiting.alarm {
             self.due.insert((alarm, Due::Client(client)));
         }
-        self.totals.waiting += 1;
     }
 
     /// It waits no longer, whatever for.
@@ -191,6 +209,10 @@ impl Queues {
     pub(super) fn serve_waiting(&mut self, tube: TubeId, now: Stamp) {
         let waiting: Vec<ClientId> = self.tubes.get(tube).waiting.iter().copied().collect();
         for client in waiting {
+            // A message that one before it only looked at was shown to it as well.
+            if self.client(client).waiting.is_none() {
+                continue;
+            }
             let name = self.client(client).name.clone();
             match self.tubes.get(tube).first_for(name.as_ref()) {
                 FirstKey::Is((_, id)) => {
@@ -208,6 +230,11 @@ impl Queues {
     /// A client has waited until its alarm.
     pub(super) fn wake(&mut self, client: ClientId, now: Stamp) {
         let soon = self.deadline_is_soon(client, now);
+        let until = self.client(client).waiting.and_then(|waiting| waiting.until);
+        if !soon && until.is_none_or(|until| until > now) {
+            // The lease that it was to be woken for is no more.
+            return self.set_alarm(client);
+        }
         self.stop_waiting(client);
         self.answers.push((client, if soon { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut }));
     }

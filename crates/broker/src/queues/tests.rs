@@ -370,6 +370,38 @@ fn a_client_that_only_looks_gets_what_there_is_and_takes_nothing() {
 }
 
 #[test]
+fn all_that_look_at_a_paused_tube_are_shown_its_message() {
+    let mut queues = queues(false);
+    let [one, other, puts] = [(); 3].map(|()| queues.open());
+    queues.pause_tube("default", Nanos::from_secs(5), at(0));
+    for client in [one, other] {
+        assert_eq!(queues.reserve(client, Reserve { how: TakeMode::Look, ..EVER }, at(0)), None);
+    }
+    let id = put(&mut queues, puts, 7);
+    queues.tick(at(5));
+    let mut output = Vec::new();
+    queues.take_answers(&mut output);
+    assert_eq!(output, [one, other].map(|client| (client, ReserveResult::Ready(7, id))));
+    assert_eq!(queues.totals().ready, 1);
+}
+
+#[test]
+fn a_client_whose_lease_is_gone_with_its_tube_waits_for_as_long_as_it_wanted() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let put = Put { tube: Some("one"), ttr: 3, ..message(b"x") };
+    let id = queues.put(client, &put, at(0)).unwrap().0;
+    assert!(queues.reserve_job(client, id, at(0)).is_some());
+    let query = Reserve { timeout: Some(Nanos::from_secs(9)), ..NOW };
+    assert_eq!(queues.reserve(client, query, at(0)), None);
+    assert!(queues.delete_tube("one").is_some());
+    queues.tick(at(2));
+    assert_eq!((answers(&mut queues), queues.due()), (Vec::new(), Some(at(9))));
+    queues.tick(at(9));
+    assert_eq!((answers(&mut queues), queues.due()), (vec![(client, None)], None));
+}
+
+#[test]
 fn an_owner_of_a_shard_gives_its_own_ids_alone() {
     let settings = queues(false).settings;
     let mut queues = Queues::new(QueueSettings { shard: Shard { number: 2, of: 4 }, ..settings });
@@ -571,6 +603,51 @@ fn a_refused_batch_takes_its_puts_along_and_leaves_the_rest_for_the_next() {
         batch.messages.into_iter().collect::<Vec<_>>(),
         [(old, crate::changes::MessageChange::Delete)]
     );
+}
+
+fn commit(queues: &mut Queues) {
+    let (number, _) = queues.take_batch().unwrap();
+    queues.committed(number, at(0));
+}
+
+#[test]
+fn keys_of_a_refused_batch_may_be_put_anew_and_others_are_remembered() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let keyed = |key: &'static str| Put { key: Some(key), ..message(b"x") };
+    let first = queues.put(client, &keyed("a"), at(0)).unwrap().0;
+    commit(&mut queues);
+    queues.put(client, &keyed("b"), at(1)).unwrap();
+    let (number, batch) = queues.take_batch().unwrap();
+    queues.refused(number, batch);
+    assert_eq!(queues.put(client, &keyed("a"), at(2)), Err(PutRefused::Duplicate(first, None)));
+    let again = queues.put(client, &keyed("b"), at(2)).unwrap().0;
+    commit(&mut queues);
+    // When the time of the first is over, that of the second is not.
+    queues.tick(at(61));
+    assert_eq!(queues.put(client, &keyed("b"), at(61)), Err(PutRefused::Duplicate(again, None)));
+    assert!(queues.put(client, &keyed("a"), at(61)).is_ok());
+}
+
+#[test]
+fn what_stood_aside_and_is_reserved_is_written_as_ready() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let buried = put(&mut queues, client, 1);
+    commit(&mut queues);
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(buried));
+    assert!(queues.bury(client, buried, 1, at(0)).is_some());
+    let delayed = queues.put(client, &Put { delay: 9, ..message(b"x") }, at(0)).unwrap().0;
+    commit(&mut queues);
+    for id in [buried, delayed] {
+        assert!(queues.reserve_job(client, id, at(1)).is_some());
+    }
+    let (_, batch) = queues.take_batch().unwrap();
+    let standing = |id: Id| match &batch.messages[&id] {
+        crate::changes::MessageChange::Update(row) => row.standing,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([buried, delayed].map(standing), [StoredState::Ready; 2]);
 }
 
 #[test]

@@ -20,7 +20,9 @@ impl Queues {
             match what {
                 Due::Lease(id) => {
                     self.totals.timeouts += 1;
-                    self.jobs.get_mut(&id).expect("it is leased").happened.timeouts += 1;
+                    let job = self.jobs.get_mut(&id).expect("it is leased");
+                    job.happened.timeouts += 1;
+                    job.saved = false;
                     self.service_ended(id, false, now);
                     self.end_lease(id);
                     self.give_back(id, now);

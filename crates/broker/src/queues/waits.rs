@@ -107,7 +107,7 @@ impl Queues {
             busy: tube.reserved,
             waiting: tube.waiting.len() as u64,
             oldest: self.oldest(tube, now),
-            jobs: self.books.get(&tube.name).map(|books| books.snapshot(now)).unwrap_or_default(),
+            jobs: self.books.snapshot(&tube.name, now),
         }
     }
 

@@ -58,6 +58,11 @@ impl KnownBacklog {
         self.latest.as_ref().map(|backlog| backlog.messages)
     }
 
+    /// In how many tubes some were ready when that was told last.
+    pub(super) fn ready_tubes(&self) -> u64 {
+        self.latest.as_ref().map_or(0, |backlog| backlog.tubes)
+    }
+
     /// What was said last, and how long ago; none: nothing that still holds.
     pub(super) fn last(&self, now: Stamp) -> Option<LastBacklog<'_>> {
         let backlog = self.latest.as_ref().filter(|_| now < self.at + FORGOTTEN_AFTER)?;

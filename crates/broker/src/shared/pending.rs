@@ -61,6 +61,8 @@ pub(super) struct Underway {
     /// The number of its answer.
     pub(super) number: u64,
     pub(super) what: For,
+    /// Whether it may change something, for a client.
+    pub(super) writes: bool,
 }
 
 /// A connection, as far as messages go.

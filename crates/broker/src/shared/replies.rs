@@ -38,7 +38,7 @@ impl SharedQueues {
         way: &RequestTimes,
         now: Stamp,
     ) {
-        let Some(Underway { client, taker, number: slot, what }) = self.underway.remove(&number) else {
+        let Some(Underway { client, taker, number: slot, what, .. }) = self.underway.remove(&number) else {
             return;
         };
         if let For::Put(_, _, size, _) = what {

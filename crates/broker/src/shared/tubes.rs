@@ -10,6 +10,7 @@ use super::SharedQueues;
 use crate::job::ClientId;
 use crate::queues::{Queues, Totals};
 use crate::report::{OtherTubes, TubeReport, TubeState, TubesState};
+use crate::statistics::QueueFigures;
 
 impl SharedQueues {
     /// Leases that have run out are none any more.
@@ -23,6 +24,12 @@ impl SharedQueues {
             }
             holds
         });
+    }
+
+    /// Whether a client has a message whose time has not run out.
+    pub(crate) fn holds_lease(&self, client: ClientId, now: Stamp) -> bool {
+        let holder = self.holders[client as usize].as_ref();
+        holder.is_some_and(|holder| holder.leases.values().any(|lease| lease.until > now))
     }
 
     /// What is known of a tube's waits; none: no message of it was put or handed out here, or it
@@ -39,6 +46,27 @@ impl SharedQueues {
     /// How many messages there are, as the database told last; none: not yet.
     pub(crate) fn messages(&self) -> Option<Totals> {
         self.backlog.messages()
+    }
+
+    /// In how many tubes messages are ready, as the database told last.
+    pub(crate) fn ready_tubes(&self) -> u64 {
+        self.backlog.ready_tubes()
+    }
+
+    /// What is known of the tubes of clients here, and of those that the database says are
+    /// fullest.
+    pub(crate) fn queue_figures(&self, queues: &Queues, now: Stamp) -> Vec<QueueFigures> {
+        let last = self.backlog.last(now);
+        let mut names = queues.tube_names();
+        names.extend(last.iter().flat_map(|last| &last.backlog.fullest).map(|one| Arc::clone(&one.tube)));
+        names.sort_unstable();
+        names.dedup();
+        let counts = |name: Arc<str>| -> QueueFigures {
+            let ready = last.and_then(|last| last.ready(&name)).map(|ready| ("items", ready));
+            let counts = ready.into_iter().chain([("waiters", self.waiting_for(&name))]).collect();
+            (name, counts)
+        };
+        names.into_iter().map(counts).collect()
     }
 
     /// The tubes that messages went through here, and those that the database says are fullest:
@@ -95,7 +123,7 @@ impl SharedQueues {
             busy,
             waiting: self.waiting_for(name),
             oldest: last.and_then(|last| last.oldest(name)),
-            jobs: self.waits.books.get(name).map(|books| books.snapshot(now)).unwrap_or_default(),
+            jobs: self.waits.books.snapshot(name, now),
         }
     }
 }

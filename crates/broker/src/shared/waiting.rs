@@ -249,11 +249,12 @@ impl SharedQueues {
             }
             let number = self.next_number();
             let what = For::Sweep(waited.clone());
-            self.underway.insert(number, Underway { client: 0, taker: 0, number, what });
+            self.underway.insert(number, Underway { client: 0, taker: 0, number, what, writes: false });
             self.asked.push(QueuedRequest { number, query: DatabaseRequest::Sweep(waited), joins: false });
             if let Some(backlog) = self.backlog.wanted(queues.tubes_in_metrics(), now) {
                 let number = self.next_number();
-                self.underway.insert(number, Underway { client: 0, taker: 0, number, what: For::Backlog });
+                let what = For::Backlog;
+                self.underway.insert(number, Underway { client: 0, taker: 0, number, what, writes: false });
                 let query = DatabaseRequest::Once(backlog);
                 self.asked.push(QueuedRequest { number, query, joins: false });
             }

@@ -12,9 +12,14 @@ pub(super) fn statistics(ended: &BrokerEnd) -> String {
     let recorder = ended.broker.recorder();
     let length = ended.stopped - ended.started;
     let all = recorder.overall();
-    let totals = ended.broker.queues().totals();
+    let (totals, known) = ended.broker.totals();
+    // What the database has not told is not 0.
+    let waiting = known.then(|| {
+        let (ready, delayed, buried) = (totals.ready as f64, totals.delayed as f64, totals.buried as f64);
+        format!(", {} ready, {} delayed, {} buried", count(ready), count(delayed), count(buried))
+    });
     format!(
-        "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n{}\n{} messages put, {} ready, {} delayed, {} buried\n{}",
+        "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n{}\n{} messages put{}\n{}",
         count(all.count as f64),
         duration(length.as_seconds()),
         count(all.throughput(length).0),
@@ -23,9 +28,7 @@ pub(super) fn statistics(ended: &BrokerEnd) -> String {
         Bytes(all.bytes_out),
         crate::output::table(&operations(ended)),
         count(totals.jobs as f64),
-        count(totals.ready as f64),
-        count(totals.delayed as f64),
-        count(totals.buried as f64),
+        waiting.unwrap_or_default(),
         commits(ended),
     )
 }

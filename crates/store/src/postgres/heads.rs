@@ -146,7 +146,7 @@ impl Reader {
     /// # Errors
     /// The session is broken, or the database refuses.
     pub(crate) fn fetch(&mut self, wanted: &Fetch) -> Result<Fetched, Error> {
-        fetch(&mut self.client, wanted, self.heads)
+        fetch(&mut self.client, self.shard, wanted, self.heads)
     }
 }
 
@@ -178,19 +178,17 @@ pub(super) struct Alive(Sender<()>);
 impl Alive {
     pub(super) fn begin(place: Database, epoch: i64, shard: Shard) -> Self {
         let (over, is_over) = mpsc::channel();
-        thread::spawn(move || -> Result<(), StoreError> {
-            let mut client = None;
+        thread::spawn(move || {
+            let mut client: Option<BlockingSession> = None;
             while is_over.recv_timeout(LEASE / 3) == Err(RecvTimeoutError::Timeout) {
-                if client.is_none() {
-                    client = Some(place.connect()?);
-                }
-                let Some(client) = &mut client else { continue };
-                client.execute(
+                // What fails is tried again: without a word the owner is taken for gone.
+                let Some(mut open) = client.take().or_else(|| place.connect().ok()) else { continue };
+                let renewed = open.execute(
                     "UPDATE krarup.owner SET renewed = clock_timestamp() WHERE epoch = $1 AND shard = $2",
                     &[&epoch, &(shard.number as i32)],
-                )?;
+                );
+                client = renewed.is_ok().then_some(open);
             }
-            Ok(())
         });
         Self(over)
     }
@@ -204,7 +202,7 @@ impl Drop for Alive {
 }
 
 /// Reads what the queues want, so many messages of a line at most.
-fn fetch(client: &mut BlockingSession, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
+fn fetch(client: &mut BlockingSession, shard: Shard, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
     let (line, from) = match fetch {
         Fetch::Begin => return client.batch_execute(INDEXES).map(|()| Fetched::default()),
         Fetch::Named(ids) => return named(client, ids),
@@ -213,7 +211,7 @@ fn fetch(client: &mut BlockingSession, fetch: &Fetch, most: usize) -> Result<Fet
     let (id, number, limit) = (from.1 as i64, from.0 as i64, most as i64);
     let due: SystemTime = wall(Nanos(from.0));
     let (tube, ordered, condition, place): (_, _, _, &(dyn ToSql + Sync)) = match line {
-        StoredQueue::Sent((sender, to)) => return numbers(client, sender, to.as_deref(), id, limit),
+        StoredQueue::Sent((sender, to)) => return numbers(client, shard, (sender, to.as_deref()), id, limit),
         StoredQueue::Ready(tube, None) => (tube, "priority", "receiver IS NULL AND state = 0", &number),
         StoredQueue::Ready(tube, Some(_)) => (tube, "priority", "receiver = $6 AND state = 0", &number),
         StoredQueue::Delayed(tube) => (tube, "due", "state = 1", &due),
@@ -246,16 +244,26 @@ fn named(client: &mut BlockingSession, ids: &[Id]) -> Result<Fetched, Error> {
 
 fn numbers(
     client: &mut BlockingSession,
-    sender: &str,
-    to: Option<&str>,
+    shard: Shard,
+    (sender, to): (&str, Option<&str>),
     from: i64,
     most: i64,
 ) -> Result<Fetched, Error> {
+    let statement = NUMBERS[usize::from(to.is_some())];
+    let (of, number) = (shard.of as i32, shard.number as i32);
     let mut values: Vec<&(dyn ToSql + Sync)> = vec![&sender, &from, &most];
     if let Some(to) = &to {
         values.push(to);
     }
-    let lines = client.query(NUMBERS[usize::from(to.is_some())], &values)?;
+    let lines = if shard.is_whole() {
+        client.query(statement, &values)?
+    } else {
+        // Its messages for each receiver are of all shards.
+        values.extend([&of as &(dyn ToSql + Sync), &number]);
+        let place = values.len();
+        let condition = format!("state = 0 AND krarup.shard_of(tube, ${}) = ${place}", place - 1);
+        client.query(&statement.replace("state = 0", &condition), &values)?
+    };
     let ids: Vec<Id> = lines.iter().map(|line| line.get::<_, i64>(0) as Id).collect();
     let complete = (ids.len() as i64) < most;
     Ok(Fetched { ids, complete, ..Fetched::default() })

@@ -5,8 +5,9 @@ use krarup_service::Service;
 use krarup_units::Nanos;
 use proptest::prelude::*;
 
-use super::super::tests::{NOW, broker, commit, hear, say};
+use super::super::tests::{NOW, broker, commit, database_answers, hear, say, sharing};
 use super::*;
+use crate::database::ResultCode;
 
 #[test]
 fn messages_are_put_and_taken_by_the_name_of_their_queue() {
@@ -178,6 +179,20 @@ fn statistics_are_lines_of_memcacheds_form() {
         assert!(text.contains(&format!("STAT {line}\r\n")), "{line} in {text}");
     }
     assert!(text.ends_with("END\r\n"));
+}
+
+#[test]
+fn statistics_of_shared_queues_are_what_the_database_has_told() {
+    let mut broker = sharing();
+    let id = broker.opened_memcached();
+    assert!(!say(&mut broker, id, "stats\r\n").contains("STAT curr_items "));
+    broker.tick(NOW);
+    database_answers(&mut broker, ResultCode::None);
+    let text = say(&mut broker, id, "stats\r\n");
+    for line in ["curr_items 10", "open_transactions 1", "queue_old_items 7", "queue_other_waiters 0"] {
+        assert!(text.contains(&format!("STAT {line}\r\n")), "{line} in {text}");
+    }
+    assert!(!text.contains("queue_old_total_items"), "{text}");
 }
 
 #[test]

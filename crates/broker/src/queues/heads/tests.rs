@@ -9,6 +9,7 @@ use super::*;
 use crate::changes::CommitBatch;
 use crate::owner::{self, OwnerOutcome};
 use crate::queues::{QueueSettings, Resident};
+use crate::shards::{Shard, shard_of};
 use krarup_beanstalk::{Ids, Put, ReplyWord, Request};
 
 /// A store, as a table.
@@ -90,7 +91,7 @@ impl Stored {
             wall: Nanos::from_secs(1_000),
             remember_keys: Nanos::from_secs(60),
             resident,
-            shard: crate::shards::Shard::WHOLE,
+            shard: Shard::WHOLE,
             tubes: crate::settings::TubeSettings::default(),
         };
         let mut queues = Queues::new(settings);
@@ -513,6 +514,29 @@ fn what_is_only_in_the_store_expires_as_well() {
     stored.begin_to_write();
     stored.is_written(Stamp(Nanos::from_secs(5).0));
     assert!(stored.table.0.is_empty());
+}
+
+#[test]
+fn a_message_of_another_shard_is_not_found_by_its_number() {
+    let mut stored = Stored::new(Some(Resident { bytes: 0, heads: 1 }));
+    let shard = Shard { number: shard_of("one", 2), of: 2 };
+    stored.queues.settings.shard = shard;
+    let client = enter(&mut stored.queues, 0);
+    for _ in 0..3 {
+        let put = Put { tube: Some("one"), priority: 1, ttr: 1, body: b"x", ..Put::default() };
+        stored.request(client, &Request::Put(put), Stamp(0));
+    }
+    stored.begin_to_write();
+    stored.is_written(Stamp(0));
+    assert_eq!(stored.queues.outside(), 2);
+    let other = (0..).map(|number| format!("t{number}")).find(|tube| !shard.has(tube)).unwrap();
+    let row = stored.table.0[&1].clone();
+    stored.table.0.insert(2, MessageRow { id: 2, tube: other.into(), ..row });
+    let before = stored.queues.totals();
+    for request in [Request::Delete(2), Request::ReserveJob(2), Request::Peek(2)] {
+        assert_eq!(stored.request(client, &request, Stamp(0)), (b"NOT_FOUND\r\n".to_vec(), false));
+    }
+    assert_eq!((stored.queues.totals().ready, stored.queues.outside()), (before.ready, 2));
 }
 
 proptest! {
