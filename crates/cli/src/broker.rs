@@ -36,12 +36,20 @@ mod shards;
 mod signals;
 mod waiting;
 
+/// How long keys are remembered at most, in seconds: a hundred years, about. The times on the wall
+/// are counted in nanoseconds.
+const LONGEST_MEMORY: f64 = 36_500.0 * 86_400.0;
+
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     let signals = ProcessSignals::listen()?;
     let largest = u32::try_from(args.max_message_size.0)
         .ok()
         .filter(|largest| *largest <= 1 << 30)
         .ok_or_else(|| Failure::usage("--max-message-size is at most 1GiB"))?;
+    if args.remember_keys > LONGEST_MEMORY {
+        return Err(Failure::usage("--remember-keys is at most 36500d")
+            .hint("a duplicate comes within hours: --remember-keys 1d"));
+    }
     if let Some(folder) = &args.stats_dir {
         // Now, and not after a long run.
         fs::create_dir_all(folder).map_err(|error| {

@@ -86,6 +86,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     })?;
     let reload = move || tls::reload(acceptor.as_ref());
     server.obey_signals(reload).map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
+    server.tell_refusals(|why| eprintln!("warning: cannot accept clients: {why}"));
     eprintln!("listening on {}", server.address());
     let outcome =
         server.run().map_err(|error| Failure::run(format!("readiness cannot be waited for: {error}")))?;

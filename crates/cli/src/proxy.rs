@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
@@ -150,6 +152,26 @@ impl ProxyArgs {
         self.row_keys.over(plan)
     }
 
+    /// Begins to write the rows of all `cores`, if there are to be any.
+    fn begin_rows(
+        &self,
+        config: &Config,
+        run: file::RunMetadata,
+        clock: Clock,
+        cores: &mut [Core],
+    ) -> Result<Option<RowWriter>, Failure> {
+        let Some(folder) = self.stats_dir.as_deref().filter(|_| self.rows) else { return Ok(None) };
+        let plan = self.row_plan(folder, config);
+        let begun = RowWriter::begin(&plan, (run, false), move || clock.now()).map_err(|error| {
+            Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
+        })?;
+        let of = cores.len() as u16;
+        for (place, core) in cores.iter_mut().enumerate() {
+            core.keep_rows(Box::new(Rows(begun.lane())), place as u16, of);
+        }
+        Ok(Some(begun))
+    }
+
     /// Whether a flag gives the main pool's `key`.
     fn says(&self, key: &str) -> bool {
         self.pool.said().any(|(row, _)| row.key == key)
@@ -186,10 +208,11 @@ impl ProxyArgs {
 }
 
 /// Tells notices, and where keys lie before the first address at which clients can connect: a proxy
-/// that cannot begin has nothing to say but why.
-fn telling_places(mut places: Vec<String>) -> impl FnMut(ProxyNotice) {
+/// that cannot begin has nothing to say but why. From then on it `listens`.
+fn telling_places(mut places: Vec<String>, listens: Arc<AtomicBool>) -> impl FnMut(ProxyNotice) {
     move |notice| {
         if matches!(notice, ProxyNotice::Listening(_)) {
+            listens.store(true, Ordering::Relaxed);
             places.drain(..).for_each(|line| eprintln!("{line}"));
         }
         tell(notice);
@@ -233,7 +256,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let config = &source.resolved.config;
     let clock = Clock::start();
     let topology = config.topology().expect("the configuration was checked");
-    let tell = telling_places(args.places(&topology));
+    let listens = Arc::<AtomicBool>::default();
+    let tell = telling_places(args.places(&topology), Arc::clone(&listens));
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     settings.run_id = clock.run_id();
@@ -244,25 +268,17 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     };
     let mut cores: Vec<Core> = std::iter::repeat_with(core).take(config.threads).collect();
     let run = file::RunMetadata { epoch_unix: clock.wall_epoch() };
-    let mut writer = None;
-    if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
-        let plan = args.row_plan(folder, config);
-        let begun = RowWriter::begin(&plan, (run, false), move || clock.now()).map_err(|error| {
-            Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
-        })?;
-        let of = cores.len() as u16;
-        for (place, core) in cores.iter_mut().enumerate() {
-            core.keep_rows(Box::new(Rows(begun.lane())), place as u16, of);
-        }
-        writer = Some(begun);
-    }
+    let writer = args.begin_rows(config, run, clock, &mut cores)?;
     let ended = match config.engine {
         Engine::Events => {
             events::run(source, cores, clock, |answer| headroom_page::page(answer, "this proxy"), tell)
         }
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
-    let mut ended = ended.map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;
+    let mut ended = ended.map_err(|why| {
+        let begun = listens.load(Ordering::Relaxed);
+        if begun { Failure::run(why) } else { Failure::usage(why).or_hint(EVERY_KEY) }
+    })?;
     ended.core.end_rows();
     let mut summary = ProxySummary::of(&ended.core, ended.stopped);
     summary.run.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);

@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Instant;
 
 use krarup_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -119,20 +120,23 @@ impl ClientWriter {
 #[derive(Debug)]
 pub struct BlockingClient {
     conn: Conn,
+    accepted: Instant,
+    /// How long a TLS handshake may take; zero: for ever.
+    handshake: Nanos,
 }
 
 impl BlockingClient {
-    /// One that has just connected; with an acceptor it speaks TLS, and the handshake goes on when
-    /// it is first read.
+    /// One that has just connected; with an acceptor it speaks TLS, and the `handshake`, which may
+    /// take no longer than this, goes on when it is first read. Zero is without end.
     ///
     /// # Errors
     /// From the system, or the library.
-    pub fn accepted(stream: Stream, acceptor: Option<&Acceptor>) -> io::Result<Self> {
+    pub fn accepted(stream: Stream, acceptor: Option<&Acceptor>, handshake: Nanos) -> io::Result<Self> {
         let mut conn = Conn::alone(stream)?;
         if let Some(acceptor) = acceptor {
             conn.encrypt_accepted(acceptor)?;
         }
-        Ok(Self { conn })
+        Ok(Self { conn, accepted: Instant::now(), handshake })
     }
 
     /// A vanished client is noticed after about this time.
@@ -143,21 +147,31 @@ impl BlockingClient {
         self.conn.keep_alive(idle)
     }
 
-    /// Waits for bytes; none means that no more will come.
+    /// Waits for bytes, when both sides have greeted each other for as long as this at most, or for
+    /// ever if it is zero; none means that no more will come.
     ///
     /// # Errors
-    /// From the system, or where its bytes are no TLS.
-    pub fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
+    /// From the system, or where its bytes are no TLS; `TimedOut` after too long.
+    pub fn receive(&mut self, room: &mut [u8], idle: Nanos) -> io::Result<usize> {
+        let end = |since: Instant, limit: Nanos| (limit > Nanos::ZERO).then(|| since + limit.as_duration());
+        let mut quiet_since = Instant::now();
         loop {
-            match self.conn.read(room) {
+            let moved = self.conn.read(room);
+            let until = if self.conn.is_greeted() {
+                end(quiet_since, idle)
+            } else {
+                quiet_since = Instant::now();
+                end(self.accepted, self.handshake)
+            };
+            match moved {
                 Moved::Some(count) => return Ok(count),
                 Moved::Closed => return Ok(0),
                 Moved::Failed(error) => return Err(error),
                 Moved::None if self.conn.is_waiting() => {
-                    self.wait(PollFlags::IN | PollFlags::OUT)?;
+                    self.wait(PollFlags::IN | PollFlags::OUT, until)?;
                     self.conn.flush()?;
                 }
-                Moved::None => self.wait(PollFlags::IN)?,
+                Moved::None => self.wait(PollFlags::IN, until)?,
             }
         }
     }
@@ -170,13 +184,13 @@ impl BlockingClient {
         while !bytes.is_empty() {
             match self.conn.write(bytes) {
                 Moved::Some(count) => bytes = &bytes[count..],
-                Moved::None => self.wait(PollFlags::OUT)?,
+                Moved::None => self.wait(PollFlags::OUT, None)?,
                 Moved::Closed => return Err(ErrorKind::WriteZero.into()),
                 Moved::Failed(error) => return Err(error),
             }
         }
         while !self.conn.flush()? {
-            self.wait(PollFlags::OUT)?;
+            self.wait(PollFlags::OUT, None)?;
         }
         Ok(())
     }
@@ -194,8 +208,11 @@ impl BlockingClient {
         Ok(ShutdownHandle { socket: self.conn.stream().socket().try_clone()? })
     }
 
-    fn wait(&self, wanted: PollFlags) -> io::Result<()> {
-        match poll(&mut [PollFd::new(self, wanted)], None) {
+    /// Waits until that can be done; none: without end.
+    fn wait(&self, wanted: PollFlags, until: Option<Instant>) -> io::Result<()> {
+        let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now()).into()));
+        match poll(&mut [PollFd::new(self, wanted)], left.as_ref()) {
+            Ok(0) => Err(ErrorKind::TimedOut.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -366,15 +383,18 @@ mod tests {
             wakeup.notify();
             // Who has connected is served.
             let mut client =
-                BlockingClient::accepted(accept(&listener, &wakeup).unwrap().unwrap(), None).unwrap();
+                BlockingClient::accepted(accept(&listener, &wakeup).unwrap().unwrap(), None, Nanos::ZERO)
+                    .unwrap();
             assert!(accept(&listener, &wakeup).unwrap().is_none());
             connection.send(b"hello").unwrap();
             let mut heard = [0; 9];
-            assert_eq!(client.receive(&mut heard).unwrap(), 5);
+            assert_eq!(client.receive(&mut heard, Nanos::ZERO).unwrap(), 5);
+            let silent = client.receive(&mut heard, Nanos::from_millis(1)).unwrap_err();
+            assert_eq!(silent.kind(), ErrorKind::TimedOut);
             client.write(b"welcome").unwrap();
             assert_eq!(connection.receive(&mut heard).unwrap(), 7);
             client.handle().unwrap().close_read();
-            assert_eq!(client.receive(&mut heard).unwrap(), 0);
+            assert_eq!(client.receive(&mut heard, Nanos::ZERO).unwrap(), 0);
             client.write(b"farewell").unwrap();
             client.finish();
             assert_eq!(

@@ -3,7 +3,6 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use mio::net::{TcpListener, UnixListener};
@@ -11,6 +10,9 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::Listener;
 use krarup_units::{Address, Mistake};
+
+/// How a mistake ends that says why an address cannot be listened on that is in use.
+pub const TAKEN: &str = "another process listens there";
 
 /// How to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,14 +80,30 @@ pub fn inherited() -> Vec<Listener> {
     found
 }
 
+/// Whether the process is gone that made a socket: the file alone does not tell.
+fn is_left(path: &Path) -> io::Result<bool> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // It would wait for a process that accepts no connection now.
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        Ok(()) => Ok(false),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => Ok(false),
+            io::ErrorKind::ConnectionRefused => Ok(true),
+            _ => Err(error),
+        },
+    }
+}
+
 fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
     if let Ok(there) = fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
             return Err(Mistake::new("there is a file that is no socket", "choose another path"));
         }
-        // Whether its process is still there: the file alone does not tell.
-        if UnixStream::connect(path).is_ok() {
-            return Err(Mistake::new("another process listens there", "stop it or choose another path"));
+        let left = is_left(path)
+            .map_err(|error| format!("it is not known whether another process listens there: {error}"))?;
+        if !left {
+            return Err(Mistake::new(TAKEN, "stop it or choose another path"));
         }
         fs::remove_file(path).map_err(|error| format!("the socket left there cannot be removed: {error}"))?;
     }
@@ -118,7 +136,7 @@ fn listen_at_port(address: &Address, options: Options) -> Result<TcpListener, Mi
 /// Why an address cannot be listened on, and what to do about it.
 pub(crate) fn refused(address: &Address, error: &io::Error) -> Mistake {
     let (why, hint) = match error.kind() {
-        io::ErrorKind::AddrInUse => ("another process listens there", "stop it or choose another port"),
+        io::ErrorKind::AddrInUse => (TAKEN, "stop it or choose another port"),
         io::ErrorKind::PermissionDenied => ("ports below 1024 need privileges", "choose a higher one"),
         io::ErrorKind::AddrNotAvailable => ("this machine has no such address", "127.0.0.1 always exists"),
         _ => return Mistake::plain(format!("cannot listen on {address}: {error}")),
@@ -203,6 +221,9 @@ mod tests {
         };
         let waiting: Vec<Socket> = (0..3).map(|_| connect().unwrap()).collect();
         assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // Its process is there, however many wait for it.
+        let error = listen_with(&address, options).unwrap_err();
+        assert!(error.to_string().contains("another process listens there"), "{error}");
         drop((listener, waiting));
     }
 

@@ -5,9 +5,10 @@
 //! are written, without the search list.
 
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use krarup_units::mistake::system_words;
 use krarup_units::{Address, Mistake};
@@ -20,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 2;
 /// More bytes do not come in one datagram.
 const DATAGRAM: usize = 4_096;
+/// Bytes before the first question.
+const HEADER: usize = 12;
 
 /// The servers of a service, in one order whatever the name service says first. Blocks until a name
 /// server has answered, or for some seconds. Priorities and weights are not heeded: which server
@@ -74,19 +77,25 @@ fn ask(name: &str, server: SocketAddr) -> io::Result<Answer> {
     let socket = UdpSocket::bind(local)?;
     // Answers of others do not arrive here: the kernel has drawn the port.
     socket.connect(server)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    let id = socket.local_addr()?.port();
+    // It is not known to those who see neither the question nor this process.
+    let id = RandomState::new().build_hasher().finish() as u16;
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
     let asked = Name::new(name).map_err(invalid)?;
     packet.questions.push(Question::new(asked, TYPE::SRV.into(), CLASS::IN.into(), false));
     let question = packet.build_bytes_vec().map_err(invalid)?;
     socket.send(&question)?;
+    let end = Instant::now() + PATIENCE;
     let mut room = vec![0; DATAGRAM];
     let mut answer = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
         let count = socket.recv(&mut room)?;
-        // A late answer to another question is passed over.
-        if room[..count].starts_with(&id.to_be_bytes()) {
+        // A late answer to another question is passed over, as is one that was made up.
+        if is_answer(&room[..count], &question) {
             break room[..count].to_vec();
         }
     };
@@ -95,6 +104,13 @@ fn ask(name: &str, server: SocketAddr) -> io::Result<Answer> {
         answer = ask_at_length(&question, server)?;
     }
     read(&Packet::parse(&answer).map_err(invalid)?)
+}
+
+/// Whether it has the number of a question and repeats it, in whatever case.
+fn is_answer(bytes: &[u8], question: &[u8]) -> bool {
+    let repeated = bytes.get(HEADER..question.len());
+    bytes.starts_with(&question[..2])
+        && repeated.is_some_and(|repeated| repeated.eq_ignore_ascii_case(&question[HEADER..]))
 }
 
 /// Asks by a connection, over which an answer may have any length.
@@ -146,6 +162,7 @@ mod tests {
         let asked = Packet::parse(question).unwrap();
         let mut packet = Packet::new_reply(asked.id());
         *packet.rcode_mut() = rcode;
+        packet.questions.clone_from(&asked.questions);
         let name = asked.questions[0].qname.clone();
         for (target, port) in servers {
             let target = Name::new(target).unwrap();
@@ -159,7 +176,16 @@ mod tests {
         packet.build_bytes_vec().unwrap()
     }
 
-    /// A name server that answers one question, by a connection where datagrams are too short.
+    /// A question with the number of this one about another service.
+    fn about_another(question: &[u8]) -> Vec<u8> {
+        let mut packet = Packet::new_query(Packet::parse(question).unwrap().id());
+        let name = Name::new("_memcache._tcp.other.example").unwrap();
+        packet.questions.push(Question::new(name, TYPE::SRV.into(), CLASS::IN.into(), false));
+        packet.build_bytes_vec().unwrap()
+    }
+
+    /// A name server that answers one question, by a connection where datagrams are too short. An
+    /// answer to another question comes first, and is passed over.
     fn name_server(servers: Vec<(&'static str, u16)>, rcode: RCODE, is_long: bool) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
@@ -167,6 +193,8 @@ mod tests {
         thread::spawn(move || {
             let mut room = [0; 512];
             let (count, client) = socket.recv_from(&mut room).unwrap();
+            let other = about_another(&room[..count]);
+            socket.send_to(&answer(&other, &[("x.example", 1)], RCODE::NoError, false), client).unwrap();
             socket.send_to(&answer(&room[..count], &servers, rcode, is_long), client).unwrap();
             let Some(listener) = listener else { return };
             let (mut stream, _) = listener.accept().unwrap();

@@ -96,8 +96,8 @@ pub(crate) struct Monitoring<T> {
 pub(crate) struct Reload {
     /// What is read again.
     pub(crate) what: &'static str,
-    /// Says what came of it.
-    pub(crate) reload: Box<dyn Fn() -> Result<(), Mistake> + Send + Sync>,
+    /// Says what came of it, and a warning where that does no good.
+    pub(crate) reload: Box<dyn Fn() -> Result<Option<String>, Mistake> + Send + Sync>,
     /// Held by the one reload that may wait for the loop.
     pub(crate) alone: Mutex<()>,
 }
@@ -175,8 +175,10 @@ impl Reload {
             return HttpResponse::text(409, "a reload is under way; ask again when it is done\n");
         };
         match (self.reload)() {
-            Ok(()) => {
-                HttpResponse::text(200, format!("the {} was read again and holds from now on\n", self.what))
+            Ok(warning) => {
+                let warning = warning.map_or_else(String::new, |warning| format!("warning: {warning}\n"));
+                let told = format!("the {} was read again and holds from now on\n{warning}", self.what);
+                HttpResponse::text(200, told)
             }
             Err(why) => HttpResponse::text(409, format!("{why}; the {} before goes on\n", self.what)),
         }

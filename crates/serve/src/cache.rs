@@ -47,6 +47,8 @@ pub struct CacheServer {
     signals: Option<Signals>,
     /// What SIGHUP is for.
     reload: Box<dyn FnMut() + Send>,
+    /// Told why clients cannot be accepted.
+    refusal: Box<dyn FnMut(&str) + Send>,
     waker: Arc<Waker>,
     shutdown_limit: Nanos,
 }
@@ -118,6 +120,7 @@ impl CacheServer {
             address,
             signals: None,
             reload: Box::new(|| ()),
+            refusal: Box::new(|_| ()),
             waker,
             shutdown_limit: settings.shutdown_limit,
         })
@@ -141,6 +144,11 @@ impl CacheServer {
         self.reload = Box::new(reload);
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD)?);
         Ok(())
+    }
+
+    /// From now on `tell` hears, not at every attempt, why clients cannot be accepted.
+    pub fn tell_refusals(&mut self, tell: impl FnMut(&str) + Send + 'static) {
+        self.refusal = Box::new(tell);
     }
 
     /// Serves until stopped: then accepts no client any more, answers what has arrived, and closes
@@ -177,7 +185,12 @@ impl CacheServer {
                 }
             }
             self.driver.flush_clients(&mut self.cache);
-            self.driver.notices.clear();
+            for notice in self.driver.notices.drain(..) {
+                // Where it listens is known, and memory is told of by statistics.
+                if let driver::DriverNotice::NotAccepting(why) = notice {
+                    (self.refusal)(&why);
+                }
+            }
             if deadline.is_some_and(|deadline| deadline <= now) {
                 break;
             }

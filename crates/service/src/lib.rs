@@ -225,6 +225,13 @@ pub trait Service {
         self.output(client).is_empty() && !self.paused(client)
     }
 
+    /// Whether `client` works at something that it was given and that has its own time limit: then
+    /// it may be silent until that is over.
+    fn holds_lease(&self, client: ClientId, now: Stamp) -> bool {
+        let _ = (client, now);
+        false
+    }
+
     /// `client` has been idle for a while: memory that is kept for it may be given back.
     fn rests(&mut self, client: ClientId) {
         let _ = client;

@@ -16,6 +16,7 @@ use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, broker};
 use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
+use krarup_serve::ClientLimits;
 use krarup_serve::broker::MessageStore;
 use krarup_serve::broker::engine::{self, BrokerEnd, BrokerNotice, Ending, Protocol, ServedShard};
 use krarup_serve::broker::front::{self, Front};
@@ -61,6 +62,10 @@ struct Plan {
 }
 
 pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> Result<(), Failure> {
+    if args.edge.said().any(|(row, _)| row.key == "memory") {
+        return Err(Failure::usage("--buffer-memory is not held with --shards: each client has a thread")
+            .hint("leave it out; --connections says how many clients may be connected at once"));
+    }
     let Some(place) = place.filter(|_| args.mode == Mode::Owned) else {
         return Err(Failure::usage("--shards divides queues that are owned, over a database")
             .hint("add --store postgres://…, and leave --mode out"));
@@ -108,15 +113,17 @@ fn turn(
     records: &mut BrokerRecords,
 ) -> Result<(bool, bool), Failure> {
     let owners = Arc::new(Owners::unknown(args.shards));
+    let ClientLimits { idle, handshake, listening: options, .. } = limits(&args.edge.settings());
     let settings = front::FrontSettings {
         largest: base.largest,
         secret: base.secret.clone(),
         connections: args.connections as usize,
         tls: base.tls.clone(),
+        idle,
+        handshake,
     };
     let mut fronts = Vec::new();
     let mut inherited = base.inherited()?.into_iter();
-    let options = limits(&args.edge.settings()).listening;
     let addresses =
         [(Some(&args.listen), Protocol::Beanstalkd), (args.memcached_listen.as_ref(), Protocol::Memcached)];
     for (address, protocol) in addresses {
@@ -130,7 +137,6 @@ fn turn(
             .map_err(|why| Failure::usage(why).hint("choose another address"))?;
         fronts.push((front, protocol));
     }
-    let asks = args.asks();
     for (front, protocol) in &fronts {
         // What the system has chosen stays, where this broker waits and serves again.
         match protocol {
@@ -138,19 +144,18 @@ fn turn(
             Protocol::Memcached => args.memcached_listen = Some(front.address.clone()),
         }
         if !front.address.is_local() {
-            tell(BrokerNotice::Open(front.address.clone()), asks);
+            tell(BrokerNotice::Open(front.address.clone()), args.asks());
         }
         tell(BrokerNotice::Listening(front.address.clone(), *protocol), false);
     }
-    let plan = Plan {
+    let plan = Arc::new(Plan {
         args: args.clone(),
         place: place.clone(),
         member: member.number(),
         clock: base.clock,
         largest: base.largest,
         secret: base.secret.clone(),
-    };
-    let plan = Arc::new(plan);
+    });
     warn_of_plain_text(args);
     let mut serving: Vec<Serving> = Vec::new();
     let mut lookout = Lookout::begin(member).map_err(Failure::run)?;
@@ -376,7 +381,8 @@ fn serve(
         tls: None,
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
-        clients: limits(&args.edge.settings()),
+        // Those are fronts, here and in other brokers, which look after their own clients.
+        clients: ClientLimits { idle: Nanos::ZERO, ..limits(&args.edge.settings()) },
         shutdown_limit: Nanos::from_seconds(args.shutdown_limit),
         inherited: Vec::new(),
         ending,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use krarup_broker::report::{TubeState, TubesReport, TubesState};
 use krarup_model::headroom::ResponseTarget;
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
+use krarup_record::JobSnapshot;
 
 use super::*;
 
@@ -140,8 +141,9 @@ impl Monitored for TubeNumbers {
 
     fn report(&self, _: &str) -> serde_json::Result<String> {
         let target = ResponseTarget { quantile: 0.95, seconds: 1.0 };
+        let jobs = Some(JobSnapshot::default());
         let state = TubesState {
-            first: vec![TubeState { name: "jobs".into(), ..TubeState::default() }],
+            first: vec![TubeState { name: "jobs".into(), jobs, ..TubeState::default() }],
             ..TubesState::default()
         };
         serde_json::to_string_pretty(&TubesReport::of(&state, target))

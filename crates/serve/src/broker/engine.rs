@@ -284,7 +284,7 @@ fn monitor(
     let ask = Box::new(move || slots.ask());
     let reload = settings.tls.clone().map(|acceptor| Reload {
         what: "certificate",
-        reload: Box::new(move || acceptor.reload().map(|_| ())),
+        reload: Box::new(move || acceptor.reload()),
         alone: Mutex::default(),
     });
     let (live, headroom) =

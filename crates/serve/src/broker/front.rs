@@ -118,7 +118,7 @@ impl Drop for Front {
 }
 
 fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
-    let client = BlockingClient::accepted(client, inner.settings.tls.as_ref())?;
+    let client = BlockingClient::accepted(client, inner.settings.tls.as_ref(), inner.settings.handshake)?;
     // Whose socket does not know it does without.
     let _ = client.keep_alive(KEEP_ALIVE);
     inner.clients().insert(number, client.handle()?);

@@ -18,6 +18,9 @@ const LINGER: Nanos = Nanos::from_secs(1);
 /// How soon to try again after the system would give no more sockets, if no client goes before.
 const BACK_OFF: Nanos = Nanos::from_millis(100);
 
+/// How often the operator is told that it gives none.
+const TOLD_AGAIN: Nanos = Nanos::from_secs(60);
+
 impl Driver {
     /// Clients are to connect here, once the loop is open.
     pub(crate) fn listen(&mut self, address: Address, number: usize, listener: Listener) {
@@ -127,12 +130,21 @@ impl Driver {
                 Err(error) => {
                     // Out of descriptors, most likely: others must close first.
                     service.out_of_sockets();
-                    self.notices.push(DriverNotice::NotAccepting(error.to_string()));
-                    self.accepting = Accepting::Retry(self.clock.now() + BACK_OFF);
+                    let now = self.clock.now();
+                    self.tell_refusal(error.to_string(), now);
+                    self.accepting = Accepting::Retry(now + BACK_OFF);
                     self.changed = true;
                     return;
                 }
             }
+        }
+    }
+
+    /// The operator is told, not at every attempt, why no client can be accepted.
+    fn tell_refusal(&mut self, why: String, now: Stamp) {
+        if self.refusal_reported.is_none_or(|told| told + TOLD_AGAIN <= now) {
+            self.refusal_reported = Some(now);
+            self.notices.push(DriverNotice::NotAccepting(why));
         }
     }
 
@@ -269,4 +281,24 @@ fn refuse_datagrams(address: &Address, registry: &Registry, token: Token) -> Opt
     let mut datagrams = Datagrams::at(number).ok()?;
     datagrams.register(registry, token).ok()?;
     Some(datagrams)
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_net::Clock;
+    use krarup_net::mio::Poll;
+
+    use super::super::clients::ClientLimits;
+    use super::*;
+
+    #[test]
+    fn that_no_client_can_be_accepted_is_told_once_a_minute() {
+        let settings = ClientLimits::default().into();
+        let mut driver = Driver::new(settings, Poll::new().unwrap(), Clock::start()).unwrap();
+        let mut told_at = |second| {
+            driver.tell_refusal("too many files".into(), Stamp(0) + Nanos::from_secs(second));
+            driver.notices.drain(..).count()
+        };
+        assert_eq!([1, 2, 60, 61, 62].map(&mut told_at), [1, 0, 0, 1, 0]);
+    }
 }

@@ -31,7 +31,10 @@ impl Driver {
         for id in 0..self.clients.len() as u32 {
             let Some(link) = self.clients[id as usize].as_mut() else { continue };
             let held_back = link.waits || service.paused(id);
-            let waited = Waited::of(link.begun, held_back, service.is_idle(id).then_some(link.received));
+            let idle = service.is_idle(id) && !service.holds_lease(id, now);
+            // What it was told last is as good as what it has said.
+            let quiet_since = idle.then_some(link.received.max(link.wrote));
+            let waited = Waited::of(link.begun, held_back, quiet_since);
             if waited.quiet_since.is_some_and(|since| now.0.saturating_sub(since.0) > RESTS_AFTER.0) {
                 service.rests(id);
             }
@@ -309,5 +312,67 @@ impl Driver {
             }
         }
         self.count_memory_now(service, outbound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_broker::broker::BrokerSettings;
+    use krarup_broker::queues::QueueSettings;
+    use krarup_broker::settings::TubeSettings;
+    use krarup_broker::shards::Shard;
+    use krarup_broker::statistics::ProcessFacts;
+    use krarup_broker::{Broker, Queues};
+    use krarup_net::mio::Poll;
+    use krarup_net::mio::net::UnixStream;
+    use krarup_net::{Clock, Stream};
+    use krarup_record::recorder::{Recorder, RecorderSettings};
+
+    use super::super::clients::ClientLimits;
+    use super::*;
+
+    fn broker() -> Broker {
+        let queues = Queues::new(QueueSettings {
+            memory: 1 << 20,
+            durable: false,
+            wall: Nanos::ZERO,
+            remember_keys: Nanos::ZERO,
+            resident: None,
+            shard: Shard::WHOLE,
+            tubes: TubeSettings::default(),
+        });
+        let settings = BrokerSettings {
+            about: ProcessFacts::default(),
+            largest: 1_000,
+            secret: None,
+            processor: || Nanos::ZERO,
+            final_reply: None,
+        };
+        Broker::new(settings, queues, Recorder::new(RecorderSettings::default()).unwrap())
+    }
+
+    #[test]
+    fn a_worker_is_idle_from_when_it_was_told_something_and_never_while_it_has_a_message() {
+        let limits = ClientLimits { idle: Nanos::from_secs(8), ..ClientLimits::default() };
+        let clock = Clock::start();
+        let mut driver = Driver::new(limits.into(), Poll::new().unwrap(), clock).unwrap();
+        let mut broker = broker();
+        let (stream, _peer) = UnixStream::pair().unwrap();
+        driver.admit(&mut broker, Stream::Unix(stream), 0);
+        let at = |seconds| clock.now() + Nanos::from_secs(seconds);
+        let say = |broker: &mut Broker, said: &str, now| {
+            assert_eq!(broker.read(0, said.as_bytes(), now, now), said.len());
+            broker.written(0, broker.output(0).len(), now);
+        };
+        let mut ends = |broker: &mut Broker, wrote, now| {
+            driver.clients[0].as_mut().unwrap().wrote = wrote;
+            driver.apply_time_limits(broker, now);
+            driver.clients[0].as_ref().unwrap().concluded
+        };
+        say(&mut broker, "put 1 0 60 1\r\nx\r\nreserve\r\n", at(0));
+        assert!(!ends(&mut broker, at(0), at(20)), "it has a message");
+        say(&mut broker, "delete 1\r\n", at(25));
+        assert!(!ends(&mut broker, at(25), at(30)), "it was told something");
+        assert!(ends(&mut broker, at(25), at(40)));
     }
 }

@@ -179,6 +179,8 @@ pub(crate) struct Driver {
     /// One more with each listening socket: two never have the same token.
     pub(super) entrances_made: usize,
     pub(super) accepting: Accepting,
+    /// When the operator was last told that the system gives no sockets.
+    pub(super) refusal_reported: Option<Stamp>,
     /// Others that clients are distributed over.
     pub(crate) loops: Option<Box<dyn EventLoops + Send>>,
     meter: LoopMeter,
@@ -237,6 +239,7 @@ impl Driver {
             entrances: Vec::new(),
             entrances_made: 0,
             accepting: Accepting::Later,
+            refusal_reported: None,
             loops: None,
             meter: LoopMeter::new(settings.link),
             time_limits: TimeLimits::new(settings.idle, settings.request, now),

@@ -38,7 +38,7 @@ fn with_servers(
 ) -> Config {
     let mut config = as_written.clone();
     for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
-        let mut servers: Vec<ServerConfig> = Vec::new();
+        let (mut servers, mut grows): (Vec<ServerConfig>, bool) = (Vec::new(), false);
         for server in std::mem::take(&mut pool.servers) {
             if server.address.service().is_none() {
                 // What a service before it has is not there twice.
@@ -60,10 +60,14 @@ fn with_servers(
                     servers.push(ServerConfig { address: address.clone(), ..server.clone() });
                 }
             }
-            if let Replicas::Count(count) = pool.replicas {
-                // There may be fewer for a while.
-                pool.replicas = Replicas::Count(count.min(servers.len()));
-            }
+            grows = true;
+        }
+        if let Replicas::Count(count) = pool.replicas
+            && grows
+            && !servers.iter().any(ServerConfig::is_many)
+        {
+            // There may be fewer for a while.
+            pool.replicas = Replicas::Count(count.min(servers.len()));
         }
         pool.servers = servers;
     }
@@ -163,14 +167,23 @@ impl Resolved {
 
     /// What has changed when all names of the configuration `as_written` are looked up again: the
     /// numbers of servers that have others, which are taken over here, and the whole where it has
-    /// other servers. A name that is not found now stays what it was.
-    fn refresh(&mut self, as_written: &Config, resolve: Resolve<'_>) -> (Numbers, Option<Self>) {
-        let found = Self::of(as_written, &mut |address| {
+    /// other servers, or why these cannot be had. A name that is not found now stays what it was.
+    fn refresh(
+        &mut self,
+        as_written: &Config,
+        resolve: Resolve<'_>,
+    ) -> (Numbers, Option<Result<Self, Mistake>>) {
+        let mut look_up = |address: &Address| {
             let known = self.many.get(address).or_else(|| self.numbers.get(address));
             resolve(address).or_else(|why| known.cloned().ok_or(why))
-        });
-        // A server of a service that was not there before, and whose name is not known yet.
-        let Ok(found) = found else { return Default::default() };
+        };
+        let found = Self::of(as_written, &mut look_up);
+        // A server of a service that was not there before, and whose name is not known yet: those
+        // that were are followed all the same.
+        let missing = found.as_ref().err().cloned();
+        let Ok(found) = found.or_else(|_| Self::of(&self.config, &mut look_up)) else {
+            return (Numbers::new(), missing.map(Err));
+        };
         let sorted = |numbers: &[SocketAddr]| {
             let mut all = numbers.to_vec();
             all.sort_unstable();
@@ -186,7 +199,7 @@ impl Resolved {
             .collect();
         self.numbers.extend(moved.clone());
         let is_other = !servers_of_pools(&found.config).eq(servers_of_pools(&self.config));
-        (moved, is_other.then_some(found))
+        (moved, missing.map(Err).or_else(|| is_other.then_some(Ok(found))))
     }
 }
 
@@ -470,10 +483,10 @@ impl<W: Fn()> ConfigurationThread<W> {
         }
         let refused_before = self.refused.take();
         let Some(other) = other else { return Some(()) };
-        match self.offer(Ok(other.clone()), None, refused_before)? {
-            Ok(()) => self.source.resolved = other,
+        match (self.offer(other.clone(), None, refused_before)?, other) {
+            (Ok(()), Ok(other)) => self.source.resolved = other,
             // It is tried again when names are looked up the next time.
-            Err(why) => self.refused = Some(why),
+            (Err(why), _) | (_, Err(why)) => self.refused = Some(why),
         }
         Some(())
     }
@@ -555,7 +568,7 @@ mod tests {
         assert_eq!(resolved.config.check(), Ok(()));
         let mut again = |many: &[SocketAddr], one: &[SocketAddr]| {
             let (moved, other) = resolved.refresh(&written, &mut |address| answer(many, one, address));
-            (moved, other.map(|found| names(&found)))
+            (moved, other.map(|found| names(&found.unwrap())))
         };
         let nothing = (Numbers::new(), None);
         // The same in another order is the same.
@@ -596,14 +609,14 @@ mod tests {
         };
         // A pool with no pod keeps the servers it had.
         let (_, other) = resolved.refresh(&written, &mut servers(&["10.0.0.9:1"], &[]));
-        resolved = other.unwrap();
+        resolved = other.unwrap().unwrap();
         assert_eq!(names(&resolved), "10.0.0.9:1 10.0.0.2:1 10.0.0.3:1");
         let (_, other) = resolved.refresh(&written, &mut servers(&["10.0.0.8:1"], &[]));
-        assert_eq!(names(&other.unwrap()), "10.0.0.8:1 10.0.0.2:1 10.0.0.3:1");
+        assert_eq!(names(&other.unwrap().unwrap()), "10.0.0.8:1 10.0.0.2:1 10.0.0.3:1");
         // A server that goes from one pool to the other is a change, too.
         let (_, other) =
             resolved.refresh(&written, &mut servers(&["10.0.0.9:1", "10.0.0.2:1"], &["10.0.0.3:1"]));
-        assert_eq!(other.unwrap().config.pools["a"].servers.len(), 2);
+        assert_eq!(other.unwrap().unwrap().config.pools["a"].servers.len(), 2);
     }
 
     #[test]
@@ -623,6 +636,8 @@ mod tests {
                 with_servers(&written, &mut services, &mut find, &mut |why| told.push(why.to_string()));
             assert_eq!(config.check(), Ok(()));
             assert!(config.topology().is_ok());
+            // One server of the service beside another is room enough for two copies.
+            assert_eq!(config.main.replicas, Replicas::Count(2));
             let names: Vec<_> = config.addresses().iter().map(ToString::to_string).collect();
             (names.join(" "), config.main.servers[0].weight)
         };
@@ -630,7 +645,25 @@ mod tests {
         assert_eq!(now(Ok(&["m-0.a:1", "m-1.a:1"])), ("m-0.a:1 m-1.a:1 one:2".into(), 2));
         assert_eq!(now(Err("no name server")), ("m-0.a:1 m-1.a:1 one:2".into(), 2));
         assert_eq!(now(Ok(&["m-1.a:1", "one:2"])), ("m-1.a:1 one:2".into(), 2));
+        assert_eq!(now(Ok(&["m-0.a:1"])), ("m-0.a:1 one:2".into(), 2));
         assert_eq!(told, ["no name server", "no name server"]);
+    }
+
+    #[test]
+    fn servers_are_followed_although_a_new_one_has_no_address() {
+        let written = config("servers = [\"one:2\"]");
+        let mut resolved = Resolved::of(&written, &mut |_| Ok(numbers(&["10.0.9.9:2"]))).unwrap();
+        let one = numbers(&["10.0.9.8:2"]);
+        let mut resolve = |address: &Address| match &*address.host {
+            "new" => Err(Mistake::plain("`new` is not known")),
+            _ => Ok(one.clone()),
+        };
+        let now = config("servers = [\"new:1\", \"one:2\"]");
+        let (moved, other) = resolved.refresh(&now, &mut resolve);
+        assert_eq!(moved, Numbers::from([("one:2".parse().unwrap(), one.clone())]));
+        assert_eq!(other.unwrap().unwrap_err().to_string(), "`new` is not known");
+        let (moved, other) = resolved.refresh(&now, &mut resolve);
+        assert!(moved.is_empty() && other.is_some_and(|found| found.is_err()));
     }
 
     #[test]
@@ -663,7 +696,7 @@ mod tests {
         assert!(moved.is_empty() && other.is_none());
         let mut known = found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]);
         let (moved, other) = resolved.refresh(&written, &mut known);
-        assert_eq!((moved.len(), other.unwrap().config.addresses().len()), (0, 3));
+        assert_eq!((moved.len(), other.unwrap().unwrap().config.addresses().len()), (0, 3));
         // With no server known there is nothing to do.
         let none = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});
         assert!(none.unwrap_err().what.contains("is not known"));

@@ -376,7 +376,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             }
         };
         let reload = self.watcher.as_ref().expect("the first loop has it").reload();
-        let reload = Reload { what: "configuration", reload: Box::new(reload), alone: Mutex::default() };
+        let reload = Box::new(move || reload().map(|()| None));
+        let reload = Reload { what: "configuration", reload, alone: Mutex::default() };
         let headroom = self.headroom.clone();
         let redline = self.redline.clone();
         let reload = Some(reload);
@@ -806,8 +807,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if let Some(member) = &mut self.group {
             member.rest();
         }
-        if self.core.unfinished() > 0 {
-            (self.notice)(ProxyNotice::Unfinished(self.core.unfinished()));
+        if self.core.in_progress() > 0 {
+            (self.notice)(ProxyNotice::Unfinished(self.core.in_progress()));
         }
         true
     }

@@ -12,6 +12,7 @@ use super::owner_connection::OwnerConnection;
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
+use krarup_broker::broker::MOST_UNSENT;
 use krarup_broker::memcached::{self, ONE_KEY, QueueGet, QueueRequest, TakeOption};
 use krarup_broker::shards::shard_of;
 
@@ -116,15 +117,22 @@ impl<'a> MemcachedSession<'a> {
                     0 => break,
                     count => done += count,
                 }
+                if self.out.len() >= MOST_UNSENT {
+                    self.flush()?;
+                }
             }
             bytes.drain(..done);
             self.flush()?;
             if !self.quits {
-                let count = self.client.receive(&mut buffer).ok().filter(|count| *count > 0).ok_or(End)?;
+                let count = self.receive(&mut buffer)?;
                 bytes.extend_from_slice(&buffer[..count]);
             }
         }
         Ok(())
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> Result<usize, End> {
+        self.front.receive(&mut self.client, room, !self.open.is_empty())
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -178,10 +186,7 @@ impl<'a> MemcachedSession<'a> {
         let mut left = discard - there;
         let mut buffer = vec![0; READ];
         while left > 0 {
-            match self.client.receive(&mut buffer[..left.min(READ as u64) as usize]) {
-                Ok(count) if count > 0 => left -= count as u64,
-                _ => return Err(End),
-            }
+            left -= self.receive(&mut buffer[..left.min(READ as u64) as usize])? as u64;
         }
         self.out.extend_from_slice(reply);
         Ok(used + there as usize)

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use krarup_net::blocking::{ShutdownHandle, Wakeup};
+use krarup_net::blocking::{BlockingClient, ShutdownHandle, Wakeup};
 use krarup_net::tls::Acceptor;
+use krarup_units::Nanos;
 
 use crate::broker::engine::Protocol;
 use krarup_store::owners::Owners;
@@ -22,6 +23,10 @@ pub struct FrontSettings {
     pub connections: usize,
     /// Makes the sessions of clients, which then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
+    /// How long a client may be idle; zero: for ever.
+    pub idle: Nanos,
+    /// How long a TLS handshake may take; zero: for ever.
+    pub handshake: Nanos,
 }
 
 /// The client's connection ends.
@@ -63,6 +68,17 @@ impl Inner {
     /// What another thread has left is as good as what it was.
     pub(super) fn clients(&self) -> MutexGuard<'_, HashMap<u64, ShutdownHandle>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what a client says next. One that `works` at a message may be idle for ever.
+    pub(super) fn receive(
+        &self,
+        client: &mut BlockingClient,
+        room: &mut [u8],
+        works: bool,
+    ) -> Result<usize, End> {
+        let idle = if works { Nanos::ZERO } else { self.settings.idle };
+        client.receive(room, idle).ok().filter(|count| *count > 0).ok_or(End)
     }
 
     /// Whether this broker ends: then no request waits for a shard to have an owner again.

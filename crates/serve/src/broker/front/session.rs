@@ -14,6 +14,7 @@ use super::owner_connection::{NoReply, OwnerConnection, read};
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
+use krarup_broker::broker::MOST_UNSENT;
 use krarup_broker::job::Id;
 use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
@@ -84,15 +85,23 @@ impl<'a> BeanstalkSession<'a> {
                 && let Next::Done(count) = self.next(&bytes[done..])?
             {
                 done += count;
+                if self.out.len() >= MOST_UNSENT {
+                    self.flush()?;
+                }
             }
             bytes.drain(..done.min(bytes.len()));
             self.flush()?;
             if !self.quits {
-                let count = self.client.receive(&mut buffer).ok().filter(|count| *count > 0).ok_or(End)?;
+                let count = self.receive(&mut buffer)?;
                 bytes.extend_from_slice(&buffer[..count]);
             }
         }
         Ok(())
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> Result<usize, End> {
+        let works = (0..self.shards).any(|shard| self.holds_of(shard));
+        self.front.receive(&mut self.client, room, works)
     }
 
     pub(super) fn flush(&mut self) -> Result<(), End> {
@@ -161,10 +170,7 @@ impl<'a> BeanstalkSession<'a> {
         while left != Some(0) {
             // What comes behind the end of a line is the next request.
             let most = left.map_or(1, |left| left.min(READ as u64) as usize);
-            let count = match self.client.receive(&mut buffer[..most]) {
-                Ok(count) if count > 0 => count,
-                _ => return Err(End),
-            };
+            let count = self.receive(&mut buffer[..most])?;
             match &mut left {
                 Some(left) => *left -= count as u64,
                 None if last == Some(b'\r') && buffer[0] == b'\n' => return Ok(()),

@@ -2,8 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 
+use krarup_broker::broker::MOST_UNSENT;
 use krarup_net::listen;
+use krarup_net::tls::{Acceptor, TlsIdentity};
+use krarup_units::Nanos;
 
 use super::*;
 use krarup_store::owners::ShardOwner;
@@ -68,9 +72,17 @@ impl Line {
     }
 }
 
+fn settings() -> FrontSettings {
+    let (idle, handshake) = (Nanos::ZERO, Nanos::ZERO);
+    FrontSettings { largest: 1 << 30, secret: None, connections: 10, tls: None, idle, handshake }
+}
+
 fn front(protocol: Protocol, shards: u32) -> (Front, Arc<Owners>) {
+    front_with(protocol, shards, settings())
+}
+
+fn front_with(protocol: Protocol, shards: u32, settings: FrontSettings) -> (Front, Arc<Owners>) {
     let owners = Arc::new(Owners::unknown(shards));
-    let settings = FrontSettings { largest: 1 << 30, secret: None, connections: 10, tls: None };
     let door = listen::listen_with(&"127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
     (Front::begin(door, protocol, settings, Arc::clone(&owners)).unwrap(), owners)
 }
@@ -113,14 +125,47 @@ fn a_client_that_waits_for_an_owner_that_hangs_goes_on_when_another_takes_over()
 #[test]
 fn an_owner_that_takes_nothing_for_too_long_counts_as_ended() {
     let owners = Arc::new(Owners::unknown(1));
-    let settings = FrontSettings { largest: 1, secret: None, connections: 1, tls: None };
-    let inner = Inner::new(Protocol::Beanstalkd, settings, Arc::clone(&owners)).unwrap();
+    let inner = Inner::new(Protocol::Beanstalkd, settings(), Arc::clone(&owners)).unwrap();
     let hangs = Played::new();
     owners.set(0, hangs.at(1));
     let mut owner =
         owner_connection::OwnerConnection::connect(owners.of(0).unwrap(), Protocol::Beanstalkd).unwrap();
     let sent = owner.send_within(&inner, 0, &vec![0; LARGE], Duration::from_millis(1));
     assert_eq!(sent, Err(owner_connection::NoReply::Unknown));
+}
+
+#[test]
+fn a_client_that_is_silent_for_too_long_hears_the_end() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/certificates");
+    let identity = TlsIdentity { certificate: folder.join("proxy.pem"), key: folder.join("proxy.key") };
+    let tls = Some(Acceptor::new(&identity, None).unwrap());
+    let soon = Nanos::from_millis(1);
+    let greets_never = FrontSettings { tls, handshake: soon, ..settings() };
+    for limited in [greets_never, FrontSettings { idle: soon, ..settings() }] {
+        let (front, _) = front_with(Protocol::Beanstalkd, 1, limited);
+        assert!(client(&front).0.read_to_end(&mut Vec::new()).is_ok());
+    }
+}
+
+#[test]
+fn long_answers_leave_before_more_is_asked() {
+    let body = "x".repeat(MOST_UNSENT);
+    for (protocol, asked, told, end) in [
+        (Protocol::Beanstalkd, ["peek 1\r\n", "peek 2\r\n"], "FOUND 1", ""),
+        (Protocol::Memcached, ["get a\r\n", "get b\r\n"], "VALUE a 0", "END\r\n"),
+    ] {
+        let told = format!("{told} {MOST_UNSENT}\r\n{body}\r\n{end}");
+        let (front, owners) = front(protocol, 1);
+        let owner = Played::new();
+        owners.set(0, owner.at(1));
+        let mut it = client(&front);
+        it.say(&asked.concat());
+        let mut line = owner.accept();
+        line.hears(asked[0]);
+        line.say(&told);
+        it.hears(&told);
+        line.hears(asked[1]);
+    }
 }
 
 #[test]

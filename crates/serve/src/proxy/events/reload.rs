@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use krarup_net::http;
+use krarup_net::{http, listen};
 use krarup_service::LANES;
 use krarup_units::{Address, Mistake, Stamp};
 
@@ -68,13 +68,17 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         // What the configuration before has opened, where that still waits for its servers, is
         // taken over from it.
         let waits = |address: &Address| {
-            self.next.iter().flat_map(|next| &next.opened).any(|(opened, _)| opened == address)
+            let opened = self.next.iter().flat_map(|next| &next.opened);
+            opened.filter(|(opened, _)| opened == address).count()
         };
         let mut opened = Vec::new();
-        for (address, _) in &entrances {
-            let listens = self.driver.entrances().iter().any(|entrance| entrance.address == *address);
-            if !listens && !waits(address) {
-                opened.push((address.clone(), listen_at(config, address)?));
+        for (place, (address, _)) in entrances.iter().enumerate() {
+            // Port 0 may stand at more than one pool, and is a port of its own at each.
+            let before = entrances[..place].iter().filter(|(other, _)| other == address).count();
+            let listens = self.driver.entrances().iter().filter(|entrance| entrance.address == *address);
+            if listens.count() + waits(address) <= before {
+                let listener = listen_at(config, address).map_err(|why| self.own(address, why))?;
+                opened.push((address.clone(), listener));
             }
         }
         let answers = |admin: &Option<(Address, http::HttpServer)>| {
@@ -83,7 +87,8 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let waiting = self.next.as_ref().is_some_and(|next| answers(&next.admin));
         let mut admin = match &config.admin {
             Some(address) if !answers(&self.admin) && !waiting => {
-                Some((address.clone(), self.monitor(address)?))
+                let server = self.monitor(address).map_err(|why| self.own(address, why))?;
+                Some((address.clone(), server))
             }
             _ => None,
         };
@@ -102,6 +107,20 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             });
         }
         Ok(NextConfiguration { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
+    }
+
+    /// Why it cannot listen at an address, where it may itself be what listens at that port.
+    fn own(&self, address: &Address, why: Mistake) -> Mistake {
+        let entrances = self.driver.entrances().iter().map(|entrance| entrance.listener.address());
+        let admin = self.admin.iter().map(|(_, server)| server.address.clone());
+        let its_own = entrances.flatten().chain(admin).find(|own| own.port == address.port);
+        match its_own.filter(|_| address.file().is_none() && why.what.ends_with(listen::TAKEN)) {
+            None => why,
+            Some(own) => {
+                let what = format!("cannot listen on {address}: this proxy itself has the port, at {own}");
+                Mistake::new(what, "another address of the same port takes a restart")
+            }
+        }
     }
 
     /// Connects to the servers of a configuration that is good.

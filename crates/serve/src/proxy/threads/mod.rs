@@ -45,7 +45,7 @@ use krarup_service::Service as _;
 use self::books::SharedBooks;
 use self::client::Finished;
 use self::executor::Executor;
-use self::network::{FINISHED, LISTENER, RELOAD, RequestQueues, STOP, ThreadSockets};
+use self::network::{FINISHED, LISTENER, RELOAD, RefusedSockets, RequestQueues, STOP, ThreadSockets};
 use self::queue::Queue;
 use super::events::{ProxyEnd, ProxyNotice};
 use super::listening;
@@ -163,6 +163,7 @@ pub fn run(
         queues,
         books: books.clone(),
         clients: Vec::new(),
+        accepting: RefusedSockets::default(),
     };
     network.run().map_err(|error| format!("the network thread failed: {error}"))?;
     network.queues.all().for_each(|queue| queue.close());

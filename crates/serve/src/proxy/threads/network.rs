@@ -3,11 +3,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use krarup_net::blocking::ClientWriter;
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::Signals;
-use krarup_net::{Clock, Conn, Listener, Moved};
+use krarup_net::{Clock, Conn, Listener, Moved, listen};
 use krarup_service::Service as _;
 use krarup_units::Inbox;
 use krarup_units::Stamp;
@@ -27,6 +28,8 @@ pub(super) const FINISHED: Token = Token(3);
 const CLIENTS: usize = 16;
 /// What one read from a client may bring at least.
 const CLIENT_READ: usize = 16 << 10;
+/// How soon to try again after the system would give no more sockets.
+const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// Where requests go.
 pub(super) struct RequestQueues {
@@ -61,6 +64,16 @@ pub(super) struct ThreadSockets<'a, N> {
     pub(super) queues: RequestQueues,
     pub(super) books: SharedBooks,
     pub(super) clients: Vec<Option<ClientSocket>>,
+    pub(super) accepting: RefusedSockets,
+}
+
+/// Whether clients are accepted.
+#[derive(Default)]
+pub(super) struct RefusedSockets {
+    /// The system gave no socket: it is asked again, for no readiness tells of those that wait.
+    retry: bool,
+    /// Whether the operator was told of it.
+    reported: bool,
 }
 
 pub(super) struct ClientSocket {
@@ -79,9 +92,12 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
         loop {
-            match self.poll.poll(&mut events, None) {
+            match self.poll.poll(&mut events, self.accepting.retry.then_some(BACK_OFF)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => result?,
+            }
+            if std::mem::take(&mut self.accepting.retry) {
+                self.accept();
             }
             for event in &events {
                 match event.token() {
@@ -97,7 +113,7 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                         return Ok(());
                     }
                     RELOAD | STOP => {}
-                    FINISHED => self.finished.take().into_iter().for_each(|id| self.advance(id)),
+                    FINISHED => self.finished.take().into_iter().for_each(|id| self.read(id)),
                     Token(token) => self.read((token - CLIENTS) as u32),
                 }
             }
@@ -106,7 +122,21 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
 
     fn accept(&mut self) {
         while let Some(listener) = &self.listener {
-            let Ok(stream) = listener.accept() else { return };
+            let stream = match listener.accept() {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The one that was to be accepted has gone again.
+                Err(error) if listen::is_of_one(&error) => continue,
+                Err(error) => {
+                    // Out of descriptors, most likely: others must close first.
+                    self.books.lock().out_of_sockets();
+                    self.accepting.retry = true;
+                    if !std::mem::replace(&mut self.accepting.reported, true) {
+                        (self.notice)(ProxyNotice::NotAccepting(error.to_string()));
+                    }
+                    return;
+                }
+            };
             let mut books = self.books.lock();
             if books.clients() >= self.config.max_connections {
                 books.turned_away();
@@ -139,19 +169,27 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
     /// Reads what has come, and goes on with it.
     fn read(&mut self, id: u32) {
         let bound = self.config.max_value + CLIENT_READ;
-        let Some(client) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        // Beyond one whole request nothing more is read: it stays where it is until that is done.
-        while !client.ended && client.inbox.unread().len() < bound {
-            match client.conn.read(client.inbox.room(CLIENT_READ)) {
-                Moved::Some(count) => {
-                    client.inbox.filled(count);
-                    client.received = self.clock.now();
+        let mut more = true;
+        while more {
+            let Some(client) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+            more = !client.ended;
+            // Beyond one whole request nothing more is read: it stays where it is until that is
+            // done.
+            while more && client.inbox.unread().len() < bound {
+                match client.conn.read(client.inbox.room(CLIENT_READ)) {
+                    Moved::Some(count) => {
+                        client.inbox.filled(count);
+                        client.received = self.clock.now();
+                    }
+                    Moved::None => more = false,
+                    Moved::Closed | Moved::Failed(_) => (client.ended, more) = (true, false),
                 }
-                Moved::None => break,
-                Moved::Closed | Moved::Failed(_) => client.ended = true,
             }
+            self.advance(id);
+            // Where there is room again the rest is read now: no readiness will tell of it.
+            let client = self.clients.get(id as usize).and_then(Option::as_ref);
+            more &= client.is_some_and(|client| client.inbox.unread().len() < bound);
         }
-        self.advance(id);
     }
 
     /// Puts the client's next request into its queue, if it is whole and none other is under way.
