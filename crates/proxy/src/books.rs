@@ -32,8 +32,8 @@ const WINDOW: Nanos = Nanos::from_secs(1);
 pub(crate) struct AtWork {
     /// Clients connected.
     pub(crate) clients: usize,
-    /// Requests accepted and not finished.
-    pub(crate) unfinished: usize,
+    /// Requests accepted whose reply has not left.
+    pub(crate) in_progress: usize,
     /// Requests, or parts of them, that servers owe an answer.
     pub(crate) in_flight: usize,
 }
@@ -296,7 +296,7 @@ impl Books {
         self.sampling.absorb(&other.sampling);
         self.events.absorb(&other.events);
         self.elsewhere.clients += at_work.clients;
-        self.elsewhere.unfinished += at_work.unfinished;
+        self.elsewhere.in_progress += at_work.in_progress;
         self.elsewhere.in_flight += at_work.in_flight;
         self.used.extend_from_slice(&other.used);
         self.started = self.started.min(other.started);

@@ -293,6 +293,13 @@ impl Config {
             )
             .into());
         }
+        for (name, pool) in self.all_pools() {
+            if let Some(most) = pool.concurrency.filter(|&most| (most as usize) < self.threads) {
+                let threads = self.threads;
+                let what = format!("pool {name}: `concurrency` is {most}, and there are {threads} `threads`");
+                return Err(Mistake::new(what, "set at least as many, or fewer `threads`").into());
+            }
+        }
         if self.dedicated && self.server_connections > 1 {
             let what = "`dedicated` gives every client a connection of its own, and `server_connections` shares several";
             return Err(Mistake::new(what, "set one of the two").into());
@@ -418,9 +425,7 @@ impl Config {
         let specs = pools.iter().map(|(name, pool)| pool.spec(name, place, find));
         let mut specs = specs.collect::<Result<Vec<_>, _>>()?;
         for spec in &mut specs {
-            // Each loop has an even share of what the pool may be asked.
-            spec.rate = spec.rate.map(|rate| rate / self.threads as f64);
-            spec.concurrency = spec.concurrency.map(|most| most.div_ceil(self.threads as u32));
+            spec.loops = self.threads as u32;
         }
         let routes = self.routes.iter().map(|route| {
             let pool = find(&route.pool).ok_or_else(|| {
@@ -445,7 +450,10 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use krarup_units::Stamp;
+
     use super::*;
+    use crate::pool::Pool;
     use crate::topology::MultiGet;
 
     fn main(servers: &[&str]) -> PoolConfig {
@@ -573,6 +581,23 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_that_loops_share_is_told_as_it_was_set() {
+        let text = "servers = [\"h:1\"]\nrate = 100000\nconcurrency = 7\nthreads = 4";
+        let mut pools = Config::parse(text, "f.toml").unwrap().topology().unwrap().pools;
+        let mut pool = Pool::new(pools.remove(0));
+        let admitted = (0..10_000).take_while(|_| pool.admits(Stamp(0)).is_ok()).count();
+        assert_eq!(admitted, 2_500, "a tenth of a second's worth at once");
+        let why = "pool main is limited to 100000 requests a second";
+        assert_eq!(pool.admits(Stamp(0)).unwrap_err(), why);
+        let later = Stamp(1_000_000_000);
+        for _ in 0..2 {
+            assert_eq!(pool.admits(later), Ok(()));
+            pool.begin();
+        }
+        assert_eq!(pool.admits(later).unwrap_err(), "pool main has 7 requests under way, its limit");
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_line() {
         for (text, parts) in [
             ("listen = \"127.0.0.1:1\"\nserver = []", ["f.toml, line 2", "server"]),
@@ -603,6 +628,14 @@ mod tests {
             (Config { threads: 0, ..good.clone() }, "`threads`"),
             (Config { server_connections: 0, ..good.clone() }, "`server_connections`"),
             (Config { server_connections: 2, dedicated: true, ..good.clone() }, "one of the two"),
+            (
+                Config {
+                    main: PoolConfig { concurrency: Some(2), ..main(&["a:1"]) },
+                    threads: 8,
+                    ..good.clone()
+                },
+                "pool main: `concurrency` is 2, and there are 8 `threads`",
+            ),
             (Config { dedicated: true, engine: Engine::Threads, ..good.clone() }, "leave out"),
             (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "which has no event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),

@@ -445,9 +445,14 @@ impl Core {
         self.upstreams.in_flight() + self.books.elsewhere().in_flight
     }
 
-    /// Requests accepted and not finished.
+    /// Requests accepted whose reply has not left.
+    pub fn in_progress(&self) -> usize {
+        self.requests.in_progress() + self.books.elsewhere().in_progress
+    }
+
+    /// The same, and those whose reply has left before all servers had answered.
     pub fn unfinished(&self) -> usize {
-        self.requests.len() + self.books.elsewhere().unfinished
+        self.requests.len()
     }
 
     /// What was recorded, once [`Self::settle_books`] has been called.

@@ -182,8 +182,7 @@ impl Rest {
         }
     }
 
-    /// The memory of a request that waited is put back also where that ended at once, after its
-    /// [end](Self::end).
+    /// As at the beginning, whatever was done after the [end](Self::end).
     #[inline]
     fn begin(&mut self) {
         if std::mem::take(&mut self.used) {

@@ -80,16 +80,16 @@ pub fn moves(config: &Config, names: &[String], seen: &SeenKeys) -> Option<PartM
             (Some(before), Some(after)) => {
                 let placed = PlacedPool { servers: &servers, now: (&now, before), more: (&more, after) };
                 for number in 0..KEYS as u64 {
-                    drawn.key(&placed, before.number(spread_key(number).as_bytes()), |_, _| 1.0);
+                    drawn.key(&placed, before.number(spread_key(number).as_bytes()), |_| 1.0);
                 }
                 for key in seen.keys.iter().filter(|key| key.pool == name) {
-                    known.key(&placed, key.number, |rank, server| {
+                    known.key(&placed, key.number, |server| {
                         let busy = seen.busy.get(server).copied().unwrap_or_default();
-                        if busy > 0.0 { key.time * now.part_of(rank) / busy } else { 0.0 }
+                        if busy > 0.0 { key.time / now.holders_read() as f64 / busy } else { 0.0 }
                     });
                 }
             }
-            _ => drawn.all_alike(&servers),
+            _ => drawn.all_alike(&servers, now.reads),
         }
     }
     Some(known.completed_by(&drawn))
@@ -109,13 +109,12 @@ struct PlacedPool<'a> {
 }
 
 impl PoolSpec {
-    /// Which part of what a key takes its first, its second, … holder has: where reads go to the
-    /// first, all of it, else each as much.
-    fn part_of(&self, rank: usize) -> f64 {
-        match (self.reads, rank) {
-            (Reads::Primary, 0) => 1.0,
-            (Reads::Primary, _) => 0.0,
-            _ => 1.0 / self.copies.clamp(1, self.servers.len()) as f64,
+    /// How many of a key's holders share what it takes, which is that of its reads: the first has
+    /// all of it where reads go there.
+    fn holders_read(&self) -> usize {
+        match self.reads {
+            Reads::Primary => 1,
+            _ => self.copies.clamp(1, self.servers.len()),
         }
     }
 }
@@ -136,7 +135,7 @@ fn with_one_more(pool: &PoolConfig) -> PoolConfig {
     more
 }
 
-/// How many parts of each server go where; a part is one key at one of its holders.
+/// How many parts of each server go where; a part is one key at one of its holders that are read.
 struct MoveCounts {
     /// Of each server, when it is lost, to each other.
     lost: Vec<Vec<f64>>,
@@ -155,20 +154,21 @@ impl MoveCounts {
         }
     }
 
-    /// One key of a pool, placed by this number, that counts so much at the first, the second, …
-    /// server that holds it.
-    fn key(&mut self, pool: &PlacedPool<'_>, number: u64, counts: impl Fn(usize, usize) -> f64) {
+    /// One key of a pool, placed by this number, that counts so much at each server that is read
+    /// for it.
+    fn key(&mut self, pool: &PlacedPool<'_>, number: u64, counts: impl Fn(usize) -> f64) {
         let PlacedPool { servers, now: (spec, before), more: (more, after) } = *pool;
         let (mut order, mut next) = (Vec::new(), Vec::new());
         // The holders, and who may stand in for one.
         before.replicas_of(number, spec.copies + 1, &mut order);
-        after.replicas_of(number, more.copies, &mut next);
+        after.replicas_of(number, more.holders_read(), &mut next);
         let (holders, others) = order.split_at(spec.copies.min(order.len()));
+        let read = &holders[..spec.holders_read().min(holders.len())];
         let added = |place: &usize| servers.get(*place).copied().unwrap_or(self.lost.len());
-        let arrived: Vec<usize> = next.iter().filter(|place| !holders.contains(place)).map(added).collect();
-        for (rank, place) in holders.iter().enumerate() {
+        let arrived: Vec<usize> = next.iter().filter(|place| !read.contains(place)).map(added).collect();
+        for place in read {
             let server = servers[*place];
-            let part = counts(rank, server);
+            let part = counts(server);
             self.all[server] += part;
             let rest = holders.iter().filter(|other| *other != place);
             let stand_in = others.first().filter(|_| spec.when_down == WhenDown::Next);
@@ -188,9 +188,20 @@ impl MoveCounts {
         }
     }
 
-    /// A pool of which every server holds every key: what one loses, the others share.
-    fn all_alike(&mut self, servers: &[usize]) {
+    /// A pool of which every server holds every key: what one loses, the others share. Where reads
+    /// go to the first, the second takes them over, and writes stay where they are.
+    fn all_alike(&mut self, servers: &[usize], reads: Reads) {
         let (count, new) = (servers.len() as f64, self.lost.len());
+        if reads == Reads::Primary {
+            for &server in servers {
+                self.all[server] += KEYS as f64;
+                self.more[server][server] += KEYS as f64;
+            }
+            if let [first, second, ..] = *servers {
+                self.lost[first][second] += KEYS as f64;
+            }
+            return;
+        }
         for &server in servers {
             self.all[server] += KEYS as f64;
             for &other in servers.iter().filter(|other| **other != server) {
@@ -252,19 +263,21 @@ mod tests {
     #[test]
     fn a_key_that_was_seen_goes_as_a_whole_where_it_is_placed() {
         let next = "when_down = \"next\"";
-        let (evenly, ..) = ring_with(next, &[]);
         // Enough keys that the fourth server would take one of them.
         let names: Vec<String> = (0..40).map(spread_key).collect();
-        for name in &names {
-            let (found, two, more) = ring_with(next, &[(name.as_str(), 60.0)]);
-            let ([owner, heir], taker) = (two[0], more[0]);
-            let expected = 0.6 + 0.4 * evenly.lost[owner][heir];
-            assert!((found.lost[owner][heir] - expected).abs() < 1e-9, "{name}: {:?}", found.lost);
-            let expected = 0.6 + 0.4 * evenly.more[owner][taker];
-            assert!((found.more[owner][taker] - expected).abs() < 1e-9, "{name}: {:?}", found.more);
-            for server in (0..3).filter(|server| *server != owner) {
-                assert_eq!(found.lost[server], evenly.lost[server]);
-                assert_eq!(found.more[server], evenly.more[server]);
+        for lines in [next, "replicas = 2\nreads = \"primary\""] {
+            let (evenly, ..) = ring_with(lines, &[]);
+            for name in &names {
+                let (found, two, more) = ring_with(lines, &[(name.as_str(), 60.0)]);
+                let ([owner, heir], taker) = (two[0], more[0]);
+                let expected = 0.6 + 0.4 * evenly.lost[owner][heir];
+                assert!((found.lost[owner][heir] - expected).abs() < 1e-9, "{name}: {:?}", found.lost);
+                let expected = 0.6 + 0.4 * evenly.more[owner][taker];
+                assert!((found.more[owner][taker] - expected).abs() < 1e-9, "{name}: {:?}", found.more);
+                for server in (0..3).filter(|server| *server != owner) {
+                    assert_eq!(found.lost[server], evenly.lost[server]);
+                    assert_eq!(found.more[server], evenly.more[server]);
+                }
             }
         }
         let taken = names.iter().filter(|name| ring_with(next, &[(name.as_str(), 1.0)]).2[0] == 3).count();
@@ -341,5 +354,9 @@ mod tests {
         let everywhere = of("");
         assert_eq!(everywhere.lost[0], [0.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]);
         assert!((everywhere.more[1][4] - 0.2).abs() < 1e-9);
+        let first_alone = of("reads = \"primary\"");
+        assert_eq!(first_alone.lost[0], [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(first_alone.lost[1], [0.0; 4]);
+        assert_eq!(first_alone.more[0], [1.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -262,7 +262,7 @@ impl Pool {
             random: 0x9E37_79B9_7F4A_7C15,
             busy: 0,
             counts: PoolCounts::default(),
-            tokens: Tokens::new(spec.rate),
+            tokens: Tokens::new(&spec),
             retries: Budget::of_retries(spec.retry_budget),
             shadowed: 0.0,
             hedge: spec.hedge.map(Hedging::new),
@@ -340,8 +340,10 @@ impl Pool {
         }
     }
 
-    /// Becomes what another configuration says, and keeps what it knows of servers that stay.
-    pub(crate) fn become_spec(&mut self, spec: PoolSpec) {
+    /// Becomes what another configuration says, and keeps what it knows of servers that stay. The
+    /// reads of all are chosen again.
+    pub(crate) fn become_spec(&mut self, spec: PoolSpec, now: Stamp) {
+        self.push(None, now);
         let servers: Vec<ServerId> = spec.servers.iter().copied().map(ServerId::new).collect();
         let members = std::mem::take(&mut self.members);
         let mut before: Vec<(ServerId, Member)> = self.servers.iter().copied().zip(members).collect();
@@ -349,12 +351,11 @@ impl Pool {
             let known = before.iter().position(|&(other, _)| other == server);
             self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
         }
-        self.pushed = None;
         self.many = shared(&servers);
         self.servers = servers;
         let old = std::mem::replace(&mut self.spec, spec);
         if old.rate != self.spec.rate {
-            self.tokens = Tokens::new(self.spec.rate);
+            self.tokens = Tokens::new(&self.spec);
         }
         if old.retry_budget != self.spec.retry_budget {
             self.retries = Budget::of_retries(self.spec.retry_budget);
@@ -569,6 +570,15 @@ impl Pool {
         }
     }
 
+    /// The server that [`Self::read`] has found for one key is not asked after all.
+    pub(crate) fn is_not_asked(&mut self, server: ServerId) {
+        if let Some(place) = self.place_of(server) {
+            // While its share is set, what it is asked for is not counted.
+            let given = &mut self.members[place].given;
+            *given = given.saturating_sub(1);
+        }
+    }
+
     /// Divides `keys` keys evenly over the servers that are up, in runs that differ by at most one
     /// key; the longer runs go to those with the least work. Fewer keys than servers ask fewer
     /// servers. [`Self::runs`] has them then.
@@ -606,8 +616,9 @@ impl Pool {
 
     /// Whether the pool's limits let one more request in; if not, why.
     pub(crate) fn admits(&mut self, now: Stamp) -> Result<(), String> {
+        // Of the whole this loop has its share, rounded up.
         if let Some(most) = self.spec.concurrency
-            && self.busy >= most
+            && self.busy.saturating_mul(self.spec.loops) >= most
         {
             self.counts.limited += 1;
             return Err(format!("pool {} has {most} requests under way, its limit", self.spec.name));
@@ -666,6 +677,12 @@ impl Pool {
         }
     }
 
+    /// The same where all keys change.
+    pub(crate) fn forget_all_leaders(&mut self) {
+        self.leaders.clear();
+        self.meta_leaders.clear();
+    }
+
     /// No other request may wait for the answer to this one from now on.
     pub(crate) fn lead_no_more(&mut self, key: &[u8], request: RequestId, as_meta: bool) {
         if as_meta {
@@ -691,8 +708,14 @@ impl Pool {
     }
 
     /// Whether one more read may be tried again.
-    pub(crate) fn may_retry(&mut self) -> bool {
-        self.retries.spend()
+    pub(crate) fn may_retry(&self) -> bool {
+        self.retries.has_one()
+    }
+
+    /// A read is tried again.
+    pub(crate) fn retries_one(&mut self) {
+        self.retries.spend();
+        self.counts.retries += 1;
     }
 
     /// Whether the next request is one of those that the shadow pool gets.
@@ -740,8 +763,16 @@ impl Pool {
     }
 
     /// Whether the budget has room for one more second request.
-    pub(crate) fn may_hedge(&mut self) -> bool {
-        self.hedge.as_mut().is_some_and(|hedge| hedge.budget.spend())
+    pub(crate) fn may_hedge(&self) -> bool {
+        self.hedge.as_ref().is_some_and(|hedge| hedge.budget.has_one())
+    }
+
+    /// A read is sent to a second holder.
+    pub(crate) fn hedges_one(&mut self) {
+        if let Some(hedge) = &mut self.hedge {
+            hedge.budget.spend();
+        }
+        self.counts.hedges += 1;
     }
 }
 
@@ -818,7 +849,9 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new(rate: Option<f64>) -> Self {
+    /// Those of one loop.
+    fn new(spec: &PoolSpec) -> Self {
+        let rate = spec.rate.map(|rate| rate / f64::from(spec.loops));
         Self { rate, tokens: rate.map_or(0.0, burst), filled: Stamp(0) }
     }
 
@@ -874,8 +907,12 @@ impl Budget {
         self.saved = (self.saved + self.share).min(self.most);
     }
 
+    fn has_one(&self) -> bool {
+        self.saved >= 1.0
+    }
+
     pub(crate) fn spend(&mut self) -> bool {
-        let some = self.saved >= 1.0;
+        let some = self.has_one();
         if some {
             self.saved -= 1.0;
         }

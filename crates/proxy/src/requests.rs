@@ -17,6 +17,8 @@ use crate::large::{self, BufferMemory, RequestBytes};
 #[derive(Debug)]
 pub(crate) struct Requests {
     all: Arena<RequestId, Exchange>,
+    /// Those whose reply has left, and to which servers owe an answer all the same.
+    left: usize,
     /// Bytes of replies that are likely to come for them.
     expected: usize,
     /// Memory for the next replies of several parts.
@@ -25,7 +27,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Self { all: Arena::new(), expected: 0, buffers: FreeBuffers::default() }
+        Self { all: Arena::new(), left: 0, expected: 0, buffers: FreeBuffers::default() }
     }
 
     /// A new request of `client`, which belongs to the pool `entry`; its last byte came at
@@ -45,6 +47,11 @@ impl Requests {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.all.used()
+    }
+
+    /// How many there are whose reply has not left.
+    pub(crate) fn in_progress(&self) -> usize {
+        self.all.used() - self.left
     }
 
     /// Bytes of replies that are likely to come for all of them.
@@ -86,14 +93,33 @@ impl Requests {
         self.all[number].rest.merge.add(part, reply, memory, &mut self.buffers);
     }
 
-    /// The number of a request is free when its reply has left and no server owes it an answer.
+    /// The reply to a request has left: its number is free when no server owes it an answer.
     /// Returns as what it was sampled, where it was and is free now.
     #[inline]
-    pub(crate) fn free_if_left(&mut self, number: RequestId) -> Option<SampleId> {
+    pub(crate) fn leave(&mut self, number: RequestId) -> Option<SampleId> {
         let exchange = &mut self.all[number];
+        exchange.stage = Stage::Left;
+        if exchange.owed != 0 {
+            self.left += 1;
+            return None;
+        }
+        self.free(number)
+    }
+
+    /// The same when a server owes one answer less to a request, whose reply may have left.
+    #[inline]
+    pub(crate) fn free_if_left(&mut self, number: RequestId) -> Option<SampleId> {
+        let exchange = &self.all[number];
         if exchange.stage != Stage::Left || exchange.owed != 0 {
             return None;
         }
+        self.left -= 1;
+        self.free(number)
+    }
+
+    #[inline]
+    fn free(&mut self, number: RequestId) -> Option<SampleId> {
+        let exchange = &mut self.all[number];
         let sample = exchange.sample.take();
         exchange.rest.end(&mut self.buffers);
         self.all.give_back(number);

@@ -111,11 +111,18 @@ impl Routing {
         let holders = pool.holders(sent);
         match pool.spec().gutter {
             Some(StandIn { pool: gutter, .. }) if !pool.any_up(&holders) => {
-                pool.count(|counts| &mut counts.guttered);
                 let gutter = PoolId::new(gutter);
                 (gutter, self.pools[gutter.index()].holders(sent))
             }
             _ => (home, holders),
+        }
+    }
+
+    /// A request for a key that belongs to `home` is sent to the servers of `pool`.
+    #[inline]
+    pub(crate) fn asks(&mut self, home: PoolId, pool: PoolId) {
+        if pool != home {
+            self.pools[home.index()].count(|counts| &mut counts.guttered);
         }
     }
 
@@ -202,7 +209,7 @@ impl Routing {
         }
         for (&number, mut spec) in pools.iter().zip(specs) {
             spec.renumber(servers, &pools);
-            self.pools[number.index()].become_spec(spec);
+            self.pools[number.index()].become_spec(spec, now);
             up.iter().for_each(|&server| self.pools[number.index()].is_there(server, now));
         }
         for route in &mut routes {

@@ -70,7 +70,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     stat("bytes_written", &all.bytes_out);
     stat("threads", &core.loops());
     stat("requests", &events.requests);
-    stat("requests_in_progress", &core.unfinished());
+    stat("requests_in_progress", &core.in_progress());
     stat("request_errors", &all.errors);
     stat("disagreements", &events.disagreements);
     match core.settings().workers {

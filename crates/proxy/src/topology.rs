@@ -62,6 +62,8 @@ pub struct PoolSpec {
     pub rate: Option<f64>,
     /// Requests at once; more are refused.
     pub concurrency: Option<u32>,
+    /// How many event loops have an even share of both each.
+    pub loops: u32,
     /// The longest time a value may live, in seconds; longer ones, and those without end, are
     /// shortened.
     pub ttl_cap: Option<i32>,
@@ -97,6 +99,7 @@ impl PoolSpec {
             coalesce: false,
             rate: None,
             concurrency: None,
+            loops: 1,
             ttl_cap: None,
             hedge: None,
             eject_slower: None,

@@ -337,9 +337,32 @@ impl Servers {
             0 => server.into(),
             turn => {
                 let lane = self.servers[server.index()].lanes[turn - 1];
-                if self.at(lane).health == Health::Up { lane } else { server.into() }
+                let link = self.at(lane);
+                if link.health == Health::Up && link.by_first.is_empty() {
+                    lane
+                } else {
+                    self.lane_or_first(lane, server, client)
+                }
             }
         }
+    }
+
+    /// The lane that a client shares, or the first connection while that is down; also when it is
+    /// back, as long as what the client has asked by the first is not answered: the next request
+    /// would overtake it.
+    #[cold]
+    fn lane_or_first(&mut self, lane: ConnectionId, server: ServerId, client: ClientId) -> ConnectionId {
+        let Self { first, lanes, .. } = self;
+        let (Some(first), Err(place)) = (first.get(server.index()), lane.place()) else { return lane };
+        let link = &mut lanes[place];
+        if link.health == Health::Up {
+            link.by_first.retain(|_, asked| first.owes(*asked));
+            if !link.by_first.contains_key(&client) {
+                return lane;
+            }
+        }
+        link.by_first.insert(client, first.out.end());
+        server.into()
     }
 
     /// A client's own connection to a server. Requests may be appended at once; they leave when it
@@ -474,10 +497,10 @@ impl Servers {
             let ejected = self.settings.eject_after.is_some_and(|most| failures >= most);
             newly_ejected = ejected && !known.ejected;
             known.ejected |= ejected;
+            known.answered_since_up = 0;
         }
         known.losses += 1;
         known.last_loss = Some(why.to_owned());
-        known.answered_since_up = 0;
         // The text is one line whatever the system or the server said.
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let text = format!("SERVER_ERROR {}: {why}\r\n", known.name);

@@ -328,6 +328,7 @@ impl PoolConfig {
             coalesce: self.coalesce,
             rate: self.rate,
             concurrency: self.concurrency,
+            loops: 1,
             ttl_cap: self.ttl_cap.map(seconds),
             readers: self.readers,
             hedge: self.hedge_after.map(|quantile| Hedge { quantile, budget: self.hedge_budget }),

@@ -4,12 +4,12 @@
 use krarup_memcache::{Parsed, ReplyClass, Response, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_service::ProtocolError;
-use krarup_units::Stamp;
+use krarup_units::{Nanos, Stamp};
 
 use super::Core;
 use super::expected::Expected;
 use crate::dispatch::Waiting;
-use crate::exchange::{Copies, Stage, outcome_of};
+use crate::exchange::{Copies, RetrievalPart, Stage, outcome_of};
 use crate::ids::{ConnectionId, RequestId, ServerId};
 use crate::large::{BufferMemory, RequestBytes};
 use crate::meta;
@@ -179,6 +179,10 @@ impl Core {
         if exchange.stage != Stage::Sent {
             // Enough others had answered: no client waits for this one.
             self.books.late(&visit);
+            let parts = exchange.rest.used().filter(|_| !pending.follows).map(|rest| &rest.parts);
+            if let Some(&part) = parts.and_then(|parts| parts.get(usize::from(pending.part))) {
+                self.part_took(part, server, visit.time(), reply.class, now);
+            }
             return self.free_if_left(number);
         }
         exchange.servers.push(visit);
@@ -248,6 +252,24 @@ impl Core {
         self.complete_if_answered(number, now);
     }
 
+    /// A server has answered a part after `time`, also where another was asked too and was quicker.
+    /// How long reads take is how long the first that was asked takes: if the quickest counted, the
+    /// time after which a second is asked would sink to that of the second.
+    fn part_took(
+        &mut self,
+        part: RetrievalPart,
+        server: ServerId,
+        time: Nanos,
+        class: ReplyClass,
+        now: Stamp,
+    ) {
+        let pool = &mut self.routing[part.pool];
+        pool.member_took(server, time, now, self.settings.eject_for);
+        if server == part.server && !class.is_error() {
+            pool.took(time);
+        }
+    }
+
     /// A server has answered for some of the keys of a retrieval.
     fn part_answered(
         &mut self,
@@ -258,10 +280,10 @@ impl Core {
         memory: BufferMemory<'_>,
         now: Stamp,
     ) {
-        let exchange = &mut self.requests[number];
+        let exchange = &self.requests[number];
         let time = exchange.servers.last().expect("a server has answered").time();
-        let read_of = exchange.rest.parts[usize::from(part)].pool;
-        self.routing[read_of].member_took(server, time, now, self.settings.eject_for);
+        let asked = exchange.rest.parts[usize::from(part)];
+        self.part_took(asked, server, time, reply.class, now);
         let exchange = &mut self.requests[number];
         let this = &mut exchange.rest.parts[usize::from(part)];
         this.open -= 1;
@@ -282,7 +304,6 @@ impl Core {
         if won {
             self.routing[pool].count(|counts| &mut counts.hedges_won);
         }
-        self.routing[pool].took(time);
         let as_meta = self.requests[number].as_meta;
         if reply.class == ReplyClass::Values || as_meta {
             self.refill(number, part, reply);

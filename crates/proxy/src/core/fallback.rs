@@ -31,6 +31,9 @@ impl Core {
         if exchange.rest.retrieval.0 != Retrieval::Get || !self.routing[pool].spec().fall_back_on_error {
             return false;
         }
+        if !self.routing[pool].may_retry() {
+            return false;
+        }
         let mut moves = Moves::new();
         let places = 0..exchange.rest.keys.len();
         let mine = |&place: &usize| self.requests[number].rest.keys.get(place).part == part;
@@ -42,15 +45,16 @@ impl Core {
             }
             None => false,
         });
-        let moved = found && self.routing[pool].may_retry();
-        if moved {
-            self.routing[pool].count(|counts| &mut counts.retries);
-            let exchange = &mut self.requests[number];
-            exchange.rest.parts[usize::from(part)].answered = true;
-            exchange.waiting -= 1;
-            self.move_keys(number, part, &moves, now);
+        if !found {
+            moves.iter().for_each(|one| self.routing[pool].is_not_asked(one.server));
+            return false;
         }
-        moved
+        self.routing[pool].retries_one();
+        let exchange = &mut self.requests[number];
+        exchange.rest.parts[usize::from(part)].answered = true;
+        exchange.waiting -= 1;
+        self.move_keys(number, part, &moves, now);
+        true
     }
 
     /// Keys that a part's server does not have are looked for at the next holder, then in the pool

@@ -18,7 +18,7 @@ use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
 use crate::meta::{self, MetaRole};
 use crate::placement::KeyHash;
-use crate::pool::Lifetimes;
+use crate::pool::{Lifetimes, Pool};
 use crate::topology::{MultiGet, Writes};
 use crate::upstreams::Pending;
 
@@ -86,6 +86,7 @@ impl Core {
                 });
             }
             Request::FlushAll { delay, .. } => {
+                self.routing.pools_mut().iter_mut().for_each(Pool::forget_all_leaders);
                 self.send_to_all(number, &mut |out| write::flush_all(out.tail(), *delay));
             }
             Request::Verbosity { level, .. } => {
@@ -211,6 +212,7 @@ impl Core {
         if !self.admit(number, place.home, sent, now) {
             return;
         }
+        self.routing.asks(place.home, place.pool);
         self.routing[place.home].forget_leaders(sent);
         let lifetimes = place.lifetimes;
         let mut request = |out: &mut Outbox| request(out, sent, lifetimes);
@@ -524,12 +526,12 @@ impl Core {
         for place in 0..count {
             let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
             let key = keys.get(place);
-            let pool = key.pool;
-            let replicated = self.routing[pool].is_replicated();
+            let home = key.pool;
+            let replicated = self.routing[home].is_replicated();
             // Where every server holds everything, the keys of one request stay together.
-            let whole = self.routing[pool].spec().multi_get == MultiGet::Whole;
+            let whole = self.routing[home].spec().multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
-            if together && let Some(part) = parts.iter().position(|part| part.pool == pool) {
+            if together && let Some(part) = parts.iter().position(|part| part.pool == home) {
                 keys.assign(place, part as u16);
                 continue;
             }
@@ -544,7 +546,8 @@ impl Core {
                     continue;
                 }
             }
-            let (pool, holders) = self.routing.holders_or_gutter(pool, key.sent);
+            let (pool, holders) = self.routing.holders_or_gutter(home, key.sent);
+            self.routing.asks(home, pool);
             let server = if command.with_unique() {
                 // Uniques belong to one server: no other replaces it.
                 Some(holders[0]).filter(|&server| self.upstreams.is_up(server))
@@ -631,7 +634,8 @@ impl Core {
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
     pub(super) fn send_part_to(&mut self, number: RequestId, part: u16, server: ServerId, now: Stamp) {
-        let lifetimes = if self.requests[number].rest.retrieval.0.touches() {
+        // A `get` sets none; of what is written as `mg`, every other kind may.
+        let lifetimes = if self.requests[number].rest.retrieval.0 != Retrieval::Get {
             self.lifetimes_of(number, part, now)
         } else {
             Lifetimes { cap: None, unix: 0 }

@@ -28,11 +28,12 @@ impl Core {
         if this.answered || this.hedged.is_some() || this.open != 1 || !single {
             return;
         }
-        let Some(server) = self.next_holder(number, part, place, this.pool, now) else { return };
+        // The holder that is found counts as asked.
         if !self.routing[this.pool].may_hedge() {
             return;
         }
-        self.routing[this.pool].count(|counts| &mut counts.hedges);
+        let Some(server) = self.next_holder(number, part, place, this.pool, now) else { return };
+        self.routing[this.pool].hedges_one();
         self.requests[number].rest.parts[usize::from(part)].hedged = Some(server);
         self.send_part_to(number, part, server, now);
     }

@@ -104,6 +104,6 @@ impl Core {
     }
 
     fn at_work(&self) -> AtWork {
-        AtWork { clients: self.clients(), unfinished: self.unfinished(), in_flight: self.in_flight() }
+        AtWork { clients: self.clients(), in_progress: self.in_progress(), in_flight: self.in_flight() }
     }
 }

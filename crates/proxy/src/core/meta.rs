@@ -71,6 +71,7 @@ impl Core {
         if !self.admit(number, place.home, sent, now) {
             return;
         }
+        self.routing.asks(place.home, place.pool);
         self.routing[place.pool].reads_one();
         let first = place.holders[0];
         let server = match rule {
@@ -165,6 +166,7 @@ impl Core {
         let (key, kind) = (rest.keys.get(0), rest.retrieval.0);
         let home = key.pool;
         let (pool, holders) = self.routing.holders_or_gutter(home, key.sent);
+        self.routing.asks(home, pool);
         self.routing[pool].reads_one();
         let (server, asked) = match kind {
             Retrieval::Get => {

@@ -7,7 +7,7 @@ use krarup_units::Stamp;
 
 use super::Core;
 use crate::exchange::Stage;
-use crate::ids::{ClientId, RequestId};
+use crate::ids::{ClientId, RequestId, SampleId};
 use crate::large::RequestBytes;
 
 impl Core {
@@ -64,14 +64,20 @@ impl Core {
             self.routing[pool].end();
         }
         exchange.client = None;
-        exchange.stage = Stage::Left;
-        self.free_if_left(number);
+        let sampled = self.requests.leave(number);
+        self.end_sample(sampled);
     }
 
     /// The place of a request is free when nothing more will come for it.
     #[inline]
     pub(super) fn free_if_left(&mut self, number: RequestId) {
-        if let Some(sample) = self.requests.free_if_left(number) {
+        let sampled = self.requests.free_if_left(number);
+        self.end_sample(sampled);
+    }
+
+    #[inline]
+    fn end_sample(&mut self, sampled: Option<SampleId>) {
+        if let Some(sample) = sampled {
             self.books.sampling().ended(sample);
         }
     }
@@ -87,12 +93,9 @@ impl Core {
             let source = RequestBytes { bytes: words, memory: large.as_ref().map(Lent::whole) };
             self.carry_out(number, &request::accepted(words), source, taken, now);
             let exchange = &mut self.requests[number];
-            if exchange.rest.request.is_empty() {
+            // Where it was finished at once, its place is free, and keeps no memory of it.
+            if exchange.stage != Stage::Left && exchange.rest.request.is_empty() {
                 exchange.rest.request = raw;
-                // Where it was finished at once, its place is free, and stays empty.
-                if exchange.stage == Stage::Left {
-                    exchange.rest.request.clear();
-                }
             }
         }
         // One place in the queue wakes one client; the next place, the next. Who is woken in vain

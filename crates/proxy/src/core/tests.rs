@@ -243,6 +243,24 @@ fn with_one_worker_the_second_request_waits_exactly_until_the_first_has_been_rep
 }
 
 #[test]
+fn a_request_that_waited_and_failed_at_once_leaves_no_memory_in_its_place() {
+    use crate::free_buffers::KEEP;
+    use crate::ids::Identifier;
+    let limits = Limits { value: 200_000, ..Limits::default() };
+    let mut world = World::new(1, CoreSettings { workers: Workers::Limited(1), limits, ..settings() });
+    let (first, second) = (world.client(), world.client());
+    world.send(first, "get a\r\n");
+    world.send(second, format!("set b 0 0 100000 noreply\r\n{}\r\n", "x".repeat(100_000)));
+    assert_eq!(world.core.dispatch().waiting(), 1);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!(world.replied(first), "SERVER_ERROR server-0:1: gone\r\n");
+    assert_eq!(world.core.unfinished(), 0);
+    for place in [0, 1].map(RequestId::new) {
+        assert!(world.core.requests[place].rest.request.capacity() <= KEEP);
+    }
+}
+
+#[test]
 fn a_full_queue_is_not_fed_and_no_request_in_it_is_forgotten() {
     let mut world = World::new(1, CoreSettings { workers: Workers::Limited(1), queue: 2, ..settings() });
     let clients: Vec<_> = (0..6).map(|_| world.client()).collect();

@@ -1,6 +1,7 @@
 //! What an engine with threads needs of cores: each thread has one to ask servers with, and one
 //! more keeps the books of all.
 
+use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{MetaCommand, Parsed, Request, request};
 use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
@@ -65,17 +66,18 @@ impl Core {
     }
 
     /// Where a whole request belongs that came where keys belong to the pool `entry`.
-    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8], now: Stamp) -> QueueChoice {
+    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8], _now: Stamp) -> QueueChoice {
         let Parsed::Complete { message, .. } = request::parse(bytes, &self.settings.limits) else {
             return QueueChoice::Any;
         };
+        let mut buffer = [0; LONGEST_NAME];
         let (key, writes) = match &message {
             Request::Retrieve(retrieve) => (retrieve.keys.iter().next(), retrieve.command.touches()),
             Request::Store(store) => (Some(store.key), true),
             Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
                 (Some(*key), true)
             }
-            Request::Meta(meta) => (Some(meta.key), meta.command != MetaCommand::Get),
+            Request::Meta(meta) => (Some(meta.name(&mut buffer)), meta.command != MetaCommand::Get),
             Request::Stats { .. } => return QueueChoice::Statistics,
             Request::FlushAll { .. }
             | Request::Verbosity { .. }
@@ -84,8 +86,9 @@ impl Core {
             | Request::Quit => return QueueChoice::Any,
         };
         let Some(key) = key else { return QueueChoice::Any };
-        let place = self.routing.locate(PoolId::new(entry), key, now);
-        let first = place.holders.first().map(|server| server.index());
+        // Here no server is ever up.
+        let holders = self.routing.holders_at_home(PoolId::new(entry), key);
+        let first = holders.first().map(|server| server.index());
         match first {
             None => QueueChoice::Any,
             Some(server) if writes => QueueChoice::Write(server),

@@ -113,7 +113,7 @@ impl ProxySnapshot {
             uptime: now - core.started(),
             clients: core.clients(),
             events: core.counted().events_since_start(),
-            in_progress: core.unfinished(),
+            in_progress: core.in_progress(),
             workers: match core.settings().workers {
                 Workers::Unlimited => None,
                 Workers::Limited(workers) => Some(workers),

@@ -70,6 +70,18 @@ fn a_server_is_given_a_set_share_of_the_reads_and_goes_on_level() {
 }
 
 #[test]
+fn a_reload_ends_a_set_share_and_the_server_goes_on_level() {
+    let spec = PoolSpec::of("main", vec![0, 1, 2]);
+    let mut pool = pool(spec.clone());
+    let to_the_second = |pool: &mut Pool| (0..300).filter(|_| one(pool, 1) == Some(1)).count();
+    pool.push(Some((ServerId::new(1), 0.0, Stamp(1))), NOW);
+    assert_eq!(to_the_second(&mut pool), 0);
+    pool.become_spec(spec, NOW);
+    let share = to_the_second(&mut pool);
+    assert!((80..=120).contains(&share), "{share}");
+}
+
+#[test]
 fn with_no_server_up_none_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
     assert_eq!(one(&mut pool, 1), None);

@@ -10,7 +10,7 @@
 //! A server is up when it has told its version: a port that accepts connections is no memcached
 //! yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use krarup_memcache::Expect;
 use krarup_units::{Nanos, Outbox, Stamp};
@@ -90,6 +90,9 @@ pub(super) struct Connection {
     /// Whether it is one client's own, and whose.
     pub(super) dedicated: bool,
     pub(super) owner: Option<ClientId>,
+    /// Clients whose requests went by the server's first connection while this one was down, and
+    /// where the last of them begins there.
+    pub(super) by_first: HashMap<ClientId, u64>,
     pub(super) window: SendWindow,
 }
 
@@ -105,6 +108,7 @@ impl Connection {
             dirty: false,
             dedicated: false,
             owner: None,
+            by_first: HashMap::new(),
             window: SendWindow::default(),
         }
     }
@@ -185,6 +189,11 @@ impl Connection {
         self.window.answered(start);
         let end = self.pending.front().map_or_else(|| self.out.end(), |next| next.start);
         self.window.keep_pace(reply.max((end - start) as usize), sent, now)
+    }
+
+    /// Whether the answer is to come to what begins at this position.
+    pub(super) fn owes(&self, position: u64) -> bool {
+        self.pending.front().is_some_and(|oldest| oldest.start <= position)
     }
 
     /// Whether an answer is to come that is none to the greeting.

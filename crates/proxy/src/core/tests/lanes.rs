@@ -17,12 +17,14 @@ fn world(server_connections: u32, dedicated: bool) -> Lanes {
         lane
     });
     let lanes: Vec<_> = lanes.collect();
-    for &lane in &lanes {
-        world.core.server_connected(lane);
-        assert_eq!(sent(&mut world, lane), "version\r\n");
-        assert_eq!(world.core.server_read(lane, b"VERSION 1.6.18\r\n", world.now), Ok(16));
-    }
+    lanes.iter().for_each(|&lane| bring_up(&mut world, lane));
     Lanes { world, lanes }
+}
+
+fn bring_up(world: &mut World, lane: usize) {
+    world.core.server_connected(lane);
+    assert_eq!(sent(world, lane), "version\r\n");
+    assert_eq!(world.core.server_read(lane, b"VERSION 1.6.18\r\n", world.now), Ok(16));
 }
 
 fn sent(world: &mut World, lane: usize) -> String {
@@ -64,6 +66,28 @@ fn clients_share_the_connections_in_turn() {
     assert_eq!(world.core.upstreams.outstanding(crate::ids::ServerId::new(0)), 0);
     let (visit, servers) = world.row(1);
     assert_eq!((visit.outcome, servers[0].server), (Outcome::ServerLost, 0));
+}
+
+#[test]
+fn a_lane_that_is_back_overtakes_nothing_and_its_loss_is_not_the_servers() {
+    let Lanes { mut world, lanes } = world(2, false);
+    let [first, second] = [world.client(), world.client()];
+    world.send(first, "get a\r\n").write_servers().answer(0, "END\r\n");
+    world.core.server_lost(lanes[0], "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!(world.core.upstreams.servers()[0].answered_since_up(), 1);
+    world.asked(0);
+    world.send(second, "set a 0 0 1\r\nx\r\n");
+    bring_up(&mut world, lanes[0]);
+    world.send(second, "get a\r\n");
+    assert_eq!(world.asked(0), "set a 0 0 1\r\nx\r\nget a\r\n");
+    world.answer(0, "STORED\r\n").send(second, "get b\r\n");
+    assert_eq!(world.asked(0), "get b\r\n", "one is still to be answered");
+    world.answer(0, "END\r\nEND\r\n").send(second, "get c\r\n");
+    assert_eq!((sent(&mut world, lanes[0]), world.asked(0)), ("get c\r\n".into(), String::new()));
+    world.core.server_read(lanes[0], b"END\r\n", world.now).unwrap();
+    assert_eq!(world.replied(first), "END\r\n");
+    assert_eq!(world.replied(second), "STORED\r\nEND\r\nEND\r\nEND\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
 #[test]

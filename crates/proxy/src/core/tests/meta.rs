@@ -122,6 +122,9 @@ fn a_key_in_base64_is_kept_where_its_name_is() {
         assert_eq!(world.asked(server), format!("get {name}\r\nmg {key} b\r\n"));
         world.answer(server, "END\r\nEN\r\n");
         assert_eq!(world.replied(client), "END\r\nEN\r\n");
+        let queues = [format!("get {name}\r\n"), format!("mg {key} b\r\n")]
+            .map(|asked| world.core.choose_queue(0, asked.as_bytes(), world.now));
+        assert_eq!(queues, [QueueChoice::Read(server); 2]);
     }
 }
 
@@ -260,6 +263,16 @@ fn what_the_gutter_touches_it_keeps_no_longer_than_it_should() {
     assert_eq!(world.asked(2), "gat 10 a\r\nmg a T10 v\r\nmg a T5\r\n");
     world.answer(2, "END\r\nVA 1\r\nx\r\nHD\r\n");
     assert_eq!(world.replied(client), "END\r\nVA 1\r\nx\r\nHD\r\n");
+}
+
+#[test]
+fn a_lifetime_is_cut_whatever_other_flags_a_read_has() {
+    let mut world = second_looks(|spec| PoolSpec { fall_back_on_error: true, ttl_cap: Some(60), ..spec });
+    let client = world.client();
+    world.send(client, "mg k v T0 P\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("mg k v T60 P\r\n".into(), String::new()));
+    world.answer(0, "EN\r\n");
+    assert_eq!(world.replied(client), "EN\r\n");
 }
 
 #[test]

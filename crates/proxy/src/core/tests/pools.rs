@@ -114,13 +114,16 @@ fn a_quorum_is_enough_and_the_late_answer_belongs_to_no_request() {
     world.answer(2, "STORED\r\n");
     assert_eq!(world.replied(client), "STORED\r\n");
     assert_eq!(world.rows.lock().unwrap().len(), 1);
+    assert_eq!((world.core.in_progress(), world.core.unfinished()), (1, 2));
     world.answer(0, "SERVER_ERROR busy\r\n");
     assert_eq!(world.replied(client), "");
     // Two that cannot make it impossible: the third need not be waited for.
     world.answer(0, "SERVER_ERROR busy\r\n").answer(1, "SERVER_ERROR full\r\n");
     assert_eq!(world.replied(client), "SERVER_ERROR busy\r\n");
+    assert_eq!((world.core.in_progress(), world.core.unfinished()), (0, 1));
     world.core.server_lost(2, "gone", ConnectionLoss::Broken, world.now);
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert_eq!(world.core.in_progress(), 0);
     let asked: Vec<_> = world.core.recorder().servers().map(|(_, totals)| totals.requests).collect();
     assert_eq!(asked, [2, 2, 2], "late answers are counted with their servers");
 }
@@ -185,6 +188,55 @@ fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
     assert_eq!(world.core.pools()[0].counts().retries, 2);
     let (visit, servers) = world.row(0);
     assert_eq!((visit.outcome, servers.len()), (Outcome::Ok, 2));
+}
+
+/// A server that is slow or fails would get all reads: the others had been given some that they
+/// never saw.
+#[test]
+fn a_holder_that_no_budget_pays_for_counts_as_not_asked() {
+    let hedge = Some(Hedge { quantile: 0.95, budget: 0.0 });
+    let mut world = one_pool(PoolSpec { hedge, ..PoolSpec::of("main", vec![0, 1]) });
+    let client = world.client();
+    for read in 0..100_u64 {
+        world.at(read * 1_000_000).send(client, "get a\r\n");
+        let server = (0..2).find(|&server| !world.asked(server).is_empty()).unwrap();
+        world.at(read * 1_000_000 + 100_000).answer(server, "END\r\n").replied(client);
+    }
+    for read in 200..210_u64 {
+        world.at(read * 1_000_000).send(client, "get a\r\n");
+        world.now = world.core.deadline().unwrap();
+        world.core.tick(world.now);
+    }
+    assert_eq!([0, 1].map(|server| world.asked(server).lines().count()), [5, 5]);
+
+    let spec = PoolSpec { fall_back_on_error: true, ..PoolSpec::of("main", vec![0, 1]) };
+    let mut world = one_pool(PoolSpec { retry_budget: 0.0, ..spec });
+    let client = world.client();
+    let mut asked = [0; 2];
+    for _ in 0..10 {
+        world.send(client, "get a\r\n");
+        let server = (0..2).find(|&server| !world.asked(server).is_empty()).unwrap();
+        asked[server] += 1;
+        world.answer(server, "SERVER_ERROR busy\r\n");
+        assert_eq!(world.replied(client), "SERVER_ERROR busy\r\n");
+    }
+    assert_eq!(asked, [5, 5]);
+}
+
+#[test]
+fn where_one_key_has_no_other_holder_those_of_the_others_count_as_not_asked() {
+    let mut world = one_pool(PoolSpec { fall_back_on_error: true, ..placed("main", vec![0, 1, 2], 2) });
+    let client = world.client();
+    let [one, other] = [[0, 1], [2, 0]].map(|holders| key_at(&mut world, &holders));
+    world.core.server_lost(2, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, format!("get {one} {other}\r\n"));
+    assert_eq!(world.asked(0), format!("get {one} {other}\r\n"));
+    world.answer(0, "SERVER_ERROR busy\r\n").replied(client);
+    for _ in 0..2 {
+        world.send(client, format!("get {one}\r\n"));
+        assert_eq!(world.asked(1), format!("get {one}\r\n"));
+        world.answer(1, "END\r\n").replied(client);
+    }
 }
 
 #[test]
@@ -253,6 +305,32 @@ fn the_gutter_stands_in_where_all_holders_are_down() {
 }
 
 #[test]
+fn a_request_that_the_gutter_takes_counts_once() {
+    let gutter = Some(StandIn { pool: 1, ttl: 10 });
+    let main = PoolSpec { gutter, concurrency: Some(1), ..PoolSpec::of("main", vec![0]) };
+    let mut world = two_pools(main.clone(), PoolSpec::of("gutter", vec![1, 2]));
+    let client = world.client();
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, "cas a 0 0 1 7\r\nx\r\n");
+    assert_eq!(world.asked(1), "cas a 0 10 1 7\r\nx\r\n");
+    // One that is refused is not taken.
+    let other = world.client();
+    world.send(other, "delete b\r\n");
+    assert!(world.replied(other).ends_with("its limit\r\n"));
+    world.answer(1, "STORED\r\n");
+    assert_eq!(world.asked(2), "set a 0 10 1\r\nx\r\n");
+    world.answer(2, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
+    assert_eq!(world.core.pools()[0].counts().guttered, 1);
+    // A core that only says whose queue a request belongs to is connected to no server.
+    let pools = vec![main, PoolSpec::of("gutter", vec![1, 2])];
+    let topology = Topology { servers: names(3), pools, routes: Vec::new() };
+    let mut books = World::unconnected(topology, settings()).core;
+    assert_eq!(books.choose_queue(0, b"get a\r\n", Stamp(0)), QueueChoice::Read(0));
+    assert_eq!(books.pools()[0].counts().guttered, 0);
+}
+
+#[test]
 fn the_next_server_takes_the_place_of_one_that_is_down() {
     let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, ..placed("main", vec![0, 1, 2], 1) });
     let client = world.client();
@@ -312,6 +390,18 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
     assert_eq!(world.row(5).0.outcome, Outcome::ServerLost);
 }
 
+#[test]
+fn a_flush_ends_that_for_every_key() {
+    let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
+    let (one, other) = (world.client(), world.client());
+    world.send(one, "get a\r\nmg a v\r\n").send(other, "flush_all\r\nget a\r\nmg a v\r\n");
+    assert_eq!(world.asked(0), "get a\r\nmg a v\r\nflush_all\r\nget a\r\nmg a v\r\n");
+    world.answer(0, format!("{}END\r\nVA 1\r\nx\r\nOK\r\nEND\r\nEN\r\n", value("a", "x")));
+    assert_eq!(world.replied(one), format!("{}END\r\nVA 1\r\nx\r\n", value("a", "x")));
+    assert_eq!(world.replied(other), "OK\r\nEND\r\nEN\r\n");
+    assert!(!world.core.pools()[0].has_leaders());
+}
+
 /// Two clients may know one key by two names: each is told its own.
 #[test]
 fn gets_share_one_answer_only_where_their_clients_name_the_key_alike() {
@@ -366,6 +456,40 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     assert_eq!(world.replied(client), "", "the second may still answer");
     world.answer(1, "END\r\n");
     assert_eq!((world.replied(client), world.core.unfinished()), ("END\r\n".into(), 0));
+}
+
+/// What the second holder answers says nothing about the first: the time after which it is asked
+/// would sink to that of the second, and nearly every read be sent twice.
+#[test]
+fn reads_are_hedged_by_the_times_of_the_holder_that_is_asked_first() {
+    let hedge = Some(Hedge { quantile: 0.9, budget: 1.0 });
+    let mut world = one_pool(PoolSpec { hedge, reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) });
+    let client = world.client();
+    for read in 0..3_000_u64 {
+        let begun = read * 10_000_000;
+        world.at(begun).core.tick(Stamp(begun));
+        world.send(client, "get a\r\n").write_servers();
+        let first = match read % 100 {
+            ..87 => 100_000,
+            87..95 => 1_000_000,
+            _ => 5_000_000,
+        };
+        let mut answers = vec![(begun + first, 0)];
+        if let Some(due) = world.core.deadline().filter(|due| due.0 < begun + first) {
+            world.at(due.0).core.tick(due);
+            assert_eq!(world.asked(1), "get a\r\n");
+            answers.push((due.0 + 50_000, 1));
+        }
+        answers.sort_unstable();
+        for (time, server) in answers {
+            world.at(time).answer(server, "END\r\n").write_clients();
+        }
+        assert_eq!(world.replied(client), "END\r\n");
+    }
+    world.at(30_000_000_000).core.tick(Stamp(30_000_000_000));
+    world.send(client, "get a\r\n").write_servers();
+    let after = world.core.deadline().unwrap() - world.now;
+    assert!((950_000..=1_050_000).contains(&after.0), "{after}");
 }
 
 #[test]

@@ -74,6 +74,7 @@ fn draw_pool(numbers: &mut impl Iterator<Item = u32>, of: PoolSpec, refuses: boo
         coalesce: draw(2) == 0,
         rate: (draw(4) == 0).then(|| if refuses && draw(2) == 0 { 50.0 } else { 1e9 }),
         concurrency: (draw(4) == 0).then(|| if refuses && draw(2) == 0 { 2 } else { 1_000 }),
+        loops: 1,
         ttl_cap: (draw(3) == 0).then_some(3_600),
         eject_slower: (draw(2) == 0).then_some(1.5),
         hedge: (draw(2) == 0).then(|| Hedge { quantile: draw(3) as f64 / 2.0, budget: draw(3) as f64 / 2.0 }),
