@@ -18,7 +18,10 @@ use krarup_units::Seconds;
 use crate::forkjoin::{Cluster, ForkedCopies, Site};
 use crate::network::{Class, Discipline, Fork, Network, StationKind, Step, Work};
 use crate::single::{ClassStation, Pace, Reward, Sweep};
-use crate::{Error, laws, variable};
+use crate::{Error, laws, station, variable};
+
+/// The name of this solver in messages.
+const SOLVER: &str = "the decomposition of held pools and forks";
 
 /// What one path is made of, repeated visits gathered.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +40,7 @@ pub(crate) enum PathPart {
 ///
 /// # Errors
 /// [`Error::Refused`] where one station or pool is used in two places that a decomposition must
-/// keep apart.
+/// keep apart, and for copies whose service time has no finite variance.
 pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<PathPart>, Error> {
     let parts = gather_all(network, &class.path);
     only_once(
@@ -46,7 +49,25 @@ pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<PathPart>, E
         &mut vec![false; network.stations.len()],
         &mut vec![false; network.pools.len()],
     )?;
+    check_copies(&parts)?;
     Ok(parts)
+}
+
+/// When the last or the first of some copies is done follows from the variance of their times.
+fn check_copies(parts: &[PathPart]) -> Result<(), Error> {
+    parts.iter().try_for_each(|part| match part {
+        PathPart::Station { .. } => Ok(()),
+        PathPart::Pool { parts, .. } => check_copies(parts),
+        PathPart::Cluster { cluster, .. } => {
+            let Some(fork) = cluster.forks.iter().find(|fork| !fork.scv.is_finite()) else { return Ok(()) };
+            let first = &cluster.sites[fork.service[0].0].name;
+            Err(Error::Refused {
+                solver: SOLVER.into(),
+                feature: format!("copies whose service time has no finite variance, to `{first}`"),
+                hint: "simulate".into(),
+            })
+        }
+    })
 }
 
 /// Paths, and how often each is walked.
@@ -212,7 +233,7 @@ fn only_once(
 ) -> Result<(), Error> {
     let twice = |what: String| {
         Err(Error::Refused {
-            solver: "the decomposition of held pools and forks".into(),
+            solver: SOLVER.into(),
             feature: format!("{what}, which is used in two places (inside and outside)"),
             hint: "give each use its own, or simulate".into(),
         })
@@ -375,7 +396,9 @@ pub(crate) fn solve_open(network: &Network, parts: &[PathPart], arrival: f64) ->
             level.means.push((Of::Fork(stations.clone()), present));
             continue;
         }
-        let (resource, means) = resource(network, part, levels_needed(network, part))?;
+        let levels = levels_needed(network, part);
+        station::check_levels(levels as u64)?;
+        let (resource, means) = resource(network, part, levels)?;
         if resource.demand == 0.0 || resource.pace == Pace::Delay {
             let present = arrival * resource.demand;
             level.present.push(present);
@@ -393,8 +416,10 @@ pub(crate) fn solve_open(network: &Network, parts: &[PathPart], arrival: f64) ->
             level.means.push((Of::Idle(*station), chain.shares[0]));
         }
         for mean in means {
-            // What waits grows with k for ever, the rest stays as it is with all slots in use.
-            let slope = f64::from(u8::from(matches!(mean.of, Of::Waiting(_))));
+            // What waits for this pool grows with k for ever; the rest, also what waits for pools
+            // inside of it, stays as it is with all slots in use.
+            let own = matches!((&mean.of, part), (Of::Waiting(p), PathPart::Pool { pool, .. }) if p == pool);
+            let slope = f64::from(u8::from(own));
             let value = chain.mean(&|k| mean.values[k.min(mean.values.len() - 1)], slope);
             level.means.push((mean.of, value));
         }
@@ -500,6 +525,21 @@ mod tests {
         assert!((level.present[1] - 4.0).abs() < 1e-9); // ρ = 0.8: ρ/(1 − ρ)
         let waiting = level.means.iter().find(|m| m.0 == Of::Waiting(0)).unwrap().1;
         assert!((waiting - 0.8_f64.powi(4) / 0.2).abs() < 1e-9); // Σ (k − 3)+ p(k) = ρ⁴/(1 − ρ)
+    }
+
+    /// No more than four are inside, of which two wait: p(3) + 2·P(4 or more) of M/M/1.
+    #[test]
+    fn what_waits_inside_of_an_open_pool_is_limited_by_its_slots() {
+        let mut network = network(4, |path| Class::open("c", 8.0, path));
+        network.pools.push(SlotPool::new("connections", 2));
+        let visit = Step::visit(StationId(1), Distribution::exponential(0.1));
+        let inner = Step::hold(SlotPoolId(1), vec![visit]);
+        network.classes[0].path = vec![Step::hold(SlotPoolId(0), vec![inner])];
+        let parts = parts(&network, &network.classes[0]).unwrap();
+        let level = solve_open(&network, &parts, 8.0).unwrap();
+        let of = |wanted: Of| level.means.iter().find(|m| m.0 == wanted).unwrap().1;
+        assert!((of(Of::Waiting(1)) - 0.9216).abs() < 1e-9, "{}", of(Of::Waiting(1)));
+        assert!((of(Of::Waiting(0)) - 0.8_f64.powi(5) / 0.2).abs() < 1e-9);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::bounds::{Demands, Range};
 use crate::calibrate::{Calibration, PopulationMeasurement};
 use crate::layered::{self, PathPart};
 use crate::network::{Feature, Network, StationKind};
+use crate::single::Pace;
 use crate::solve::{Solution, Treatment, treatment};
 use crate::table::ResultTable;
 
@@ -54,7 +55,8 @@ pub struct PartLimit {
 /// The limits of a network of one class.
 ///
 /// # Errors
-/// [`Error::Refused`] for several classes; what [`Network::check`] finds.
+/// [`Error::Refused`] for several classes, and for a closed one with forks to servers that do not
+/// wait for all answers; what [`Network::check`] finds.
 pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     network.check()?;
     let [class] = &network.classes[..] else {
@@ -66,6 +68,13 @@ pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     };
     let mut limits = Vec::new();
     let parts = layered::parts(network, class)?;
+    if let (Some(_), Some(name)) = (class.population(), late_copies(&parts)) {
+        return Err(Error::Refused {
+            solver: "the bounds".into(),
+            feature: format!("a fork that does not wait for all answers, to `{name}`"),
+            hint: "late copies load servers for ever longer, and bound nothing: simulate".into(),
+        });
+    }
     let shortest = collect(network, &parts, &mut limits);
     let slowest = slowest(network, &parts);
     let least =
@@ -76,6 +85,19 @@ pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     let knee = (shortest + think) * capacity;
     let product_form = product_form(network);
     Ok(CapacityLimits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
+}
+
+/// A station at which copies wait after their request has gone on.
+fn late_copies(parts: &[PathPart]) -> Option<&str> {
+    parts.iter().find_map(|part| match part {
+        PathPart::Station { .. } => None,
+        PathPart::Pool { parts, .. } => late_copies(parts),
+        PathPart::Cluster { cluster, .. } => {
+            let partial = cluster.forks.iter().filter(|fork| fork.needed < fork.choose);
+            let mut sites = partial.flat_map(|fork| &fork.service).map(|(site, _)| &cluster.sites[*site]);
+            sites.find(|site| site.pace != Pace::Delay).map(|site| site.name.as_str())
+        }
+    })
 }
 
 /// The demands of a closed class at single servers and delays alone, all of it exactly as product
@@ -133,8 +155,12 @@ fn slowest(network: &Network, parts: &[PathPart]) -> Seconds {
                         .forks
                         .iter()
                         .map(|fork| {
-                            let worst = fork.service.iter().map(|(site, _)| least(stations[*site]));
-                            fork.weight * cluster.alone(fork) / worst.fold(1.0, f64::min)
+                            // Alone, a copy is served at the first rate, which may be a fast one.
+                            let slower = fork.service.iter().map(|(site, _)| {
+                                let first = network.stations[stations[*site]].speed(1);
+                                first.max(1.0) / least(stations[*site]).min(1.0)
+                            });
+                            fork.weight * cluster.alone(fork) * slower.fold(1.0, f64::max)
                         })
                         .sum::<f64>()
             }
@@ -327,8 +353,8 @@ pub fn compare_calibration(
 }
 
 /// Mean |error| of X and R over the rows of a comparison that were not used for calibration; none
-/// without any.
-pub fn mean_error(comparison: &ResultTable) -> Option<(f64, f64)> {
+/// without any, and none of R where it was not measured.
+pub fn mean_error(comparison: &ResultTable) -> Option<(f64, Option<f64>)> {
     let used = comparison.columns.iter().position(|c| c.name == "calibrated on")?;
     let held_out = |column: &str| -> Option<f64> {
         let errors: Vec<f64> = comparison
@@ -340,7 +366,7 @@ pub fn mean_error(comparison: &ResultTable) -> Option<(f64, f64)> {
             .collect();
         (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
     };
-    Some((held_out("error of X")?, held_out("error of R")?))
+    Some((held_out("error of X")?, held_out("error of R")))
 }
 
 #[cfg(test)]
@@ -413,12 +439,34 @@ mod tests {
     }
 
     #[test]
+    fn forks_have_bounds_where_these_hold() {
+        let network = |station: &str, wait: &str, population: u64| {
+            let source = format!(
+                r#"station = [{{ name = "s1"{station} }}, {{ name = "s2"{station} }}]
+                   class = [{{ name = "set", population = {population}, path = [
+                       {{ fork = ["s1", "s2"], wait = "{wait}", service = 0.6 }}] }}]"#
+            );
+            from_toml(&source).unwrap()
+        };
+        // One request waits 0.3 s for the first of two, and each server needs 0.6 s for its copy.
+        let error = of(&network("", "any", 1)).unwrap_err();
+        assert!(matches!(&error, Error::Refused { hint, .. } if hint.contains("simulate")), "{error}");
+        assert!(of(&network(", delay = true", "any", 1)).is_ok());
+        // Fast alone, and slow in company.
+        let range = of(&network(", rates = [2, 1]", "all", 50)).unwrap().asymptotic(50.0);
+        assert!(range.low <= 1.0 / 0.6 && range.low > 0.0, "{range:?}");
+    }
+
+    #[test]
     fn errors_count_only_where_the_model_had_not_seen_the_row() {
         let solution = solve(&from_toml(EXAMPLE).unwrap(), SolutionMethod::Auto).unwrap();
         let x = solution.points[9].classes[0].throughput;
         let measured = [PopulationMeasurement { population: 10, throughput: x / 1.1, response: Some(1.0) }];
         let table = compare_solution(&solution, &measured);
         assert!((mean_error(&table).unwrap().0 - 0.1).abs() < 1e-9);
+        let without = measured.map(|row| PopulationMeasurement { response: None, ..row });
+        let (of_x, of_r) = mean_error(&compare_solution(&solution, &without)).unwrap();
+        assert!((of_x - 0.1).abs() < 1e-9 && of_r.is_none(), "{of_x} {of_r:?}");
         let mut seen = table;
         seen.rows[0][7] = "yes".into();
         assert_eq!(mean_error(&seen), None);

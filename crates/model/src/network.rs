@@ -308,8 +308,16 @@ impl Station {
     /// Whether one or several servers serve requests one after another, so that it matters how
     /// their service times vary.
     pub(crate) fn in_order(&self) -> bool {
-        matches!(self.kind, StationKind::Servers { .. } | StationKind::Link { .. })
-            && !matches!(self.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive)
+        matches!(self.kind, StationKind::Servers { .. } | StationKind::Link { .. }) && !self.insensitive()
+    }
+
+    /// Whether means do not depend on how service times vary: no request waits, all share, or the
+    /// newest takes the only server at once.
+    pub(crate) fn insensitive(&self) -> bool {
+        let several = matches!(self.kind, StationKind::Servers { count } if count > 1);
+        self.kind == StationKind::Delay
+            || self.discipline == Discipline::ProcessorSharing
+            || self.discipline == Discipline::LifoPreemptive && !several
     }
 
     /// Total speed with `jobs` requests there, relative to one server: min(j, m), j at a delay, or

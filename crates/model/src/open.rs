@@ -92,8 +92,8 @@ pub(crate) fn crowded(
 ///
 /// # Errors
 /// [`Error::Unstable`] where the open classes alone overload a station; [`Error::TooLarge`] where
-/// open and several closed classes share a station of several servers, and have too many population
-/// vectors; and those of `solve_closed`.
+/// open and closed classes share a station of several servers, and the closed ones have too many
+/// clients or population vectors; and those of `solve_closed`.
 pub fn mixed(
     places: &[MulticlassStation],
     open: &[OpenClass],
@@ -103,6 +103,9 @@ pub fn mixed(
     let alone = solve(places, open)?;
     let both = |k: usize| alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
     let crowded = crowded(places, open, closed);
+    if crowded.is_some() {
+        single::check_population(closed.iter().fold(0, |all: u64, c| all.saturating_add(c.population)))?;
+    }
     // Mean number of open requests at stations of several servers that both kinds visit.
     let mut shared = vec![None; places.len()];
     let answer = match (crowded, closed) {
@@ -181,8 +184,8 @@ fn beside_one(
     }
     let sweep = single::solve_with_rewards(&resources, class.think, population, &rewards)?;
     let stations = 0..places.len();
-    let number =
-        |k: usize| (class.demands[k] > 0.0 && !rewards[k].is_empty()).then(|| sweep.reward(k, 0, population));
+    let shared = |k: usize| class.demands[k] > 0.0 && utilization[k] > 0.0 && !rewards[k].is_empty();
+    let number = |k: usize| shared(k).then(|| sweep.reward(k, 0, population));
     let queue: Vec<f64> = stations.clone().map(|k| sweep.queue(k, population)).collect();
     let throughput = sweep.throughput(population);
     let residence = queue.iter().map(|queue| queue / throughput).collect();
@@ -236,22 +239,32 @@ fn speeds_beside(servers: u32, utilization: f64, population: usize) -> (Vec<f64>
 /// Beside `closed` requests at `servers` servers, with the share `utilization` of them busy with
 /// open ones: the logarithm of the sum over the number of open ones, relative to none; and their
 /// mean number.
+///
+/// With n closed ones and u the utilization, all m servers are busy from m − n open ones on. What
+/// follows is Σ C(m + j, n)·u^j over all j = Σ C(m, n − i)·u^i/(1 − u)^(i + 1), i = 0 to n, times a
+/// constant; where n ≥ m the whole sum is (1 − u)^−(n + 1).
 fn over_open(closed: usize, servers: u32, utilization: f64) -> (f64, f64) {
-    let load = utilization * f64::from(servers);
-    let (mut logarithm, mut term, mut total, mut number) = (0.0, 1.0, 1.0, 0.0);
-    for open in 1.. {
-        let all = closed + open;
-        term *= all as f64 / open as f64 * load / all.min(servers as usize) as f64;
+    let (load, servers) = (utilization * f64::from(servers), servers as usize);
+    let ratio = utilization / (1.0 - utilization);
+    if closed >= servers {
+        let each = closed as f64 + 1.0;
+        return (-each * (-utilization).ln_1p(), each * ratio);
+    }
+    let free = servers - closed;
+    let (mut logarithm, mut term, mut total, mut number) = (0.0, 1.0, 0.0, 0.0);
+    for step in 0..=servers {
+        // i + 1 of the second sum; 0 in the first one, term by term.
+        let beyond = (step + 1).saturating_sub(free);
         total += term;
-        number += term * open as f64;
+        number += term * (step as f64 + beyond as f64 * ratio);
         if total > 1e200 {
             logarithm += total.ln();
             (term, number, total) = (term / total, number / total, 1.0);
         }
-        // The terms fall from here on, in the end by the utilization.
-        let falls = all as f64 / open as f64 * utilization;
-        if all > servers as usize && falls < 1.0 && term * (open as f64) < 1e-15 * (1.0 - falls) * total {
-            break;
+        let next = if beyond == 0 { load } else { (servers - step) as f64 * ratio };
+        term *= next / (step + 1) as f64;
+        if step + 1 == free {
+            term /= 1.0 - utilization;
         }
     }
     (logarithm + total.ln(), number / total)
@@ -380,5 +393,41 @@ mod tests {
         let (also_web, both) = mixed(&places, &open, &[half.clone(), half], multi::exact).unwrap();
         assert!((both.throughput.iter().sum::<f64>() / batch.throughput[0] - 1.0).abs() < 1e-10);
         assert!((also_web.queue[0][0] / web.queue[0][0] - 1.0).abs() < 1e-10);
+        // More clients than are solved one after the other.
+        let too_many = [Customers { population: 2_000_000, ..closed[0].clone() }];
+        let error = mixed(&places, &open, &too_many, multi::exact).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    /// Several servers that the closed class alone visits, beside others that both visit.
+    #[test]
+    fn an_open_class_takes_no_time_where_it_does_not_come() {
+        let places = [place(Some(2)), place(Some(2))];
+        let closed =
+            |population| Customers { name: "batch".into(), population, think: 1.0, demands: vec![0.1, 0.2] };
+        let open = [OpenClass { name: "web".into(), rate: 8.0, demands: vec![0.1, 0.0] }];
+        let (web, _) = mixed(&places, &open, &[closed(4)], multi::exact).unwrap();
+        assert!(web.residence[0][1] == 0.0 && web.response(0).is_finite(), "{web:?}");
+        let (split, _) = mixed(&places, &open, &[closed(2), closed(2)], multi::exact).unwrap();
+        assert!((web.residence[0][0] / split.residence[0][0] - 1.0).abs() < 1e-10);
+    }
+
+    #[test]
+    fn the_sum_over_open_requests_is_that_of_its_terms() {
+        for (closed, servers, utilization) in
+            [(1_000, 3, 0.4), (0, 2, 0.5), (2, 5, 0.9), (7, 8, 0.3), (0, 3, 0.0)]
+        {
+            let load = utilization * f64::from(servers);
+            let (mut term, mut total, mut number) = (1.0, 1.0, 0.0);
+            for open in 1..3_000 {
+                let all = closed + open;
+                term *= all as f64 / open as f64 * load / all.min(servers as usize) as f64;
+                total += term;
+                number += term * open as f64;
+            }
+            let (logarithm, mean) = over_open(closed, servers, utilization);
+            assert!((logarithm - total.ln()).abs() < 1e-9, "{closed}, {servers}: {logarithm}");
+            assert!((mean - number / total).abs() <= 1e-9 * mean, "{closed}, {servers}: {mean}");
+        }
     }
 }

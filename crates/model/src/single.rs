@@ -96,6 +96,20 @@ pub struct Sweep {
     rewards: Vec<Vec<Vec<f64>>>,
 }
 
+/// The most clients of a closed class that are solved one after the other.
+const MOST_CLIENTS: u64 = 1_000_000;
+
+/// Refuses more clients than are solved one after the other.
+pub(crate) fn check_population(population: u64) -> Result<(), Error> {
+    if population <= MOST_CLIENTS {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what: format!("exact solution for {population} clients"),
+        hint: "use bounds, or an open class of the same rate".into(),
+    })
+}
+
 /// Solves a closed network for every population 1..=`population`.
 ///
 /// # Errors

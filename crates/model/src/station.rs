@@ -17,6 +17,7 @@
 mod level;
 mod open;
 
+pub(crate) use level::check_levels;
 pub use level::{StationLevels, birth_death, mmm_k, mmm_n};
 pub use open::{
     OpenStation, PriorityClass, Tail, ggm, gm1, kingman, md1, mg1, mg1_priority, mm1, mmm, mmm_from_number,

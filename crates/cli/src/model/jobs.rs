@@ -355,14 +355,15 @@ pub(super) fn compared(args: &ModelCompareArgs) -> Result<Answer, Failure> {
         limits::compare_solution(&solution, &measured)
     };
     let error = limits::mean_error(&table);
-    match error {
-        Some((x, r)) => notes.push(format!(
-            "mean error of rows the model had not seen: X {}, R {}",
-            Unit::Share.show(x),
-            Unit::Share.show(r)
-        )),
-        None => notes.push("no row that the model had not seen: its errors are no evidence".into()),
-    }
+    let held_out = table.rows.iter().any(|row| row.last().is_some_and(|cell| *cell == "no".into()));
+    notes.push(match error {
+        Some((x, r)) => {
+            let response = r.map_or(String::new(), |r| format!(", R {}", Unit::Share.show(r)));
+            format!("mean error of rows the model had not seen: X {}{response}", Unit::Share.show(x))
+        }
+        None if held_out => "no row has a population that was solved: there is no error to tell".into(),
+        None => "no row that the model had not seen: its errors are no evidence".into(),
+    });
     Ok(Answer {
         title: format!("{}: measured and model", args.model.display()),
         notes,

@@ -29,9 +29,11 @@ pub enum FeatureKind {
     LoadDependent,
     /// A limit on the number present.
     FiniteCapacity,
-    /// FCFS (or non-preemptive LIFO) with a service time that is not exponential.
+    /// A service time that is not exponential where it matters: in FCFS order, non-preemptive LIFO,
+    /// preemptive LIFO at several servers.
     NotExponential,
-    /// FCFS with different mean service times for different classes (or steps of one class).
+    /// Different mean service times for different classes (or steps of one class), where these
+    /// matter.
     UnequalService,
     /// Service by class priority.
     Priority,
@@ -146,18 +148,13 @@ impl Network {
         }
     }
 
-    /// FCFS stations whose service times are not exponential, or not equal.
+    /// Stations where service times matter and are not exponential, or not equal.
     fn services(&self, add: &mut dyn FnMut(FeatureKind, &str)) {
         let mut means: BTreeMap<usize, f64> = BTreeMap::new();
         for class in &self.classes {
             self.walk(&class.path, 1.0, &mut |_, id, work| {
                 let station = &self.stations[id.0];
-                let insensitive = station.kind == StationKind::Delay
-                    || matches!(
-                        station.discipline,
-                        Discipline::ProcessorSharing | Discipline::LifoPreemptive
-                    );
-                if insensitive {
+                if station.insensitive() {
                     return;
                 }
                 if !matches!(work, Work::Time(time) if time.is_exponential()) {

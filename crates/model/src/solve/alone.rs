@@ -91,6 +91,7 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Sol
         };
         (levels.throughput, levels.present, waits)
     } else {
+        // Preemptive LIFO at several servers is nearer to exponential service than to G/G/m.
         let shared = matches!(there.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive);
         let service = if shared { Distribution::exponential(service.mean()) } else { service };
         let alone = if count == 1 && gap.is_exponential() {
@@ -103,7 +104,8 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Sol
         let alone = alone.map_err(|error| named(error, &there.name))?;
         let waits = Waits {
             class: class.name.clone(),
-            delayed: Some(alone.delayed),
+            // G/G/m knows as little of who waits at all as of who finds nothing there.
+            delayed: (!alone.empty.is_nan()).then_some(alone.delayed),
             lost: 0.0,
             mean: alone.wait,
             response: alone.response,
@@ -291,14 +293,22 @@ mod tests {
         let [waits] = &constant.last().waits[..] else { panic!("no waits") };
         assert!(waits.exact);
         assert!((waits.percentiles[1].wait - md1(0.5, 1.0).unwrap().wait_percentile(0.9)).abs() < 1e-12);
+        // No request waits where all is regular, and two moments do not tell how many do elsewhere.
+        let regular = one("", "gap = { constant = 2 }", "{ constant = 1 }");
+        assert_eq!((regular.last().waits[0].mean, regular.last().waits[0].delayed), (0.0, None));
     }
 
     #[test]
     fn room_for_more_requests_than_the_formulas_take_is_an_error() {
-        let source = r#"station = [{ name = "db", capacity = 1000000000 }]
+        let alone = r#"station = [{ name = "db", capacity = 1000000000 }]
             class = [{ name = "c", rate = 0.5, path = [{ at = "db", service = 1 }] }]"#;
-        let error = solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap_err();
-        assert!(error.to_string().starts_with("up to 1000000000 requests at one station"), "{error}");
+        let servers = r#"station = [{ name = "db", servers = 1000000000 }, { name = "net", delay = true }]
+            class = [{ name = "c", rate = 0.5, path = [
+                { at = "db", service = 1 }, { at = "net", service = 1 }] }]"#;
+        for source in [alone, servers] {
+            let error = solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap_err();
+            assert!(error.to_string().starts_with("up to 1000000000 requests at one station"), "{error}");
+        }
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub struct StationPoint {
     pub throughput: f64,
     /// ρ: busy servers / servers; at a delay the mean number there.
     pub utilization: f64,
-    /// Mean number there, in service included. Not known inside a fork.
+    /// Mean number there, in service included. Not known inside a fork, except at a delay.
     pub queue: Option<f64>,
-    /// Residence time of one visit. Not known inside a fork.
+    /// Residence time of one visit. Not known inside a fork, except at a delay.
     pub residence: Option<Seconds>,
 }
 
@@ -82,12 +82,17 @@ pub(super) fn point<'a>(
     let mut held = vec![(0.0, 0.0); network.pools.len()];
     for (of, value) in means {
         match of {
-            // A delay may stand in several places: its customers add up.
-            Of::Queue(k) => queues[*k] = Some(queues[*k].unwrap_or(0.0) + value),
+            Of::Queue(k) => queues[*k] = Some(value),
             Of::Idle(k) => idle[*k] = Some(value),
             Of::Held(p) => held[*p].0 = value,
             Of::Waiting(p) => held[*p].1 = value,
             Of::Fork(_) => {}
+        }
+    }
+    // A delay may stand in several places, and in forks. No request waits there: Little's law.
+    for ((queue, there), demand) in queues.iter_mut().zip(&network.stations).zip(demands) {
+        if there.kind == StationKind::Delay && demand.visits > 0.0 {
+            *queue = Some(throughput * demand.seconds);
         }
     }
     let stations = network

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Waits {
     /// Name of the class.
     pub class: String,
-    /// Share of the requests that wait at all; not known with priorities.
+    /// Share of the requests that wait at all; not known with priorities and of G/G/m.
     pub delayed: Option<f64>,
     /// Share of the arrivals that find no room.
     pub lost: f64,

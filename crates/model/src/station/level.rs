@@ -39,6 +39,17 @@ pub struct StationLevels {
 /// The most requests at a station for which shares are computed, one for each number there.
 const MOST_LEVELS: u32 = 1_000_000;
 
+/// Refuses more requests at a station than shares are computed for.
+pub(crate) fn check_levels(most: u64) -> Result<(), Error> {
+    if most <= u64::from(MOST_LEVELS) {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what: format!("up to {most} requests at one station: the formulas go up to {MOST_LEVELS}"),
+        hint: "leave a limit out that is hardly ever reached (a delay for servers), else simulate".into(),
+    })
+}
+
 /// M/M/m/K: Poisson arrivals, exponential service, room for `room` ≥ m requests (those in service
 /// included); who finds it full is lost (Jain, chapter 31). `room` = m gives Erlang's loss system.
 ///
@@ -106,12 +117,7 @@ pub fn birth_death(births: &[f64], deaths: &[f64]) -> Result<Vec<f64>, Error> {
 
 impl StationLevels {
     fn new(most: u32, arrival: impl Fn(u32) -> f64, service: Seconds, servers: u32) -> Result<Self, Error> {
-        if most > MOST_LEVELS {
-            return Err(Error::TooLarge {
-                what: format!("up to {most} requests at one station: the formulas go up to {MOST_LEVELS}"),
-                hint: "leave the limit out where it is hardly ever reached, else simulate".into(),
-            });
-        }
+        check_levels(u64::from(most))?;
         let births: Vec<f64> = (0..most).map(&arrival).collect();
         let deaths: Vec<f64> = (1..=most).map(|k| f64::from(k.min(servers)) / service).collect();
         let present_share = birth_death(&births, &deaths)?;

@@ -129,16 +129,9 @@ pub fn mg1(arrival: f64, service: &Distribution) -> Result<OpenStation, Error> {
     if service.is_exponential() {
         return mm1(arrival, service.mean());
     }
-    let (mean, scv) = (service.mean(), service.scv());
+    let (mean, scv) = (service.mean(), finite_variation(service)?);
     if scv == 0.0 {
         return md1(arrival, mean);
-    }
-    if !scv.is_finite() {
-        return Err(Error::invalid(
-            "service time",
-            "has no finite variance",
-            "its mean wait is infinite: simulate",
-        ));
     }
     let (_, utilization) = stable(arrival, mean, 1)?;
     let wait = utilization * mean * (1.0 + scv) / (2.0 * (1.0 - utilization));
@@ -189,14 +182,15 @@ pub struct PriorityClass {
 /// λ·S²·(1 + c²)/2 (Cobham 1954; Bolch et al. 2006, 6.6).
 ///
 /// # Errors
-/// [`Error::Unstable`] where all classes together have ρ ≥ 1.
+/// [`Error::Unstable`] where all classes together have ρ ≥ 1; [`Error::Invalid`] where a service
+/// has no finite variance.
 pub fn mg1_priority(classes: &[PriorityClass]) -> Result<Vec<Seconds>, Error> {
     let mut residual = 0.0;
     for class in classes {
         class.service.check()?;
         let mean = class.service.mean();
         check_rates(class.arrival, mean, 1)?;
-        residual += class.arrival * mean * mean * (1.0 + class.service.scv()) / 2.0;
+        residual += class.arrival * mean * mean * (1.0 + finite_variation(&class.service)?) / 2.0;
     }
     let mut before = 0.0;
     classes
@@ -262,6 +256,15 @@ fn check_variation(arrival_scv: f64, service_scv: f64) -> Result<f64, Error> {
         let why = format!("is {arrival_scv} for arrivals and {service_scv} for service");
         Err(Error::invalid("squared coefficient of variation", why, "both must be finite and ≥ 0"))
     }
+}
+
+/// The squared coefficient of variation of a service time, which the mean wait grows with.
+fn finite_variation(service: &Distribution) -> Result<f64, Error> {
+    let scv = service.scv();
+    if scv.is_finite() {
+        return Ok(scv);
+    }
+    Err(Error::invalid("service time", "has no finite variance", "its mean wait is infinite: simulate"))
 }
 
 fn stable(arrival: f64, service: Seconds, servers: u32) -> Result<(f64, f64), Error> {
@@ -537,6 +540,9 @@ mod tests {
         // Conservation law (Kleinrock 1976): Σ ρ_i W_i = ρ W of FCFS.
         let fcfs = mm1(7.0, 0.1).unwrap();
         assert!((0.3 * waits[0] + 0.4 * waits[1] - 0.7 * fcfs.wait).abs() < 1e-12);
+        let pareto = PriorityClass { arrival: 3.0, service: Distribution::Pareto { mean: 0.1, shape: 1.5 } };
+        let error = mg1_priority(&[class(3.0, 0.1), pareto]).unwrap_err();
+        assert!(error.to_string().contains("no finite variance"), "{error}");
     }
 
     #[test]

@@ -135,6 +135,18 @@ fn sharing_and_preemption_do_not_care_how_service_is_distributed() {
     agrees("M/G/3 shared N", Some(simulated.stations[0].all.queue), mmm(2.0, 1.0, 3).unwrap().present, 0.09);
 }
 
+/// At several servers the newest first depends on how service is distributed, and it is said.
+#[test]
+fn preemption_at_several_servers_is_solved_with_a_note() {
+    let station = Station { discipline: Discipline::LifoPreemptive, ..Station::servers("s", 2) };
+    let network = one_station(station, 1.6, Distribution::constant(1.0));
+    let solution = solve(&network, SolutionMethod::Auto).unwrap();
+    assert!(!solution.exact && solution.notes[0].contains("taken as exponential"), "{:?}", solution.notes);
+    let simulated = run(&network, EVENTS).classes[0].response.unwrap().value;
+    let solved = solution.last().classes[0].response;
+    assert!((solved / simulated - 1.0).abs() < 0.27, "{solved} {simulated}");
+}
+
 /// The order matters for who waits, not for how many: LIFO has the mean of FCFS, and a longer tail.
 #[test]
 fn the_newest_first_waits_as_long_on_average_and_longer_in_the_tail() {
