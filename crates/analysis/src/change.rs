@@ -221,16 +221,17 @@ pub(crate) fn tested(
     };
     let plain = interval(|value| value, scale);
     let of_logarithms = interval(f64::ln, 1.0);
-    let (difference_interval, logarithmic) = (plain.map(|one| one.0), of_logarithms.map(|one| one.0));
-    let opposed = plain.zip(of_logarithms).is_some_and(|(one, other)| direction(one.0) != direction(other.0));
+    // What answers nothing has no logarithm: its difference alone says it.
+    let silent = measure == Measure::Throughput && base.value.min(other.value) == 0.0;
+    let forms = plain.zip(if silent { plain } else { of_logarithms });
+    let opposed = forms.is_some_and(|(one, other)| direction(one.0) != direction(other.0));
     // Both forms must say so.
-    let p_value = plain.zip(of_logarithms).map(|(one, other)| one.1.max(other.1));
+    let p_value = forms.map(|(one, other)| one.1.max(other.1));
     let p_value = p_value.map(|p_value| if opposed { p_value.max(1.0 - USUAL_LEVEL) } else { p_value });
     // A speed-up of 3 % ± 4 % is none, whichever of the two forms says so.
-    let directions = (difference_interval.map(direction), logarithmic.map(direction));
-    let verdict = match (before.len().min(after.len()), directions) {
+    let verdict = match (before.len().min(after.len()), forms) {
         (0 | 1, _) => Conclusion::TooFewRuns,
-        (_, (Some(one), Some(other))) if one == other => verdict(measure, one),
+        (_, Some((one, _))) if !opposed => verdict(measure, direction(one.0)),
         _ => Conclusion::NoConclusion,
     };
     let change = MeasureChange {
@@ -238,9 +239,9 @@ pub(crate) fn tested(
         base,
         other,
         difference,
-        difference_interval,
+        difference_interval: plain.map(|one| one.0),
         ratio: ratio.is_finite().then_some(ratio),
-        ratio_interval: logarithmic.and_then(|interval| interval.map(f64::exp).ok()),
+        ratio_interval: of_logarithms.and_then(|one| one.0.map(f64::exp).ok()),
         verdict,
     };
     (change, p_value)

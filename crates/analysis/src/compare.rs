@@ -177,9 +177,14 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
 impl Comparison {
     /// The answer in a sentence for each measure, and how many cells say it by themselves.
     pub fn sentences(&self) -> Vec<String> {
-        let sentence = |(place, overall): (usize, &Overall)| {
-            let of =
-                |verdict| self.cells.iter().filter(|cell| cell.changes[place].verdict == verdict).count();
+        let sentence = |overall: &Overall| {
+            let changes = self.cells.iter().flat_map(|cell| &cell.changes);
+            let changes = changes.filter(|change| change.measure == overall.measure);
+            let of = |verdict| changes.clone().filter(|change| change.verdict == verdict).count();
+            let left_out = match (changes.clone().count() as u64).saturating_sub(overall.cells) {
+                0 => String::new(),
+                left_out => format!(" Cells left out, as a ratio needs values above 0: {left_out}."),
+            };
             let range = overall.interval.map_or(String::new(), |interval| {
                 format!(" ({} to {} at 95 %)", percent(interval.low), percent(interval.high))
             });
@@ -190,7 +195,7 @@ impl Comparison {
                 )
             });
             format!(
-                "{}: {} over {} cells{range}, {}{explained}. By themselves {} cells are better, {} worse, {} without conclusion.",
+                "{}: {} over {} cells{range}, {}{explained}. By themselves {} cells are better, {} worse, {} without conclusion.{left_out}",
                 overall.measure.name(),
                 percent(overall.ratio),
                 overall.cells,
@@ -200,7 +205,7 @@ impl Comparison {
                 of(Conclusion::NoConclusion) + of(Conclusion::TooFewRuns),
             )
         };
-        self.overall.iter().enumerate().map(sentence).collect()
+        self.overall.iter().map(sentence).collect()
     }
 }
 
@@ -209,7 +214,7 @@ fn percent(ratio: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -219,7 +224,7 @@ mod tests {
     use crate::trial::Trial;
 
     /// Cells of 1 and of 8 clients, with these throughputs in their runs.
-    fn results(rates: &[f64]) -> Results {
+    pub(crate) fn results(rates: &[f64]) -> Results {
         let trials: Vec<Trial> = [1_u32, 8]
             .into_iter()
             .flat_map(|clients| {
@@ -230,6 +235,14 @@ mod tests {
             })
             .collect();
         summarise("test", Environment::default(), &trials).unwrap()
+    }
+
+    /// The same where the cell at this place answered nothing.
+    pub(crate) fn silent(mut results: Results, place: usize) -> Results {
+        let cell = &mut results.cells[place];
+        cell.throughput.value = 0.0;
+        cell.repetitions.iter_mut().for_each(|run| run.throughput = 0.0);
+        results
     }
 
     fn anchor(rates: &[f64]) -> Option<AnchorRuns> {
@@ -259,6 +272,27 @@ mod tests {
             compared(&[500.0, 505.0], &[1_000.0, 1_010.0]).cells[1].changes[1].verdict,
             Conclusion::Better
         );
+    }
+
+    #[test]
+    fn a_cell_that_answers_nothing_is_worse_and_left_out_of_the_mean() {
+        let base = results(&[1_000.0, 1_010.0, 990.0]);
+        let other = silent(base.clone(), 0);
+        let found = compare(("a", &base), ("b", &other));
+        let change = &found.cells[0].changes[0];
+        assert_eq!(
+            (change.verdict, change.ratio, change.ratio_interval),
+            (Conclusion::Worse, Some(0.0), None)
+        );
+        assert_eq!(found.cells[1].changes[0].verdict, Conclusion::NoConclusion);
+        let said = found.sentences().remove(0);
+        assert!(said.contains("1 worse") && said.ends_with("a ratio needs values above 0: 1."), "{said}");
+        let back = compare(("b", &other), ("a", &base));
+        assert_eq!(back.cells[0].changes[0].verdict, Conclusion::Better);
+        // Where no cell has a ratio, the sentences are those of the other measures.
+        let found = compare(("a", &base), ("b", &silent(other, 1)));
+        let said = found.sentences();
+        assert!(said.len() == 2 && said[0].contains("0 worse, 2 without"), "{said:?}");
     }
 
     #[test]

@@ -30,8 +30,9 @@ const STEPS: f64 = 8.0;
 /// So many values lie beyond the last quantile of a tail that is told.
 const BEYOND: f64 = 10.0;
 
-/// Which share of the requests is at most quantile `number` of a tail: 0, then equal steps from
-/// nine of ten to ninety-nine of a hundred and on.
+/// Which share of the requests is at most quantile `number` of a tail: 0 of the first, nine of ten
+/// at number 8, ninety-nine of a hundred at 16 and on. With each step the share that is above it
+/// falls to the same part of the one before.
 pub fn tail_share(number: usize) -> f64 {
     1.0 - 10.0_f64.powf(-(number as f64) / STEPS)
 }

@@ -7,7 +7,7 @@ use krarup_model::headroom::{Headroom, ResponseTarget};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use crate::distribution::share_of;
+use crate::distribution::{share_of, tail_share};
 use crate::trial::Trial;
 
 /// One trial: what was said from its rows alone.
@@ -56,12 +56,17 @@ fn throughput(trial: &Trial) -> f64 {
     trial.client.completed as f64 / trial.length
 }
 
-/// Whether the clients saw the target kept, by the quantile kept that is not below it.
+/// Whether the clients saw the target kept, by the nearest known quantile that is not below it.
 fn keeps(trial: &Trial, target: ResponseTarget) -> bool {
-    let kept = trial.client.quantiles.iter().enumerate();
-    let at = kept.map(|(place, time): (usize, &Seconds)| (share_of(place), *time));
-    let mut above = at.filter(|(share, _)| *share >= target.quantile - 1e-9);
-    above.next().is_some_and(|(_, time)| time < target.seconds)
+    let known = shares(&trial.client.quantiles, share_of).chain(shares(&trial.client.tail, tail_share));
+    let nearest = known
+        .filter(|(share, _)| *share >= target.quantile - 1e-9)
+        .min_by(|(one, _), (other, _)| one.total_cmp(other));
+    nearest.is_some_and(|(_, time)| time < target.seconds)
+}
+
+fn shares(times: &[Seconds], share: fn(usize) -> f64) -> impl Iterator<Item = (f64, Seconds)> {
+    times.iter().enumerate().map(move |(place, time)| (share(place), *time))
 }
 
 #[cfg(test)]
@@ -122,5 +127,17 @@ mod tests {
     fn a_percentile_beyond_those_that_are_kept_is_never_said_to_be_kept() {
         let target = "p99.9 < 8ms".parse().ok();
         assert!(told(target).iter().all(|one| one.highest_measured.is_none()));
+    }
+
+    #[test]
+    fn the_tail_has_the_percentile_of_a_target_itself() {
+        let time = |share: f64| if share > 0.99 + 1e-9 { 0.02 } else { 0.004 };
+        let mut one = trial("get", 1, 100, 0.004);
+        one.client.quantiles = (0..QUANTILES).map(|place| time(share_of(place))).collect();
+        one.client.tail = (0..25).map(|place| time(tail_share(place))).collect();
+        for (target, kept) in [("p99 < 8ms", true), ("p99.9 < 8ms", false), ("p99.9 < 30ms", true)] {
+            let found = beside_measured(vec![(one.clone(), Some(nothing_seen()))], target.parse().ok());
+            assert_eq!(found[0].highest_measured.is_some(), kept, "{target}");
+        }
     }
 }

@@ -215,20 +215,19 @@ pub fn judge(
 /// The least number of further repetitions with which an interval leaves out a limit `distance`
 /// away, with the wanted probability: distance ≥ (t[1−α/2; ν] + t[power; ν]) · standard error.
 fn more(distance: f64, scatter: &Scatter, now: u64, levels: RegressionLevels) -> MoreRepetitions {
-    let decides = |repetitions: u64| {
-        let (error, degrees) = scatter.error(repetitions as f64 / now as f64);
-        let half = |level| Interval::student(0.0, error, degrees, level).map(|interval| interval.high);
+    let needed = |(error, degrees): (f64, f64)| {
+        let half = |level| Interval::student(0.0, error, degrees, level).ok().map(|interval| interval.high);
         // One side of it has the probability `power`.
-        match (half(levels.level), half(2.0 * levels.power - 1.0)) {
-            (Ok(interval), Ok(power)) => interval + power <= distance,
-            _ => false,
-        }
+        Some(half(levels.level)? + half(2.0 * levels.power - 1.0)?)
+    };
+    let decides = |repetitions: u64| {
+        let needed = needed(scatter.error(repetitions as f64 / now as f64));
+        needed.is_some_and(|needed| needed <= distance)
     };
     if !decides(now + MOST) {
-        let alone = Scatter { runs: Vec::new(), session: scatter.session };
-        let (error, _) = if scatter.session.is_some() { alone.error(1.0) } else { (0.0, 1.0) };
         // Even without the runs' own scatter.
-        return if error > 0.0 && 2.0 * error >= distance {
+        let of_sessions = scatter.session.and_then(|session| needed(error_of_sum(&[session])));
+        return if of_sessions.is_some_and(|needed| needed > distance) {
             MoreRepetitions::Sessions
         } else {
             MoreRepetitions::TooMany
@@ -248,7 +247,8 @@ pub const MEASURES: [&str; 3] = ["throughput", "response", "p99"];
 /// What two directories of results say of each limit.
 ///
 /// # Errors
-/// Names a measure that there is not, and cells that have nothing in common.
+/// Names a measure that there is not, the first cell with a run that is not above 0, and cells that
+/// have nothing in common.
 pub fn judge_results(
     limits: &[RegressionLimit],
     (base, other): (&Results, &Results),
@@ -271,6 +271,12 @@ pub fn judge_results(
             .iter()
             .map(|cell| RunPair { base: runs(base, &cell.levels), other: runs(other, &cell.levels) })
             .collect();
+        let above_zero = |pair: &RunPair| pair.base.iter().chain(&pair.other).all(|run| *run > 0.0);
+        if let Some((cell, _)) = compared.cells.iter().zip(&pairs).find(|&(_, pair)| !above_zero(pair)) {
+            let cell = cell.levels.in_words();
+            let what = format!("{cell} has a run with a {} that is not above 0", limit.measure);
+            return Err(Mistake::new(what, "a limit is about ratios: see why nothing was answered there"));
+        }
         let session = sessions.as_ref().map(|sessions| sessions.of_difference(measure));
         judge(limit, &pairs, session, levels)
             .ok_or_else(|| Mistake::plain(format!("no cell has a {} above 0 on both sides", limit.measure)))
@@ -330,6 +336,8 @@ pub fn verdict(answers: &[RegressionAnswer]) -> RegressionVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::compare;
+    use crate::compare::tests::{results, silent};
 
     fn limit(text: &str) -> RegressionLimit {
         text.parse().unwrap()
@@ -438,13 +446,27 @@ mod tests {
     #[test]
     fn sessions_that_differ_are_not_outvoted_by_repetitions() {
         let base = [100.0, 101.0, 99.0, 100.0];
-        let session = Some((0.05_f64.powi(2), 4.0));
-        let answer =
-            judge(&limit("x < -5%"), &[pair(&base, &base)], session, RegressionLevels::shared(1, 0.8))
-                .unwrap();
-        assert_eq!(
-            (answer.verdict, answer.more),
-            (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Sessions))
-        );
+        // The second scatters less than the limit, and has too few degrees of freedom to show it.
+        for (text, session) in [("x < -5%", (0.05_f64.powi(2), 4.0)), ("x < -3%", (0.01_f64.powi(2), 2.0))] {
+            let pairs = [pair(&base, &base)];
+            let answer =
+                judge(&limit(text), &pairs, Some(session), RegressionLevels::shared(1, 0.8)).unwrap();
+            assert_eq!(
+                (answer.verdict, answer.more),
+                (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Sessions)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cell_that_answered_nothing_is_named() {
+        let base = results(&[1_000.0, 1_010.0, 990.0]);
+        let other = silent(base.clone(), 1);
+        let compared = compare(("a", &base), ("b", &other));
+        let judged = |text: &str| judge_results(&[limit(text)], (&base, &other), &compared, 0.8);
+        let mistake = judged("throughput < -5%").unwrap_err();
+        assert!(mistake.what.contains("read, 8 clients has a run with"), "{mistake:?}");
+        assert_eq!(judged("response > 5%").unwrap()[0].cells, 2);
     }
 }

@@ -192,7 +192,7 @@ impl TraceReading {
         let since = at.saturating_sub(*self.first.get_or_insert(at));
         self.last = self.last.max(since);
         let second = (since.0 / 1_000_000_000) as usize;
-        // A trace with days between two requests is none whose seconds can be compared.
+        // A longer trace is in another unit, or has months in which nothing is asked.
         if second < MOST_SECONDS {
             if self.seconds.len() <= second {
                 self.seconds.resize(second + 1, 0);
@@ -290,8 +290,8 @@ fn dispersion(counts: &[f64]) -> Option<f64> {
     Some(summary.variance().ok()? / summary.mean).filter(|dispersion| dispersion.is_finite())
 }
 
-/// More seconds than this, some three years, are not counted one by one.
-const MOST_SECONDS: usize = 100_000_000;
+/// More seconds than this, some four months, are not counted one by one: they take 80 MB.
+const MOST_SECONDS: usize = 10_000_000;
 
 /// How many of so many a share is, at least one of them.
 fn share_of(share: f64, all: usize) -> usize {
@@ -600,6 +600,16 @@ mod tests {
         let [half, .., all] = &memory.sizes[..] else { panic!("{memory:?}") };
         assert_eq!(*all, CacheSize { hit_ratio: 0.6, keys: 2, bytes: Some(320) });
         assert_eq!((half.hit_ratio, half.keys), (0.4, 2));
+    }
+
+    #[test]
+    fn requests_that_are_years_apart_take_no_room_for_each_second_between() {
+        let mut reading = TraceReading::default();
+        for at in [0, 90_000_000] {
+            reading.see(Nanos::from_secs(at), "get", TraceUse::Read, &[0], (None, None));
+        }
+        assert_eq!(reading.seconds, [1]);
+        assert_eq!(reading.end(|_| 4, &[]).length, 90_000_000.0);
     }
 
     #[test]

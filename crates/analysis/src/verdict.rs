@@ -7,7 +7,7 @@ use krarup_record::quantities::{self, QuantityDefinition};
 use krarup_record::stamps;
 use krarup_record::summary::DATABASE;
 use krarup_record::watch::FOREIGN;
-use krarup_units::{Seconds, text};
+use krarup_units::{Seconds, Unit, text};
 use serde::{Deserialize, Serialize};
 
 use crate::cell::ProcessLoad;
@@ -246,7 +246,7 @@ impl ResponsePart {
 impl fmt::Display for Usable {
     /// A sentence: up to which load it stays responsive, and what changes beyond.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rate, clients) = (text::count(self.throughput.round()), self.at.clients);
+        let (rate, clients) = (text::count(self.throughput), self.at.clients);
         let noun = if clients == 1 { "client" } else { "clients" };
         write!(f, "It stays responsive up to {clients} {noun} ({rate} requests per second): ")?;
         match self.reason {
@@ -272,10 +272,11 @@ impl fmt::Display for Verdict {
         if self.bottleneck == Bottleneck::NotKnown {
             write!(f, "No conclusion: ")?;
         }
-        let rate = text::count(self.throughput.value.round());
-        write!(f, "{rate} requests per second")?;
+        let rate = self.throughput.value;
+        let scale = Unit::PerSecond.scale(rate);
+        write!(f, "{} requests per second", scale.show(rate))?;
         if let Some(interval) = self.throughput.interval {
-            write!(f, " (± {})", text::count(interval.half_width().round()))?;
+            write!(f, " (± {})", scale.show_beside(interval.half_width(), rate))?;
         }
         let alone = self.throughput.interval.is_none();
         let clients = self.at.clients;
@@ -720,6 +721,14 @@ mod tests {
             assert_eq!(verdict.word(), word);
             assert!(verdict.next_step().starts_with(next), "{}", verdict.next_step());
         }
+    }
+
+    #[test]
+    fn a_low_rate_keeps_its_digits_and_its_interval() {
+        let throughput = Quantity::of_repetitions(&[20.2, 20.4, 20.6]).unwrap();
+        let verdict = Verdict { throughput, ..verdict(Bottleneck::Unseen, Saturation::Unknown) };
+        let text = verdict.to_string();
+        assert!(text.starts_with("20.4 requests per second (± 0.5) with 16 clients"), "{text}");
     }
 
     #[test]

@@ -426,6 +426,10 @@ impl LiveBooks {
         for (place, stretch) in self.stretches.iter().enumerate() {
             let end = self.stretches.get(place + 1).map_or(self.pushed, |next| next.first);
             let begin = stretch.first.max(oldest);
+            // One that lost all of its visits is not a quiet one.
+            if begin != stretch.first && begin >= end {
+                continue;
+            }
             let first = visits.len();
             visits.extend((begin..end).map(|one| self.visits[(one % self.room as u64) as usize]));
             // Of a stretch that lost its first visits only the rest of its time is covered.
@@ -495,13 +499,14 @@ impl LiveSnapshot {
         if end > begin { requests as f64 * 1e9 / (end - begin) as f64 } else { 0.0 }
     }
 
-    /// The same as it was when the last reply that was kept had left: what came after is no
+    /// The same as it was just after the last reply that was kept had left: what came later is no
     /// traffic, such as the time in which a program was asked no more, before it was ended.
     #[must_use]
     pub fn at_last_reply(mut self) -> Self {
         if let Some(last) = self.visits.iter().map(LiveVisit::replied_at).max() {
-            self.at = last;
-            self.stretches.iter_mut().for_each(|one| one.to = one.to.min(Stamp(last.0 + 1)));
+            // A stretch ends after its last reply, and none ends after the snapshot.
+            self.at = Stamp(last.0 + 1);
+            self.stretches.iter_mut().for_each(|one| one.to = one.to.min(self.at));
         }
         self
     }
@@ -590,6 +595,21 @@ mod tests {
             early += u32::from(stretch.from.0 % SECOND < SECOND / 2);
         }
         assert!((20..=44).contains(&early), "stretches lie anywhere in their seconds: {early}");
+    }
+
+    #[test]
+    fn a_stretch_that_lost_all_its_visits_is_not_told_as_a_quiet_one() {
+        let mut books = LiveBooks::new(64 * 100);
+        steady(&mut books, 5_000, 80);
+        for number in 0..5_000 {
+            let now = 85 * SECOND + number * SECOND / 5_000;
+            finished_at(&mut books, now);
+            // Each 10 ms.
+            if number % 50 == 49 {
+                let kept = books.snapshot(Stamp(now));
+                assert!(kept.stretches.iter().all(|one| one.count > 0), "{:?}", kept.stretches);
+            }
+        }
     }
 
     #[test]
@@ -689,8 +709,9 @@ mod tests {
         let seen = books.snapshot(Stamp(60 * SECOND));
         let last = seen.visits.iter().map(LiveVisit::replied_at).max().unwrap();
         let whole = seen.clone().at_last_reply();
-        assert!(whole.at == last && seen.at > last, "{} and {}", whole.at.0, seen.at.0);
-        assert!(whole.stretches.iter().all(|one| one.to.0 <= last.0 + 1));
+        assert!(whole.at.0 == last.0 + 1 && seen.at > whole.at, "{} and {}", whole.at.0, seen.at.0);
+        let ends: Vec<Stamp> = whole.stretches.iter().map(|one| one.to).collect();
+        assert!(ends.iter().all(|&to| to <= whole.at) && ends.contains(&whole.at), "{ends:?}");
         assert_eq!((whole.visits.len(), whole.stretches.len()), (seen.visits.len(), seen.stretches.len()));
         assert_eq!(LiveSnapshot::default().at_last_reply(), LiveSnapshot::default());
     }

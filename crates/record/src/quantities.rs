@@ -27,7 +27,8 @@ pub const THROUGHPUT: QuantityDefinition = quantity(
     "throughput",
     "X",
     PerSecond,
-    "requests completed per second; where it is measured, by the clients' count over the measured span, errors included",
+    "requests completed per second; where it is measured, over the measured span. Reports of krarup run (by the clients' count) \
+     and of krarup analyze count errors too; krarup load, recorded windows and the summary of a middleware leave them out",
 );
 /// How many keys are asked for.
 pub const KEY_RATE: QuantityDefinition = quantity(

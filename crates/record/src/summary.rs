@@ -74,7 +74,8 @@ pub struct OperationSummary {
     pub operation: String,
     /// Requests replied to.
     pub count: u64,
-    /// Requests per second.
+    /// Requests per second that ended without an error. The throughput of a report of `krarup run`
+    /// counts those with one, too.
     pub throughput: f64,
     /// Requests that ended in an error.
     pub errors: u64,

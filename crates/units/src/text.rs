@@ -151,7 +151,7 @@ pub fn parse_count(text: &str) -> Result<u64, Mistake> {
         let prefixed = plain.ends_with(char::is_alphabetic);
         let value = scaled(&plain).filter(|value| prefixed && (0.0..2_f64.powi(53)).contains(value))?;
         // 1.1k is 1100 and not a little more.
-        ((value - value.round()).abs() < 1e-6 * value.max(1.0)).then(|| value.round() as u64)
+        ((value - value.round()).abs() < 1e-12 * value.max(1.0)).then(|| value.round() as u64)
     });
     value.ok_or_else(|| {
         Mistake::new(format!("`{text}` is no whole number of 0 or more"), "write it like 4096, 20k or 1M")
@@ -294,7 +294,9 @@ mod tests {
             assert_eq!(parse_rate(text), Ok(count as f64), "{text}");
         }
         assert_eq!(parse_count("18446744073709551615"), Ok(u64::MAX));
-        for text in ["", "-1", "1.5", "20q", "k", "1.0001k", "many", "1e400", "99999999999G"] {
+        for text in
+            ["", "-1", "1.5", "20q", "k", "1.5000005M", "1.0000000005G", "many", "1e400", "99999999999G"]
+        {
             assert!(parse_count(text).is_err(), "{text}");
         }
         assert_eq!((parse_rate("20k/s"), parse_rate("0.5")), (Ok(20_000.0), Ok(0.5)));

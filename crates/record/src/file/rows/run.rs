@@ -16,7 +16,7 @@ use super::RowFile;
 use crate::file::{FileError, RunMetadata};
 use crate::{ServerVisit, Visit};
 
-/// The rows of several files as those of one run, in the order of the files.
+/// The rows of several files as those of one run, in the order of time.
 #[derive(Clone, Debug)]
 pub struct RowRun {
     files: Vec<RowsOfFile>,
@@ -74,7 +74,7 @@ impl RowRun {
         Ok(found)
     }
 
-    /// Opens files as one run.
+    /// Opens files as one run, in the order in which the last reply of each left.
     ///
     /// # Errors
     /// As [`RowFile::open`], for the first file that is none of rows.
@@ -95,6 +95,8 @@ impl RowRun {
                 instance: file.instance().to_owned(),
             });
         }
+        // By their names the second file of an interval would come before the first.
+        run.files.sort_by_key(|file| later(file.span.map_or(Stamp(0), |(_, ended)| ended), file.epoch));
         Ok(run)
     }
 
@@ -281,11 +283,26 @@ mod tests {
         sink.finish().unwrap();
     }
 
+    fn empty_folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("krarup-record-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn replies(run: &RowRun, groups: Range<usize>) -> Vec<u64> {
+        let mut replies = Vec::new();
+        run.for_each_of(groups, |visit, servers| {
+            assert_eq!((visit.received, visit.replied), (servers[0].sent, servers[0].answered));
+            replies.push(visit.replied.0);
+        })
+        .unwrap();
+        replies
+    }
+
     /// A proxy that was started twice, and another beside it.
     #[test]
     fn files_of_one_program_are_one_run_on_one_clock() {
-        let folder = std::env::temp_dir().join(format!("krarup-record-run-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+        let folder = empty_folder("run");
         write(&folder.join("date=1/rows-1.parquet"), "a", Nanos(0), &[10, 20]);
         write(&folder.join("date=1/rows-2.parquet"), "a", Nanos(0), &[30]);
         write(&folder.join("date=2/rows-1.parquet"), "a", Nanos(1_000), &[5, 6]);
@@ -297,15 +314,6 @@ mod tests {
         let runs = RowRun::open(&files).unwrap().by_instance();
         let [(a, first), (b, second)] = &runs[..] else { panic!("{runs:?}") };
         assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
-        let replies = |run: &RowRun, groups| {
-            let mut replies = Vec::new();
-            run.for_each_of(groups, |visit, servers| {
-                assert_eq!((visit.received, visit.replied), (servers[0].sent, servers[0].answered));
-                replies.push(visit.replied.0);
-            })
-            .unwrap();
-            replies
-        };
         assert_eq!(replies(first, 0..9), [10, 20, 30, 1_005, 1_006]);
         assert_eq!(replies(first, 1..2), [30]);
         assert_eq!((first.groups(), first.lengths(), first.lost()), (3, vec![2, 1, 2], 3));
@@ -314,5 +322,17 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         let gone = first.for_each(|_, _| {}).unwrap_err().to_string();
         assert!(gone.contains("rows-1.parquet: there is no such file"), "{gone}");
+    }
+
+    /// Its names are not in the order of time: a program that was started again in one interval.
+    #[test]
+    fn rows_of_a_later_start_come_after_those_before_it() {
+        let folder = empty_folder("starts");
+        write(&folder.join("rows-1-a.parquet"), "a", Nanos(0), &[10, 20]);
+        write(&folder.join("rows-1-a-2.parquet"), "a", Nanos(1_000), &[5]);
+        write(&folder.join("rows-1-a-10.parquet"), "a", Nanos(2_000), &[5]);
+        let run = RowRun::open(&RowRun::files(&folder).unwrap()).unwrap();
+        assert_eq!(replies(&run, 0..9), [10, 20, 1_005, 2_005]);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
