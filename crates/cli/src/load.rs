@@ -287,7 +287,7 @@ fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
     }
 }
 
-/// A rate of which less than this share was answered was not carried.
+/// A rate was not carried where less than this share of what was due was answered.
 const CARRIED: f64 = 0.98;
 /// How finely the highest rate is searched for.
 const PRECISION: f64 = 0.05;
@@ -317,16 +317,8 @@ fn find_max(
             if result.interrupted {
                 return Err(Failure::run("interrupted: the search was not at its end"));
             }
-            let carried = limit.holds(rate, &result);
-            search.tell(rate, carried);
-            let trial = SearchTrial {
-                search: number,
-                rate,
-                throughput: result.overall.throughput,
-                p99: result.overall.response_time.p99,
-                carried,
-                warnings: result.warnings,
-            };
+            let trial = SearchTrial::new(number, rate, limit, result);
+            search.tell(rate, trial.carried);
             eprintln!("{}", output::talk(table::trial(&trial)));
             trials.push(trial);
         }

@@ -55,8 +55,9 @@ pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
     })
 }
 
-/// Programs of ours must take their words, in every cell.
+/// Shares must be such as can be given, and programs of ours must take their words, in every cell.
 pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
+    spec.check_shares()?;
     let mut seen = BTreeSet::new();
     each(spec, plan, |name, cell, station| match station.program {
         // Their words are their own.

@@ -2,7 +2,7 @@
 //! processor makes a station as fast as what was published of it: arithmetic alone.
 
 use krarup_record::scaled::{ReachedBaseline, ScaledStation, ScaledTestbed};
-use krarup_units::Seconds;
+use krarup_units::{Mistake, Seconds};
 
 use crate::plan::{PlannedCell, trial_time};
 use crate::spec::{Baseline, ScaleBy, Spec, StationCount, StationSpec};
@@ -41,6 +41,25 @@ impl Spec {
             && scale.by == ScaleBy::Auto
         {
             scale.by = ScaleBy::Times(least);
+        }
+    }
+
+    /// Whether each station can have its share.
+    ///
+    /// # Errors
+    /// One whose share would be less than a quota can be: it would have more than the scale says.
+    pub fn check_shares(&self) -> Result<(), Mistake> {
+        let by = self.slower();
+        let of_station = |(name, station): (&'static str, &StationSpec)| Some((name, station.cpu? / by));
+        match self.stations().filter_map(of_station).find(|(_, share)| *share < LEAST) {
+            None => Ok(()),
+            Some((name, share)) => Err(Mistake::new(
+                format!(
+                    "scale: {by} times slower each of stations.{name} would have {share:.4} of a processor, \
+                     and {LEAST} is the least that can be given"
+                ),
+                "write a smaller scale, or run it where there are more processors",
+            )),
         }
     }
 
@@ -238,6 +257,14 @@ flags = ["$workload", "--connections", "$clients"]
         let mut given = Spec::parse(&SPEC.replace("\"auto\"", "20"), "spec.toml").unwrap();
         given.choose_scale(2);
         assert_eq!(given.slower(), 20.0, "what is given is kept");
+    }
+
+    #[test]
+    fn a_scale_that_leaves_a_station_less_than_can_be_given_is_refused() {
+        let with = |by: &str| Spec::parse(&SPEC.replace("\"auto\"", by), "spec.toml").unwrap();
+        assert_eq!(with("100").check_shares(), Ok(()));
+        let refused = with("200").check_shares().unwrap_err().to_string();
+        assert!(refused.contains("stations.servers would have 0.0050 of a processor"), "{refused}");
     }
 
     #[test]

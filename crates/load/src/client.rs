@@ -152,7 +152,10 @@ impl Client {
         shared: &mut ThreadContext<'_>,
     ) -> bool {
         let free_from = self.free.pop_front().expect("a slot is free");
+        // A client that thinks does so before what an answer gave rise to, too.
+        let thinks = self.think != Think::None;
         let follow_up = self.follow.pop_front();
+        let follow_up = follow_up.map(|(due, what)| (if thinks { due.max(free_from) } else { due }, what));
         let is_new = follow_up.is_none();
         let (due, asked) = match follow_up {
             Some((due, FollowUp::Refill(key))) => {
@@ -385,6 +388,11 @@ impl Client {
         self.put_slot(from);
     }
 
+    /// Forgets the requests that answers gave rise to and that wait for a slot.
+    pub fn forget_follow_ups(&mut self) {
+        self.follow.clear();
+    }
+
     /// Gives up everything that is under way, for this reason, and forgets half-read and
     /// half-written bytes.
     pub fn give_up(&mut self, loss: LossReason, now: Stamp, account: &mut Account) {
@@ -528,6 +536,17 @@ mod tests {
         assert_eq!(hand.client.free(), 0);
         assert_eq!(hand.receive(b"END\r\nEND\r\n", 500), Ok(2));
         assert_eq!((hand.client.free(), hand.client.wants()), (2, Some(Stamp(1_500))));
+    }
+
+    #[test]
+    fn a_client_that_thinks_does_so_before_it_sets_what_missed() {
+        let mut hand = Hand::new(Workload { on_miss: OnMiss::Set, ..gets() }, 1, Think::Fixed(1e-6));
+        hand.issue(0);
+        assert_eq!(hand.receive(b"END\r\n", 500), Ok(1));
+        assert!(hand.issue(1_500).starts_with("set key-0 "));
+        assert_eq!(hand.receive(b"STORED\r\n", 1_600), Ok(1));
+        let tally = hand.segment().all().counts[Operation::Set.index()].tally;
+        assert_eq!((tally.response_time, tally.queue_time), (Nanos(100), Nanos(0)));
     }
 
     #[test]

@@ -234,11 +234,26 @@ pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) 
     if failed > 0 {
         warnings.push(LoadWarning::Errors { count: failed, of: overall.count });
     }
+    let late = account.unanswered().saturating_sub(overall.unanswered());
+    if late > 0 {
+        warnings.push(LoadWarning::UnansweredUnmeasured { count: late, of: account.sent });
+    }
     let asked = overall.hits + overall.misses;
     if overall.misses as f64 > MISSES * asked as f64 {
         warnings.push(LoadWarning::Misses { count: overall.misses, of: asked });
     }
     warnings
+}
+
+/// What is reported of one thread with this account, which is closed.
+#[cfg(test)]
+pub(crate) fn reported(load: &Load, account: crate::account::Account, done: Done) -> LoadResult {
+    let mut collected = Collected::new(1, load, Phase::Run, Clock::start());
+    for segment in account.over {
+        collected.take(0, Some(segment), &mut |_| {});
+    }
+    collected.take(0, None, &mut |_| {});
+    collected.result(load, &[done], false)
 }
 
 #[cfg(test)]
@@ -248,7 +263,7 @@ mod tests {
     use krarup_units::PerSecond;
 
     use super::*;
-    use crate::account::{Account, MeasuredSpan, Share};
+    use crate::account::{Account, LossReason, MeasuredSpan, Share};
     use crate::command::Command;
     use crate::schedule::{ArrivalProcess, Leg, Open};
     use crate::workload::{Mix, Workload};
@@ -303,6 +318,29 @@ mod tests {
         );
     }
 
+    /// A connection that hangs at the end is given up when nothing is measured any more.
+    #[test]
+    fn what_is_given_up_after_the_measured_part_is_told() {
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(1_000_000_000) }, 1);
+        let mut request = |due: u64, replied: u64, is_lost: bool| {
+            let mut visit = Visit::at(Stamp(due), Operation::Get);
+            (visit.taken, visit.replied) = (Stamp(due), Stamp(replied));
+            let server = ServerVisit::ok(0, visit.taken, visit.replied);
+            if is_lost {
+                account.lost(LossReason::Unanswered, &mut visit, server);
+            } else {
+                account.answered(ReplyClass::Values, &mut visit, server);
+            }
+        };
+        request(0, 5_000, false);
+        request(500_000_000, 2_500_000_000, true);
+        account.close(Stamp(2_500_000_000));
+        let load = Load { extent: Extent::Seconds(1.0), ..Load::default() };
+        let result = reported(&load, account, Done { sent: 2, ..Done::default() });
+        assert_eq!((result.overall.failed(), result.failed()), (0, 1));
+        assert_eq!(result.warnings, [LoadWarning::UnansweredUnmeasured { count: 1, of: 2 }]);
+    }
+
     /// A closed class of 4,000 requests beside an open one of 10, which are sent seconds late: they
     /// are no percentile of all requests.
     #[test]
@@ -333,14 +371,9 @@ mod tests {
         (0..4_000).for_each(|number| request(0, Nanos(number * 500_000), Nanos::ZERO));
         (0..10).for_each(|number| request(1, Nanos(number * 100_000_000), Nanos::from_secs(2)));
         account.close(Stamp(4_000_000_000));
-        let mut collected = Collected::new(1, &load, Phase::Run, Clock::start());
-        for segment in account.over {
-            collected.take(0, Some(segment), &mut |_| {});
-        }
-        collected.take(0, None, &mut |_| {});
         let late = LateArrivals { late: Nanos::from_secs(20), waited: Nanos::from_secs(20) };
         let done = Done { late: vec![LateArrivals::default(), late], ..Done::default() };
-        let result = collected.result(&load, &[done], false);
+        let result = reported(&load, account, done);
         let [LoadWarning::ConnectionsWaited { class, p99, share }] = &result.warnings[..] else {
             panic!("{:?}", result.warnings)
         };

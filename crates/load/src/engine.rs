@@ -545,9 +545,11 @@ impl GeneratorThread {
             // A client with so many requests to send would never be done without a connection.
             if let Some(owner) = connection.owner {
                 let budget = &mut self.owners[owner as usize].budget;
-                let counted = *budget > 0 && *budget != u64::MAX;
+                let waits = *budget > 0 || connection.client.has_follow_up();
+                let counted = waits && *budget != u64::MAX;
                 if counted && connection.down.is_some_and(|since| now > since + self.give_up) {
                     *budget = 0;
+                    connection.client.forget_follow_ups();
                     self.gave_up = true;
                 }
             }
@@ -571,6 +573,7 @@ impl GeneratorThread {
             if let Some(due) = group.arrival
                 && due < self.end
                 && !group.idle.is_empty()
+                && matches!(&group.source, RequestSource::Open(arriving) if arriving.budget > 0)
             {
                 next = next.min(due);
             }
@@ -1003,5 +1006,56 @@ impl From<NewConnection> for Connection {
             sipping: false,
             closing: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_units::PerSecond;
+
+    use super::*;
+    use crate::config::{Extent, Load};
+    use crate::schedule::{ArrivalProcess, Arrivals, Leg, Open};
+    use crate::tasks::tasks;
+    use crate::workload::{Mix, OnMiss, Workload};
+
+    /// The one thread of this load, none of whose connections stands.
+    fn thread(load: Load) -> GeneratorThread {
+        let load = Load { connections: 1, threads: 1, extent: Extent::Requests(1), ..load };
+        let targets: Arc<[Target]> = Target::all(&load, None).unwrap().into();
+        let mut tasks = tasks(&load, &targets, &vec![None], &Arc::new(StopTime::default()));
+        GeneratorThread::new(tasks.remove(0)).unwrap().0
+    }
+
+    #[test]
+    fn an_arrival_that_will_never_be_sent_wakes_no_thread() {
+        let leg = Leg { from: PerSecond(10.0), to: PerSecond(10.0), seconds: 0.0 };
+        let arrivals = Arrivals::Open(Open { process: ArrivalProcess::Paced, legs: vec![leg] });
+        let mut thread = thread(Load { arrivals, ..Load::default() });
+        thread.next_check = NEVER;
+        thread.groups[0].arrival = Some(Stamp(5));
+        thread.groups[0].idle.push_back(0);
+        assert_eq!(thread.next_wake(Stamp(7)), Stamp(5));
+        let RequestSource::Open(arriving) = &mut thread.groups[0].source else { panic!() };
+        arriving.budget = 0;
+        assert_eq!(thread.next_wake(Stamp(7)), thread.account.next_roll());
+    }
+
+    #[test]
+    fn a_counted_run_gives_up_what_an_answer_gave_rise_to_on_a_lost_connection() {
+        let mix = Mix::Ratio { sets: 0, gets: 1 };
+        let workload = Workload { mix, on_miss: OnMiss::Set, ..Workload::default() };
+        let mut thread = thread(Load { workload, ..Load::default() });
+        let GeneratorThread { groups, owners, connections, account, scratch, .. } = &mut thread;
+        let mut shared = ThreadContext { plan: &groups[0].plan, account, scratch, verify: false };
+        let client = &mut connections[0].client;
+        client.issue(None, Stamp(0), &mut owners[0].stream, &mut shared);
+        assert_eq!(client.receive(b"END\r\n", Stamp(1), &mut shared), Ok(1));
+        owners[0].budget = 0;
+        connections[0].down = Some(Stamp(1));
+        assert!(connections[0].client.has_follow_up() && !thread.is_done(Stamp(1)));
+        let late = Stamp(2) + thread.give_up;
+        thread.check(late);
+        assert!(thread.gave_up && thread.is_done(late));
     }
 }

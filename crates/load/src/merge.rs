@@ -83,8 +83,10 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     let are_shares = shares_are_whole(results)?;
     let overall = every(results, |one| &one.overall)?;
     let account = account(results);
-    let started = results.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
-    let latest = results.iter().map(|one| one.started_unix).fold(started, f64::max);
+    // Of a result that was merged before, each of its generators counts.
+    let merged_from: Vec<GeneratorResult> = results.iter().flat_map(sources).collect();
+    let started = merged_from.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
+    let latest = merged_from.iter().map(|one| one.started_unix).fold(started, f64::max);
     let classes = classes(results, are_shares)?;
     let mut verified = None;
     for one in results.iter().filter_map(|one| one.verified.clone()) {
@@ -125,7 +127,7 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
         rows,
         clock: None,
         clocks: None,
-        merged_from: results.iter().flat_map(sources).collect(),
+        merged_from,
         warnings,
     })
 }
@@ -361,7 +363,10 @@ fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Mista
     })
 }
 
-fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<MeasuredDistribution, Mistake> {
+/// The sum of distributions, all of which must be there.
+pub(crate) fn unpack_all<'a>(
+    packed: impl Iterator<Item = Option<&'a Packed>>,
+) -> Result<MeasuredDistribution, Mistake> {
     let mut sum = MeasuredDistribution::new();
     for one in packed {
         let one = one.ok_or_else(|| {
@@ -614,7 +619,11 @@ mod tests {
         let mut later = one.clone();
         later.started_unix += 2.1;
         let merged = merge(&[one.clone(), later]).unwrap();
-        assert!(merged.warnings.iter().any(|warning| matches!(warning, LoadWarning::StartedApart { .. })));
+        let apart = |merged: &LoadResult| {
+            merged.warnings.iter().any(|warning| matches!(warning, LoadWarning::StartedApart { .. }))
+        };
+        assert!(apart(&merged));
+        assert!(apart(&merge(&[merged.clone(), one.clone()]).unwrap()), "merged once more");
         assert!(merged.series.iter().any(|row| row.start == 2.0 && row.operation == "get" && row.count == 1));
         let mut bare = one.clone();
         bare.overall.distributions = None;

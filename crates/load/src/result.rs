@@ -92,6 +92,13 @@ impl LoadResult {
         let of_class = |(class, think): (&ClassResult, Seconds)| class.overall.count as f64 * think;
         Some(self.classes.iter().zip(thinks).map(of_class).sum::<f64>() / requests.max(1) as f64)
     }
+
+    /// Requests that were answered with an error in the measured part, and all of the whole run
+    /// that got no answer: it is known only after a time limit that none comes, and that may be
+    /// over after the measured part.
+    pub fn failed(&self) -> u64 {
+        self.overall.failed() - self.overall.unanswered() + self.account.unanswered()
+    }
 }
 
 /// One class of clients.
@@ -362,6 +369,14 @@ pub enum LoadWarning {
         /// Of how many.
         of: u64,
     },
+    /// Requests got no answer, and it was known only when nothing was measured: they are in no
+    /// figure of the measured part.
+    UnansweredUnmeasured {
+        /// How many.
+        count: u64,
+        /// How many were sent in the whole run.
+        of: u64,
+    },
     /// Keys were not found.
     Misses {
         /// How many.
@@ -425,6 +440,14 @@ impl fmt::Display for LoadWarning {
                 let (some, all) = (text::count(count as f64), text::count(of as f64));
                 write!(f, "{some} of {all} requests ({:.2} %) ended with an error", percent(count, of))
             }
+            Self::UnansweredUnmeasured { count, of } => write!(
+                f,
+                "{} of {} requests of the whole run ({:.2} %) got no answer and were given up outside of \
+                 the measured part: its figures do not have them",
+                text::count(count as f64),
+                text::count(of as f64),
+                percent(count, of)
+            ),
             Self::Misses { count, of } => write!(
                 f,
                 "{} of {} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
@@ -513,6 +536,11 @@ impl OperationResult {
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
+
+    /// Those of them that got no answer.
+    pub fn unanswered(&self) -> u64 {
+        LossReason::ALL.iter().filter_map(|loss| self.errors.get(loss.name())).sum()
+    }
 }
 
 /// Answers that are errors, and losses; those that never came are left out.
@@ -528,6 +556,18 @@ fn errors(counts: &OperationCounts) -> BTreeMap<String, u64> {
 }
 
 impl WholeRun {
+    /// Requests that got no answer.
+    pub fn unanswered(&self) -> u64 {
+        self.lost.values().sum()
+    }
+
+    /// Requests that were answered with an error.
+    pub fn error_answers(&self) -> u64 {
+        let is_error = |name: &str| CLASSES.iter().any(|(class, known)| *known == name && class.is_error());
+        let kinds = self.answers.values().flatten();
+        kinds.filter(|(name, _)| is_error(name.as_str())).map(|(_, count)| count).sum()
+    }
+
     /// Of everything that was recorded; what only the threads know is added by them.
     pub(crate) fn of(segment: &Segment) -> Self {
         let share = segment.all();

@@ -31,6 +31,9 @@ use crate::tasks::{self, Traces};
 use crate::trace::Trace;
 use crate::workload::Workload;
 
+/// What is said first of an instant at which a load was to begin and that has passed.
+pub const TOO_LATE: &str = "the load was to begin";
+
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -60,7 +63,7 @@ pub enum LoadError {
         why: String,
     },
     /// The instant at which the load was to begin has passed.
-    #[error("the load was to begin {} ago", krarup_units::text::duration(*by))]
+    #[error("{} {} ago", TOO_LATE, krarup_units::text::duration(*by))]
     TooLate {
         /// For how long.
         by: Seconds,

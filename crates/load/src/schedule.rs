@@ -11,6 +11,7 @@
 
 use krarup_settings::Mistake;
 use krarup_units::{Nanos, PerSecond, Seconds, Stamp};
+use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 use serde::{Deserialize, Serialize};
 
@@ -238,6 +239,9 @@ impl Schedule {
     pub fn new(open: &Open, seed: u64) -> Self {
         let goes_on = open.legs.last().is_some_and(|leg| leg.to.0 > 0.0);
         let end = open.legs.iter().map(|leg| leg.seconds).sum();
+        let mut jumps = random::stream(seed, "bursts", 0);
+        let begins_with_burst =
+            matches!(open.process, ArrivalProcess::Bursty { share, .. } if jumps.random::<f64>() < share);
         Self {
             legs: open.legs.clone(),
             leg: 0,
@@ -249,8 +253,9 @@ impl Schedule {
             count: 0,
             arrivals: random::stream(seed, "arrivals", 0),
             burst: Burst {
-                jumps: random::stream(seed, "bursts", 0),
-                bursting: false,
+                jumps,
+                // The first jump is at the start.
+                bursting: !begins_with_burst,
                 felt_from: (0.0, 0.0),
                 ends: 0.0,
                 until: 0.0,
@@ -552,12 +557,13 @@ mod tests {
         let due = seconds(&open(ArrivalProcess::Paced), 1, 1e9);
         assert_eq!(due.len(), 11);
         assert!((due[10] - 2.0).abs() < 1e-6);
-        // Bursts longer than all of it: the schedule has its 10 requests, more or fewer by chance.
+        // Bursts longer than all of it, too: the schedule has its 10 requests, more or fewer by
+        // chance. It begins with a burst as often as there is one.
         for length in [0.01, 100.0] {
-            let process = ArrivalProcess::Bursty { factor: 1.5, share: 0.5, length };
-            let counts = (0..100).map(|seed| seconds(&open(process), seed, 1e9).len());
-            let mean = counts.sum::<usize>() as f64 / 100.0;
-            assert!((5.0..20.0).contains(&mean), "{length}: {mean}");
+            let process = ArrivalProcess::Bursty { factor: 3.0, share: 0.2, length };
+            let counts = (0..10_000).map(|seed| seconds(&open(process), seed, 1e9).len());
+            let mean = counts.sum::<usize>() as f64 / 10_000.0;
+            assert!((mean - 10.0).abs() < 0.5, "{length}: {mean}");
         }
     }
 

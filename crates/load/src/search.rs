@@ -6,9 +6,10 @@
 //! are an estimate with an interval.
 
 use krarup_stats::{Estimate, summary::Summary};
-use krarup_units::{PerSecond, Seconds};
+use krarup_units::{Nanos, PerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 
+use crate::merge::unpack_all;
 use crate::result::{LoadResult, LoadWarning};
 
 /// What a trial must keep to count as carried.
@@ -16,7 +17,7 @@ use crate::result::{LoadResult, LoadWarning};
 pub struct TrialLimit {
     /// The 99th percentile of the response time may be this long, in seconds.
     pub p99: Seconds,
-    /// This share of the rate must have been answered without an error, 0 to 1.
+    /// This share of the requests that were due must have been answered without an error, 0 to 1.
     pub carried: f64,
 }
 
@@ -78,14 +79,25 @@ impl Search {
 }
 
 impl TrialLimit {
-    /// Whether a trial at `rate` was carried.
-    pub fn holds(&self, rate: PerSecond, result: &LoadResult) -> bool {
-        let overall = &result.overall;
-        result.account.unsent == 0
-            && overall.response_time.count > 0
-            && overall.response_time.p99 <= self.p99
-            && overall.throughput.0 >= self.carried * rate.0
+    /// Whether a trial with this 99th percentile was carried: all that was due was sent, and enough
+    /// of it was answered, be it after the measured part. How many were due by chance, and how long
+    /// the last answers took, decides nothing.
+    fn holds(self, p99: Option<Seconds>, result: &LoadResult) -> bool {
+        let account = &result.account;
+        let done = account.answered - account.error_answers();
+        account.unsent == 0
+            && p99.is_some_and(|p99| p99 <= self.p99)
+            && done as f64 >= self.carried * account.sent as f64
     }
+}
+
+/// The 99th percentile of response time from the end of the warm-up to the last answer: a backlog
+/// is answered after the measured part. None where nothing was answered.
+fn p99(result: &LoadResult) -> Option<Seconds> {
+    let rows = result.series.iter().skip_while(|row| !row.measured);
+    let rows = rows.filter(|row| row.class.is_empty() && row.operation == "all" && row.count > 0);
+    let response = unpack_all(rows.map(|row| row.response_times.as_ref())).ok()?;
+    response.quantile(0.99).map(Nanos::as_seconds)
 }
 
 /// One trial of a search.
@@ -95,14 +107,30 @@ pub struct SearchTrial {
     pub search: u32,
     /// The rate that was asked for.
     pub rate: PerSecond,
-    /// The rate at which requests were answered without an error.
+    /// The rate at which requests were answered without an error in the measured part.
     pub throughput: PerSecond,
-    /// Its 99th percentile of response time, in seconds.
+    /// Its 99th percentile of response time from the end of the warm-up to the last answer, in
+    /// seconds; 0 where nothing was answered.
     pub p99: Seconds,
     /// Whether it was carried.
     pub carried: bool,
     /// What to know before believing it.
     pub warnings: Vec<LoadWarning>,
+}
+
+impl SearchTrial {
+    /// What came of trying `rate` in a search.
+    pub fn new(search: u32, rate: PerSecond, limit: TrialLimit, result: LoadResult) -> Self {
+        let p99 = p99(&result);
+        Self {
+            search,
+            rate,
+            throughput: result.overall.throughput,
+            p99: p99.unwrap_or(0.0),
+            carried: limit.holds(p99, &result),
+            warnings: result.warnings,
+        }
+    }
 }
 
 /// What all searches found.
@@ -130,9 +158,69 @@ impl FoundMax {
 
 #[cfg(test)]
 mod tests {
+    use krarup_memcache::ReplyClass;
+    use krarup_record::{Operation, ServerVisit, Visit};
+    use krarup_units::Stamp;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::account::{Account, MeasuredSpan};
+    use crate::collect::reported;
+    use crate::config::{Extent, Load};
+    use crate::engine::Done;
+
+    const LIMIT: TrialLimit = TrialLimit { p99: 0.5, carried: 0.98 };
+
+    /// A run of ten seconds at 1,000 requests per second, each answered after its time.
+    fn run(took: impl Fn(u64) -> Nanos) -> LoadResult {
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(10_000_000_000) }, 1);
+        let request = |number: u64| (Stamp(number * 1_000_000), Stamp(number * 1_000_000) + took(number));
+        let mut requests: Vec<(Stamp, Stamp)> = (0..10_000).map(request).collect();
+        requests.sort_by_key(|(_, replied)| *replied);
+        for (due, replied) in requests {
+            let mut visit = Visit::at(due, Operation::Get);
+            (visit.taken, visit.replied) = (due, replied);
+            account.answered(ReplyClass::Values, &mut visit, ServerVisit::ok(0, due, replied));
+        }
+        account.close(Stamp(20_000_000_000));
+        let load = Load { extent: Extent::Seconds(10.0), ..Load::default() };
+        reported(&load, account, Done { sent: 10_000, ..Done::default() })
+    }
+
+    fn tried(result: LoadResult) -> SearchTrial {
+        SearchTrial::new(0, PerSecond(1_000.0), LIMIT, result)
+    }
+
+    #[test]
+    fn what_is_answered_after_the_measured_part_is_carried_if_it_is_soon() {
+        let even = run(|_| Nanos::from_millis(300));
+        assert_eq!((even.overall.throughput.0, even.account.answered), (970.0, 10_000));
+        let trial = tried(even);
+        assert!(trial.carried && (trial.p99 - 0.3).abs() < 0.001, "{trial:?}");
+        // The last fiftieth waits behind a backlog, which is answered after the measured part.
+        let backlog = run(|number| Nanos::from_millis(if number < 9_800 { 300 } else { 2_000 }));
+        assert!(backlog.overall.response_time.p99 < 0.31);
+        let trial = tried(backlog);
+        assert!(!trial.carried && trial.p99 > 1.9, "{trial:?}");
+    }
+
+    #[test]
+    fn a_trial_is_carried_where_enough_of_what_was_due_was_answered_without_an_error() {
+        // Fewer were due than the rate says, by chance, and all of them were answered.
+        let mut result = run(|_| Nanos::from_millis(1));
+        (result.account.sent, result.account.answered) = (9_700, 9_700);
+        assert!(tried(result.clone()).carried);
+        result.account.sent = 10_000;
+        assert!(!tried(result.clone()).carried, "three of a hundred were lost");
+        result.account.answered = 10_000;
+        assert!(tried(result.clone()).carried);
+        let errors = [("server_error".to_owned(), 300), ("stored".to_owned(), 700)];
+        result.account.answers.insert("set".to_owned(), errors.into());
+        assert!(!tried(result.clone()).carried, "three of a hundred were errors");
+        result.account.answers.clear();
+        result.account.unsent = 1;
+        assert!(!tried(result).carried);
+    }
 
     /// Searches a system that carries everything up to `capacity`; the rates that were tried.
     fn search(start: f64, capacity: f64) -> (Search, Vec<f64>) {

@@ -44,8 +44,8 @@ pub enum OnMiss {
     /// The miss is counted.
     #[default]
     Count,
-    /// The client stores the key at once, as an application does that fetched the value from its
-    /// database.
+    /// The client stores the key before it asks for anything else, as an application does that
+    /// fetched the value from its database.
     Set,
 }
 

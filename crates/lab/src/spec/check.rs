@@ -29,6 +29,9 @@ impl Spec {
     }
 }
 
+/// Flags by which memtier_benchmark and memaslap are told a rate.
+const RATE_FLAGS: [&str; 2] = ["--rate-limiting", "--tps"];
+
 /// What a spec must keep beyond what its keys say, each alone.
 struct Check<'a> {
     spec: &'a Spec,
@@ -72,6 +75,7 @@ impl Check<'_> {
         if found.is_empty() {
             found.extend(self.courses().err());
             found.extend(self.pods().err());
+            found.extend(self.scaled_rate().err());
         }
         found
     }
@@ -236,6 +240,27 @@ impl Check<'_> {
                     what,
                     "write cpu = 2 there, as it was published",
                 );
+            }
+        }
+        Ok(())
+    }
+
+    /// Only our load generator is told of a scale. Another that sends at a rate would send all of
+    /// it; one that waits for its answers is slower as they are.
+    fn scaled_rate(&self) -> Result<(), Mistake> {
+        let clients = &self.spec.stations.clients;
+        if self.spec.scale.is_none() || clients.program.is_some() {
+            return Ok(());
+        }
+        for cell in &Plan::of(self.spec).cells {
+            for word in clients.command.iter().chain(&clients.flags) {
+                let said = cell.render(std::slice::from_ref(word));
+                let is_rate = |word: &&String| RATE_FLAGS.iter().any(|flag| word.starts_with(flag));
+                if let Some(rate) = said.iter().find(is_rate) {
+                    let what = format!("scale: `{rate}` is told to clients that know of no scale");
+                    let hint = "let them wait for their answers, without a rate, or write program = \"load\"";
+                    return wrong(at(word), what, hint);
+                }
             }
         }
         Ok(())
@@ -692,6 +717,11 @@ flags = ["--connections", "$clients"]
         );
         let fault = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
         assert!(change("[[factor]]", fault).contains("faults are done by the clock"));
+        let command = "command = [\"memcaslap\", \"-s\", \"{host}:{port}\", \"-t\", \"{seconds}s\"]";
+        let foreign = whole.replace("program = \"load\"", command);
+        assert!(read(&foreign).is_ok(), "clients that wait for their answers are slower by themselves");
+        let paced = foreign.replace("\"--connections\"", "\"--tps=100\", \"--connections\"");
+        assert!(wrong(&paced).contains("line 18: scale: `--tps=100` is told to clients"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct Local<'a> {
     starter: Starter,
     servers: Option<RunningServers>,
     /// How long before their instant several clients are told to begin together. A trial whose
-    /// clients were not ready by then has failed, and the next gives them more.
+    /// clients were not ready by then has failed, and the next gives them more; see [`next_lead`].
     lead: Duration,
 }
 
@@ -28,16 +28,32 @@ pub struct Local<'a> {
 const LEAD: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(20)];
 /// How many times longer the first lead is at most where everything is slower.
 const SLOW: f64 = 4.0;
+/// What is left of a lead for the next trial where it was long enough. Not much less: where clients
+/// need more than the first lead, every trial that gives them too little has failed.
+const ENOUGH: f64 = 0.9;
 /// Starting clients on other machines takes no longer than this many times what it takes to ask
 /// each of these for a trifle.
 const STARTS: u32 = 3;
 
+/// The first lead of this spec, and the shortest.
+fn first_lead(spec: &Spec) -> Duration {
+    // Clients that are slower take longer to be ready.
+    LEAD[0].mul_f64(spec.slower().min(SLOW))
+}
+
+/// The lead after a trial that was measured, or was not for this reason.
+fn next_lead(lead: Duration, first: Duration, unmeasured: Option<&Unmeasured>) -> Duration {
+    match unmeasured {
+        Some(Unmeasured::NotReady(_)) => LEAD[1].min(2 * lead),
+        Some(Unmeasured::Failed(_)) => lead,
+        None => first.max(lead.mul_f64(ENOUGH)),
+    }
+}
+
 impl<'a> Local<'a> {
     /// A testbed for this spec. Nothing is started yet.
     pub fn new(spec: &'a Spec, starter: Starter) -> Self {
-        // Clients that are slower take longer to be ready.
-        let lead = LEAD[0].mul_f64(spec.slower().min(SLOW));
-        Self { spec, starter, servers: None, lead }
+        Self { spec, starter, servers: None, lead: first_lead(spec) }
     }
 
     /// Ends the servers.
@@ -94,14 +110,9 @@ impl<'a> Local<'a> {
         trial.warm_up(&stations.targets(), &mut outcome.commands)?;
         let paths = trial.paths(&stations)?;
         let counted = trial.counted(&stations)?;
-        let measured = match trial.measure(&mut stations, lead, &mut outcome.commands) {
-            Ok(measured) => measured,
-            Err(Unmeasured::NotReady(error)) => {
-                self.lead = LEAD[1].min(2 * self.lead);
-                return Err(error);
-            }
-            Err(Unmeasured::Failed(error)) => return Err(error),
-        };
+        let measured = trial.measure(&mut stations, lead, &mut outcome.commands);
+        self.lead = next_lead(self.lead, first_lead(self.spec), measured.as_ref().err());
+        let measured = measured?;
         trial.keep_counted(&counted, &trial.counted(&stations)?)?;
         let mut spent_by = busy(self.spec, &middleware, &servers.running);
         end(&mut middleware)?;
@@ -133,5 +144,27 @@ impl TrialRunner for Local<'_> {
             let _ = self.end();
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_load::LoadError;
+
+    use super::*;
+
+    #[test]
+    fn clients_get_more_time_only_where_they_were_not_ready_in_it() {
+        let [first, longest] = LEAD;
+        let failed = |said: String| {
+            Unmeasured::of_load(StationError { said: vec![said], ..StationError::new("load 1", "failed") })
+        };
+        let other = failed("error: cannot connect to 127.0.0.1:1: connection refused".to_owned());
+        assert_eq!(next_lead(first, first, Some(&other)), first);
+        let late = failed(format!("error: {}", LoadError::TooLate { by: 0.3 }));
+        assert_eq!(next_lead(first, first, Some(&late)), 2 * first);
+        assert_eq!(next_lead(longest, first, Some(&late)), longest);
+        assert!(next_lead(longest, first, None) < longest);
+        assert_eq!(next_lead(first, first, None), first);
     }
 }

@@ -11,6 +11,7 @@ use krarup_load::LoadResult;
 use krarup_load::memtier::convert::{self, ForeignRun};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::random;
+use krarup_load::run::TOO_LATE;
 use krarup_record::watch::Watch;
 use krarup_units::{Address, Mistake, Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
@@ -115,10 +116,25 @@ const READY: u32 = 4;
 
 /// Why nothing was measured.
 pub(super) enum Unmeasured {
-    /// The load did not run: clients were perhaps told too early an instant.
+    /// A client was told an instant that had passed before it was ready.
     NotReady(StationError),
     /// Something else.
     Failed(StationError),
+}
+
+impl Unmeasured {
+    /// Why a load did not run to its end.
+    pub(super) fn of_load(error: StationError) -> Self {
+        let is_late = error.said.iter().any(|line| line.contains(TOO_LATE));
+        if is_late { Self::NotReady(error) } else { Self::Failed(error) }
+    }
+}
+
+impl From<Unmeasured> for StationError {
+    fn from(unmeasured: Unmeasured) -> Self {
+        let (Unmeasured::NotReady(error) | Unmeasured::Failed(error)) = unmeasured;
+        error
+    }
 }
 
 impl From<StationError> for Unmeasured {
@@ -298,7 +314,7 @@ impl<'a> TrialRun<'a> {
         });
         // A fault that could not be done explains what became of the load.
         let applied = applied?;
-        let (loads, load_commands) = loaded.map_err(Unmeasured::NotReady)?;
+        let (loads, load_commands) = loaded.map_err(Unmeasured::of_load)?;
         commands.extend(load_commands);
         commands.extend(applied.commands);
         if !applied.happened.is_empty() {
@@ -713,7 +729,7 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
     let overall = &load.overall;
     let of_all = |cores: f64| cores / f64::from(watch.cores.max(1));
     let value = |watched| match watched {
-        Watched::Errors => overall.errors.values().sum::<u64>() as f64,
+        Watched::Errors => load.failed() as f64,
         Watched::Misses => overall.misses as f64,
         Watched::GeneratorCpu => load.generator.busiest_thread,
         Watched::ForeignCpu => of_all(watch.foreign),
@@ -852,6 +868,18 @@ flags = ["--rate", "100", "--connections", "$clients"]
         assert_eq!(all.len(), drawn);
         // Fixed on purpose: what a published spec sends stays what it is.
         assert_eq!(seeds(TWO, 0, 1, 0), SEEDS);
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_after_the_measured_part_has_failed() {
+        let gated = TWO.replace("seed = 7", "seed = 7\ngates = [\"errors == 0\"]");
+        let spec = Spec::parse(&gated, "spec.toml").unwrap();
+        let printed = r#"{"ALL STATS": {"Totals": {"Count": 400, "Ops/sec": 200.0}}}"#;
+        let mut load = foreign_result(printed, Path::new(""), ForeignRun::default()).unwrap();
+        assert_eq!(refused(&spec, &load, &Watch::default()), None);
+        load.account.lost.insert("unanswered".to_owned(), 1);
+        let refused = refused(&spec, &load, &Watch::default());
+        assert_eq!(refused.as_deref(), Some("errors is 1, and must be == 0"));
     }
 
     const SEEDS: [u64; 4] = [

@@ -203,17 +203,18 @@ fn series(block: &PrintedTable, seconds: Seconds) -> Vec<SeriesRow> {
     }
     // Some versions count seconds from the start, others from when the machine did.
     let first = rows.keys().next().copied().unwrap_or(0);
-    let rows = rows.into_iter().map(|(second, row)| (second - first, row));
-    rows.filter(|(second, _)| (*second + 1) as f64 <= seconds)
-        .map(|(second, (count, sum))| SeriesRow {
-            start: second as f64,
-            length: 1.0,
+    let length = block.period.unwrap_or(1) as f64;
+    let rows = rows.into_iter().map(|(second, row)| ((second - first) as f64, row));
+    rows.filter(|(start, _)| start + length <= seconds)
+        .map(|(start, (count, sum))| SeriesRow {
+            start,
+            length,
             measured: true,
             class: String::new(),
             operation: "all".to_owned(),
             count,
             errors: 0,
-            throughput: PerSecond(count as f64),
+            throughput: PerSecond(count as f64 / length),
             hits: 0,
             misses: 0,
             bytes_sent: 0,

@@ -52,10 +52,13 @@ pub(super) fn read(text: &str) -> Result<Printed, Mistake> {
         let row = block.rows.entry(row_name.to_owned()).or_default();
         let number = |place: usize| words.get(place).and_then(|word| word.parse::<f64>().ok());
         match words.as_slice() {
-            // A second, or whatever a period is: its requests and their mean.
+            // How many seconds a period is, its requests and their mean.
             ["Period", ..] => {
+                let length = number(1).map_or(1, |seconds| seconds as u64).max(1);
+                let begun = (row.series.len() as u64).saturating_mul(length);
                 let mean = number(8).map(|micros| micros / 1e6);
-                row.series.push((row.series.len() as u64, number(2).unwrap_or(0.0) as u64, mean));
+                row.series.push((begun, number(2).unwrap_or(0.0) as u64, mean));
+                block.period = Some(length).filter(|&seconds| seconds > 1);
             }
             ["Avg:", ..] => row.mean = number(1).map(|micros| micros / 1e6),
             ["Log2", "Dist:"] => bucket = Some(0),
@@ -156,6 +159,18 @@ mod tests {
         {
             assert!((found * 1e6 - micros).abs() < 1e-6, "{found} {micros}");
         }
+    }
+
+    #[test]
+    fn a_period_is_as_long_as_it_says() {
+        let text = PRINTED.replace("Period   1        900 ", "Period   5        4500 ");
+        let text = text.replace("Period   1 ", "Period   5 ");
+        let text = text.replace("2.0s Ops: 2000 TPS: 1000", "10.0s Ops: 10000 TPS: 1000");
+        let result = load_result(&read(&text).unwrap(), ForeignRun::default()).unwrap();
+        let rows: Vec<_> =
+            result.series.iter().map(|row| (row.start, row.length, row.throughput.0)).collect();
+        // SETs printed one period alone, with 100 of them.
+        assert_eq!(rows, [(0.0, 5.0, 920.0), (5.0, 5.0, 900.0)]);
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct PrintedTable {
     /// Of `SET` and `GET`: up to how many seconds (first) how large a share of the requests took
     /// (second, 0 to 1).
     pub histograms: BTreeMap<String, Vec<(Seconds, f64)>>,
+    /// How many seconds each entry of a series holds; not given where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period: Option<u64>,
 }
 
 /// One row of a table. What was not printed, or printed as no number, is `None`.

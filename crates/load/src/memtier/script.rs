@@ -53,7 +53,12 @@ pub fn calls(text: &str) -> Result<Vec<Call>, Mistakes> {
             }
             let args = words.into_iter().skip(begins.map_or(0, |begins| begins + 1));
             let args = args.collect::<Result<Vec<_>, _>>().map_err(|mistake| mistake.of(&place))?;
-            let memtier = flags::parse(&args).map_err(|mistakes| mistakes.of(&place))?;
+            let mut memtier = flags::parse(&args).map_err(|mistakes| mistakes.of(&place))?;
+            if memtier.load.login.is_some() {
+                // A password does not belong on a command line, which every program may read.
+                let note = "--authenticate is left out: write user:password to a file, add --login FILE";
+                memtier.notes.push(note.to_owned());
+            }
             found.push(Call { line, memtier });
         }
     }
@@ -206,6 +211,15 @@ mod tests {
             "{command}"
         );
         assert!(command.contains("--key-prefix a-b") && command.contains("--seconds 80"), "{command}");
+    }
+
+    #[test]
+    fn a_sign_in_is_left_out_with_a_note() {
+        let call = calls("memtier_benchmark -p 11211 --authenticate=u:secret\n").unwrap().remove(0);
+        assert!(!call.command().contains("secret"), "{}", call.command());
+        let [note] = &call.memtier.notes[..] else { panic!("{:?}", call.memtier.notes) };
+        assert!(note.contains("add --login FILE") && !note.contains("secret"), "{note}");
+        assert!(calls("memtier_benchmark -p 11211\n").unwrap()[0].memtier.notes.is_empty());
     }
 
     #[test]
