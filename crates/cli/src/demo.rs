@@ -68,13 +68,16 @@ impl Choice {
 /// Runs the subcommand.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let source = source(args)?;
-    if args.out.join("spec.toml").is_file() {
-        // Only what is a directory of results is thrown away.
-        for folder in ["trials", "failed"] {
-            let _ = fs::remove_dir_all(args.out.join(folder));
+    let kept = args.out.join("spec.toml");
+    if kept.is_file() {
+        // Only what an earlier demo has left is thrown away.
+        let earlier = SpecSource::of("spec.toml", fs::read_to_string(&kept).unwrap_or_default());
+        if !earlier.is_ok_and(|earlier| earlier.spec.title == source.spec.title) {
+            let what = format!("{} holds another experiment", args.out.display());
+            return Err(Failure::usage(what).hint("--out takes another directory"));
         }
     }
-    experiment::carry_out(&source, &args.out, &RunManner::default())
+    experiment::carry_out(&source, &args.out, &RunManner::anew())
 }
 
 /// The shipped spec with the flags' values in it.

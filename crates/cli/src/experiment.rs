@@ -19,7 +19,7 @@ use krarup_lab::platform::Platform;
 use krarup_lab::shipped;
 use krarup_lab::spec::{Baseline, ScaleBy, Spec, Testbed};
 use krarup_lab::stop::Stop;
-use krarup_lab::store::ResultsDirectory;
+use krarup_lab::store::{ResultsDirectory, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
@@ -99,10 +99,25 @@ pub(crate) struct RunManner {
     /// Trials of another plan are replaced without a question, and trials of another system added
     /// to.
     yes: bool,
+    /// Trials that are there are thrown away.
+    anew: bool,
     disturbed: DisturbedTrials,
     /// Where the report is served while trials run.
     serve: Option<Address>,
     guesses: GuessSource,
+}
+
+impl RunManner {
+    /// All trials are run, whatever is there of an earlier run.
+    pub(crate) fn anew() -> Self {
+        Self { anew: true, ..Self::default() }
+    }
+
+    /// Throws away what this manner does not keep.
+    fn clear(&self, store: &ResultsDirectory) -> std::io::Result<()> {
+        let cells = [store.trials(), store.directory().join("failed")].map(|folder| folders(&folder));
+        cells.iter().flatten().filter(|_| self.anew).try_for_each(fs::remove_dir_all)
+    }
 }
 
 /// Write the report of a directory of results anew: from its trials alone, the same bytes for the
@@ -362,11 +377,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
     let source = source.scaled(trials::kept_scale(&out)?.as_ref());
     let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
-    carry_out(
-        &source,
-        &out,
-        &RunManner { yes: args.yes, disturbed, serve: args.serve.clone(), guesses: args.guesses.clone() },
-    )
+    let manner = RunManner {
+        yes: args.yes,
+        anew: false,
+        disturbed,
+        serve: args.serve.clone(),
+        guesses: args.guesses.clone(),
+    };
+    carry_out(&source, &out, &manner)
 }
 
 /// The plan of a spec that can be carried out here.
@@ -397,6 +415,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let unwritable = unwritable_in(out);
     let made_here = !out.exists();
     let store = ResultsDirectory::open(out).map_err(unwritable)?;
+    manner.clear(&store).map_err(unwritable)?;
     let identities = Identities::meant_by(&store, spec, &plan);
     take_over(out, &identities.beside(&store, &plan, spec.repetitions.most()), manner.yes)?;
     identities.write(&store).map_err(unwritable)?;

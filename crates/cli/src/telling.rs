@@ -98,11 +98,7 @@ fn now(lines: &[String]) -> String {
     let rate: f64 = seconds.iter().map(|second| value(second, "throughput")).sum();
     let weighted: f64 =
         seconds.iter().map(|second| value(second, "throughput") * value(second, "mean")).sum();
-    if rate > 0.0 {
-        format!(": {}/s, {}", count(rate.round()), duration(weighted / rate))
-    } else {
-        String::new()
-    }
+    if rate > 0.0 { format!(": {}/s, {}", count(rate), duration(weighted / rate)) } else { String::new() }
 }
 
 /// How wide the bar is.
@@ -151,7 +147,7 @@ impl Telling {
             }
             CampaignEvent::Skipped(..) => {}
             CampaignEvent::Complete(_, manifest, progress) => {
-                let (rate, response) = (count(manifest.throughput.round()), duration(manifest.response));
+                let (rate, response) = (count(manifest.throughput), duration(manifest.response));
                 self.last = format!(" (before: {rate}/s, {response})");
                 if let Some(why) = &manifest.disturbed {
                     self.disturbed(why, "kept, and marked");

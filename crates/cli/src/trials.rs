@@ -455,12 +455,14 @@ fn bounds() -> Vec<u64> {
     (0..=8 * 8).map(|step| 10.0_f64.powf(3.0 + f64::from(step) / 8.0).round() as u64).collect()
 }
 
+/// Whether it is a whole window of all clients and operations in the measured part.
+fn whole(row: &&SeriesRow) -> bool {
+    row.measured && row.class.is_empty() && row.operation == "all" && row.length >= 1.0
+}
+
 /// The response times second by second; none where a window of a generator has no distribution, or
 /// there are fewer than two.
 fn over_time(loads: &[LoadResult]) -> Option<ResponseCourse> {
-    let whole = |row: &&SeriesRow| {
-        row.measured && row.class.is_empty() && row.operation == "all" && row.length >= 1.0
-    };
     let of_load = |load: &LoadResult| -> Option<Vec<(f64, f64, MeasuredDistribution)>> {
         let rows = load.series.iter().filter(whole);
         rows.map(|row| Some((row.start, row.length, row.response_times.as_ref()?.unpack().ok()?))).collect()
@@ -525,7 +527,6 @@ fn link(link: &LinkUse) -> HostLink {
 fn client_side(load: &LoadResult) -> ClientSide {
     let overall = &load.overall;
     let times = &overall.response_time;
-    let whole = |row: &&SeriesRow| row.measured && row.operation == "all" && row.length >= 1.0;
     ClientSide {
         completed: overall.count,
         answered: load.account.answered,
@@ -597,15 +598,14 @@ fn without_cool_down(side: &mut MiddlewareSide, measured: f64) {
     else {
         return;
     };
-    let inside = |window: &&MiddlewareWindow| {
-        window.start > begin && window.start + window.length <= begin + measured && window.requests > 0
-    };
+    let inside =
+        |window: &&MiddlewareWindow| window.start > begin && window.start + window.length <= begin + measured;
     let whole: Vec<MiddlewareWindow> = side.windows.iter().filter(inside).copied().collect();
     let length: f64 = whole.iter().map(|window| window.length).sum();
-    if length <= 0.0 {
+    let requests: u64 = whole.iter().map(|window| window.requests).sum();
+    if requests == 0 {
         return; // too short to be cut: better all of it than nothing
     }
-    let requests: u64 = whole.iter().map(|window| window.requests).sum();
     let mean = |of: fn(&MiddlewareWindow) -> Option<f64>| {
         whole.iter().filter_map(|window| Some(window.requests as f64 * of(window)?)).sum::<f64>()
             / requests as f64
@@ -780,3 +780,105 @@ fn together(
 }
 
 const PARTS: [Quantity; 4] = [Quantity::Response, Quantity::Queue, Quantity::Server, Quantity::Own];
+
+#[cfg(test)]
+mod tests {
+    use krarup_load::Load;
+    use krarup_load::result::{Generator, HistogramResult, TimeDistribution, WholeRun};
+    use krarup_units::PerSecond;
+
+    use super::*;
+
+    /// One second of a class of clients, or of all.
+    fn second(class: &str, start: f64) -> SeriesRow {
+        SeriesRow {
+            start,
+            length: 1.0,
+            measured: true,
+            class: class.to_owned(),
+            operation: "all".to_owned(),
+            count: 100,
+            errors: 0,
+            throughput: PerSecond(100.0),
+            hits: 0,
+            misses: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            mean: 1e-3,
+            min: 1e-3,
+            p50: 1e-3,
+            p99: 1e-3,
+            max: 1e-3,
+            lateness: 0.0,
+            response_times: None,
+        }
+    }
+
+    fn load(series: Vec<SeriesRow>) -> LoadResult {
+        let overall = OperationResult {
+            count: 300,
+            throughput: PerSecond(100.0),
+            errors: BTreeMap::new(),
+            keys: 0,
+            hits: 0,
+            misses: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            response_time: TimeDistribution::default(),
+            time_from_sent: TimeDistribution::default(),
+            lateness: TimeDistribution::default(),
+            histogram: HistogramResult { width: 1e-4, buckets: Vec::new() },
+            distributions: None,
+        };
+        LoadResult {
+            format: 1,
+            config: Load::default(),
+            started_unix: 0.0,
+            seconds: 3.0,
+            interrupted: false,
+            account: WholeRun::default(),
+            overall,
+            classes: Vec::new(),
+            operations: BTreeMap::new(),
+            series,
+            generator: Generator::default(),
+            verified: None,
+            rows: None,
+            clock: None,
+            clocks: None,
+            merged_from: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_second_of_several_classes_of_clients_is_one_window() {
+        let seconds = [0.0, 1.0, 2.0];
+        let of_all = |start| ["", "readers", "writers"].map(|class| second(class, start));
+        let windows = client_side(&load(seconds.into_iter().flat_map(of_all).collect())).windows;
+        let starts: Vec<f64> = windows.iter().map(|window| window.start).collect();
+        assert_eq!(starts, seconds);
+    }
+
+    #[test]
+    fn seconds_without_a_reply_count_in_the_rate_before_a_cool_down() {
+        let window = |(second, requests): (u32, u64)| {
+            let time = (requests > 0).then_some(1e-3);
+            MiddlewareWindow {
+                start: f64::from(second),
+                length: 1.0,
+                requests,
+                queue: time,
+                server: time,
+                own: time,
+                queue_length: None,
+            }
+        };
+        let windows = (0..).zip([100, 100, 0, 100, 900]).map(window).collect();
+        let mut side = MiddlewareSide { windows, ..MiddlewareSide::default() };
+        without_cool_down(&mut side, 4.0);
+        assert_eq!(side.requests, 267, "200 in three seconds, over the four that were measured");
+        assert_eq!(side.windows.len(), 3);
+        assert!((side.response.mean - 3e-3).abs() < 1e-9, "{:?}", side.response);
+    }
+}

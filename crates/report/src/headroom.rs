@@ -410,12 +410,12 @@ fn check(headroom: &Headroom) -> Option<String> {
 
 /// A rate of requests.
 pub(crate) fn rate(per_second: f64) -> String {
-    format!("{}/s", count(per_second.round()))
+    Unit::PerSecond.show(per_second)
 }
 
 /// An interval of rates.
 pub fn range(of: CapacityEstimate) -> String {
-    format!("{} – {}", count(of.low.round()), count(of.high.round()))
+    format!("{} – {}", count(of.low), count(of.high))
 }
 
 fn digits(ratio: f64) -> String {

@@ -53,27 +53,31 @@ pub fn table(table: &Table) -> String {
         })
         .collect();
     let mut out = format!("% {}\n", table.title.replace(['\n', '\r'], " "));
-    let _ = write!(
-        out,
-        "\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{} \\\\\n\\midrule\n",
-        headings.join(" & ")
-    );
+    let _ = write!(out, "\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{}\\midrule\n", row(&headings));
     let groups = table.group_starts();
-    for (row, starts) in table.rows.iter().zip(groups) {
+    for (cells, starts) in table.rows.iter().zip(groups) {
         if starts {
             out.push_str("\\addlinespace\n");
         }
-        let values = row.iter().zip(&scales).map(|(value, scale)| {
+        let values = cells.iter().zip(&scales).map(|(value, scale)| {
             let (value, half) = value.shown(*scale);
             match half {
                 Some(half) => format!("{} $\\pm$ {}", escaped(&value), escaped(&half)),
                 None => escaped(&value),
             }
         });
-        let _ = writeln!(out, "{} \\\\", values.collect::<Vec<_>>().join(" & "));
+        out.push_str(&row(&values.collect::<Vec<_>>()));
     }
     out.push_str("\\bottomrule\n\\end{tabular}\n");
     out
+}
+
+/// One line of a table. What stands before it, a rule or the end of the line above, would take a
+/// `[` or `*` at its beginning for its own.
+fn row(cells: &[String]) -> String {
+    let text = cells.join(" & ");
+    let guard = if text.trim_start().starts_with(['[', '*']) { "{}" } else { "" };
+    format!("{guard}{text} \\\\\n")
 }
 
 /// A text in which nothing is a command.
@@ -132,5 +136,14 @@ mod tests {
         let text = "% All cells\n\\begin{tabular}{lrr}\n\\toprule\nworkload\\_x & throughput (/s) & p99 ($\\mu$s) \\\\\n\\midrule\n\
                     a \\& 50 \\% & 24,100 $\\pm$ 100 & 15.0 \\\\\nb\\textbackslash{}c & -- & -- \\\\\n\\bottomrule\n\\end{tabular}\n";
         assert_eq!(super::table(&table), text);
+    }
+
+    #[test]
+    fn the_beginning_of_a_row_belongs_to_no_command_before_it() {
+        let columns = [("[x]", Unit::Text), ("y", Unit::Text)];
+        let rows = ["[a]", "*b", "c"].map(|name| vec![TableValue::from(name), TableValue::from("[d]")]);
+        let text = table(&Table::untitled("t", &columns, rows.to_vec()));
+        let lines = "{}[x] & y \\\\\n\\midrule\n{}[a] & [d] \\\\\n{}*b & [d] \\\\\nc & [d] \\\\\n";
+        assert!(text.contains(lines), "{text}");
     }
 }

@@ -70,15 +70,8 @@ fn section(out: &mut String, section: &Section) {
                 }
                 out.push('\n');
             }
-            Block::Data(table) | Block::Sliders(table, _) => {
-                let _ = write!(
-                    out,
-                    "[{0}.csv]({0}.csv): {1}. {2}\n\n",
-                    table.name,
-                    inline(&table.title),
-                    inline(&table.caption)
-                );
-            }
+            Block::Data(table) => linked_table(out, table, ""),
+            Block::Sliders(table, _) => linked_table(out, table, "figures/"),
             Block::Code(text) => {
                 for line in text.lines() {
                     let _ = writeln!(out, "    {line}");
@@ -87,6 +80,12 @@ fn section(out: &mut String, section: &Section) {
             }
         }
     }
+}
+
+/// A table that stands in a file alone, in this folder beside the page.
+fn linked_table(out: &mut String, table: &Table, folder: &str) {
+    let (name, title, caption) = (&table.name, inline(&table.title), inline(&table.caption));
+    let _ = write!(out, "[{name}.csv]({folder}{name}.csv): {title}. {caption}\n\n");
 }
 
 fn captioned_table(out: &mut String, table: &Table) {

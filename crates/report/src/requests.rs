@@ -146,27 +146,30 @@ fn summary(requests: &RequestEstimates) -> Vec<Finding> {
 }
 
 fn with_interval(quantity: &Quantity) -> String {
-    let half = quantity
-        .interval
-        .map_or(String::new(), |interval| format!(" (± {})", text::count(interval.half_width().round())));
-    format!("{}{half}", text::count(quantity.value.round()))
+    let scale = Unit::PerSecond.scale(quantity.value);
+    let (value, half) = TableValue::Measured(measured(quantity)).shown(scale);
+    match half {
+        Some(half) => format!("{value} (± {half})"),
+        None => value,
+    }
 }
 
 fn facts(requests: &RequestEstimates) -> Vec<Fact> {
-    let Some(all) = requests.stations.first().and_then(|station| station.operations.first()) else {
-        return Vec::new();
+    let several = requests.stations.len() > 1;
+    let of_station = |station: &StationEstimates| {
+        let all = station.operations.first()?;
+        let about = label(requests, station, "all operations");
+        let detail = |text: String| if several { format!("{about}: {text}") } else { text };
+        let fact = |label: &str, value, detail| Fact { label: label.into(), value, detail };
+        let p99 = text::duration(all.response.at(0.99).map_or(0.0, |p99| p99.value));
+        let (mean, failed) = (text::duration(all.response.mean.value), text::count(all.errors as f64));
+        Some([
+            fact("throughput", Unit::PerSecond.show(all.throughput.value), about.clone()),
+            fact("response time", mean, detail(format!("mean; p99 {p99}"))),
+            fact("requests", text::count(all.count as f64), detail(format!("{failed} failed"))),
+        ])
     };
-    let fact = |label: &str, value, detail| Fact { label: label.into(), value, detail };
-    let p99 = all.response.at(0.99).map_or(0.0, |p99| p99.value);
-    vec![
-        fact("throughput", Unit::PerSecond.show(all.throughput.value.round()), "all operations".into()),
-        fact(
-            "response time",
-            text::duration(all.response.mean.value),
-            format!("mean; p99 {}", text::duration(p99)),
-        ),
-        fact("requests", text::count(all.count as f64), format!("{} failed", text::count(all.errors as f64))),
-    ]
+    requests.stations.iter().filter_map(of_station).flatten().collect()
 }
 
 /// One row for each operation.
@@ -335,16 +338,17 @@ pub fn settled(requests: &RequestEstimates) -> Table {
         Settled::Never => "not in its first half: it had not settled".to_owned(),
         Settled::Unknown => "not known: fewer than ten windows, or all alike".to_owned(),
     };
+    let enough = |settled: &Settled| match settled {
+        Settled::After(after) if *after <= requests.from => "yes",
+        Settled::Unknown => "no conclusion",
+        Settled::After(_) | Settled::Never => "no",
+    };
     let row = |(series, settled): (&str, &Settled)| {
         vec![
             TableValue::from(series),
             TableValue::Text(words(settled)),
             TableValue::from(requests.from),
-            TableValue::from(if matches!(settled, Settled::After(after) if *after <= requests.from) {
-                "yes"
-            } else {
-                "no"
-            }),
+            TableValue::from(enough(settled)),
         ]
     };
     Table {
@@ -485,5 +489,79 @@ fn run(requests: &RequestEstimates) -> Figure {
             times: windows.iter().map(|window| window.start).collect(),
             panels,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_analysis::quantity::IntervalBasis;
+    use krarup_analysis::trial::TrialHistogram;
+    use krarup_stats::Interval;
+
+    use super::*;
+
+    fn quantity(value: f64, half: f64) -> Quantity {
+        let interval = Some(Interval { low: value - half, high: value + half, level: 0.95 });
+        Quantity { value, interval, n: 10, basis: IntervalBasis::Windows }
+    }
+
+    /// Stations with so many requests each.
+    fn estimates(counts: &[u64]) -> RequestEstimates {
+        let time = TimeSpread { mean: quantity(1e-3, 1e-4), percentiles: Vec::new() };
+        let station = |(station, count): (u16, &u64)| StationEstimates {
+            station,
+            operations: vec![OperationEstimates {
+                operation: "all".into(),
+                count: *count,
+                errors: 0,
+                hit_ratio: None,
+                throughput: quantity(*count as f64 / 8.0, 1.0),
+                response: time.clone(),
+                queue: time.clone(),
+                server: time.clone(),
+                own: time.clone(),
+            }],
+            places: Vec::new(),
+            servers: Vec::new(),
+            histogram: TrialHistogram::default(),
+            server_histogram: TrialHistogram::default(),
+        };
+        RequestEstimates {
+            rows: counts.iter().sum(),
+            run: 10.0,
+            from: 1.0,
+            length: 8.0,
+            window: 1.0,
+            stations: (0..).zip(counts).map(station).collect(),
+            windows: Vec::new(),
+            settled: [Settled::Unknown, Settled::Never],
+            warnings: Vec::new(),
+            of_clients: true,
+        }
+    }
+
+    #[test]
+    fn each_station_has_its_own_facts() {
+        let alone = facts(&estimates(&[700]));
+        assert_eq!((alone.len(), alone[0].detail.as_str()), (3, "all operations"));
+        let both = facts(&estimates(&[700, 41]));
+        assert!(both.iter().all(|fact| fact.detail != "all operations"), "{both:?}");
+        for count in ["700", "41"] {
+            assert!(both.iter().any(|fact| fact.value == count), "{count}: {both:?}");
+        }
+    }
+
+    #[test]
+    fn a_low_rate_keeps_its_digits() {
+        assert_eq!(with_interval(&quantity(1.4, 0.3)), "1.40 (± 0.30)");
+        assert_eq!(with_interval(&quantity(24_100.4, 312.3)), "24,100 (± 312)");
+        assert_eq!(facts(&estimates(&[10]))[0].value, "1.25/s");
+    }
+
+    #[test]
+    fn where_nothing_is_known_of_a_beginning_nothing_is_concluded() {
+        let rows = settled(&estimates(&[700])).rows;
+        let enough: Vec<_> = rows.iter().map(|row| row[3].clone()).collect();
+        assert_eq!(enough, ["no conclusion", "no"].map(TableValue::from));
     }
 }

@@ -159,7 +159,7 @@ fn finding(verdict: &Verdict) -> Finding {
         None => (String::new(), "no interval; "),
     };
     let line = VerdictLine {
-        figure: format!("{}/s{half}", text::count(throughput.value.round())),
+        figure: format!("{}{half}", Unit::PerSecond.show(throughput.value)),
         load: format!(
             "{without}{}, {} (p99 {})",
             clients(verdict.at.clients),

@@ -62,22 +62,20 @@ fn level(warning: &Warning) -> NoteLevel {
 }
 
 /// The notes of one topic: one for each kind of warning, with the cell it was first seen in and the
-/// number of others.
+/// number of other cells.
 pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
-    let mut kinds: Vec<(&Concern, usize)> = Vec::new();
+    let mut kinds: Vec<Vec<&Concern>> = Vec::new();
     for concern in results.concerns.iter().filter(|concern| topic(&concern.warning) == at) {
         let kind = std::mem::discriminant(&concern.warning);
-        match kinds.iter_mut().find(|(first, _)| std::mem::discriminant(&first.warning) == kind) {
-            Some((_, others)) => *others += 1,
-            None => kinds.push((concern, 0)),
+        match kinds.iter_mut().find(|seen| std::mem::discriminant(&seen[0].warning) == kind) {
+            // A cell counts once.
+            Some(seen) if seen.iter().any(|one| one.levels.is_some() && one.levels == concern.levels) => {}
+            Some(seen) => seen.push(concern),
+            None => kinds.push(vec![concern]),
         }
     }
     let scaled = results.scaled.as_ref().filter(|_| at == Topic::Whole).map(scaled);
-    scaled
-        .into_iter()
-        .flatten()
-        .chain(kinds.into_iter().map(|(concern, others)| note(concern, others)))
-        .collect()
+    scaled.into_iter().flatten().chain(kinds.iter().map(|seen| note(seen[0], seen.len() - 1))).collect()
 }
 
 /// A single station that is further from what was published than this is in doubt.
@@ -101,10 +99,12 @@ fn note(concern: &Concern, others: usize) -> Note {
         text.push_str(&format!("{}, {}: ", levels.workload, clients(levels.clients)));
     }
     text.push_str(&concern.warning.to_string());
-    match others {
-        0 => {}
-        1 => text.push_str(" The same holds for one other cell."),
-        others => text.push_str(&format!(" The same holds for {others} other cells.")),
+    match (others, concern.levels.is_some()) {
+        (0, _) => {}
+        (1, true) => text.push_str(" The same holds for one other cell."),
+        (1, false) => text.push_str(" The same holds for one other."),
+        (others, true) => text.push_str(&format!(" The same holds for {others} other cells.")),
+        (others, false) => text.push_str(&format!(" The same holds for {others} others.")),
     }
     Note { level: level(&concern.warning), text, next_step: concern.warning.next_step().to_owned() }
 }

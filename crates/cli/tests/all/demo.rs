@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::support::fresh;
 use crate::support::process::{Ended, Program};
+use krarup_lab::change::Changes;
+use krarup_lab::shipped;
 use rustix::process::Signal;
 
 /// The smallest demo there is, into a folder of its own.
@@ -116,6 +118,23 @@ fn a_demo_that_cannot_write_its_report_says_so_at_once() {
     assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
     assert!(ended.errors.starts_with("error: /dev/null/report cannot be written: "), "{ended:?}");
     assert!(ended.errors.contains("hint: choose another directory") && !ended.errors.contains("servers:"));
+}
+
+#[test]
+fn a_demo_leaves_another_experiment_as_it_is() {
+    let out = fresh("demo-elsewhere");
+    let trial = out.join("trials/x/0/trial.json");
+    fs::create_dir_all(trial.parent().unwrap()).unwrap();
+    fs::write(&trial, "{}").unwrap();
+    let mut spec = Changes::of(shipped::spec("demo").unwrap(), "demo").unwrap();
+    spec.set(&["title"], "mine");
+    fs::write(out.join("spec.toml"), spec.source()).unwrap();
+    let arguments = ["demo", "--quick", "--servers", "embedded", "--out", out.to_str().unwrap()];
+    let ended = Program::begin(&arguments).ended();
+    assert_eq!((ended.code, ended.output.as_str()), (Some(2), ""), "{ended:?}");
+    assert!(ended.errors.contains(" holds another experiment\n  hint: --out "), "{ended:?}");
+    assert!(trial.is_file());
+    fs::remove_dir_all(out).unwrap();
 }
 
 /// Ctrl-C, or a polite end, at some point of a demo that would go on for long: everything it

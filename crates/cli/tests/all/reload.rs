@@ -593,6 +593,20 @@ fn every_request_is_answered_once_wherever_a_reload_puts_its_key() {
     walk(2, false);
 }
 
+#[test]
+fn a_port_that_the_proxy_has_at_another_address_is_called_its_own() {
+    let (server, port) = (Program::memcached(&[]), Port::new());
+    let number = port.address().port();
+    let text = |host: &str| format!("listen = \"{host}:{number}\"\nservers = [\"{}\"]\n", server.address());
+    let path = file("reload-own-port", &text("127.0.0.1"));
+    let mut proxy = Program::begin(&["proxy", "--config", &path]);
+    proxy.says_text("listening on ");
+    std::fs::write(&path, text("0.0.0.0")).unwrap();
+    proxy.signal(Signal::HUP);
+    proxy.says_text(&format!("this proxy itself has the port, at 127.0.0.1:{number}"));
+    assert!(proxy.stop().success);
+}
+
 /// Each setting is drawn: it has more than one value in the course of a walk, or it is known why
 /// not.
 #[test]

@@ -74,6 +74,32 @@ fn a_request_waits_in_the_queue_while_the_only_worker_waits_for_the_server() {
     assert!(summary["all"]["queue"]["mean"].as_f64().unwrap() > 0.0);
 }
 
+/// No readiness tells of what a client has sent and was not read at once.
+#[test]
+fn a_client_may_send_more_than_is_read_ahead() {
+    let server = memcached();
+    let config = file("threads-ahead", "engine = \"threads\"\nworkers = 1\n");
+    let proxy = Program::proxy(&[server.address()], &["--config", &config]);
+    let mut client = proxy.connect();
+    let set = |key: &str, length: usize| {
+        [format!("set {key} 0 0 {length}\r\n").as_bytes(), &vec![b'x'; length], b"\r\n"].concat()
+    };
+    for (said, line, times) in [
+        (set("a", 100_000).repeat(60), &b"STORED\r\n"[..], 60),
+        (
+            [set("b", 8 << 20), b"get c\r\n".to_vec()].concat(),
+            b"SERVER_ERROR object too large for cache\r\nEND\r\n",
+            1,
+        ),
+    ] {
+        let mut sender = client.other_handle();
+        thread::scope(|scope| {
+            scope.spawn(move || sender.send(&said).unwrap());
+            client.expect(&line.repeat(times)).unwrap();
+        });
+    }
+}
+
 #[test]
 fn a_server_that_is_lost_is_an_error_and_is_asked_again_later() {
     let port = support::process::Port::new();

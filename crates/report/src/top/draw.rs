@@ -231,8 +231,11 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
     let concluded =
         |says: &&Headroom| says.verdict != HeadroomVerdict::Silent || says.broken_now == Some(true);
     let all = || figures.headroom.iter().map(|said| &said.says);
-    let several = figures.headroom.len() > 1;
-    let Some(says) = all().filter(concluded).min_by(|a, b| ratio(a).total_cmp(&ratio(b))) else {
+    // What is broken now comes first, whatever else is concluded of it.
+    let holds = |says: &Headroom| says.broken_now != Some(true);
+    let least =
+        all().filter(concluded).min_by(|a, b| holds(a).cmp(&holds(b)).then(ratio(a).total_cmp(&ratio(b))));
+    let Some(says) = least else {
         let why = all().next().map(|says| says.silent.first().map_or("", |reason| reason.text()));
         let text = match why {
             Some(why) => format!("no conclusion: {}", why.replacen(": ", "; ", 1)),
@@ -240,7 +243,11 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
         };
         return HeadLine { keyword, text, tone: Tone::Plain };
     };
-    let of = if several { format!(", the least of {}", figures.headroom.len()) } else { String::new() };
+    let (known, asked) = (all().filter(concluded).count(), figures.headroom.len());
+    let is_least = known > 1 && all().filter(concluded).all(|other| ratio(says) <= ratio(other));
+    let of = if is_least { format!(", the least of {known}") } else { String::new() };
+    let unknown = asked - known;
+    let unknown = (unknown > 0).then(|| format!("no conclusion from {unknown} of {asked} instances"));
     let broken = says.broken_now == Some(true);
     let target = says.target.map_or("the first resource is full".to_owned(), |target| target.to_string());
     let capacity = says.capacity_per_s.zip(says.headroom_ratio);
@@ -256,7 +263,7 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
     });
     let first = says.bottleneck.as_ref().map(|first| format!("first full: {}", headroom::of_limit(first)));
     let broken_text = broken.then(|| format!("{target} is broken now"));
-    let parts: Vec<_> = broken_text.into_iter().chain(capacity).chain(first).collect();
+    let parts: Vec<_> = broken_text.into_iter().chain(capacity).chain(first).chain(unknown).collect();
     let tone = match (broken, says.verdict) {
         (true, _) => Tone::Bad,
         (false, HeadroomVerdict::Proven | HeadroomVerdict::Stated) => Tone::Good,
@@ -386,7 +393,7 @@ fn courses(state: &TopState, now: Seconds, figures: &TopFigures, width: u16) -> 
     // Bars may be means of several seconds; the highest is that of a second.
     let seconds = state.course(now, POINTS);
     let totals = figures.totals;
-    let rate = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| Unit::PerSecond.show(rate.round()));
+    let rate = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| Unit::PerSecond.show(rate));
     let time = |time: Option<Seconds>| time.map_or("–".to_owned(), milliseconds);
     let line = |keyword,
                 now: Option<f64>,

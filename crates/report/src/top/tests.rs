@@ -444,6 +444,23 @@ fn where_nothing_is_concluded_the_reason_stands_on_each_page() {
     assert!(has(&broken, "headroom   p99 < 8 ms is broken now"), "{broken:#?}");
 }
 
+#[test]
+fn what_is_broken_at_one_instance_comes_before_the_headroom_of_others() {
+    let mut state = state(&["p:9151", "q:9151"]);
+    let says = |state: &TopState| {
+        let lines = lines(state, &mut TopView::of(TopPage::Pools, false), 200, 24);
+        lines.into_iter().find(|line| line.starts_with("headroom")).unwrap()
+    };
+    assert!(says(&state).contains("the least of 2"), "{}", says(&state));
+    let silent = Headroom { headroom_ratio: None, ..headroom(HeadroomVerdict::Silent) };
+    state.set_headroom("p:9151", silent.clone());
+    let quiet = says(&state);
+    assert!(quiet.contains("23,900/s") && !quiet.contains("the least of 2"), "{quiet}");
+    assert!(quiet.ends_with("; no conclusion from 1 of 2 instances"), "{quiet}");
+    state.set_headroom("p:9151", Headroom { broken_now: Some(true), ..silent });
+    assert!(says(&state).contains("p99 < 8 ms is broken now"), "{}", says(&state));
+}
+
 fn key() -> impl Strategy<Value = TopKey> {
     prop_oneof![
         prop::sample::select(vec![

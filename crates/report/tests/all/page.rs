@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use krarup_analysis::Trial;
 use krarup_analysis::trial::{
     CellLevels, ClientSide, ClientWindow, MiddlewareSide, ProcessCpu, SystemPart, TrialHistogram, TrialTimes,
 };
+use krarup_analysis::warning::Concern;
+use krarup_analysis::{Trial, Warning};
 use krarup_record::quantities::QUANTITIES;
 use krarup_report::document::{Block, Table};
 use krarup_report::{Page, csv, html, latex, markdown, sweep, text};
@@ -125,6 +126,44 @@ fn the_page_is_well_formed_and_its_links_lead_somewhere() {
             assert_eq!(table.children().filter(roxmltree::Node::is_element).count(), headings);
         }
     }
+}
+
+#[test]
+fn the_links_of_the_markdown_report_lead_to_files_beside_it() {
+    for document in [sweep::document(&fixture::results(3), "Krarup"), kinds::document()] {
+        let page = Page::of(&document);
+        let data = page.data.iter().map(|(name, _)| name.clone());
+        let files: HashSet<String> =
+            page.csv.iter().map(|(name, _)| format!("figures/{name}")).chain(data).collect();
+        let text = markdown::document(&document);
+        let targets = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        let targets: HashSet<&str> = targets.filter(|target| !target.starts_with('#')).collect();
+        assert!(!targets.is_empty());
+        for target in targets {
+            assert!(files.contains(target), "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_warning_counts_other_cells_and_not_how_often_it_was_given() {
+    let mut results = fixture::results(1);
+    let busy = |clients, name: &str| Concern {
+        levels: Some(CellLevels { workload: "read-only".into(), clients }),
+        warning: Warning::GeneratorBusy { name: name.into(), utilization: 0.99 },
+    };
+    let unread =
+        || Concern { levels: None, warning: Warning::Unread { file: "f".into(), why: "it is cut".into() } };
+    let mut said = |concerns: Vec<Concern>| {
+        results.concerns = concerns;
+        sweep::all_notes(&results).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let one = said(vec![busy(8, "load 1"), busy(8, "load 2")]);
+    assert!(one.contains("(load 1) was busy") && !one.contains("The same holds"), "{one}");
+    let two = said(vec![busy(8, "load 1"), busy(8, "load 2"), busy(16, "load 1"), busy(16, "load 2")]);
+    assert!(two.contains("The same holds for one other cell."), "{two}");
+    let trials = said(vec![unread(), unread()]);
+    assert!(trials.contains("The same holds for one other."), "{trials}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::durable::cluster::Cluster;
 use crate::durable::storm::Storm;
-use crate::durable::{MODES, broker, say};
+use crate::durable::{MODES, broker, say, with_both_doors};
 use crate::support::peer::Peer;
 use crate::support::process::Program;
 use crate::support::until;
@@ -92,6 +92,7 @@ pub(crate) fn messages_are_counted_as_they_change(cluster: &Cluster, mode: &str)
     assert_eq!(told(&mut peer, "stats-tube a\r\n", NAMES), [1, 3, 0, 1, 0, 6], "{mode}");
     assert_eq!(told(&mut peer, "stats-tube dead\r\n", ["current-jobs-ready"]), [1]);
     assert_eq!(told(&mut peer, "stats\r\n", ["current-jobs-ready", "current-jobs-delayed"]), [4, 1]);
+    memcacheds_protocol_tells_the_same(&store, mode);
     assert_eq!(cluster.sql(&name, WRONG), "0");
     // When all are gone, those that were put were put.
     for _ in 0..3 {
@@ -113,6 +114,17 @@ pub(crate) fn messages_are_counted_as_they_change(cluster: &Cluster, mode: &str)
         ("0".into(), [0, 0, 0, 0, 0, 6])
     );
     assert!(first.stop().success && second.stop().success);
+}
+
+fn memcacheds_protocol_tells_the_same(store: &str, mode: &str) {
+    let (broker, door) = with_both_doors(&["--store", store, "--mode", mode, "--pool", "5"]);
+    let mut peer = Peer::connect(door);
+    until("the database has told", || {
+        let told = peer.stats("");
+        let is = |name: &str, count: &str| told.get(name).is_some_and(|told| told == count);
+        is("curr_items", "4") && is("queue_a_items", "3") && is("queue_dead_items", "1")
+    });
+    assert!(broker.stop().success);
 }
 
 /// As many as are read where each is counted.

@@ -354,6 +354,19 @@ pub(crate) fn each_counts_its_own(cluster: &Cluster) {
                 (SELECT state, count(*) AS many FROM krarup.message GROUP BY state) AS states";
     assert_eq!(cluster.sql(name, left), format!("0:{} 1:{TUBES} 2:{TUBES}", 2 * TUBES));
     assert!(second.stop().success);
+    // A sender's messages, in all shards, are popped once.
+    let third = Program::krarup(&flags);
+    are_shared(cluster, name, "6");
+    let mut peer = third.connect();
+    say(&mut peer, "login anna\r\n", "LOGGED_IN\r\n");
+    for _ in 0..2 * TUBES {
+        peer.send(b"pop-sender anna\r\n").unwrap();
+        assert!(peer.line().unwrap().starts_with(b"POPPED "));
+        peer.line().unwrap();
+    }
+    say(&mut peer, "pop-sender anna\r\n", "EMPTY\r\n");
+    assert_eq!(cluster.sql(name, left), format!("1:{TUBES} 2:{TUBES}"));
+    assert!(third.stop().success);
 }
 
 /// Asked once it waits for answers that do not come; asked twice it does not.
