@@ -24,7 +24,7 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 /// Say how much headroom a proxy or a broker has: which resource is full first, and up to which
 /// rate a target of response time holds.
 ///
-/// Of a running proxy or broker (its admin address), of the rows that one has written, or of a
+/// Of a running proxy or broker (its admin address), of the rows that a proxy has written, or of a
 /// directory of results: a line for each trial. What is measured is how long a server
 /// works on a request while others wait for it; nothing is put under load for it. A capacity is
 /// `stated` up to twice the highest rate seen, `projected` up to four times, and else there is no
@@ -262,10 +262,10 @@ impl HeadroomArgs {
         } else {
             print!("{}", crate::output::table(&shown::trials(&trials)));
         }
-        let says = |trial: &krarup_analysis::headroom::TrialHeadroom| {
-            trial.headroom.verdict != HeadroomVerdict::Silent
-        };
-        Ok(if trials.iter().any(says) { ExitCode::SUCCESS } else { ExitCode::from(SILENT) })
+        let is_broken = trials.iter().any(|trial| trial.headroom.broken_now == Some(true));
+        let all = || trials.iter().map(|trial| trial.headroom.verdict);
+        let said = all().find(|verdict| *verdict != HeadroomVerdict::Silent);
+        Ok(code(Some(is_broken), said.unwrap_or(HeadroomVerdict::Silent)))
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct RowsQuestion {
 struct KnownProxy {
     names: Vec<String>,
     workers: Option<u32>,
+    /// Whether it is a broker, whose requests wait otherwise: in one queue before its database, or
+    /// for a message.
+    free_when_answered: bool,
 }
 
 impl KnownProxy {
@@ -61,13 +64,14 @@ impl KnownProxy {
         };
         let summary: MiddlewareSummary = input::json(&summary)?;
         let names = summary.servers.into_iter().map(|server| server.name).collect();
-        Ok(Self { names, workers: summary.run.workers })
+        let (workers, free_when_answered) = (summary.run.workers, summary.run.free_when_answered);
+        Ok(Self { names, workers, free_when_answered })
     }
 
     /// The same with what was said instead.
     fn or(self, args: &RowsQuestion) -> Self {
         let names = if args.server_names.is_empty() { self.names } else { args.server_names.clone() };
-        Self { names, workers: args.workers.or(self.workers) }
+        Self { names, workers: args.workers.or(self.workers), ..self }
     }
 
     /// The system with at least so many servers; one without a name has its number.
@@ -87,6 +91,11 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
         args.what_if.clone()
     };
     let known = KnownProxy::beside(path)?.or(args);
+    if known.free_when_answered {
+        let what = "a broker wrote these rows, which do not say for what its requests waited";
+        return Err(Failure::usage(format!("{}: {what}", path.display()))
+            .hint("ask its admin address while it runs: krarup headroom HOST:PORT"));
+    }
     let mut runs = rows::runs(path)?;
     let (name, run) = runs.remove(0);
     if let Some((another, _)) = runs.first() {
@@ -166,10 +175,13 @@ fn of_trials(
         let rows = if alone { rows::of_program(&of_proxy)? } else { None };
         let judged = rows.map(|rows| {
             let known = known(KnownProxy::beside(&of_proxy)?);
+            if known.free_when_answered {
+                return Ok(None);
+            }
             let name = of_proxy.display().to_string();
-            judge_run(&name, &rows, (None, None), &known, question, |_| Vec::new())
+            judge_run(&name, &rows, (None, None), &known, question, |_| Vec::new()).map(Some)
         });
-        let answer = judged.transpose()?;
+        let answer = judged.transpose()?.flatten();
         found.push((trial.clone(), answer));
     }
     Ok(headroom::beside_measured(found, question.0))

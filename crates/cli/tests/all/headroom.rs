@@ -9,7 +9,8 @@ use std::thread;
 use krarup_model::headroom::Headroom;
 use krarup_record::file::RunMetadata;
 use krarup_record::file::rows::RowFileWriter;
-use krarup_record::{Operation, ServerVisit, Visit};
+use krarup_record::summary::{MiddlewareSummary, RunSummary};
+use krarup_record::{Operation, Recorder, RecorderSettings, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 use serde_json::Value;
 
@@ -126,6 +127,28 @@ fn exit_codes_tell_a_conclusion_from_none_and_from_a_broken_target() {
         let ended = krarup(words);
         assert!(ended.code == Some(2) && ended.errors.contains(part), "{words:?}: {ended:?}");
     }
+}
+
+/// Its requests wait for a message, or in one queue before its database: its rows do not say which.
+#[test]
+fn rows_of_a_broker_are_not_judged_as_those_of_a_proxy() {
+    let folder = fresh("headroom-broker-rows");
+    write(&folder.join("rows.parquet"), &visits());
+    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+    let mut summary = serde_json::to_value(MiddlewareSummary {
+        run: RunSummary::of(&recorder, (Stamp(0), Stamp(61_000_000_000)), None),
+        servers: Vec::new(),
+    })
+    .unwrap();
+    let mut judged = |is_broker: bool| {
+        summary["free_when_answered"] = is_broker.into();
+        fs::write(folder.join("summary.json"), summary.to_string()).unwrap();
+        krarup(&["headroom", folder.to_str().unwrap()])
+    };
+    assert_eq!(judged(false).code, Some(0));
+    let refused = judged(true);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.errors.contains("ask its admin address"), "{refused:?}");
 }
 
 #[test]
