@@ -142,7 +142,7 @@ pub(super) struct PredictArgs {
     pub(super) population: Vec<usize>,
     /// Numbers of workers, all middlewares together; without, each client has one, as in the rows
     /// of a model of what clients see, or of Prometheus
-    #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = count::<usize>)]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', requires = "population", value_parser = count::<usize>)]
     pub(super) workers: Vec<usize>,
     /// Set the model beside six that know nothing of middlewares, fitted to the same rows: on these
     /// rows, of which those calibrated on are left out; without any, on each calibration row with

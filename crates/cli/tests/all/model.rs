@@ -128,6 +128,8 @@ fn a_model_says_percentiles_explains_itself_and_stands_beside_null_models() {
     assert_eq!((ours.len(), found["against_null"].as_array().map(Vec::len)), (19, Some(7)));
     let left_out = text(&krarup(&here, &["model", "predict", "model.json", "--against-null"]));
     assert!(left_out.contains("this model") && left_out.contains("nearest row"), "{left_out}");
+    let aimless = krarup(&here, &["model", "predict", "model.json", "--workers", "64", "--against-null"]);
+    assert_eq!(aimless.status.code(), Some(2), "{aimless:?}");
     let explained = text(&krarup(&here, &["model", "explain", "model.json", "--html", "page"]));
     assert!(explained.contains("the knee is at") && explained.contains("no second limit"), "{explained}");
     let page = fs::read_to_string(here.join("page/report.html")).expect("a page");

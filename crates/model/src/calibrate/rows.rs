@@ -259,6 +259,23 @@ impl<'a> Sheet<'a> {
         Ok(Some(number))
     }
 
+    /// A share, where the column is there and the cell not empty.
+    fn maybe_share(
+        &self,
+        line: &(usize, Vec<&'a str>),
+        place: Option<Place>,
+        most: f64,
+    ) -> Result<Option<f64>, Error> {
+        let number = self.maybe_number(line, place)?;
+        match number.zip(place).filter(|(number, _)| !(0.0..=most).contains(number)) {
+            Some((number, place)) => {
+                let what = format!("`{number}` in column `{}` is no share", self.heads[place.column]);
+                Err(wrong(line.0, what, "write 0.85 for 85 %"))
+            }
+            None => Ok(number),
+        }
+    }
+
     /// Percentiles, where all three columns are there and their cells not empty.
     fn percentiles(
         &self,
@@ -286,6 +303,9 @@ impl<'a> Sheet<'a> {
         }
     }
 }
+
+/// The largest share of a machine that is in use: clocks are read a moment apart.
+const MOST_BUSY: f64 = 1.1;
 
 /// Names of the columns that mean the same.
 const POPULATION: [&str; 2] = ["population", "clients"];
@@ -347,9 +367,13 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
                 think: sheet.maybe_time(line, think)?.unwrap_or(0.0),
                 cores: sheet.maybe_count(line, cores)?,
                 percentiles: sheet.percentiles(line, percentiles)?,
-                half_width: sheet.maybe_number(line, half_width)?,
+                half_width: sheet.maybe_share(line, half_width, f64::INFINITY)?,
                 drift: sheet.maybe_number(line, drift)?,
-                uses: sheet.maybe_number(line, machine_busy)?.map(ResourceUse::machine).into_iter().collect(),
+                uses: sheet
+                    .maybe_share(line, machine_busy, MOST_BUSY)?
+                    .map(ResourceUse::machine)
+                    .into_iter()
+                    .collect(),
             };
             if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
                 return Err(wrong(
@@ -520,6 +544,20 @@ mod tests {
         let error = read_csv("population,workers,x,r,w\n1,1,5,0.1,0\n2,1,fast,0.1,0\n", 1.0, 1).unwrap_err();
         assert_eq!(error.to_string(), "line 3: `fast` in column `x` is not a number ≥ 0");
         assert!(read_csv("population,workers,x,w\n", 1.0, 1).unwrap_err().to_string().contains("`response`"));
+    }
+
+    #[test]
+    fn a_share_that_is_none_is_refused() {
+        let read = |busy: &str, half_width: &str| {
+            let head = "population,workers,x,r,w,machine_busy,half_width\n";
+            read_csv(&format!("{head}1,1,5,0.1,0,{busy},{half_width}\n"), 1.0, 1)
+                .map_err(|why| why.to_string())
+        };
+        let rows = read("1.02", "0.03").unwrap();
+        assert_eq!((rows[0].uses[0].share, rows[0].half_width), (1.02, Some(0.03)));
+        assert!(read("", "").is_ok());
+        assert_eq!(read("85", "0.03"), Err("line 2: `85` in column `machine_busy` is no share".to_owned()));
+        assert!(read("-0.1", "0.03").is_err() && read("0.85", "-0.03").is_err());
     }
 
     /// The 2018 report's table 5, GET in experiment 3.2: the middleware is slower than the client
