@@ -12,7 +12,7 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use serde::{Deserialize, Serialize};
 
 use super::answer::{LiveSystem, ProvenServer, ResponseTarget, ServerQueue};
-use super::kept::{kept, quantile};
+use super::kept::{Kept, kept, quantile};
 use super::server_fit;
 
 /// Each step gives so many times the weight of the one before.
@@ -27,6 +27,9 @@ const PRECISE: f64 = 0.03;
 const WAITED: usize = 300;
 /// A second with fewer reads says nothing of a quantile.
 const FEW_READS: usize = 50;
+/// Its usual share is that of the time before, unless it had fewer parts of requests then.
+const BEFORE: Nanos = Nanos::from_secs(60);
+const FEW_PARTS: usize = 50;
 /// The service time may be so many times the shortest of the steps before.
 const RISE: f64 = 1.15;
 /// The quantile of the other holders may be so many times the worst of before.
@@ -317,16 +320,24 @@ impl Redline {
         }
     }
 
+    /// How many parts of requests the server had, and how many requests there were.
+    fn counted(&self, kept: &Kept) -> (usize, usize) {
+        let parts = kept.parts.iter().filter(|part| part.server == self.server).count();
+        (parts, kept.requests.iter().filter(|one| !one.late).count())
+    }
+
     /// What the step has shown until now.
     fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineStep {
         let now = snapshot.at;
+        let before = Stamp(self.begun.0.saturating_sub(BEFORE.0));
+        let before = self.counted(&kept(snapshot, system, before, self.begun));
         let kept = kept(snapshot, system, self.step_begun, now);
         let covered = kept.covered();
         let rate = |count: usize| if covered > 0.0 { count as f64 / covered } else { 0.0 };
-        let parts: Vec<_> = kept.parts.iter().filter(|part| part.server == self.server).collect();
-        let requests = kept.requests.iter().filter(|one| !one.late).count();
+        let (parts, requests) = self.counted(&kept);
         if self.steps.is_empty() {
-            self.usual = parts.len() as f64 / requests.max(1) as f64;
+            let (parts, requests) = if before.0 < FEW_PARTS { (parts, requests) } else { before };
+            self.usual = parts as f64 / requests.max(1) as f64;
         }
         let lanes = kept.lanes_to(self.server, system);
         let fitted = server_fit::server(&kept, self.server, lanes, ServerQueue::EachConnection);
@@ -338,11 +349,11 @@ impl Redline {
             weight: self.weight,
             share: self.share(),
             seconds: (now.0 - self.step_begun.0) as f64 / 1e9,
-            server_per_s: rate(parts.len()),
+            server_per_s: rate(parts),
             traffic_per_s: rate(requests),
             response_s: of(&mut own),
             others_s: of(&mut others),
-            outstanding: rate(parts.len()) * fitted.round_trip,
+            outstanding: rate(parts) * fitted.round_trip,
             service_us: fit.as_ref().map(|fit| fit.service * 1e6),
             standard_error: fit.map(|fit| fit.error),
             kept_target: !self.missed,

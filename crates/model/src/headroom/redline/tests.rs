@@ -65,9 +65,14 @@ impl Pushed {
         self.books.snapshot(stamp(end))
     }
 
-    /// Pushes until it ends; twenty seconds of the usual traffic come before.
+    /// Pushes until it ends; twenty seconds come before, in which it has an even share.
     fn push(&mut self, settings: RedlineSettings) -> (Redline, RedlineEnd) {
-        (0..20).for_each(|_| drop(self.second(1.0 / 3.0)));
+        self.push_from(1.0 / 3.0, settings)
+    }
+
+    /// The same where it has this share by itself.
+    fn push_from(&mut self, usual: f64, settings: RedlineSettings) -> (Redline, RedlineEnd) {
+        (0..20).for_each(|_| drop(self.second(usual)));
         let mut redline = Redline::new(settings, 0, vec![0, 1, 2], stamp(self.now));
         let mut share = redline.share();
         for _ in 0..600 {
@@ -172,6 +177,17 @@ fn a_server_that_can_do_more_gets_the_most_and_no_more() {
     assert_eq!(planned.last(), Some(&(2.0 / 3.0)));
     let proven = redline.proven().unwrap();
     assert!((proven.server_per_s / 1_000.0 - 1.0).abs() < 0.1, "{proven:?}");
+}
+
+#[test]
+fn what_is_proven_of_all_traffic_goes_by_the_share_of_before() {
+    for usual in [0.2, 0.6] {
+        let mut system = Pushed::new(1_500.0, |_, _| 200e-6);
+        let settings = RedlineSettings { most_weight: 1.5, ..settings(10.0) };
+        let proven = system.push_from(usual, settings).0.proven().unwrap();
+        let share = proven.server_per_s / proven.traffic_per_s;
+        assert!((share / usual - 1.0).abs() < 0.05, "{share} of {usual}");
+    }
 }
 
 #[test]
