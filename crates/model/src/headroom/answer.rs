@@ -247,6 +247,8 @@ pub enum Silence {
     QuotaRunsOut,
     /// The shares of servers or of writes are others than a moment ago.
     MixChanged,
+    /// The response time is above the target at any rate.
+    TargetBelowIdle,
 }
 
 impl Silence {
@@ -266,6 +268,7 @@ impl Silence {
         Self::AllowanceRunsOut,
         Self::QuotaRunsOut,
         Self::MixChanged,
+        Self::TargetBelowIdle,
     ];
 
     /// Whether more traffic, or more of it at once, would end it; else something is wrong or moves.
@@ -299,6 +302,7 @@ impl Silence {
             Self::AllowanceRunsOut => "allowance_runs_out",
             Self::QuotaRunsOut => "quota_runs_out",
             Self::MixChanged => "mix_changed",
+            Self::TargetBelowIdle => "target_below_idle",
         }
     }
 
@@ -331,6 +335,7 @@ impl Silence {
             Self::MixChanged => {
                 "the mix of requests of the last ten seconds is another than before (so it is while a cache is filled): wait a minute"
             }
+            Self::TargetBelowIdle => "the response time is above the target at any rate, however low",
         }
     }
 }

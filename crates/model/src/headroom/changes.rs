@@ -2,7 +2,7 @@
 
 use super::answer::{
     Allowance, CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer,
-    ResourceKind,
+    ResourceKind, Silence,
 };
 use super::fitted::{First, Fitted};
 use super::replay::{ReplayServer, TrafficReplay};
@@ -61,9 +61,10 @@ fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &Headroom
     if !full_at.is_finite() {
         return ChangeEffect { silent: Some("no_queue_seen".into()), ..nothing(words) };
     }
-    let capacity = match question.target {
-        Some(target) => fitted.breaks_at(&replay, target, full_at),
-        None => full_at,
+    let breaks_at = |target| fitted.breaks_at(&replay, target, full_at);
+    let Some(capacity) = question.target.map_or(Some(full_at), breaks_at) else {
+        let why = Silence::TargetBelowIdle.name();
+        return ChangeEffect { silent: Some(why.into()), ..nothing(words) };
     };
     let estimate = CapacityEstimate {
         low: capacity * base.low / base.mean * (-WIDER).exp(),
@@ -74,7 +75,7 @@ fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &Headroom
     let now = fitted.traffic.now();
     ChangeEffect {
         capacity_per_s: Some(estimate),
-        quantile_s: question.target.map(|target| fitted.quantile_at(&replay, target.quantile, now)),
+        quantile_s: question.target.and_then(|target| fitted.quantile_at(&replay, target.quantile, now)),
         holds: Some(now <= estimate.mean),
         ..nothing(words)
     }
@@ -117,7 +118,9 @@ fn at_other_rate(
     if from.used_up(&vec![1.0; fitted.servers.len()]).is_some_and(|full| full.mean < rate) {
         return ChangeEffect { holds: Some(false), ..nothing(words) };
     }
-    let seconds = fitted.quantile_at(replay, target.quantile, rate);
+    let Some(seconds) = fitted.quantile_at(replay, target.quantile, rate) else {
+        return ChangeEffect { silent: Some("no_traffic".into()), ..nothing(words) };
+    };
     ChangeEffect { quantile_s: Some(seconds), holds: Some(seconds <= target.seconds), ..nothing(words) }
 }
 
@@ -175,6 +178,10 @@ fn changed<'a>(
             times[*slow] = slower(&limit, *factor, 1.0);
         }
         HeadroomChange::Values(factor) => {
+            // A trip carries many values.
+            if fitted.servers.iter().any(|one| one.gathered.is_some()) {
+                return Err("sizes_do_not_vary");
+            }
             for (server, fit) in fitted.servers.iter().enumerate() {
                 let (Some(fit), Some(limit)) = (&fit.fit, &fitted.limits[server]) else { continue };
                 let bytes = fit.bytes.filter(|bytes| bytes.z.abs() > 4.0).ok_or("sizes_do_not_vary")?;

@@ -69,6 +69,10 @@ pub(super) struct Sensitivity {
     above: f64,
 }
 
+/// The least rate at which a target is tried, as a share of that at which the first resource is
+/// full: what breaks there is broken without a queue.
+const LEAST_RATE: f64 = 0.03;
+
 /// What a server's link takes is part of the service time that is measured at the server: where the
 /// two are full at nearly the same rate, it is the link that is.
 const NEARLY: f64 = 1.15;
@@ -178,7 +182,7 @@ impl<'a> Fitted<'a> {
             Some(fit)
                 if first.resource == ResourceKind::Server
                     && fit.middle < 1.2 * first.full_at
-                    && fit.busy > 0.5 * self.traffic.now() / fit.middle =>
+                    && fit.busy > 0.5 * self.traffic.lately() / fit.middle =>
             {
                 Some(First { resource: ResourceKind::Loop, server: None, full_at: fit.middle })
             }
@@ -227,8 +231,13 @@ impl<'a> Fitted<'a> {
         deep
     }
 
-    /// The rate at which the target breaks, below `full_at`.
-    pub(super) fn breaks_at(&self, replay: &TrafficReplay<'_>, target: ResponseTarget, full_at: f64) -> f64 {
+    /// The rate at which the target breaks, below `full_at`; none: no rate keeps it.
+    pub(super) fn breaks_at(
+        &self,
+        replay: &TrafficReplay<'_>,
+        target: ResponseTarget,
+        full_at: f64,
+    ) -> Option<f64> {
         let [rate] = self.break_each(replay, [target], full_at);
         rate
     }
@@ -239,7 +248,7 @@ impl<'a> Fitted<'a> {
         replay: &TrafficReplay<'_>,
         target: ResponseTarget,
         full_at: f64,
-    ) -> (f64, Sensitivity) {
+    ) -> Option<(f64, Sensitivity)> {
         let tail_off = if target.quantile >= FEW_BEYOND { TAIL_OFF } else { 1.0 };
         let with = |times: f64, tail: f64| {
             let quantile = 1.0 - tail * (1.0 - target.quantile);
@@ -247,18 +256,21 @@ impl<'a> Fitted<'a> {
         };
         let targets = [target, with(1.0 / TIME_OFF, 1.0 / tail_off), with(TIME_OFF, tail_off)];
         let [rate, strict, loose] = self.break_each(replay, targets, full_at);
-        let below = (rate / strict.max(1e-9)).ln().max(0.0);
-        let above = (loose.max(1e-9) / rate).ln().max(0.0);
-        (rate, Sensitivity { below, above })
+        let rate = rate?;
+        let least = LEAST_RATE * full_at;
+        let below = (rate / strict.unwrap_or(least).max(1e-9)).ln().max(0.0);
+        let above = (loose.unwrap_or(least).max(1e-9) / rate).ln().max(0.0);
+        Some((rate, Sensitivity { below, above }))
     }
 
-    /// The rates at which targets break, below `full_at`. A rate is replayed once for all of them.
+    /// The rates at which targets break, below `full_at`; none of one that no rate keeps. A rate is
+    /// replayed once for all of them.
     fn break_each<const COUNT: usize>(
         &self,
         replay: &TrafficReplay<'_>,
         targets: [ResponseTarget; COUNT],
         full_at: f64,
-    ) -> [f64; COUNT] {
+    ) -> [Option<f64>; COUNT] {
         let mut tried: Vec<(f64, [bool; COUNT])> = Vec::new();
         let mut hold_at = |rate: f64| {
             if let Some((_, held)) = tried.iter().find(|(known, _)| *known == rate) {
@@ -271,9 +283,9 @@ impl<'a> Fitted<'a> {
             held
         };
         std::array::from_fn(|place| {
-            let (mut low, mut high) = (0.03 * full_at, full_at);
+            let (mut low, mut high) = (LEAST_RATE * full_at, full_at);
             if !hold_at(low)[place] {
-                return low;
+                return None;
             }
             for _ in 0..7 {
                 let middle = 0.5 * (low + high);
@@ -283,14 +295,14 @@ impl<'a> Fitted<'a> {
                     high = middle;
                 }
             }
-            0.5 * (low + high)
+            Some(0.5 * (low + high))
         })
     }
 
-    /// The quantile of the response time at a rate.
-    pub(super) fn quantile_at(&self, replay: &TrafficReplay<'_>, share: f64, rate: f64) -> Seconds {
+    /// The quantile of the response time at a rate; none where that makes no request.
+    pub(super) fn quantile_at(&self, replay: &TrafficReplay<'_>, share: f64, rate: f64) -> Option<Seconds> {
         let [seconds] = self.quantiles_at(replay, [share], rate);
-        seconds
+        seconds.is_finite().then_some(seconds)
     }
 
     /// Several of them. The same arrivals and services at every rate, as far as can be.

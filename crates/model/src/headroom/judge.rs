@@ -72,13 +72,14 @@ pub fn judge_remembering(
             100.0 * busy
         ));
     }
-    let begin = Stamp(snapshot.at.0.saturating_sub((kept.span * 1e9) as u64));
+    let begin = Stamp(snapshot.at.0.saturating_sub((kept.watched * 1e9) as u64));
+    let end = Stamp(begin.0 + (kept.span * 1e9) as u64);
     let before: Vec<_> = system.servers.iter().map(|server| memory.of(&server.name, begin)).collect();
     let fitted = Fitted::of(kept, traffic, system, &before, question.seed);
     tell(&fitted, &mut answer, question);
     for (known, server) in system.servers.iter().zip(&fitted.servers) {
         if let Some(fit) = &server.fit {
-            memory.add(&known.name, &fit.contention_now, begin, snapshot.at);
+            memory.add(&known.name, &fit.contention_now, begin, end);
         }
     }
     memory.forget(snapshot.at);
@@ -115,10 +116,7 @@ impl Headroom {
             c1: traffic.c1,
             c2: traffic.c2,
         };
-        self.proven_per_s = ProvenRate {
-            one_second: traffic.by_second.iter().copied().fold(0.0, f64::max),
-            tenth_of_a_second: traffic.highest_tenth(),
-        };
+        self.proven_per_s = kept.proven();
         self.assumes = vec![
             "servers keep the speed they show".to_owned(),
             format!("bursts are like those of the last {:.0} s", kept.span),
@@ -127,9 +125,9 @@ impl Headroom {
     }
 }
 
-/// Whether the last ten seconds' requests break the target.
+/// Whether the last ten seconds' replies break the target.
 fn is_broken(kept: &Kept, target: ResponseTarget) -> Option<bool> {
-    let recent = kept.requests.iter().filter(|one| !one.late && one.received > kept.span - 10.0);
+    let recent = kept.requests.iter().filter(|one| !one.late && one.replied > kept.watched - 10.0);
     let mut times: Vec<_> = recent.map(|one| one.response).collect();
     (times.len() >= 100).then(|| quantile(&mut times, target.quantile) > target.seconds)
 }
@@ -192,29 +190,30 @@ fn turns(blocks: &[Block]) -> usize {
 /// before.
 fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     let begin = snapshot.stretches.iter().map(|one: &VisitStretch| one.from.0).min().unwrap_or(0);
-    let span = (snapshot.at.0.saturating_sub(begin)) as f64 / 1e9;
+    // A time without traffic tells no speed.
+    let end = snapshot.stretches.iter().map(|one| one.to.0).max().unwrap_or(0).min(snapshot.at.0);
+    let span = end.saturating_sub(begin) as f64 / 1e9;
     if span <= 12.0 {
         return (Stamp(begin), false);
     }
     let step = ((span / 6.0).clamp(6.0, BLOCK) * 1e9) as u64;
-    let mut start = snapshot.at.0 - step;
+    let mut start = end - step;
     // What is asked may change while the servers' speed does not.
-    let whole = kept(snapshot, system, Stamp(begin), snapshot.at);
+    let whole = kept(snapshot, system, Stamp(begin), Stamp(end));
     let requests = system.servers.iter().enumerate();
     let requests: Vec<ServiceByRequest> =
         requests.map(|(server, known)| server_fit::service_by_request(&whole, server, known.queue)).collect();
-    let mut blocks = vec![Block::of(snapshot, system, &requests, (start, snapshot.at.0))];
+    let mut blocks = vec![Block::of(snapshot, system, &requests, (start, end))];
     let mut change = None;
     // What changed within the first block hides in it.
-    let newest = (snapshot.at.0 - step / 3, snapshot.at.0);
-    let newest = Block::of(snapshot, system, &requests, newest);
+    let newest = Block::of(snapshot, system, &requests, (end - step / 3, end));
     while start >= begin + step {
         let older = Block::of(snapshot, system, &requests, (start - step, start));
         if blocks[0].is_slower(&older).is_some() {
             // The change may lie within the block after it.
-            change.get_or_insert((start + step).min(snapshot.at.0 - step));
+            change.get_or_insert((start + step).min(end - step));
         } else if newest.is_slower(&older).is_some() {
-            change.get_or_insert(snapshot.at.0 - step / 3);
+            change.get_or_insert(end - step / 3);
         }
         blocks.push(older);
         start -= step;
@@ -245,12 +244,13 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     });
     answer.saturation_per_s = Some(first.full_at);
     let deep = fitted.replay_for(&first);
+    answer.check = fitted.check();
     let breaks = question.target.map(|target| fitted.breaks_within(&deep, target, first.full_at));
     let (capacity, sensitivity) = match breaks {
-        Some((rate, sensitivity)) => (rate, Some(sensitivity)),
+        Some(Some((rate, sensitivity))) => (rate, Some(sensitivity)),
+        Some(None) => return answer.silent.push(Silence::TargetBelowIdle),
         None => (first.full_at, None),
     };
-    answer.check = fitted.check();
     let mut estimate = fitted.interval(&first, capacity, sensitivity, answer.check);
     let proven = proven(&first, fitted.system, question.target);
     let told = estimate.mean;
@@ -456,7 +456,8 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -
     states.extend(allowances.iter().map(of_allowance));
     if let Some(busy) = fitted.kept.clients_busy() {
         // Asking again at once, with the response time of now.
-        let clients = plain(ResourceKind::Clients, Some(now / busy), Some(busy), None);
+        let full_at = fitted.traffic.lately() / busy;
+        let clients = plain(ResourceKind::Clients, Some(full_at), Some(busy), None);
         states
             .push(ResourceState { outside_us: fitted.kept.client_idle().map(|time| time * 1e6), ..clients });
     }

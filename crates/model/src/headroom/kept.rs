@@ -8,7 +8,7 @@ use krarup_record::live::{SLOT, VisitStretch};
 use krarup_record::{LiveSnapshot, LiveVisit, LoopWindow};
 use krarup_units::{Seconds, Stamp};
 
-use super::answer::LiveSystem;
+use super::answer::{LiveSystem, ProvenRate};
 
 /// One server's part of a request.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,10 @@ pub(super) struct KeptPart {
 #[derive(Clone, Debug)]
 pub(super) struct KeptRequest {
     pub(super) received: Seconds,
-    /// Response time.
+    /// Response time; at most [`LONGEST`].
     pub(super) response: Seconds,
+    /// When its reply had left; of a longer response time, not before its stretch began.
+    pub(super) replied: Seconds,
     /// From the worker's taking it to the reply.
     pub(super) hold: Seconds,
     /// What neither the queue nor a server accounts for.
@@ -62,23 +64,35 @@ pub(super) struct Kept {
     pub(super) windows: Vec<LoopWindow>,
     /// From the first stretch to the end of the last.
     pub(super) span: Seconds,
+    /// From the first stretch to the end of the range, or to when the snapshot was taken.
+    pub(super) watched: Seconds,
+    /// For how long at the end of that nothing came and no reply left.
+    pub(super) quiet: Seconds,
 }
 
-/// The stretches of a snapshot that begin within `from..to`.
+/// What took longer counts as that long.
+const LONGEST: Seconds = u32::MAX as f64 / 1e9;
+
+/// The stretches of a snapshot that lie within `from..to`, as far back as arrivals are known.
 pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to: Stamp) -> Kept {
-    let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0;
+    let counted = |one: &VisitStretch| snapshot.arrivals.is_empty() || one.to > snapshot.first_slot;
+    let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0 && counted(one);
     let mut chosen: Vec<&VisitStretch> = snapshot.stretches.iter().filter(within).collect();
     // Loop by loop, so that the requests of stretches that join stand together.
     chosen.sort_by_key(|one| (one.in_loop, one.from));
     let Some(origin) = chosen.iter().map(|one| one.from).min() else { return Kept::default() };
+    let origin = origin.max(snapshot.first_slot);
     let at = |stamp: Stamp| (stamp.0 as f64 - origin.0 as f64) / 1e9;
     let mut kept = Kept { lanes: vec![0; system.servers.len()], ..Kept::default() };
     let mut lanes: HashMap<(usize, u16, u16), u32> = HashMap::new();
     for stretch in chosen {
         let first = kept.requests.len();
+        let request = |visit: &LiveVisit, parts: Range<usize>| {
+            request(visit, (at(visit.received), at(stretch.from)), parts)
+        };
         for visit in &snapshot.visits[stretch.first..stretch.first + stretch.count] {
             if visit.asked_no_server() {
-                kept.requests.push(request(visit, at(visit.received), kept.parts.len()..kept.parts.len()));
+                kept.requests.push(request(visit, kept.parts.len()..kept.parts.len()));
                 continue;
             }
             if visit.server() >= system.servers.len() {
@@ -103,7 +117,7 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
                 kept.requests.last_mut().expect("it follows one").parts.end = kept.parts.len();
             } else {
                 let parts = kept.parts.len() - 1..kept.parts.len();
-                kept.requests.push(request(visit, at(visit.received), parts));
+                kept.requests.push(request(visit, parts));
             }
         }
         let last = kept.stretches.last_mut();
@@ -111,7 +125,7 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
             // Nothing is missing between the two: one stretch.
             Some(last) => (last.to, last.requests.end) = (at(stretch.to), kept.requests.len()),
             None => kept.stretches.push(KeptStretch {
-                from: at(stretch.from),
+                from: at(stretch.from).max(0.0),
                 to: at(stretch.to),
                 in_loop: stretch.in_loop,
                 requests: first..kept.requests.len(),
@@ -127,17 +141,23 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
         request.own = (request.hold - (answered - sent).max(0.0)).max(0.0);
     }
     kept.arrivals = arrivals(snapshot, origin, kept.span);
+    // In the slot that goes on something came.
+    let came = Stamp(snapshot.first_slot.0 + (snapshot.arrivals.len() as u64 + 1) * SLOT.0);
+    kept.watched = at(to.min(snapshot.at));
+    kept.quiet = (kept.watched - kept.span.max(at(came))).max(0.0);
     let end = origin.0 + (kept.span * 1e9) as u64;
     let within = |one: &&LoopWindow| one.from >= origin && one.to.0 <= end;
     kept.windows = snapshot.windows.iter().filter(within).copied().collect();
     kept
 }
 
-fn request(visit: &LiveVisit, received: Seconds, parts: Range<usize>) -> KeptRequest {
+fn request(visit: &LiveVisit, (received, begun): (Seconds, Seconds), parts: Range<usize>) -> KeptRequest {
     let seconds = |nanos: u32| f64::from(nanos) / 1e9;
+    let response = seconds(visit.replied);
     KeptRequest {
         received,
-        response: seconds(visit.replied),
+        response,
+        replied: (received + response).max(begun),
         hold: seconds(visit.replied.saturating_sub(visit.taken)),
         own: 0.0,
         parts,
@@ -155,6 +175,8 @@ fn arrivals(snapshot: &LiveSnapshot, origin: Stamp, span: Seconds) -> Vec<f64> {
 const WAITED: Seconds = 1e-6;
 /// So many that waited, in so many seconds, tell for how long they hold a worker.
 const ENOUGH_WAITED: (usize, usize) = (300, 6);
+/// What was read of a loop for a shorter time of a second says nothing of the second.
+const NEARLY_A_SECOND: Seconds = 0.9;
 
 impl Kept {
     /// Mean time for which a request holds a worker, and how many times that it is once all workers
@@ -225,10 +247,9 @@ impl Kept {
         self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(loops)
     }
 
-    /// The highest rate of all loops that was served for seconds on end: of five successive seconds
-    /// the middle one; zero where fewer are known.
-    pub(super) fn served(&self) -> f64 {
-        let Some(origin) = self.windows.iter().map(|one| one.from.0).min() else { return 0.0 };
+    /// Replies of all loops in each second, with a loop's share of it where that is known.
+    fn replies(&self) -> Vec<f64> {
+        let Some(origin) = self.windows.iter().map(|one| one.from.0).min() else { return Vec::new() };
         let mut by_loop: BTreeMap<(u64, u16), (f64, f64)> = BTreeMap::new();
         for one in &self.windows {
             let second = (one.from.0 - origin) / 1_000_000_000;
@@ -237,10 +258,27 @@ impl Kept {
         }
         let mut by_second: BTreeMap<u64, f64> = BTreeMap::new();
         for ((second, _), (requests, seconds)) in by_loop {
-            *by_second.entry(second).or_default() += requests / seconds.max(1e-9);
+            let rate = if seconds < NEARLY_A_SECOND { 0.0 } else { requests / seconds };
+            *by_second.entry(second).or_default() += rate;
         }
-        let rates: Vec<f64> = by_second.into_values().collect();
-        rates.windows(5).map(|five| quantile(&mut five.to_vec(), 0.5)).fold(0.0, f64::max)
+        by_second.into_values().collect()
+    }
+
+    /// The highest rate of all loops that was served for seconds on end: of five successive seconds
+    /// the middle one; zero where fewer are known.
+    pub(super) fn served(&self) -> f64 {
+        self.replies().windows(5).map(|five| quantile(&mut five.to_vec(), 0.5)).fold(0.0, f64::max)
+    }
+
+    /// The highest rates that were served, over a second and over 100 ms. Of the latter only what
+    /// was kept is counted, but in some tenth of a second was served what is its mean.
+    pub(super) fn proven(&self) -> ProvenRate {
+        let one_second = self.replies().into_iter().fold(0.0, f64::max);
+        let mut tenths: BTreeMap<i64, f64> = BTreeMap::new();
+        for request in self.requests.iter().filter(|one| !one.late && one.response < LONGEST) {
+            *tenths.entry((10.0 * request.replied).floor() as i64).or_default() += 10.0;
+        }
+        ProvenRate { one_second, tenth_of_a_second: tenths.into_values().fold(one_second, f64::max) }
     }
 
     /// The parts of one stretch that went to one server.
@@ -269,11 +307,15 @@ impl Kept {
                 parts.fold((0.0, 0.0), |sum, part| (sum.0 + f64::from(u8::from(of(part))), sum.1 + 1.0))
             };
             let ((new, new_all), (old, old_all)) = (count(true), count(false));
-            if new < 30.0 || old < 30.0 || old < 0.05 * old_all {
+            // Half a part more of each, so that none is no endless ratio.
+            let (new, old) = (new + 0.5, old + 0.5);
+            let (now, then) = (new / f64::max(new_all, 1.0), old / f64::max(old_all, 1.0));
+            let larger = now.max(then);
+            if larger < 0.05 || larger * f64::min(new_all, old_all) < 30.0 {
                 return false;
             }
             let error = (1.0 / new + 1.0 / old).sqrt();
-            (new / new_all / (old / old_all)).ln().abs() > (4.0 * error).max(least)
+            (now / then).ln().abs() > (4.0 * error).max(least)
         };
         let servers = self.lanes.len();
         servers > 1 && (0..servers).any(|server| is_other(&|part| part.server == server, SHARE_OF_SERVER))

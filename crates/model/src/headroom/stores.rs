@@ -246,6 +246,7 @@ mod tests {
                 kept.requests.push(KeptRequest {
                     received: sent,
                     response: time,
+                    replied: sent + time,
                     hold: time,
                     own: 0.0,
                     parts: at..at + 1,

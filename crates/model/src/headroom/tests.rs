@@ -43,15 +43,15 @@ impl OneServer {
         let (mut now, mut free, mut second) = (1.0, 0.0, 1.0_f64);
         while now < self.seconds {
             now += random.draw(&rand_distr::Exp1) / (self.rate)(now);
-            while second < now {
-                books.loop_use(moment(second), LoopUse::default());
-                second += 1.0;
-            }
             let draw = random.draw(&rand_distr::Exp1);
             let slower = self.change.filter(|&(at, _)| now > at).map_or(1.0, |(_, times)| times);
             let turn = 1.0 + self.swing * (now / 30.0 * std::f64::consts::TAU).sin();
             let service = self.service * slower * turn * if self.exponential { draw } else { 1.0 };
             free = (now + 0.5 * self.outside).max(free) + service;
+            while second < free + 0.5 * self.outside {
+                books.loop_use(moment(second), LoopUse::default());
+                second += 1.0;
+            }
             let mut visit = Visit::at(moment(now), Operation::Get);
             let answered = moment(free + 0.5 * self.outside);
             visit.replied = answered;
@@ -155,6 +155,112 @@ fn a_speed_that_goes_up_and_down_has_not_changed() {
         assert!((told / truth).ln().abs() < 0.15, "{told}, not {truth}, after {seconds} s");
         assert!(!answer.silent.contains(&Silence::ChangedJustNow), "{:?}", answer.silent);
         assert!(answer.traffic.over_s > seconds - 3.0, "{:?}", answer.traffic);
+    }
+}
+
+#[test]
+fn when_traffic_has_stopped_there_is_none_now() {
+    let mut seen = OneServer::for_a_minute(|_| 500.0).run(7);
+    let changes = vec![HeadroomChange::Traffic(1.5), HeadroomChange::ServerSlow(0, 1.2)];
+    let question = HeadroomQuestion { changes, ..asked(8e-3) };
+    let running = judge(&seen, &one(), &question);
+    assert!((running.traffic.now_per_s / 500.0 - 1.0).abs() < 0.1, "{:?}", running.traffic);
+    assert_eq!(running.broken_now, Some(true));
+    seen.at = moment(65.0);
+    let half = judge(&seen, &one(), &question).traffic.now_per_s / running.traffic.now_per_s;
+    assert!((half - 0.5).abs() < 0.05, "of half of the ten seconds: {half}");
+    seen.at = moment(300.0);
+    let answer = judge(&seen, &one(), &question);
+    assert_eq!((answer.traffic.now_per_s, answer.headroom_ratio), (0.0, None));
+    assert_eq!(answer.broken_now, None, "no reply shows it");
+    assert_eq!(answer.saturation_per_s, running.saturation_per_s);
+    assert_eq!(answer.what_if[0].silent.as_deref(), Some("no_traffic"));
+    let slower = &answer.what_if[1];
+    assert!(slower.capacity_per_s.is_some() && slower.quantile_s.is_none(), "{slower:?}");
+}
+
+/// The change is as near to the end of the traffic as it was then.
+#[test]
+fn a_quiet_end_does_not_hide_a_change_before() {
+    let system = OneServer { seconds: 75.0, change: Some((50.0, 1.6)), ..OneServer::for_a_minute(|_| 400.0) };
+    for seed in 7..10 {
+        let mut seen = system.run(seed);
+        seen.at = moment(86.0);
+        let answer = judge(&seen, &one(), &HeadroomQuestion { target: None, ..asked(1.0) });
+        let told = answer.saturation_per_s;
+        assert!(told.is_none_or(|told| (told * 1.6e-3).ln().abs() < 0.15), "{told:?}, not 625: {answer:?}");
+    }
+}
+
+#[test]
+fn of_a_target_below_the_response_time_without_a_queue_no_rate_is_told() {
+    let seen = OneServer { service: 2e-4, exponential: false, ..OneServer::for_a_minute(|_| 1_500.0) }.run(3);
+    let answer = judge(&seen, &one(), &asked(0.5e-3));
+    assert_eq!((answer.verdict, answer.capacity_per_s), (HeadroomVerdict::Silent, None));
+    assert_eq!(answer.silent, [Silence::TargetBelowIdle]);
+    assert_eq!(answer.broken_now, Some(true));
+    assert!(answer.saturation_per_s.is_some() && answer.check.is_some());
+    // A change may do the same.
+    let changes = vec![HeadroomChange::ServerSlow(0, 4.0)];
+    let seen = OneServer::for_a_minute(|_| 300.0).run(3);
+    let answer = judge(&seen, &one(), &HeadroomQuestion { changes, ..asked(0.01) });
+    assert!(answer.capacity_per_s.is_some());
+    assert_eq!(answer.what_if[0].silent.as_deref(), Some("target_below_idle"));
+}
+
+/// 3,000 requests within a second, of which the server does 1,000 a second.
+#[test]
+fn what_was_served_is_what_was_replied_to() {
+    let rate: fn(f64) -> f64 = |now| if (30.0..31.0).contains(&now) { 3_000.0 } else { 300.0 };
+    let answer = judge(
+        &OneServer { exponential: false, ..OneServer::for_a_minute(rate) }.run(3),
+        &one(),
+        &HeadroomQuestion { target: None, ..asked(1.0) },
+    );
+    let proven = answer.proven_per_s;
+    assert!((950.0..=1_050.0).contains(&proven.one_second), "{proven:?}");
+    assert!((proven.one_second..=1_050.0).contains(&proven.tenth_of_a_second), "{proven:?}");
+}
+
+/// Three requests for each two replies: at the end the last reply is to a request of 15 s ago,
+/// which is longer than a visit can tell.
+#[test]
+fn a_target_is_broken_while_all_replies_are_to_old_requests() {
+    let mut books = LiveBooks::default();
+    for number in 0..45_000 {
+        let mut visit = Visit::at(moment(1.0 + f64::from(number) / 1_500.0), Operation::Get);
+        visit.replied = moment(1.0 + f64::from(number + 1) / 1_000.0);
+        books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+    }
+    let answer = judge(&books.snapshot(moment(46.0)), &one(), &asked(0.01));
+    assert_eq!(answer.broken_now, Some(true));
+    assert!(answer.traffic.now_per_s > 1_200.0, "{:?}", answer.traffic);
+}
+
+/// Traffic in every other second: twenty minutes have replies in so many seconds as ten of steady
+/// traffic, and arrivals are known of ten.
+#[test]
+fn requests_and_arrivals_are_of_the_same_time() {
+    let mut books = LiveBooks::default();
+    for second in (0..1_500).step_by(2) {
+        for number in 0..10 {
+            let at = f64::from(second) + 0.1 * f64::from(number);
+            let mut visit = Visit::at(moment(at), Operation::Get);
+            visit.replied = moment(at + 1e-3);
+            books.finish(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+        }
+    }
+    let snapshot = books.snapshot(moment(1_500.0));
+    let kept = kept::kept(&snapshot, &one(), Stamp(0), snapshot.at);
+    let seconds = kept.arrivals.len() as f64 / 20.0;
+    assert!((seconds - kept.span).abs() < 1.0, "{seconds} of {}", kept.span);
+    for (second, slots) in kept.arrivals.chunks(20).enumerate() {
+        let second = second as f64;
+        let received = kept.requests.iter().map(|one| one.received);
+        let received = received.filter(|at| (second..second + 1.0).contains(at)).count() as f64;
+        let arrived: f64 = slots.iter().sum();
+        // The slot that went on at the end is not complete.
+        assert!((arrived - received).abs() <= 1.0, "{second}: {arrived} and {received}");
     }
 }
 
@@ -361,6 +467,29 @@ fn shares_that_change_silence() {
     assert!(!judged(100.0).contains(&Silence::MixChanged));
 }
 
+/// One of five servers gets nothing any more, or is new: what was fitted is of another mix.
+#[test]
+fn a_server_that_vanishes_or_appears_silences() {
+    let judged = |gets: fn(f64) -> usize| {
+        let mut random = RandomStream::named(1, 0, &["mix of five"]);
+        let mut books = LiveBooks::default();
+        let mut now = 1.0_f64;
+        while now < 61.0 {
+            now += random.draw(&rand_distr::Exp1) / 600.0;
+            let mut visit = Visit::at(moment(now), Operation::Get);
+            visit.replied = moment(now + 1e-3);
+            let server = random.below(gets(now)) as u16;
+            books.finish(&visit, &[ServerVisit::ok(server, visit.received, visit.replied)]);
+        }
+        let system = LiveSystem::of(["a", "b", "c", "d", "e"].map(str::to_owned));
+        let snapshot = books.snapshot(moment(61.0));
+        kept::kept(&snapshot, &system, Stamp(0), snapshot.at).mix_changed()
+    };
+    assert!(judged(|now| if now > 50.0 { 4 } else { 5 }));
+    assert!(judged(|now| if now > 52.0 { 5 } else { 4 }));
+    assert!(!judged(|_| 5) && !judged(|_| 4));
+}
+
 /// A database behind a pool: requests wait before its connections.
 #[derive(Clone, Copy)]
 struct OneStore {
@@ -431,10 +560,13 @@ impl OneStore {
     }
 
     fn answer(&self, rate: fn(f64, f64) -> f64, target: f64) -> Headroom {
+        judge(&self.snapshot(rate, 5), &self.system(), &asked(target))
+    }
+
+    fn system(&self) -> LiveSystem {
         let server = LiveServer { name: "db".to_owned(), queue: self.queue, ..LiveServer::default() };
         let lanes = Some(self.lanes as u16);
-        let system = LiveSystem { servers: vec![server], lanes, ..one() };
-        judge(&self.snapshot(rate, 5), &system, &asked(target))
+        LiveSystem { servers: vec![server], lanes, ..one() }
     }
 
     /// What is said, and by how much the capacity for the target that breaks at this rate is off.
@@ -461,6 +593,11 @@ fn a_store_whose_trips_carry_all_that_waits_is_full_when_all_clients_wait() {
     assert!((saturation / full - 1.0).abs() < 0.08, "{saturation} of {full}");
     assert!((off - 1.0).abs() < 0.15, "{off}");
     assert_eq!(answer.bottleneck.unwrap().name, "db");
+    let changes = vec![HeadroomChange::Values(2.0)];
+    let question = HeadroomQuestion { target: None, changes, ..asked(1.0) };
+    let seen = store.snapshot(|now, _| 5_000.0 + 2_500.0 * (now / 9.0).sin(), 5);
+    let answer = judge(&seen, &store.system(), &question);
+    assert_eq!(answer.what_if[0].silent.as_deref(), Some("sizes_do_not_vary"));
 }
 
 #[test]

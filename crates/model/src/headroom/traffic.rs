@@ -25,6 +25,8 @@ use crate::simulate::random::RandomStream;
 
 /// Slots of 50 ms in a second.
 const SLOTS: usize = 20;
+/// What is now: so many seconds.
+const NOW: usize = 10;
 /// Seconds of which the trend is the median.
 const TREND: usize = 5;
 /// Variance of `x − median` over that of `x` for five normal values: 1 + 0.287 − 2/5, because the
@@ -47,9 +49,11 @@ pub(super) const REPLAYED: usize = 200_000;
 #[derive(Clone, Debug)]
 pub(super) struct SeenTraffic {
     /// Requests in each second.
-    pub(super) by_second: Vec<f64>,
+    by_second: Vec<f64>,
     trend: Vec<f64>,
     by_slot: Vec<f64>,
+    /// For how long there has been none.
+    quiet: Seconds,
     /// See the module.
     pub(super) c1: f64,
     /// See the module.
@@ -108,6 +112,7 @@ impl SeenTraffic {
             by_second,
             trend,
             by_slot,
+            quiet: kept.quiet,
             c1,
             c2,
             kept: places.concat(),
@@ -136,9 +141,16 @@ impl SeenTraffic {
         if self.late_until > seen { self.late_share * (1.0 - way).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Mean rate of the last ten seconds.
+    /// Mean rate of the last ten seconds, those without traffic among them.
     pub(super) fn now(&self) -> f64 {
-        mean(self.by_second[self.by_second.len().saturating_sub(10)..].iter().copied())
+        let slots = ((NOW as f64 - self.quiet).max(0.0) * SLOTS as f64) as usize;
+        let slots = &self.by_slot[self.by_slot.len().saturating_sub(slots)..];
+        slots.iter().sum::<f64>() / (slots.len() as f64 / SLOTS as f64 + self.quiet)
+    }
+
+    /// Mean rate of the last ten seconds that had traffic.
+    pub(super) fn lately(&self) -> f64 {
+        mean(self.by_second[self.by_second.len().saturating_sub(NOW)..].iter().copied())
     }
 
     /// The 95th percentile of the seconds' rates.

@@ -250,13 +250,14 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
     let unknown = (unknown > 0).then(|| format!("no conclusion from {unknown} of {asked} instances"));
     let broken = says.broken_now == Some(true);
     let target = says.target.map_or("the first resource is full".to_owned(), |target| target.to_string());
-    let capacity = says.capacity_per_s.zip(says.headroom_ratio);
-    let capacity = capacity.filter(|_| says.verdict != HeadroomVerdict::Silent).map(|(capacity, ratio)| {
+    // Without traffic there is no such ratio.
+    let times = says.headroom_ratio.map(|ratio| format!("{} × now, ", three_digits(ratio.mean)));
+    let times = times.unwrap_or_default();
+    let capacity = says.capacity_per_s.filter(|_| says.verdict != HeadroomVerdict::Silent).map(|capacity| {
         format!(
-            "{} ({}), {} × now, {}{of}: {target} {}",
+            "{} ({}), {times}{}{of}: {target} {}",
             headroom::rate(capacity.mean),
             headroom::range(capacity),
-            three_digits(ratio.mean),
             headroom::word(says.verdict),
             if says.target.is_some() { "holds up to there" } else { "there" },
         )
