@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::headroom;
 use crate::support::process::{Ended, Program};
 use crate::support::{file, fresh};
 use serde_json::Value;
@@ -187,6 +188,18 @@ fn the_rows_of_a_trial_are_cut_to_what_its_clients_measured() {
     let lines: Value = serde_json::from_str(&lines.output).unwrap();
     let most = cell["throughput"]["value"].as_f64().unwrap();
     assert!(lines[0]["highest_measured"].as_f64().unwrap() >= most * 0.999, "{lines:#}");
+
+    // A target that is broken at the end of one of them; and rows of a broker, which tell nothing.
+    headroom::write(&hour.join("rows-1.parquet"), &headroom::visits());
+    let broken = krarup(&["headroom", out, "--target", "p50 < 100us"]);
+    assert_eq!(broken.code, Some(1), "{broken:?}");
+    let path = of_proxy.join("summary.json");
+    let mut summary: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    summary["free_when_answered"] = true.into();
+    fs::write(&path, summary.to_string()).unwrap();
+    let left_out = krarup(&["headroom", out, "--target", "p50 < 100us", "--json"]);
+    let left: Value = serde_json::from_str(&left_out.output).unwrap();
+    assert_eq!((left_out.code, left.as_array().map(Vec::len)), (Some(3), Some(2)), "{left_out:?}");
 }
 
 /// One of Twitter's traces, and one with a head; and rows that know their keys.

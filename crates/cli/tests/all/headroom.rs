@@ -39,7 +39,7 @@ pub(crate) fn of_known_rows(name: &str) -> Headroom {
     serde_json::from_str(&ended.output).unwrap()
 }
 
-fn write(path: &Path, visits: &[Visit]) {
+pub(crate) fn write(path: &Path, visits: &[Visit]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let run = RunMetadata { epoch_unix: Nanos(0) };
     let mut file = RowFileWriter::new(File::create(path).unwrap(), run).unwrap();
@@ -49,7 +49,7 @@ fn write(path: &Path, visits: &[Visit]) {
     file.finish().unwrap();
 }
 
-fn visits() -> Vec<Visit> {
+pub(crate) fn visits() -> Vec<Visit> {
     let mut visits = Vec::new();
     let (mut now, mut free, mut bits) = (1.0_f64, 0.0_f64, 7_u64);
     while now < 61.0 {

@@ -442,6 +442,10 @@ fn where_nothing_is_concluded_the_reason_stands_on_each_page() {
     state.set_headroom("p:9151", broken);
     let broken = lines(&state, &mut TopView::of(TopPage::Pools, true), 100, 24);
     assert!(has(&broken, "headroom   p99 < 8 ms is broken now"), "{broken:#?}");
+    let no_traffic = Headroom { headroom_ratio: None, ..headroom(HeadroomVerdict::Stated) };
+    state.set_headroom("p:9151", no_traffic);
+    let capacity = lines(&state, &mut TopView::of(TopPage::Pools, true), 100, 24);
+    assert!(has(&capacity, "headroom   23,900/s (19,700 – 26,800), stated: p99 < 8 ms"), "{capacity:#?}");
 }
 
 #[test]
