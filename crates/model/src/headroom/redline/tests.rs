@@ -121,7 +121,7 @@ fn it_ends_where_the_target_breaks_and_proves_what_came_before() {
     assert!((proven.traffic_per_s..1.5 * proven.traffic_per_s).contains(&missed), "{proven:?}");
     assert_eq!(proven.slower_per_s, None);
     assert!(capacity.high <= missed, "{capacity:?} of {missed}");
-    let looser = ResponseTarget { quantile: 0.97, ..settings(10.0).target };
+    let looser = ResponseTarget { quantile: 0.98, ..settings(10.0).target };
     let mut ends_at = |missed: Option<f64>, slower: Option<f64>, target: ResponseTarget| {
         let ended = ProvenServer { missed_per_s: missed, slower_per_s: slower, ..proven };
         told.servers[0].proven = Some(ended);
