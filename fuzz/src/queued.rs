@@ -2,8 +2,6 @@
 //! conversation, and memory stays within its bound.
 
 use krarup_broker::broker::{BrokerSettings, MEMCACHED};
-use krarup_broker::shards::Shard;
-use krarup_broker::statistics::ProcessFacts;
 use krarup_broker::{Broker, Queues, queues};
 use krarup_record::{Recorder, recorder};
 use krarup_service::Service;
@@ -22,22 +20,9 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
-    let settings = BrokerSettings {
-        about: ProcessFacts::default(),
-        largest: 600,
-        secret: None,
-        processor: || Nanos::ZERO,
-        final_reply: None,
-    };
-    let bounds = queues::QueueSettings {
-        memory: MEMORY,
-        durable: false,
-        wall: Nanos::from_secs(1_000),
-        remember_keys: Nanos::from_secs(60),
-        resident: None,
-        tubes: krarup_broker::settings::TubeSettings::default(),
-        shard: Shard::WHOLE,
-    };
+    let settings = BrokerSettings { largest: 600, ..BrokerSettings::default() };
+    let wall = Nanos::from_secs(1_000);
+    let bounds = queues::QueueSettings { memory: MEMORY, wall, ..queues::QueueSettings::default() };
     let recorder =
         Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
     let mut broker = Broker::new(settings, Queues::new(bounds), recorder);

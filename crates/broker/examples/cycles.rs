@@ -14,9 +14,6 @@ use std::fmt::Write as _;
 
 use krarup_broker::broker::BrokerSettings;
 use krarup_broker::queues::QueueSettings;
-use krarup_broker::settings::TubeSettings;
-use krarup_broker::shards::Shard;
-use krarup_broker::statistics::ProcessFacts;
 use krarup_broker::{Broker, Queues};
 use krarup_record::{Recorder, recorder};
 use krarup_service::Service as _;
@@ -37,24 +34,10 @@ fn main() {
 }
 
 fn drive(count: u64) -> u64 {
-    let queues = Queues::new(QueueSettings {
-        memory: 1 << 30,
-        durable: false,
-        wall: Nanos::from_secs(1_000),
-        remember_keys: Nanos::from_secs(60),
-        resident: None,
-        shard: Shard::WHOLE,
-        tubes: TubeSettings::default(),
-    });
-    let settings = BrokerSettings {
-        about: ProcessFacts::default(),
-        largest: 65_535,
-        secret: None,
-        processor: || Nanos::ZERO,
-        final_reply: None,
-    };
+    let wall = Nanos::from_secs(1_000);
+    let queues = Queues::new(QueueSettings { memory: 1 << 30, wall, ..QueueSettings::default() });
     let recorder = Recorder::new(recorder::RecorderSettings::default()).expect("the settings are good");
-    let mut broker = Broker::new(settings, queues, recorder);
+    let mut broker = Broker::new(BrokerSettings::default(), queues, recorder);
     let client = broker.connected(0, Stamp(0));
     let mut now = Stamp(0);
     let mut say = |text: &str| {

@@ -66,6 +66,14 @@ pub struct BrokerSettings {
     pub final_reply: Option<ReplyWord>,
 }
 
+impl Default for BrokerSettings {
+    /// Messages of 65,535 bytes, and nothing that is told or asked beyond that.
+    fn default() -> Self {
+        let processor = || Nanos::ZERO;
+        Self { about: ProcessFacts::default(), largest: 65_535, secret: None, processor, final_reply: None }
+    }
+}
+
 /// An answer that is not yet with those that may leave.
 #[derive(Debug)]
 struct Slot {

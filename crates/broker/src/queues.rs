@@ -73,6 +73,21 @@ pub struct QueueSettings {
     pub tubes: TubeSettings,
 }
 
+impl Default for QueueSettings {
+    /// All queues in a mebibyte of memory alone, which remember keys for a minute.
+    fn default() -> Self {
+        Self {
+            memory: 1 << 20,
+            durable: false,
+            wall: Nanos::ZERO,
+            remember_keys: Nanos::from_secs(60),
+            resident: None,
+            shard: Shard::WHOLE,
+            tubes: TubeSettings::default(),
+        }
+    }
+}
+
 /// The name of a tube, and a key in it.
 type Key = (Arc<str>, Arc<str>);
 /// Why a message was not put.

@@ -783,81 +783,26 @@ const PARTS: [Quantity; 4] = [Quantity::Response, Quantity::Queue, Quantity::Ser
 
 #[cfg(test)]
 mod tests {
-    use krarup_load::Load;
-    use krarup_load::result::{Generator, HistogramResult, TimeDistribution, WholeRun};
-    use krarup_units::PerSecond;
+    use krarup_load::memtier::convert::{ForeignRun, load_result};
+    use krarup_load::memtier::read::read;
 
     use super::*;
 
-    /// One second of a class of clients, or of all.
-    fn second(class: &str, start: f64) -> SeriesRow {
-        SeriesRow {
-            start,
-            length: 1.0,
-            measured: true,
-            class: class.to_owned(),
-            operation: "all".to_owned(),
-            count: 100,
-            errors: 0,
-            throughput: PerSecond(100.0),
-            hits: 0,
-            misses: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
-            mean: 1e-3,
-            min: 1e-3,
-            p50: 1e-3,
-            p99: 1e-3,
-            max: 1e-3,
-            lateness: 0.0,
-            response_times: None,
-        }
-    }
-
-    fn load(series: Vec<SeriesRow>) -> LoadResult {
-        let overall = OperationResult {
-            count: 300,
-            throughput: PerSecond(100.0),
-            errors: BTreeMap::new(),
-            keys: 0,
-            hits: 0,
-            misses: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
-            response_time: TimeDistribution::default(),
-            time_from_sent: TimeDistribution::default(),
-            lateness: TimeDistribution::default(),
-            histogram: HistogramResult { width: 1e-4, buckets: Vec::new() },
-            distributions: None,
-        };
-        LoadResult {
-            format: 1,
-            config: Load::default(),
-            started_unix: 0.0,
-            seconds: 3.0,
-            interrupted: false,
-            account: WholeRun::default(),
-            overall,
-            classes: Vec::new(),
-            operations: BTreeMap::new(),
-            series,
-            generator: Generator::default(),
-            verified: None,
-            rows: None,
-            clock: None,
-            clocks: None,
-            merged_from: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-
     #[test]
     fn a_second_of_several_classes_of_clients_is_one_window() {
-        let seconds = [0.0, 1.0, 2.0];
-        let of_all = |start| ["", "readers", "writers"].map(|class| second(class, start));
-        let windows = client_side(&load(seconds.into_iter().flat_map(of_all).collect())).windows;
-        let starts: Vec<f64> = windows.iter().map(|window| window.start).collect();
-        assert_eq!(starts, seconds);
+        let second = r#"{"Count": 100, "Average Latency": 1.0}"#;
+        let printed = format!(
+            r#"{{"ALL STATS": {{"Totals": {{"Count": 300, "Ops/sec": 100.0}},
+                "Gets": {{"Count": 300, "Time-Serie": {{"0": {second}, "1": {second}, "2": {second}}}}}}}}}"#
+        );
+        let mut load = load_result(&read(&printed).unwrap(), ForeignRun::default()).unwrap();
+        let of_class = |row: SeriesRow| {
+            ["", "readers", "writers"].map(|class| SeriesRow { class: class.to_owned(), ..row.clone() })
+        };
+        load.series = std::mem::take(&mut load.series).into_iter().flat_map(of_class).collect();
+        assert_eq!(load.series.len(), 9);
+        let starts: Vec<f64> = client_side(&load).windows.iter().map(|window| window.start).collect();
+        assert_eq!(starts, [0.0, 1.0, 2.0]);
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod time_limits;
 mod upstreams;
 mod writing;
 
+pub(crate) use accepting::BACK_OFF;
 pub(crate) use alarm::{ALARM, uninterrupted};
 pub(crate) use authentication::Users;
 pub use clients::ClientLimits;

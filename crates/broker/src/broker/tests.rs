@@ -16,22 +16,9 @@ pub(super) fn broker(durable: bool) -> Broker {
 }
 
 fn parts(durable: bool) -> (BrokerSettings, Queues, Recorder) {
-    let queues = queues::QueueSettings {
-        memory: 1 << 20,
-        durable,
-        wall: Nanos::from_secs(1_000),
-        remember_keys: Nanos::from_secs(60),
-        resident: None,
-        shard: crate::shards::Shard::WHOLE,
-        tubes: crate::settings::TubeSettings::default(),
-    };
-    let settings = BrokerSettings {
-        about: ProcessFacts::default(),
-        largest: 1_000,
-        secret: None,
-        processor: || Nanos::ZERO,
-        final_reply: None,
-    };
+    let wall = Nanos::from_secs(1_000);
+    let queues = queues::QueueSettings { durable, wall, ..Default::default() };
+    let settings = BrokerSettings { largest: 1_000, ..BrokerSettings::default() };
     let recorder = Recorder::new(recorder::RecorderSettings::default()).unwrap();
     (settings, Queues::new(queues), recorder)
 }

@@ -11,16 +11,8 @@ use krarup_record::EndedLease;
 const MEMORY: u64 = 1 << 20;
 
 fn queues(durable: bool) -> Queues {
-    let remember_keys = Nanos::from_secs(60);
-    Queues::new(QueueSettings {
-        memory: MEMORY,
-        durable,
-        wall: Nanos::from_secs(1_000),
-        remember_keys,
-        resident: None,
-        shard: Shard::WHOLE,
-        tubes: TubeSettings::default(),
-    })
+    let wall = Nanos::from_secs(1_000);
+    Queues::new(QueueSettings { memory: MEMORY, durable, wall, ..QueueSettings::default() })
 }
 
 fn at(seconds: u64) -> Stamp {

@@ -16,15 +16,7 @@ struct Both {
 
 impl Both {
     fn new(gathers: bool) -> Self {
-        let settings = queues::QueueSettings {
-            memory: 0,
-            durable: false,
-            wall: Nanos::ZERO,
-            remember_keys: Nanos::from_secs(60),
-            resident: None,
-            shard: crate::shards::Shard::WHOLE,
-            tubes: crate::settings::TubeSettings::default(),
-        };
+        let settings = queues::QueueSettings { memory: 0, ..Default::default() };
         let shared = SharedQueues::new(SharedSettings { gathers, number: 7, memory: 1 << 20 });
         Self { queues: Queues::new(settings), shared }
     }

@@ -329,13 +329,14 @@ impl Redline {
     /// What the step has shown until now.
     fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineStep {
         let now = snapshot.at;
+        let is_first = self.steps.is_empty();
         let before = Stamp(self.begun.0.saturating_sub(BEFORE.0));
-        let before = self.counted(&kept(snapshot, system, before, self.begun));
+        let before = is_first.then(|| self.counted(&kept(snapshot, system, before, self.begun)));
         let kept = kept(snapshot, system, self.step_begun, now);
         let covered = kept.covered();
         let rate = |count: usize| if covered > 0.0 { count as f64 / covered } else { 0.0 };
         let (parts, requests) = self.counted(&kept);
-        if self.steps.is_empty() {
+        if let Some(before) = before {
             let (parts, requests) = if before.0 < FEW_PARTS { (parts, requests) } else { before };
             self.usual = parts as f64 / requests.max(1) as f64;
         }

@@ -66,7 +66,7 @@ impl Core {
     }
 
     /// Where a whole request belongs that came where keys belong to the pool `entry`.
-    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8], _now: Stamp) -> QueueChoice {
+    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8]) -> QueueChoice {
         let Parsed::Complete { message, .. } = request::parse(bytes, &self.settings.limits) else {
             return QueueChoice::Any;
         };

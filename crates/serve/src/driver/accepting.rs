@@ -16,7 +16,7 @@ use super::reading::READS_A_PASS;
 const LINGER: Nanos = Nanos::from_secs(1);
 
 /// How soon to try again after the system would give no more sockets, if no client goes before.
-const BACK_OFF: Nanos = Nanos::from_millis(100);
+pub(crate) const BACK_OFF: Nanos = Nanos::from_millis(100);
 
 /// How often the operator is told that it gives none.
 const TOLD_AGAIN: Nanos = Nanos::from_secs(60);

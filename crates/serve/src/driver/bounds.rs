@@ -319,9 +319,6 @@ impl Driver {
 mod tests {
     use krarup_broker::broker::BrokerSettings;
     use krarup_broker::queues::QueueSettings;
-    use krarup_broker::settings::TubeSettings;
-    use krarup_broker::shards::Shard;
-    use krarup_broker::statistics::ProcessFacts;
     use krarup_broker::{Broker, Queues};
     use krarup_net::mio::Poll;
     use krarup_net::mio::net::UnixStream;
@@ -332,23 +329,8 @@ mod tests {
     use super::*;
 
     fn broker() -> Broker {
-        let queues = Queues::new(QueueSettings {
-            memory: 1 << 20,
-            durable: false,
-            wall: Nanos::ZERO,
-            remember_keys: Nanos::ZERO,
-            resident: None,
-            shard: Shard::WHOLE,
-            tubes: TubeSettings::default(),
-        });
-        let settings = BrokerSettings {
-            about: ProcessFacts::default(),
-            largest: 1_000,
-            secret: None,
-            processor: || Nanos::ZERO,
-            final_reply: None,
-        };
-        Broker::new(settings, queues, Recorder::new(RecorderSettings::default()).unwrap())
+        let queues = Queues::new(QueueSettings::default());
+        Broker::new(BrokerSettings::default(), queues, Recorder::new(RecorderSettings::default()).unwrap())
     }
 
     #[test]

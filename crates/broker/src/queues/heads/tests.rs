@@ -85,15 +85,8 @@ struct Stored {
 
 impl Stored {
     fn new(resident: Option<Resident>) -> Self {
-        let settings = QueueSettings {
-            memory: 1 << 20,
-            durable: true,
-            wall: Nanos::from_secs(1_000),
-            remember_keys: Nanos::from_secs(60),
-            resident,
-            shard: Shard::WHOLE,
-            tubes: crate::settings::TubeSettings::default(),
-        };
+        let wall = Nanos::from_secs(1_000);
+        let settings = QueueSettings { durable: true, wall, resident, ..QueueSettings::default() };
         let mut queues = Queues::new(settings);
         for name in ["anna", "bert"] {
             queues.register(name);

@@ -326,7 +326,7 @@ fn a_request_that_the_gutter_takes_counts_once() {
     let pools = vec![main, PoolSpec::of("gutter", vec![1, 2])];
     let topology = Topology { servers: names(3), pools, routes: Vec::new() };
     let mut books = World::unconnected(topology, settings()).core;
-    assert_eq!(books.choose_queue(0, b"get a\r\n", Stamp(0)), QueueChoice::Read(0));
+    assert_eq!(books.choose_queue(0, b"get a\r\n"), QueueChoice::Read(0));
     assert_eq!(books.pools()[0].counts().guttered, 0);
 }
 

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use krarup_net::blocking::ClientWriter;
 use krarup_net::mio::{Events, Poll, Token};
@@ -16,6 +15,7 @@ use krarup_units::Stamp;
 use super::books::SharedBooks;
 use super::client::{ClientHandle, Finished};
 use super::queue::{Queue, ReceivedRequest};
+use crate::driver::BACK_OFF;
 use crate::proxy::events::ProxyNotice;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::QueueChoice;
@@ -28,8 +28,6 @@ pub(super) const FINISHED: Token = Token(3);
 const CLIENTS: usize = 16;
 /// What one read from a client may bring at least.
 const CLIENT_READ: usize = 16 << 10;
-/// How soon to try again after the system would give no more sockets.
-const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// Where requests go.
 pub(super) struct RequestQueues {
@@ -92,7 +90,7 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
         loop {
-            match self.poll.poll(&mut events, self.accepting.retry.then_some(BACK_OFF)) {
+            match self.poll.poll(&mut events, self.accepting.retry.then(|| BACK_OFF.as_duration())) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => result?,
             }
@@ -232,7 +230,7 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                 client.discard = Some((bytes, discard, discard));
                 continue;
             }
-            let choice = books.choose_queue(0, &bytes, now);
+            let choice = books.choose_queue(0, &bytes);
             if choice == QueueChoice::Statistics {
                 // The books are here.
                 books.read(id, &bytes, client.received, now);
