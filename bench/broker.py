@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 
-from proxies import ROOT, Station, free_port, open_as_many_files_as_allowed
+from proxies import ROOT, Station, free_port, open_as_many_files_as_allowed, rotated
 
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 MODES = ["owned", "batch", "direct"]
@@ -225,10 +225,12 @@ def beside_the_pool(title, flags, cluster, sides, clients):
     sides = {SERVED: served_pool(cluster), **sides}
     found, pool = {name: {count: [] for count in clients} for name in sides}, {count: [] for count in clients}
     try:
-        for _ in range(flags.rounds):
+        for turn in range(flags.rounds):
             for count in clients:
-                pool[count].append(cluster.pgbench(count, flags.seconds, flags.body))
-                for name, server in sides.items():
+                for name, server in rotated([(None, None), *sides.items()], turn):
+                    if server is None:
+                        pool[count].append(cluster.pgbench(count, flags.seconds, flags.body))
+                        continue
                     found[name][count].append(drive_and_account(server, cluster, count, flags.seconds, flags.body))
     finally:
         for server in sides.values():
@@ -261,8 +263,8 @@ def five(flags, cluster):
     sides = {mode: filled(cluster, mode, f"five_{mode}", "five", flags, flags.waiting) for mode in flags.modes}
     found = {mode: [] for mode in flags.modes}
     try:
-        for _ in range(flags.rounds):
-            for mode, server in sides.items():
+        for turn in range(flags.rounds):
+            for mode, server in rotated(sides.items(), turn):
                 found[mode].append(drive(server.port, 120, flags.seconds, flags.body, 0, "five"))
     finally:
         for server in sides.values():

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-from proxies import write_csv
+from proxies import rotated, write_csv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -134,8 +134,8 @@ def main():
             run([arguments.krarup, "load", "-s", f"127.0.0.1:{port}", "--populate-only", "--keys", KEYS,
                  "--key-prefix", "memtier-", "-d", workload[3]])
             costs, theirs, busy, rates = ({name: [] for name, _, _ in here} for _ in range(4))
-            for _ in range(arguments.rounds):
-                for name, generator, binary in here:
+            for turn in range(arguments.rounds):
+                for name, generator, binary in rotated(here, turn):
                     before = ticks(server.pid)
                     cpu, requests, seconds = generator(binary, port, workload, arguments.seconds)
                     spent = ticks(server.pid) - before

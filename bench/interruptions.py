@@ -104,15 +104,31 @@ def until(what, condition, patience=90):
         time.sleep(0.2)
 
 
+# What answers a request; an error answers none.
+ANSWERS = (b"INSERTED", b"RESERVED", b"DELETED", b"TIMED_OUT")
+
+
 def client(port, answers, over):
-    """Puts, reserves and deletes, and notes when it was answered."""
+    """Connects, again where its connection is lost, until it is over."""
+    while not over.is_set():
+        try:
+            converse(port, answers, over)
+        except OSError:
+            over.wait(0.05)
+
+
+def converse(port, answers, over):
+    """Puts, reserves and deletes on one connection, and notes when it was answered."""
     with socket.create_connection(("127.0.0.1", port)) as stream:
         answered = stream.makefile("rb")
 
         def ask(text):
             stream.sendall(text)
             line = answered.readline()
-            answers.append(time.time())
+            if not line.endswith(b"\n"):
+                raise ConnectionError("the broker has closed the connection")
+            if line.startswith(ANSWERS):
+                answers.append(time.time())
             return line
 
         while not over.is_set():
@@ -135,11 +151,20 @@ def noted(members, begin, end):
                 yield at, member.name, line[stamp.end() :].strip()
 
 
-def report(mode, answers, members, killed, gap):
-    """The interruptions of one mode."""
-    times = sorted(answers)
-    found = [(a, b) for a, b in zip(times, times[1:]) if b - a > gap and b > killed - 1]
-    print(f"{mode}: {len(times):,} answers; " + (", ".join(f"none from {a - killed:.2f} s to {b - killed:.2f} s after the kill" for a, b in found) or "no interruption"))
+def report(mode, answers, members, killed, ended, gap):
+    """The interruptions of one mode; the last one may have lasted until the clients were ended."""
+    # A request that was under way then may be answered later.
+    times = sorted(at for at in answers if at <= ended)
+    if not times:
+        print(f"{mode}: no answers")
+        return
+    found = [(a, b) for a, b in zip(times, [*times[1:], ended]) if b - a > gap and b > killed - 1]
+
+    def words(a, b):
+        until = "on" if b == ended else f"to {b - killed:.2f} s"
+        return f"none from {a - killed:.2f} s {until} after the kill"
+
+    print(f"{mode}: {len(times):,} answers; " + (", ".join(words(a, b) for a, b in found) or "no interruption"))
     for a, b in found[1:]:
         for at, name, line in sorted(noted(members, a - 1, b + 1)):
             print(f"    {at - killed:7.2f} s  {name:4}  {line[:200]}")
@@ -211,13 +236,14 @@ def run(flags, members, started):
         print(f"its standby, the old primary, is killed {time.time() - killed:.2f} s after it")
         first.kill_server()
     time.sleep(max(0, flags.seconds - (time.time() - killed)))
+    ended = time.time()
     over.set()
     print(f"ttl {flags.ttl}, loop_wait {flags.loop_wait}, retry_timeout {flags.retry_timeout}; the primary is killed at {datetime.datetime.fromtimestamp(killed)}")
     for at, name, line in sorted(noted(members, killed - 0.2, killed + flags.seconds)):
         if re.search(r"promot|sync|leader|rewind|Lost|demot|starting|started streaming|SIGHUP|parameter", line, re.I):
             print(f"  {at - killed:7.2f} s  {name:4}  {line[:170]}")
     for mode in MODES:
-        report(mode, answers[mode], members, killed, flags.gap)
+        report(mode, answers[mode], members, killed, ended, flags.gap)
 
 
 if __name__ == "__main__":

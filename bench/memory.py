@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 
-from proxies import open_as_many_files_as_allowed
+from proxies import cpu_seconds, open_as_many_files_as_allowed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KRARUP = os.environ.get("KRARUP") or str(
@@ -88,22 +88,13 @@ class Started:
             self.process.wait()
 
 
-def ran(pid):
-    """How long all threads of a process have run, in seconds, to the nanosecond."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/schedstat") as stat:
-            total += int(stat.read().split()[0])
-    return total / 1e9
-
-
 def bystander(port, pids, over, told):
     """Small gets, one after the other, until it is over: their times, and how long the proxy and its server ran meanwhile."""
     sock = connect(port)
     sock.settimeout(90)
     times = []
     while not over.is_set():
-        before = [ran(pid) for pid in pids]
+        before = [cpu_seconds(pid) for pid in pids]
         begun = time.monotonic()
         sock.sendall(b"get small\r\n")
         answer = b""
@@ -114,7 +105,7 @@ def bystander(port, pids, over, told):
                 return
             answer += more
         took = time.monotonic() - begun
-        times.append((took, *(ran(pid) - was for pid, was in zip(pids, before))))
+        times.append((took, *(cpu_seconds(pid) - was for pid, was in zip(pids, before))))
         over.wait(0.002)
     told.put((times, "" if times else "no answer"))
 

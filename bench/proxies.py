@@ -118,11 +118,24 @@ def write_csv(path, rows):
         csv.writer(file, lineterminator="\n").writerows(rows)
 
 
+def rotated(sides, turn):
+    """The sides in the order of a round: what comes first in one round comes last in the next."""
+    sides = list(sides)
+    first = turn % len(sides)
+    return sides[first:] + sides[:first]
+
+
 def cpu_seconds(pid):
+    """Processor time of a process: to the nanosecond, and where threads have ended, whose time is kept in ticks alone, to the tick."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except OSError:
+            # It has ended since.
+            continue
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return max(total / 1e9, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
 
 
 class Station:
@@ -409,8 +422,7 @@ def compared(name, count, flags, options, loops=None):
         def rounds(pace, seconds, warm_up=0.0):
             runs = {side: [] for side in sides}
             for turn in range(options.rounds):
-                # Who comes first in a round comes last in the next.
-                for side in (list(sides) * 2)[turn % len(sides) :][: len(sides)]:
+                for side in rotated(sides, turn):
                     with idle_connections(sides[side].port, IDLE if "idle" in name else 0), on(others):
                         runs[side].append(measure(options.binary, sides[side], backends[side], flags + pace, seconds, warm_up))
             return runs

@@ -21,6 +21,8 @@ import subprocess
 import sys
 import time
 
+from proxies import rotated
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # name, SETs:GETs, size of values, connections, requests under way on each
@@ -132,8 +134,8 @@ def main():
         print(f"{'workload':<33} {'generator':<12} {'memcached had work':>20} {'on its core':>20} {'generator had work':>19} {'on its core':>12} {'requests/s':>11}")
         for workload in WORKLOADS:
             seen = {name: [] for name, _ in generators}
-            for _ in range(arguments.rounds):
-                for name, binary in generators:
+            for turn in range(arguments.rounds):
+                for name, binary in rotated(generators, turn):
                     seen[name].append(measure(name, binary, server, port, workload, arguments.seconds, on_core(cores[1], arguments.first)))
             for name, rounds in seen.items():
                 middle = lambda what: statistics.median(one[what] for one in rounds)

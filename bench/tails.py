@@ -17,7 +17,7 @@ from proxies import write_csv
 
 
 def trial(folder):
-    """Levels, p99, p99.9, answers of servers per read, bytes of their links per read; none of what was not kept."""
+    """Levels, p99, p99.9, answers of servers per read, bytes of their links per read."""
     load = json.loads((folder / "load.json").read_text())
     levels = json.loads((folder / "trial.json").read_text())["identity"]["of"]
     overall = load["overall"]
@@ -30,6 +30,15 @@ def trial(folder):
     return key, (times["p99"], times["p999"], asked / middleware, links / overall["count"])
 
 
+def trials(directory):
+    """The folders of the trials that count: runs of the anchor do not, nor do trials of another spec that stand there still."""
+    cells = json.loads((directory / "identities.json").read_text())["cells"]
+    for folder in sorted(path.parent for path in directory.glob("trials/*/*/load.json")):
+        identity = json.loads((folder / "trial.json").read_text())["identity"]
+        if not folder.name.startswith("anchor-") and identity == cells.get(folder.parent.name, {}).get("identity"):
+            yield folder
+
+
 def milliseconds(seconds):
     """Three digits that count."""
     value = seconds * 1e3
@@ -40,8 +49,8 @@ def main():
     if len(sys.argv) != 3:
         sys.exit("usage: bench/tails.py RESULTS FOLDER: the directory of `krarup run tails`, and where the tables go")
     found = {}
-    for result in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/*/load.json")):
-        key, figures = trial(result.parent)
+    for folder in trials(pathlib.Path(sys.argv[1])):
+        key, figures = trial(folder)
         found.setdefault(key, []).append(figures)
     if not found:
         sys.exit(f"error: there are no trials in {sys.argv[1]}")

@@ -1,7 +1,8 @@
 //! beanstalkd's protocol in both directions: no cut matters, bodies are within bounds, and what was
 //! read is written alike.
 
-use krarup_beanstalk::{InvalidRequest, Reply, Request, reply, request, write};
+use krarup_beanstalk::{InvalidRequest, Reply, Request, Verb, reply, request, write};
+use krarup_load::queue;
 use krarup_units::Parsed;
 
 const LARGEST: u32 = 600;
@@ -22,6 +23,11 @@ pub fn check(bytes: &[u8]) {
         if let Parsed::Complete { message, used } = reply::parse(bytes) {
             assert!(used > 0 && used <= bytes.len());
             reply_reads_back(&message);
+        }
+        for &verb in Verb::ALL {
+            if let Parsed::Complete { used, .. } = queue::parse(bytes, verb) {
+                assert!(used > 0 && used <= bytes.len());
+            }
         }
     }
 }

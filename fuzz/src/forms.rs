@@ -1,8 +1,14 @@
-//! What people write: configuration, network descriptions, addresses, sizes and times. A mistake is
-//! one line; what is accepted can be written, and reads back as the same.
+//! What people write: configuration, network descriptions, loads, experiments, command lines,
+//! addresses, sizes and times. A mistake is one line; what is accepted can be written, and reads
+//! back as the same.
 
+use krarup_lab::spec::Spec;
+use krarup_load::memtier;
+use krarup_load::settings::LoadConfig;
 use krarup_model::form;
+use krarup_net::http::{HttpQuery, encoded};
 use krarup_proxy::Config;
+use krarup_store::postgres::Database;
 use krarup_units::Address;
 use krarup_units::text;
 
@@ -10,10 +16,21 @@ use krarup_units::text;
 pub fn check(bytes: &[u8]) {
     let Some((first, bytes)) = bytes.split_first() else { return };
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match first % 4 {
+    match first % 8 {
         0 => config(text),
         1 => toml(text),
         2 => json(text),
+        4 => {
+            let _ = LoadConfig::parse(text, "load.toml");
+        }
+        5 => {
+            let _ = Spec::parse(text, "spec.toml");
+        }
+        6 => {
+            let flags: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            let _ = memtier::parse(&flags);
+        }
+        7 => query(text),
         _ => words(text),
     }
 }
@@ -59,6 +76,14 @@ fn words(text: &str) {
         assert!(seconds.is_finite() && seconds >= 0.0);
     }
     let _ = text::parse_size(text);
+    let _ = Database::tells_password(text);
+}
+
+fn query(text: &str) {
+    let _ = HttpQuery { text, page: false }.parameters();
+    let written = format!("name={}", encoded(text));
+    let read = HttpQuery { text: &written, page: false }.parameters();
+    assert_eq!(read, [("name".to_owned(), text.to_owned())]);
 }
 
 fn one_line(why: &str) {

@@ -171,7 +171,7 @@ def trials(directory, engine="duckdb"):
     found = []
     for file in sorted([*path.glob("trials/*/*/trial.json"), *path.glob("failed/*/*/trial.json")]):
         trial = json.loads(file.read_text())
-        cell = known.get(file.parent.parent.name, {})
+        cell, identity = known.get(file.parent.parent.name, {}), trial["identity"]
         found.append(
             {
                 "trial": str(file.parent.relative_to(path)),
@@ -183,7 +183,7 @@ def trials(directory, engine="duckdb"):
                 "throughput_per_s": trial["throughput"],
                 "response_time_mean_s": trial["response"],
                 "failed": trial["failed"],
-                "of_this_spec": trial["identity"] in [cell.get("identity"), *(cell.get("earlier") or [])],
+                "of_this_spec": cell.get("earlier", False) if isinstance(identity, str) else identity == cell.get("identity"),
             }
         )
     return of_records(found, engine)

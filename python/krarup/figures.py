@@ -48,7 +48,11 @@ def plot(table, name, axes=None):
     if axes is None:
         _, axes = pyplot.subplots(1, len(quantities), figsize=(5.5 * len(quantities), 4), layout="constrained", squeeze=False)
         axes = list(axes[0])
-    axes = axes if isinstance(axes, list) else [axes]
+    elif hasattr(axes, "flat"):  # as pyplot.subplots gives several
+        axes = list(axes.flat)
+    axes = list(axes) if isinstance(axes, (list, tuple)) else [axes]
+    if len(axes) < len(quantities):
+        raise KrarupError(f"{name} has {len(quantities)} quantities, and there are {len(axes)} axes", f"pyplot.subplots(1, {len(quantities)}) makes as many")
     records = table.to_pylist()
     for panel, quantity in zip(axes, quantities):
         for series in dict.fromkeys(record[columns[0]] for record in records):

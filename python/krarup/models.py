@@ -113,12 +113,19 @@ def measured(experiment):
     """The means of each cell over its repetitions, as rows of a model."""
     for cell in experiment.found["cells"]:
         inside = cell["middleware"]
+        if not inside or inside["workers"] is None:
+            what = "has no middleware" if not inside else "does not say how many workers its middleware has"
+            raise KrarupError(f"{experiment.path}: a cell {what}", f"`krarup model calibrate {experiment.path}` reads what the stations kept")
+        clients = cell.get("response") or {}
+        estimates = {"client_response_s": clients.get("mean"), **{f"{name}_s": clients.get(name) for name in ("p50", "p90", "p99")}}
         yield {
             "population": cell["levels"]["clients"],
             "workers": inside["workers"],
             "throughput": cell["throughput"]["value"],
             "response_s": inside["response"]["mean"]["value"],
             "wait_s": inside["queue"]["mean"]["value"],
+            "think_s": cell["think"],
+            **{name: estimate["value"] if estimate else None for name, estimate in estimates.items()},
         }
 
 

@@ -14,6 +14,7 @@ import krarup
 import nbclient
 import nbformat
 import pytest
+from matplotlib import pyplot
 from pyarrow import parquet
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
@@ -136,6 +137,10 @@ def test_figures_are_the_reports_own_and_matplotlibs(experiment):
     axes = experiment.plot()
     assert [panel.get_ylabel() for panel in axes] == ["throughput_per_s", "response_time_mean_s", "processors_busy_cores"]
     assert all(len(panel.get_legend().get_texts()) == 2 for panel in axes)
+    given = pyplot.subplots(2, 2)[1]
+    assert experiment.plot(axes=given) == list(given.flat)
+    with pytest.raises(krarup.KrarupError, match="3 quantities, and there are 1 axes"):
+        experiment.plot(axes=given[0, 0])
     with pytest.raises(krarup.KrarupError, match="throughput-and-response-time"):
         experiment.figure("nothing")
 
@@ -169,6 +174,35 @@ def test_a_model_is_calibrated_on_rows_in_any_form(form):
 
 def test_an_experiment_is_rows_for_a_model(experiment):
     assert krarup.calibrate(experiment, cores=2).calibration["rows"]
+    rows = list(krarup.models.measured(experiment))
+    for row, cell in zip(rows, experiment.found["cells"], strict=True):
+        assert (row["think_s"], row["client_response_s"]) == (cell["think"], cell["response"]["mean"]["value"])
+        assert [row[f"{name}_s"] for name in ("p50", "p90", "p99")] == [cell["response"][name]["value"] for name in ("p50", "p90", "p99")]
+
+
+@pytest.mark.parametrize("middleware, why", [(None, "has no middleware"), ({"workers": None}, "how many workers")])
+def test_an_experiment_without_workers_is_no_rows_for_a_model(experiment, tmp_path, middleware, why):
+    found = experiment.found
+    found["cells"][0]["middleware"] = middleware
+    (tmp_path / "results.json").write_text(json.dumps(found))
+    with pytest.raises(krarup.KrarupError, match=why) as failed:
+        krarup.calibrate(krarup.Experiment(tmp_path))
+    assert "krarup model calibrate" in failed.value.hint
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_trial_of_an_earlier_build_counts_where_the_directory_says_so(experiment, tmp_path, earlier):
+    for file in [experiment.path / "results.json", experiment.path / "identities.json", *experiment.path.glob("trials/*/*/trial.json")]:
+        copy = tmp_path / file.relative_to(experiment.path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        said = json.loads(file.read_text())
+        if file.name == "trial.json":
+            said["identity"] = "0123"
+        if file.name == "identities.json":
+            said["cells"] = {name: {**cell, "earlier": earlier} for name, cell in said["cells"].items()}
+        copy.write_text(json.dumps(said))
+    trials = records(krarup.trials(tmp_path, "arrow"))
+    assert trials and all(trial["of_this_spec"] is earlier for trial in trials)
 
 
 def test_what_cannot_be_done_says_what_to_do(tmp_path):

@@ -158,8 +158,8 @@ fn each_alert_says_what_happened_and_what_to_do() {
 #[test]
 fn prometheus_accepts_the_rules_and_they_give_the_figures_of_their_tests() {
     let files = ["recording-rules.yml", "alerts.yml"];
-    let tests = ["tests/recording-rules.yml", "tests/alerts.yml"];
-    for (words, files) in [(["check", "rules"], files), (["test", "rules"], tests)] {
+    let tests = ["tests/recording-rules.yml", "tests/alerts.yml", "tests/queries.yml"];
+    for (words, files) in [(["check", "rules"], &files[..]), (["test", "rules"], &tests[..])] {
         match Command::new("promtool").current_dir(packaging("")).args(words).args(files).output() {
             Ok(output) => assert!(output.status.success(), "promtool {words:?}: {output:?}"),
             Err(error) => {
@@ -171,6 +171,26 @@ fn prometheus_accepts_the_rules_and_they_give_the_figures_of_their_tests() {
     let tested: BTreeSet<_> = tested.into_iter().chain(of_rules(tests[0], "alertname: ")).collect();
     let alerts: BTreeSet<_> = of_rules("alerts.yml", "alert: ").into_iter().collect();
     assert_eq!(tested, alerts, "each alert has a test");
+}
+
+/// The queries that are tested are those that KEDA and the dashboard ask.
+#[test]
+fn what_is_tested_of_several_brokers_is_what_is_asked() {
+    let in_one_line = |file: &str| {
+        let text = fs::read_to_string(packaging(file)).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (tested, keda) = (in_one_line("tests/queries.yml"), in_one_line("keda-workers.yaml"));
+    let (_, query) = keda.split_once("query: >- ").unwrap();
+    let (query, _) = query.split_once(" #").unwrap();
+    assert!(tested.contains(query), "{query}");
+    for (panel, expression) in expressions("grafana-broker.json") {
+        let is_told_alike = ["krarup_broker_messages{", "krarup_broker_tube_ready", "workers_needed"];
+        if is_told_alike.iter().any(|name| expression.contains(name)) {
+            let expression = expression.replace("$instance", ".*");
+            assert!(tested.contains(&expression), "{panel}: {expression}");
+        }
+    }
 }
 
 /// A Prometheus that asks these four times a second, each group under the name of its job.
