@@ -31,7 +31,7 @@ use crate::database::{DatabaseReply, QueuedRequest, RequestTimes};
 use crate::job::ClientId;
 use crate::memcached::ReplyFormat;
 use crate::owner::{self, OwnerOutcome};
-use crate::queues::{After, Fetched, Queues, ReserveResult, Totals};
+use crate::queues::{After, Fetch, Fetched, Queues, ReserveResult, Totals};
 use crate::report::TubesState;
 use crate::shared::{self, SharedQueues};
 use crate::statistics::{self, BrokerState, ProcessFacts};
@@ -165,6 +165,8 @@ pub struct Broker {
     committed: u64,
     commits: u64,
     written: u64,
+    /// How many messages each batch is about that is with the store.
+    sent: VecDeque<(u64, u64)>,
     /// Clients whose requests wait for messages that are only in the store.
     lacking: Vec<ClientId>,
     /// Clients whose answers wait for which batch.
@@ -194,6 +196,7 @@ impl Broker {
             committed: 0,
             commits: 0,
             written: 0,
+            sent: VecDeque::new(),
             lacking: Vec::new(),
             held: BTreeMap::new(),
             unanswered: 0,
@@ -282,16 +285,16 @@ impl Broker {
 
     /// What there is and what has happened; and whether it is known how many messages there are, of
     /// which the database tells where it decides.
-    pub fn totals(&self) -> (Totals, bool) {
-        let messages = self.shared.as_ref().map(SharedQueues::messages);
+    pub fn totals(&self, now: Stamp) -> (Totals, bool) {
+        let messages = self.shared.as_ref().map(|shared| shared.messages(now));
         let known = messages.is_none_or(|messages| messages.is_some());
         (self.with_messages(messages.flatten().unwrap_or_default()), known)
     }
 
     /// How many tubes there are: those of clients here, or those in which messages are ready, of
     /// which the database tells, where they are more.
-    pub fn tube_count(&self) -> usize {
-        let there = self.shared.as_ref().map_or(0, SharedQueues::ready_tubes);
+    pub fn tube_count(&self, now: Stamp) -> usize {
+        let there = self.shared.as_ref().map_or(0, |shared| shared.ready_tubes(now));
         self.queues.tube_count().max(there as usize)
     }
 
@@ -380,6 +383,25 @@ impl Broker {
     /// The store has answered what the queues wanted to read: requests that waited for it go on.
     pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
         self.queues.fetched(fetched, now);
+        self.go_on();
+        self.spread(now);
+    }
+
+    /// What is to be read from the store next. Where nothing is left of what was wanted, the
+    /// requests that waited for it go on.
+    pub fn take_fetch(&mut self) -> Option<Fetch> {
+        if !self.queues.has_fetch() {
+            return None;
+        }
+        let fetch = self.queues.take_fetch();
+        if fetch.is_none() {
+            self.go_on();
+        }
+        fetch
+    }
+
+    /// Requests that waited for messages of the store are carried out again.
+    fn go_on(&mut self) {
         for id in std::mem::take(&mut self.lacking) {
             if let Some(dialog) = self.dialogs[id as usize].as_mut().filter(|dialog| dialog.lacking) {
                 dialog.lacking = false;
@@ -388,7 +410,6 @@ impl Broker {
                 }
             }
         }
-        self.spread(now);
     }
 
     /// The store cannot answer now, and will be asked again.
@@ -693,33 +714,40 @@ impl Broker {
     pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, CommitBatch)> {
         let (number, batch) = self.queues.take_batch()?;
         let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
-        self.of_batch(number, |slot| {
+        self.of_batch(number, |_, slot| {
             slot.visit.taken = now.max(slot.visit.queued);
             slot.visit.busy_workers = under_way + 1;
             slot.visit.queue_length = waiting.saturating_sub(1);
         });
-        self.written += batch.messages.len() as u64;
+        self.sent.push_back((number, batch.lines() as u64));
         Some((number, batch))
     }
 
-    fn of_batch(&mut self, number: u64, mut what: impl FnMut(&mut Slot)) {
+    fn of_batch(&mut self, number: u64, mut what: impl FnMut(ClientId, &mut Slot)) {
         let Some(clients) = self.held.get(&number) else { return };
         for &id in clients {
             let Some(dialog) = self.dialogs[id as usize].as_mut() else { continue };
             for slot in dialog.slots.iter_mut().filter(|slot| slot.hold == Hold::Commit(number)) {
-                what(slot);
+                what(id, slot);
             }
         }
     }
 
+    /// How many messages the batches up to this one are about: the store has answered to them.
+    fn take_sent(&mut self, number: u64) -> u64 {
+        let answered = self.sent.partition_point(|(batch, _)| *batch <= number);
+        self.sent.drain(..answered).map(|(_, lines)| lines).sum()
+    }
+
     /// A batch is on disk: it was sent then, and the store's answer arrived now.
     pub fn committed(&mut self, number: u64, sent: Stamp, now: Stamp) {
-        self.of_batch(number, |slot| {
+        self.of_batch(number, |_, slot| {
             let sent = sent.max(slot.visit.taken);
             slot.server = Some(ServerVisit::ok(0, sent, now.max(sent)));
         });
         self.committed = number;
         self.commits += 1;
+        self.written += self.take_sent(number);
         let together = self.held.get(&number).map_or(0, Vec::len) as u64;
         self.batches.record(together, Nanos(now.0.saturating_sub(sent.0)));
         self.queues.committed(number, now);
@@ -734,18 +762,23 @@ impl Broker {
     /// The store refused a batch, whole, and nothing of it has happened there: what was to be put
     /// is refused, everything else waits for the next batch.
     pub fn refused(&mut self, number: u64, batch: CommitBatch, now: Stamp) {
+        self.take_sent(number);
         self.queues.refused(number, batch);
         // Whether there is a next batch or not: its number is above all so far.
         let next = self.queues.next_batch();
         let nothing_left = !self.queues.has_batch();
-        self.of_batch(number, |slot| {
+        let mut waiting = Vec::new();
+        self.of_batch(number, |id, slot| {
             if slot.verb == Some(Verb::Put) {
                 slot.hold = Hold::Free;
                 slot.bytes.clear();
                 write::line(&mut slot.bytes, ReplyWord::OutOfMemory);
                 slot.visit.outcome = Ending::Refused;
+            } else if nothing_left {
+                slot.hold = Hold::Free;
             } else {
-                slot.hold = if nothing_left { Hold::Free } else { Hold::Commit(next) };
+                slot.hold = Hold::Commit(next);
+                waiting.push(id);
             }
         });
         let clients = self.held.remove(&number).unwrap_or_default();
@@ -757,7 +790,9 @@ impl Broker {
             }
             self.let_leave(id);
         }
-        self.held.entry(next).or_default().extend(clients);
+        if !waiting.is_empty() {
+            self.held.entry(next).or_default().extend(waiting);
+        }
         self.spread(now);
     }
 }

@@ -134,8 +134,9 @@ pub struct CommitBatch {
     pub(crate) bodies: usize,
 }
 
-/// PostgreSQL takes no statement of a gibibyte, and there is more in one than the messages.
-const MOST_BODIES: usize = 512 << 20;
+/// How many bytes of messages a statement has at most, or those of one message: PostgreSQL takes no
+/// statement of a gibibyte, and there is more in one than the messages.
+pub const MOST_BODIES: usize = 512 << 20;
 
 impl CommitBatch {
     /// Whether there is nothing to write.

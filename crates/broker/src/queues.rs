@@ -57,7 +57,7 @@ pub use view::{JobView, Nothing, Totals, TubeView};
 /// Settings of the queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueSettings {
-    /// Bytes that all messages may have, each with [`OVERHEAD`].
+    /// Bytes that all messages may have, each with [`OVERHEAD`], and the keys that are remembered.
     pub memory: u64,
     /// Whether a store keeps them: then operations are answered after their batch.
     pub durable: bool,
@@ -90,6 +90,14 @@ impl Default for QueueSettings {
 
 /// The name of a tube, and a key in it.
 type Key = (Arc<str>, Arc<str>);
+/// Bytes that a key costs beside its letters and those of its tube: its places in tables.
+const KEY_OVERHEAD: u64 = 200;
+
+/// What a key is counted with, in bytes.
+fn key_cost((tube, key): &Key) -> u64 {
+    (tube.len() + key.len()) as u64 + KEY_OVERHEAD
+}
+
 /// Why a message was not put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutRefused {
@@ -148,6 +156,8 @@ pub struct Queues {
     expiring: bool,
     keys: HashMap<Key, KeyRow>,
     keys_by_age: VecDeque<(Nanos, Key)>,
+    /// Bytes that the keys are counted with.
+    key_bytes: u64,
     due: BTreeSet<(Stamp, Due)>,
     next_id: Id,
     next_order: u64,
@@ -181,6 +191,7 @@ impl Queues {
             expiring: false,
             keys: HashMap::new(),
             keys_by_age: VecDeque::new(),
+            key_bytes: 0,
             due: BTreeSet::new(),
             next_id: settings.shard.id_from(1),
             next_order: 1,
@@ -362,21 +373,35 @@ impl Queues {
     /// reserved of it is theirs no more.
     pub fn delete_tube(&mut self, name: &str) -> Option<After> {
         let tube = self.tubes.find(name)?;
-        let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| job.tube == tube).map(|(id, _)| *id).collect();
+        // What is not committed yet has not happened yet: it will be in the new tube of this name.
+        let ids = self.messages_here(tube);
         // Its last message must not take it along yet.
         self.tubes.get_mut(tube).using += 1;
         for id in ids {
-            // What is not committed yet has not happened yet: it will be in the new tube of this
-            // name.
-            if self.jobs[&id].state != JobState::Pending {
-                self.remove(id);
-            }
+            self.remove(id);
         }
         self.tubes.get_mut(tube).kept = TubeRow::default();
         self.write_tube(tube);
         self.tubes.get_mut(tube).using -= 1;
         self.tubes.let_go(tube);
         Some(self.after())
+    }
+
+    /// The messages of a tube that are in memory and committed, wherever they stand.
+    fn messages_here(&self, tube: TubeId) -> Vec<Id> {
+        let of = self.tubes.get(tube);
+        let ready = std::iter::once(&of.ready).chain(of.addressed.values());
+        let mut ids: Vec<Id> = ready.flat_map(|line| line.here().map(|(_, id)| id)).collect();
+        ids.extend(of.delayed.here().map(|(_, id)| id));
+        ids.extend(of.buried.here().map(|(_, id)| id));
+        let is_of = |id: &Id| self.jobs[id].tube == tube;
+        if of.reserved > 0 {
+            let leases = self.clients.iter().flatten().flat_map(|client| &client.leases);
+            ids.extend(leases.map(|(_, id)| *id).filter(is_of));
+        }
+        // Their lines only count them.
+        ids.extend(self.heads.leaving.keys().copied().filter(is_of));
+        ids
     }
 
     /// From now on a message that was reserved `most` times goes to `dead` instead of back, or is
@@ -398,12 +423,21 @@ impl Queues {
         self.tubes.get_mut(tube).kept.expires = seconds;
         self.expiring |= seconds > 0;
         self.write_tube(tube);
-        let waits =
-            |job: &Job| job.tube == tube && matches!(job.state, JobState::Ready | JobState::Delayed { .. });
-        let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| waits(job)).map(|(id, _)| *id).collect();
-        for id in ids {
-            self.unwatch_expiry(id);
-            self.watch_expiry(id);
+        for id in self.messages_here(tube) {
+            if matches!(self.jobs[&id].state, JobState::Ready | JobState::Delayed { .. }) {
+                self.unwatch_expiry(id);
+                self.watch_expiry(id);
+            }
+        }
+        if seconds > 0 {
+            // Of a line that is only in the store, none would be seen to have waited too long.
+            let of = self.tubes.get(tube);
+            let receivers = std::iter::once(None).chain(of.addressed.keys().cloned().map(Some));
+            let lines: Vec<StoredQueue> =
+                receivers.map(|to| StoredQueue::Ready(Arc::clone(&of.name), to)).collect();
+            for line in lines {
+                self.look_ahead(&line);
+            }
         }
         self.tubes.let_go(tube);
         let after = self.after();
@@ -463,8 +497,9 @@ impl Queues {
         let name = Arc::clone(&self.tubes.get(tube).name);
         if let Some(key) = put.key {
             let key = (name, Arc::from(key));
-            if let Some(there) = self.keys.get(&key) {
-                return Err(PutRefused::Duplicate(there.id, self.committed_with(there.id)));
+            if let Some(id) = self.keys.get(&key).map(|there| there.id) {
+                self.tubes.let_go(tube);
+                return Err(PutRefused::Duplicate(id, self.committed_with(id)));
             }
             self.remember(
                 key,
@@ -478,7 +513,8 @@ impl Queues {
 
     /// Whether there is memory for a body of this length, and room in what is written next.
     pub fn has_room(&self, length: usize) -> bool {
-        self.batch.has_room(length) && self.used + length as u64 + OVERHEAD <= self.settings.memory
+        let used = self.memory_used() + length as u64 + OVERHEAD;
+        self.batch.has_room(length) && used <= self.settings.memory
     }
 
     /// Ids from here on were never given.
@@ -524,10 +560,7 @@ impl Queues {
         };
         self.expiring |= put.lives.is_some();
         self.used += job.cost();
-        self.totals.jobs += 1;
-        let in_tube = self.tubes.get_mut(tube);
-        in_tube.total_jobs += 1;
-        in_tube.pending += 1;
+        self.tubes.get_mut(tube).pending += 1;
         self.jobs.insert(id, job);
         if self.settings.durable {
             let until = self.on_the_microsecond(now + delay);
@@ -545,7 +578,10 @@ impl Queues {
     fn appear(&mut self, id: Id, now: Stamp) {
         let job = &self.jobs[&id];
         let (tube, delay) = (job.tube, job.delay);
-        self.tubes.get_mut(tube).pending -= 1;
+        let in_tube = self.tubes.get_mut(tube);
+        in_tube.pending -= 1;
+        in_tube.total_jobs += 1;
+        self.totals.jobs += 1;
         if delay > Nanos::ZERO {
             // Counted from the put, as its row says, even if the commit took long.
             let until = self.on_the_microsecond(self.stamp(job.created + delay));
@@ -556,10 +592,24 @@ impl Queues {
     }
 
     fn remember(&mut self, key: Key, row: KeyRow) {
-        self.keys.insert(key.clone(), row);
-        self.keys_by_age.push_back((row.until, key.clone()));
         if self.settings.durable {
-            self.batch.keys.insert(key, row);
+            self.batch.keys.insert(key.clone(), row);
+        }
+        self.keep_key(key, row);
+    }
+
+    fn keep_key(&mut self, key: Key, row: KeyRow) {
+        if self.keys.insert(key.clone(), row).is_none() {
+            self.key_bytes += key_cost(&key);
+        }
+        self.keys_by_age.push_back((row.until, key));
+    }
+
+    /// A key is remembered no more, if what is kept of it is still that.
+    fn forget_key(&mut self, key: &Key, is_it: impl FnOnce(&KeyRow) -> bool) {
+        if self.keys.get(key).is_some_and(is_it) {
+            self.keys.remove(key);
+            self.key_bytes -= key_cost(key);
         }
     }
 
@@ -571,7 +621,9 @@ impl Queues {
     }
 
     fn committed_with(&self, id: Id) -> After {
-        self.pending.iter().find(|(_, other)| *other == id).map(|(batch, _)| *batch)
+        // Later ones have higher numbers.
+        let place = self.pending.binary_search_by_key(&id, |(_, other)| *other).ok()?;
+        Some(self.pending[place].0)
     }
 
     /// What waits to be written, under its number; none if nothing does.
@@ -619,10 +671,7 @@ impl Queues {
             self.pending.pop_front();
             let job = self.jobs.remove(&id).expect("it was put");
             self.used -= job.cost();
-            let tube = self.tubes.get_mut(job.tube);
-            tube.pending -= 1;
-            tube.total_jobs -= 1;
-            self.totals.jobs -= 1;
+            self.tubes.get_mut(job.tube).pending -= 1;
             self.tubes.let_go(job.tube);
         }
         let newer = std::mem::take(&mut self.batch);
@@ -630,9 +679,7 @@ impl Queues {
         kept.messages.retain(|_, change| !matches!(change, crate::changes::MessageChange::Insert(_)));
         // All of them are of what was put with it.
         for (key, row) in kept.keys.drain() {
-            if self.keys.get(&key) == Some(&row) {
-                self.keys.remove(&key);
-            }
+            self.forget_key(&key, |there| *there == row);
         }
         // They are found again where they were stored.
         kept.taken_in.clear();
@@ -682,9 +729,7 @@ impl Queues {
 
     /// A key that was in the store; keys come in the order of their ends.
     pub fn load_key(&mut self, tube: &str, key: &str, row: KeyRow) {
-        let key = (Arc::from(tube), Arc::from(key));
-        self.keys.insert(key.clone(), row);
-        self.keys_by_age.push_back((row.until, key));
+        self.keep_key((Arc::from(tube), Arc::from(key)), row);
         self.ids_from(row.id + 1);
     }
 

@@ -39,7 +39,7 @@ use crate::job::{ClientId, Id, IdMap};
 use crate::queues::{MOST_AT_ONCE, Queues, Reserve, TakeMode};
 use backlog::KnownBacklog;
 pub(crate) use pending::PendingReply;
-use pending::{For, Holder, Underway};
+use pending::{For, Holder, MOST_LEASES, Underway};
 use waits::SharedWaits;
 
 /// Bytes that a message on its way to the database is counted with beside its body.
@@ -159,7 +159,8 @@ impl SharedQueues {
         }
         self.connections = self.connections.wrapping_add(1);
         let taker = self.settings.number << 32 | Taker::from(self.connections);
-        self.holders[place] = Some(Holder { taker, out: None, leases: IdMap::default(), wait: None });
+        let leases = IdMap::default();
+        self.holders[place] = Some(Holder { taker, out: None, leases, look_at: MOST_LEASES, wait: None });
     }
 
     /// It goes: what it held is ready again.

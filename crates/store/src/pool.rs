@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::postgres::low_water::LowWaterMarks;
 use crate::postgres::session::{Clearing, CommitMarker, DatabaseSession, Known, RefusedUntil, Trouble};
 use crate::postgres::{Database, Sharing, StoreError};
+use krarup_broker::changes::MOST_BODIES;
 use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
 
 /// Requests that share a statement at most.
@@ -353,16 +354,13 @@ impl PoolState {
         let place = waiting.iter().position(|asked| !self.is_held(&asked.query))?;
         let first = waiting.remove(place)?;
         let kind = first.query.kind();
-        let mut some = vec![first];
-        if self.settings.gathers && !matches!(kind, StatementKind::Once | StatementKind::Sweep) {
-            gather(&mut waiting, kind, &mut some);
+        let mut shared = SharedStatement::of(first, MOST_BODIES);
+        if !self.settings.gathers {
+            shared.join(&mut waiting, place, kind);
+        } else if !matches!(kind, StatementKind::Once | StatementKind::Sweep) {
+            shared.gather(&mut waiting, kind);
         }
-        // A request of many messages keeps their order.
-        while !self.settings.gathers
-            && waiting.get(place).is_some_and(|next| next.joins && next.query.kind() == kind)
-        {
-            some.extend(waiting.remove(place));
-        }
+        let some = shared.requests;
         self.busy.set(self.busy.get() + 1);
         let way = RequestTimes {
             taken: self.clock.now(),
@@ -659,20 +657,120 @@ pub const KINDS: [&str; 4] =
 /// Those, and that of the sweeps.
 const QUEUES: usize = 1 + KINDS.len();
 
-/// Takes all of a kind out of a queue, up to a bound. No client has queries of two kinds, so that
-/// none is overtaken by its own.
-fn gather(waiting: &mut VecDeque<QueuedRequest>, kind: StatementKind, some: &mut Vec<QueuedRequest>) {
-    while some.len() < MOST_TOGETHER && waiting.front().is_some_and(|next| next.query.kind() == kind) {
-        some.extend(waiting.pop_front());
+/// Requests that share a statement.
+struct SharedStatement {
+    requests: Vec<QueuedRequest>,
+    /// Bytes of the messages that they put, and how many those may be.
+    bodies: usize,
+    most_bodies: usize,
+}
+
+impl SharedStatement {
+    /// The first is among them, however long it is.
+    fn of(first: QueuedRequest, most_bodies: usize) -> Self {
+        Self { bodies: body_length(&first), most_bodies, requests: vec![first] }
     }
-    if waiting.is_empty() || some.len() >= MOST_TOGETHER {
-        return;
+
+    fn has_room(&self, next: &QueuedRequest) -> bool {
+        self.bodies + body_length(next) <= self.most_bodies
     }
-    for asked in std::mem::take(waiting) {
-        if some.len() < MOST_TOGETHER && asked.query.kind() == kind {
-            some.push(asked);
-        } else {
-            waiting.push_back(asked);
+
+    fn may_gather(&self, next: &QueuedRequest) -> bool {
+        self.requests.len() < MOST_TOGETHER && self.has_room(next)
+    }
+
+    fn add(&mut self, next: Option<QueuedRequest>) {
+        self.bodies += next.as_ref().map_or(0, body_length);
+        self.requests.extend(next);
+    }
+
+    /// Takes those at this place of a queue that belong to the same request of a client: however
+    /// many, they keep their order.
+    fn join(&mut self, waiting: &mut VecDeque<QueuedRequest>, place: usize, kind: StatementKind) {
+        let joins = |next: &&QueuedRequest| next.joins && next.query.kind() == kind;
+        while waiting.get(place).filter(joins).is_some_and(|next| self.has_room(next)) {
+            self.add(waiting.remove(place));
         }
+    }
+
+    /// Takes all of a kind out of a queue, as long as there is room, none before another of its
+    /// kind. No client has queries of two kinds, so that none is overtaken by its own.
+    fn gather(&mut self, waiting: &mut VecDeque<QueuedRequest>, kind: StatementKind) {
+        while waiting.front().is_some_and(|next| next.query.kind() == kind && self.may_gather(next)) {
+            self.add(waiting.pop_front());
+        }
+        let stops = waiting.front().is_none_or(|next| next.query.kind() == kind);
+        if stops || self.requests.len() >= MOST_TOGETHER {
+            return;
+        }
+        let mut full = false;
+        for asked in std::mem::take(waiting) {
+            full |= asked.query.kind() == kind && !self.may_gather(&asked);
+            if !full && asked.query.kind() == kind {
+                self.add(Some(asked));
+            } else {
+                waiting.push_back(asked);
+            }
+        }
+    }
+}
+
+/// Of the message that a request puts.
+fn body_length(asked: &QueuedRequest) -> usize {
+    if let DatabaseRequest::New(new) = &asked.query { new.body.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_broker::database::NewMessage;
+
+    use super::*;
+
+    fn put(number: u64, length: usize, strict: bool) -> QueuedRequest {
+        let new = NewMessage {
+            tube: "jobs".into(),
+            sender: None,
+            receiver: None,
+            key: None,
+            strict,
+            priority: 1,
+            delay: 0,
+            ttr: 60,
+            flags: 0,
+            lives: None,
+            body: vec![0; length].into(),
+        };
+        QueuedRequest { number, query: DatabaseRequest::New(new), joins: false }
+    }
+
+    /// The numbers of those that share a statement, where it holds 512 bytes of messages.
+    fn statements(mut waiting: VecDeque<QueuedRequest>) -> Vec<Vec<u64>> {
+        let mut statements = Vec::new();
+        while let Some(first) = waiting.pop_front() {
+            let kind = first.query.kind();
+            let mut shared = SharedStatement::of(first, 512);
+            shared.gather(&mut waiting, kind);
+            statements.push(shared.requests.iter().map(|one| one.number).collect());
+        }
+        statements
+    }
+
+    #[test]
+    fn a_statement_holds_no_more_bytes_than_it_may_but_any_message_alone_and_keeps_the_order() {
+        let plain = |number, length| put(number, length, false);
+        assert_eq!(statements([plain(1, 200), plain(2, 200), plain(3, 200)].into()), [vec![1, 2], vec![3]]);
+        assert_eq!(statements([plain(1, 600), plain(2, 1)].into()), [vec![1], vec![2]]);
+        let mixed = [plain(1, 400), put(2, 1, true), plain(3, 200), plain(4, 1)];
+        assert_eq!(statements(mixed.into()), [vec![1], vec![2], vec![3, 4]]);
+    }
+
+    #[test]
+    fn what_belongs_to_one_request_shares_a_statement_however_much_it_is() {
+        let joined = |number| QueuedRequest { joins: true, ..put(number, 0, false) };
+        let mut waiting: VecDeque<_> = (1..=MOST_TOGETHER as u64).map(joined).collect();
+        waiting.push_back(put(1_000, 0, false));
+        let mut shared = SharedStatement::of(put(0, 0, false), 512);
+        shared.join(&mut waiting, 0, StatementKind::Put);
+        assert_eq!((shared.requests.len(), waiting.len()), (MOST_TOGETHER + 1, 1));
     }
 }

@@ -300,7 +300,7 @@ impl Broker {
                 views.map(statistics::of_queue).collect()
             }
         };
-        let (totals, known) = self.totals();
+        let (totals, known) = self.totals(now);
         statistics::memcached(
             &self.settings.about,
             &self.service(now),

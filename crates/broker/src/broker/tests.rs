@@ -6,9 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::books::MOST_TUBES;
+use crate::changes::{MessageRow, StoredState};
 use crate::database::{Backlog, DatabaseRequest, ResultCode, ResultRow, TubeBacklog};
+use crate::job::JobCounts;
 use crate::metrics::{BrokerSnapshot, exposition};
-use crate::queues;
+use crate::queues::{self, Resident, StoredQueue};
 
 pub(super) fn broker(durable: bool) -> Broker {
     let (settings, queues, recorder) = parts(durable);
@@ -208,9 +210,67 @@ fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
     let (number, batch) = broker.take_batch(NOW, 0).unwrap();
     broker.refused(number, batch, NOW);
     assert_eq!(hear(&mut broker, id), "", "the delete is not decided yet");
+    assert_eq!(broker.store_load().waiting, 1);
     commit(&mut broker);
     assert_eq!(hear(&mut broker, id), "DELETED\r\nOUT_OF_MEMORY\r\n");
     assert_eq!(say(&mut broker, id, "reserve-with-timeout 0\r\n"), "TIMED_OUT\r\n");
+}
+
+#[test]
+fn what_the_store_has_refused_is_not_counted_and_waits_no_more() {
+    let mut broker = broker(true);
+    let id = broker.opened();
+    let counted = |broker: &Broker| (broker.queues().totals().jobs, broker.service(NOW).written);
+    say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
+    let (number, batch) = broker.take_batch(NOW, 0).unwrap();
+    assert_eq!(counted(&broker), (0, 0));
+    broker.refused(number, batch, NOW);
+    assert_eq!(hear(&mut broker, id), "OUT_OF_MEMORY\r\n");
+    assert_eq!((counted(&broker), broker.store_load().waiting), ((0, 0), 0));
+    say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
+    commit(&mut broker);
+    assert_eq!(counted(&broker), (1, 1));
+}
+
+/// One client waits for a line to be read, and another deletes what is in it by its number.
+#[test]
+fn a_client_goes_on_when_nothing_is_left_of_what_it_wanted_read() {
+    let (settings, _, recorder) = parts(true);
+    let resident = Some(Resident { bytes: 0, heads: 1 });
+    let mut queues = Queues::new(queues::QueueSettings { durable: true, resident, ..Default::default() });
+    queues.ids_from(2);
+    queues.load_line(StoredQueue::Ready("default".into(), None), 1, 0);
+    let mut broker = Broker::new(settings, queues, recorder);
+    let [waits, deletes] = [(); 2].map(|()| broker.opened());
+    let (reserve, delete) = (b"reserve-with-timeout 5\r\n", b"delete 1\r\n");
+    assert_eq!(broker.read(waits, reserve, NOW, NOW), 0);
+    assert_eq!(broker.read(deletes, delete, NOW, NOW), 0);
+    assert_eq!(broker.take_fetch(), Some(Fetch::Named(vec![1])));
+    let row = MessageRow {
+        id: 1,
+        tube: "default".into(),
+        sender: None,
+        receiver: None,
+        priority: 2_000,
+        delay: Nanos::ZERO,
+        ttr: Nanos::from_secs(1),
+        created: Nanos::ZERO,
+        standing: StoredState::Ready,
+        happened: JobCounts::default(),
+        flags: 0,
+        lives_until: None,
+        body: b"x"[..].into(),
+    };
+    broker.fetched(Fetched { rows: vec![row], ..Fetched::default() }, NOW);
+    assert_eq!([broker.next_runnable(), broker.next_runnable()], [Some(waits), Some(deletes)]);
+    assert_eq!(broker.read(waits, reserve, NOW, NOW), 0);
+    assert_eq!(broker.read(deletes, delete, NOW, NOW), delete.len());
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, deletes), "DELETED\r\n");
+    assert_eq!((broker.take_fetch(), broker.next_runnable()), (None, Some(waits)));
+    assert_eq!(broker.read(waits, reserve, NOW, NOW), reserve.len());
+    broker.tick(NOW + Nanos::from_secs(5));
+    assert_eq!(hear(&mut broker, waits), "TIMED_OUT\r\n");
 }
 
 #[test]

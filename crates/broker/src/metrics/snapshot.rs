@@ -37,11 +37,11 @@ impl BrokerSnapshot {
     /// The numbers now.
     pub fn of(broker: &Broker, now: Stamp, store_takes: bool, stopping: bool) -> Self {
         let load = broker.store_load();
-        let (totals, knows_messages) = broker.totals();
+        let (totals, knows_messages) = broker.totals(now);
         Self {
             totals,
             knows_messages,
-            tubes: broker.tube_count() as u64,
+            tubes: broker.tube_count(now) as u64,
             memory: broker.memory_used(),
             service: broker.service(now),
             operations: OfOperation::seen(&broker.recorder_since_start()),

@@ -130,7 +130,7 @@ pub const TABLE: &[BrokerMetric] = &[
     gauge(
         "krarup_broker_memory_bytes",
         |now| now.memory as f64,
-        "Memory that messages are counted with; in `batch` and `direct` those on their way to the database.",
+        "Memory that messages and the keys of `put-unique` are counted with; in `batch` and `direct` those on their way to the database.",
     ),
     counter("krarup_broker_messages_put_total", |now| now.totals.jobs as f64, "Messages that were put here."),
     counter(

@@ -21,9 +21,9 @@ impl Queues {
         self.tubes.len()
     }
 
-    /// Bytes of memory that messages are counted with.
+    /// Bytes of memory that messages, and keys that are remembered, are counted with.
     pub fn memory_used(&self) -> u64 {
-        self.used
+        self.used + self.key_bytes
     }
 
     /// A message by its number.

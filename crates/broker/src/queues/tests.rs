@@ -516,6 +516,29 @@ fn a_deleted_tube_takes_its_messages_along_reserved_ones_too() {
 }
 
 #[test]
+fn a_deleted_tube_takes_along_what_stands_anywhere_in_it_and_nothing_else() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.register("anna");
+    queues.watch(client, "q");
+    let in_q = Put { tube: Some("q"), ..message(b"x") };
+    let aside = queues.put(client, &in_q, at(0)).unwrap().0;
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(aside));
+    assert!(queues.bury(client, aside, 1, at(0)).is_some());
+    let held = queues.put(client, &in_q, at(0)).unwrap().0;
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(held));
+    for one in [in_q, Put { delay: 9, ..in_q }, Put { receiver: Some("anna"), ..in_q }] {
+        queues.put(client, &one, at(0)).unwrap();
+    }
+    let other = put(&mut queues, client, 10);
+    assert!(queues.delete_tube("q").is_some());
+    let totals = queues.totals();
+    assert_eq!((totals.ready, totals.reserved, totals.delayed, totals.buried), (1, 0, 0, 0));
+    assert_eq!(queues.memory_used(), OVERHEAD + 1);
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(other));
+}
+
+#[test]
 fn a_message_reserved_too_often_goes_to_the_tube_of_the_dead_or_aside() {
     let mut queues = queues(false);
     let client = queues.open();
@@ -548,6 +571,49 @@ fn a_key_makes_a_second_message_none_while_it_is_remembered() {
     );
     queues.tick(at(60));
     assert!(queues.put(client, &keyed, at(60)).is_ok());
+}
+
+#[test]
+fn keys_take_memory_while_they_are_remembered() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let refused = (0..10_000).find_map(|number| {
+        let key = format!("order-{number}");
+        let sent = queues.put(client, &Put { key: Some(&key), ..message(b"x") }, at(0));
+        sent.map(|(id, _)| assert!(queues.delete(client, id, at(0)).is_some())).err()
+    });
+    assert_eq!(refused, Some(PutRefused::OutOfMemory));
+    assert_eq!(queues.put(client, &message(b"x"), at(59)), Err(PutRefused::OutOfMemory));
+    queues.tick(at(60));
+    assert_eq!(queues.memory_used(), 0);
+    assert!(queues.put(client, &message(b"x"), at(60)).is_ok());
+}
+
+#[test]
+fn a_second_message_is_answered_after_the_batch_of_the_first() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let keyed = |key: &'static str| Put { key: Some(key), ..message(b"x") };
+    let there = queues.put(client, &keyed("a"), at(0)).unwrap().0;
+    commit(&mut queues);
+    let [first, middle] = ["b", "c"].map(|key| queues.put(client, &keyed(key), at(0)).unwrap().0);
+    assert!(queues.take_batch().is_some());
+    let last = queues.put(client, &keyed("d"), at(0)).unwrap().0;
+    let expected = [("a", there, None), ("b", first, Some(2)), ("c", middle, Some(2)), ("d", last, Some(3))];
+    for (key, id, after) in expected {
+        assert_eq!(queues.put(client, &keyed(key), at(0)), Err(PutRefused::Duplicate(id, after)));
+    }
+}
+
+#[test]
+fn a_second_message_makes_no_tube() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let keyed = Put { tube: Some("q"), key: Some("order-7"), ..message(b"x") };
+    let id = queues.put(client, &keyed, at(0)).unwrap().0;
+    assert!(queues.delete(client, id, at(0)).is_some());
+    assert_eq!(queues.put(client, &keyed, at(1)), Err(PutRefused::Duplicate(id, None)));
+    assert_eq!(queues.tube_count(), 1);
 }
 
 #[test]
@@ -609,9 +675,11 @@ fn keys_of_a_refused_batch_may_be_put_anew_and_others_are_remembered() {
     let keyed = |key: &'static str| Put { key: Some(key), ..message(b"x") };
     let first = queues.put(client, &keyed("a"), at(0)).unwrap().0;
     commit(&mut queues);
+    let used = queues.memory_used();
     queues.put(client, &keyed("b"), at(1)).unwrap();
     let (number, batch) = queues.take_batch().unwrap();
     queues.refused(number, batch);
+    assert_eq!(queues.memory_used(), used);
     assert_eq!(queues.put(client, &keyed("a"), at(2)), Err(PutRefused::Duplicate(first, None)));
     let again = queues.put(client, &keyed("b"), at(2)).unwrap().0;
     commit(&mut queues);

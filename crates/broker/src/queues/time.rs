@@ -48,9 +48,7 @@ impl Queues {
             && *until <= wall
         {
             let (until, key) = self.keys_by_age.pop_front().expect("it was there");
-            if self.keys.get(&key).is_some_and(|row| row.until == until) {
-                self.keys.remove(&key);
-            }
+            self.forget_key(&key, |row| row.until == until);
         }
     }
 

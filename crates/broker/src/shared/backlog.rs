@@ -6,7 +6,6 @@ use std::sync::Arc;
 use krarup_units::{Nanos, Stamp};
 
 use crate::database::{Backlog, DatabaseReply, RareRequest, TubeBacklog};
-use crate::queues::Totals;
 
 /// How often the database is asked.
 const EVERY: Nanos = Nanos::from_secs(1);
@@ -51,16 +50,6 @@ impl KnownBacklog {
         let tubes = backlog.fullest.iter().map(|one| Arc::clone(&one.tube));
         self.places = tubes.enumerate().map(|(place, tube)| (tube, place)).collect();
         self.latest = Some(backlog);
-    }
-
-    /// How many messages there were when that was told last; none: not yet.
-    pub(super) fn messages(&self) -> Option<Totals> {
-        self.latest.as_ref().map(|backlog| backlog.messages)
-    }
-
-    /// In how many tubes some were ready when that was told last.
-    pub(super) fn ready_tubes(&self) -> u64 {
-        self.latest.as_ref().map_or(0, |backlog| backlog.tubes)
     }
 
     /// What was said last, and how long ago; none: nothing that still holds.

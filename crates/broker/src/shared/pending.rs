@@ -65,6 +65,9 @@ pub(super) struct Underway {
     pub(super) writes: bool,
 }
 
+/// Leases of one client among which those that have run out are looked for, at least.
+pub(super) const MOST_LEASES: usize = 4_096;
+
 /// A connection, as far as messages go.
 #[derive(Debug)]
 pub(super) struct Holder {
@@ -73,6 +76,8 @@ pub(super) struct Holder {
     pub(super) out: Option<(StatementKind, u32)>,
     /// What it holds.
     pub(super) leases: IdMap<HeldLease>,
+    /// With how many of them those that have run out are looked for next.
+    pub(super) look_at: usize,
     pub(super) wait: Option<WaitingRequest>,
 }
 

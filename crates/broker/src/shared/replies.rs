@@ -5,7 +5,7 @@ use std::sync::Arc;
 use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
-use super::pending::{For, HeldLease, PendingReply, Underway, WaitingRequest, after};
+use super::pending::{For, HeldLease, MOST_LEASES, PendingReply, Underway, WaitingRequest, after};
 use super::{PartCount, SharedQueues};
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, Taker, TubeFacts};
 use crate::job::ClientId;
@@ -13,8 +13,6 @@ use crate::owner::write_taken;
 use crate::queues::{Queues, TakenMessage, TubeView};
 use crate::statistics;
 
-/// Leases of one client among which those that have run out are looked for.
-const MOST_LEASES: usize = 4_096;
 const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
 
 impl SharedQueues {
@@ -266,8 +264,12 @@ impl SharedQueues {
     ) -> TakenMessage {
         let tube = self.waits.handed_out(line.id, tube, now);
         if leased {
-            if self.holder(client).leases.len() >= MOST_LEASES {
+            let holder = self.holder(client);
+            if holder.leases.len() >= holder.look_at {
                 self.forget_expired(client, now);
+                // All of them are looked at, so that it is done the more rarely the more they are.
+                let holder = self.holder(client);
+                holder.look_at = MOST_LEASES.max(2 * holder.leases.len());
             }
             let lease = HeldLease { until: after(now, line.ttr), ttr: line.ttr, since: now, tube };
             self.holder(client).leases.insert(line.id, lease);

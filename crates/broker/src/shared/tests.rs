@@ -253,6 +253,25 @@ fn a_lease_that_has_run_out_was_given_up_when_it_did() {
     assert_eq!(jobs.services.last().map(|service| service.time), Some(Nanos::from_secs(5)));
 }
 
+#[test]
+fn leases_that_have_run_out_are_looked_for_when_there_are_twice_as_many_as_were_left() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    let mut take = |ids: std::ops::Range<u64>, second| {
+        both.ask(client, &Request::ReserveBatch { most: 10, timeout: Nanos::ZERO });
+        let number = both.query().number;
+        let row = |id| ResultRow { word: ResultCode::Done, id, ttr: 60, flags: 0, body: Arc::default() };
+        let reply = DatabaseReply::Lines(ids.map(row).collect());
+        both.shared.answered(&mut both.queues, number, reply, &RequestTimes::default(), at(second));
+        both.shared.holder(client).leases.len()
+    };
+    let most = MOST_LEASES as u64;
+    assert_eq!(take(0..most, 0), MOST_LEASES);
+    assert_eq!(take(most..most + 1, 1), MOST_LEASES + 1, "none has run out");
+    assert_eq!(take(most + 1..most + 2, 60), MOST_LEASES + 2, "it is not looked again");
+    assert_eq!(take(most + 2..2 * most + 1, 60), MOST_LEASES + 1);
+}
+
 /// As the database would tell it: three tubes have messages, and these are the fullest.
 fn backlog() -> Backlog {
     let tube = |name: &str, ready, age| TubeBacklog { tube: name.into(), ready, age };
@@ -297,12 +316,15 @@ fn what_waits_is_what_the_database_said_and_grows_older() {
     assert_eq!((state.others.tubes, state.others.ready, state.others.oldest_s), (2, Some(1), None));
     let one = both.shared.tubes_state(1, at(14));
     assert_eq!((one.others.tubes, one.others.ready), (3, Some(3)));
-    assert_eq!(both.shared.messages().map(|all| (all.ready, all.buried)), Some((10, 4)));
+    assert_eq!(both.shared.messages(at(14)).map(|all| (all.ready, all.buried)), Some((10, 4)));
     let report = both.report("old", 14).unwrap();
     // The consumers at other brokers are not known.
     assert_eq!((report.ready, report.drained_in), (Some(7), DrainTime::Unknown));
     // A tube that is not named may have some too.
     assert_eq!(both.report("default", 14).unwrap().ready, None);
+    // What it said 300 seconds ago holds no longer.
+    let told = |second| (both.shared.messages(at(second)).is_some(), both.shared.ready_tubes(at(second)));
+    assert_eq!((told(310), told(311)), ((true, 3), (false, 0)));
 }
 
 #[test]

@@ -43,14 +43,14 @@ impl SharedQueues {
         Some(TubeReport::of(&self.state_of(name, busy, now), queues.waiting_target()))
     }
 
-    /// How many messages there are, as the database told last; none: not yet.
-    pub(crate) fn messages(&self) -> Option<Totals> {
-        self.backlog.messages()
+    /// How many messages there are, as the database told last; none: not yet, or long ago.
+    pub(crate) fn messages(&self, now: Stamp) -> Option<Totals> {
+        self.backlog.last(now).map(|last| last.backlog.messages)
     }
 
     /// In how many tubes messages are ready, as the database told last.
-    pub(crate) fn ready_tubes(&self) -> u64 {
-        self.backlog.ready_tubes()
+    pub(crate) fn ready_tubes(&self, now: Stamp) -> u64 {
+        self.backlog.last(now).map_or(0, |last| last.backlog.tubes)
     }
 
     /// What is known of the tubes of clients here, and of those that the database says are

@@ -148,6 +148,9 @@ fn numbers_keep_their_length_or_grow() {
     assert_eq!(store.arithmetic(Arithmetic::Incr, b"n", u64::MAX, NOW), Ok(u64::MAX));
     assert_eq!(store.arithmetic(Arithmetic::Incr, b"n", 3, NOW), Ok(2));
     assert_eq!(store.value("n", NOW), Some(format!("{:<20}", 2)));
+    store.bring(Storage::Set, "n", &format!("5{}", " ".repeat(69_999)));
+    assert_eq!(store.arithmetic(Arithmetic::Incr, b"n", 1, NOW), Ok(6));
+    assert_eq!(store.value("n", NOW).map(|value| value.len()), Some(70_000));
     store.bring(Storage::Set, "n", "ten");
     assert_eq!(store.arithmetic(Arithmetic::Incr, b"n", 3, NOW), Err(NoNumber::NotNumeric));
     assert_eq!(store.arithmetic(Arithmetic::Incr, b"m", 3, NOW), Err(NoNumber::NotFound));

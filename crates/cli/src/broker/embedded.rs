@@ -5,7 +5,7 @@
 //! is a station of its own, also at an address. PostgreSQL refuses to run as root; started by root,
 //! it runs as the user `postgres`, which then owns the directory.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::chown;
@@ -30,6 +30,8 @@ pub(super) struct EmbeddedPostgres {
     /// A child of ours, so that what it takes of the processors is counted with the broker; none:
     /// it ran already.
     server: Option<Child>,
+    /// The directory is ours alone until this goes, also when we are killed.
+    _lock: File,
 }
 
 /// The role that brokers of an experiment have in its database. It owns what is in there and may
@@ -128,8 +130,21 @@ impl EmbeddedPostgres {
                 )));
             }
         }
+        let lock = File::create(folder.join(".lock")).map_err(wrong)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::usage(format!("another broker uses {}", folder.display())).hint(
+                    format!(
+                        "stop it, choose another directory, or share its database: --store {:?}",
+                        url_of(&folder)
+                    ),
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+        }
         let data = folder.join("data");
-        let cluster = Self { programs, data, folder, as_other, temporary: false, server: None };
+        let cluster = Self { programs, data, folder, as_other, temporary: false, server: None, _lock: lock };
         if !cluster.data.join("PG_VERSION").exists() {
             let data = cluster.data.to_string_lossy().into_owned();
             cluster
@@ -244,7 +259,7 @@ impl EmbeddedPostgres {
 
     /// Where it is reached.
     pub(super) fn url(&self) -> String {
-        format!("host={} port=5432 user=krarup dbname=postgres", self.folder.display())
+        url_of(&self.folder)
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
@@ -279,7 +294,10 @@ impl EmbeddedPostgres {
 impl Drop for EmbeddedPostgres {
     fn drop(&mut self) {
         let data = self.data.to_string_lossy().into_owned();
-        if let Err(failure) = self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"]) {
+        // Where it was never started, or has ended, there is nothing to stop.
+        if self.state().is_some()
+            && let Err(failure) = self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"])
+        {
             eprintln!("warning: {}", failure.message());
         }
         if let Some(mut server) = self.server.take() {
@@ -292,6 +310,11 @@ impl Drop for EmbeddedPostgres {
             eprintln!("warning: {} cannot be removed: {error}", self.folder.display());
         }
     }
+}
+
+/// Where a server is reached whose socket is in `folder`.
+fn url_of(folder: &Path) -> String {
+    format!("host={} port=5432 user=krarup dbname=postgres", folder.display())
 }
 
 /// Starts a program as the user `postgres`.

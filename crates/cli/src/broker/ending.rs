@@ -12,7 +12,7 @@ pub(super) fn statistics(ended: &BrokerEnd) -> String {
     let recorder = ended.broker.recorder();
     let length = ended.stopped - ended.started;
     let all = recorder.overall();
-    let (totals, known) = ended.broker.totals();
+    let (totals, known) = ended.broker.totals(ended.stopped);
     // What the database has not told is not 0.
     let waiting = known.then(|| {
         let (ready, delayed, buried) = (totals.ready as f64, totals.delayed as f64, totals.buried as f64);

@@ -106,5 +106,5 @@ fn wrong(problem: &StoreError) -> Failure {
     };
     Failure::run(what)
         .hint(problem.hint())
-        .or_hint("is the server running, and does the broker's user own the schema krarup in this database?")
+        .or_hint("is the server running, and does the broker's user own its schema in this database?")
 }

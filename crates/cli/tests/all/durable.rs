@@ -66,6 +66,11 @@ fn messages_outlive_the_broker_and_its_own_postgresql() {
     // Who may open it is the superuser.
     let socket = fs::metadata(folder.join(".s.PGSQL.5432")).unwrap();
     assert_eq!(socket.permissions().mode() & 0o777, 0o700);
+    // A second one is refused, and leaves the database of the first as it is.
+    let second = Program::begin(&flags).ended();
+    let share = format!("--store \"host={} port=5432 ", folder.display());
+    assert!(second.code == Some(2) && second.errors.contains("another broker uses "), "{second:?}");
+    assert!(second.errors.contains(&share), "{share}: {second:?}");
     let mut peer = broker.connect();
     say(&mut peer, "use jobs\r\nput 7 0 60 5\r\nhello\r\n", "USING jobs\r\nINSERTED 1\r\n");
     say(&mut peer, "put 8 1000 60 5\r\nlater\r\n", "INSERTED 2\r\n");
@@ -314,6 +319,9 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
     for mode in &MODES[1..] {
         counts::messages_are_counted_as_they_change(&cluster, mode);
         counts::no_request_counts_all_messages(&cluster, mode);
+        counts::no_request_reads_the_messages_of_other_tubes(&cluster, mode);
+        counts::messages_that_expire_are_all_counted(&cluster, mode);
+        counts::the_total_stays_when_a_tube_is_forgotten(&cluster, mode);
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
     counts::a_database_of_a_later_version_is_refused(&cluster);

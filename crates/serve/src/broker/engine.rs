@@ -221,6 +221,24 @@ fn wants_to_read(broker: &Broker, has_read: bool) -> bool {
     queues.has_fetch() && !(has_read && queues.has_batch())
 }
 
+/// What the store is given next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreStep {
+    Fetch,
+    Write,
+}
+
+/// What it is, where it is the turn of reading or not. What is read is what has been committed:
+/// reading waits until nothing is under way, and writing waits for its turn.
+fn store_next(reads: bool, may_fetch: bool, may_write: bool) -> Option<StoreStep> {
+    if reads { may_fetch.then_some(StoreStep::Fetch) } else { may_write.then_some(StoreStep::Write) }
+}
+
+/// The same of this journal and this broker.
+fn store_step(journal: &Journal, broker: &Broker, has_read: bool) -> Option<StoreStep> {
+    store_next(wants_to_read(broker, has_read), journal.may_fetch(), may_write(journal, broker))
+}
+
 struct Engine<N> {
     settings: BrokerEngineSettings,
     broker: Broker,
@@ -536,19 +554,20 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         if self.write_at > now {
             return;
         }
-        if wants_to_read(&self.broker, self.has_read) {
-            // What is read is what has been committed: nothing is under way meanwhile.
-            if journal.may_fetch()
-                && let Some(wanted) = self.broker.queues_mut().take_fetch()
-            {
-                self.has_read = true;
-                journal.fetch(wanted);
+        match store_step(journal, &self.broker, self.has_read) {
+            Some(StoreStep::Fetch) => {
+                if let Some(wanted) = self.broker.take_fetch() {
+                    self.has_read = true;
+                    journal.fetch(wanted);
+                }
             }
-        } else if may_write(journal, &self.broker)
-            && let Some((number, batch)) = self.broker.take_batch(now, journal.under_way() as u32)
-        {
-            self.has_read = false;
-            journal.write(number, batch);
+            Some(StoreStep::Write) => {
+                if let Some((number, batch)) = self.broker.take_batch(now, journal.under_way() as u32) {
+                    self.has_read = false;
+                    journal.write(number, batch);
+                }
+            }
+            None => {}
         }
     }
 
@@ -576,13 +595,13 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
     /// Until when there is nothing to do unless something happens; none: for ever.
     fn due(&self) -> Option<Stamp> {
         let journal = self.journal.as_ref();
-        let writes = journal.is_some_and(|journal| may_write(journal, &self.broker));
-        let reads = wants_to_read(&self.broker, self.has_read) && journal.is_some_and(Journal::may_fetch);
+        let step = journal.and_then(|journal| store_step(journal, &self.broker, self.has_read));
         let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
-        let store =
-            (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
+        let store = step.map(|_| self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
         let calm = self.reluctant.map(Refusal::end);
-        self.broker.deadline().into_iter().chain(self.stop_by).chain(calm).chain(store).min()
+        // Clients go on at once for which there was nothing to read.
+        let go_on = (self.broker.runnable() > 0).then_some(Stamp(0));
+        self.broker.deadline().into_iter().chain(self.stop_by).chain(calm).chain(store).chain(go_on).min()
     }
 
     /// Does what it was told since the last pass: to accept no more messages, to end, to end at
@@ -628,5 +647,18 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             (self.notice)(BrokerNotice::Unfinished(self.broker.unanswered()));
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_due_at_the_store_while_reading_waits_for_a_commit() {
+        assert_eq!(store_next(true, false, true), None);
+        assert_eq!(store_next(true, true, true), Some(StoreStep::Fetch));
+        assert_eq!(store_next(false, true, true), Some(StoreStep::Write));
+        assert_eq!(store_next(false, true, false), None);
     }
 }

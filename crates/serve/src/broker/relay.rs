@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use krarup_net::blocking::Wakeup;
 use krarup_net::snapshots::lock;
-use krarup_net::{Listener, Stream};
+use krarup_net::{Listener, Stream, conn};
 use krarup_units::{Address, Mistake};
-use socket2::{SockRef, TcpKeepalive};
 
 use crate::broker::accepting;
 use crate::broker::engine::KEEP_ALIVE;
+use crate::threads::{Spawn, spawn};
 
 /// How long the owner may take to accept a client.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -44,8 +44,23 @@ pub struct Relay {
 struct Inner {
     over: Wakeup,
     owner: Mutex<Option<Address>>,
-    /// Both ends of each client that is being sent on.
-    clients: Mutex<HashMap<u64, [TcpStream; 2]>>,
+    /// Both ends of each client that is being sent on; its own alone until the owner has accepted.
+    clients: Mutex<HashMap<u64, Vec<TcpStream>>>,
+}
+
+impl Inner {
+    /// Closes the ends of a client, if it is still being sent on.
+    fn close(&self, number: u64) {
+        if let Some(ends) = lock(&self.clients).remove(&number) {
+            shut_down(&ends);
+        }
+    }
+}
+
+fn shut_down(ends: &[TcpStream]) {
+    for end in ends {
+        let _ = end.shutdown(Shutdown::Both);
+    }
 }
 
 impl Relay {
@@ -67,7 +82,7 @@ impl Relay {
                         && lock(&its.clients).len() < MOST
                     {
                         // A client that cannot be relayed finds its connection closed.
-                        let _ = send_on(OwnedFd::from(client).into(), number, &its);
+                        let _ = send_on(OwnedFd::from(client).into(), number, &its, spawn);
                     }
                 });
             })
@@ -87,15 +102,35 @@ impl Drop for Relay {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        for ends in lock(&self.inner.clients).values() {
-            for end in ends {
-                let _ = end.shutdown(Shutdown::Both);
-            }
+        // A client that is not connected to the owner yet is not found any more when it is.
+        for (_, ends) in lock(&self.inner.clients).drain() {
+            shut_down(&ends);
         }
     }
 }
 
-fn send_on(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
+/// Sends a client on, on threads of its own: an owner that does not answer makes no other client
+/// wait.
+fn send_on(client: TcpStream, number: u64, inner: &Arc<Inner>, spawn: Spawn) -> io::Result<()> {
+    let end = client.try_clone()?;
+    lock(&inner.clients).insert(number, vec![end]);
+    let its = Arc::clone(inner);
+    let begun = spawn(
+        "relay",
+        Box::new(move || {
+            // A client that cannot be relayed finds its connection closed.
+            let _ = connect_and_carry(client, number, &its, spawn);
+            its.close(number);
+        }),
+    );
+    if begun.is_err() {
+        inner.close(number);
+    }
+    begun
+}
+
+/// Connects to the owner, and carries until both ends are over.
+fn connect_and_carry(client: TcpStream, number: u64, inner: &Inner, spawn: Spawn) -> io::Result<()> {
     let owner = lock(&inner.owner).clone();
     let addresses = owner.and_then(|owner| krarup_net::resolve(&owner).ok()).unwrap_or_default();
     let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
@@ -103,22 +138,16 @@ fn send_on(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()>
     client.set_nonblocking(false)?;
     for end in [&client, &server] {
         end.set_nodelay(true)?;
-        let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE.as_duration());
-        SockRef::from(end).set_tcp_keepalive(&keep_alive)?;
+        conn::keep_alive(end, KEEP_ALIVE)?;
     }
-    let ends = [client.try_clone()?, server.try_clone()?];
-    let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
-    lock(&inner.clients).insert(number, ends);
-    thread::Builder::new().spawn(move || carry(from_client, to_server))?;
-    let its = Arc::clone(inner);
-    thread::Builder::new().spawn(move || {
-        carry(server, client);
-        if let Some(ends) = lock(&its.clients).remove(&number) {
-            for end in ends {
-                let _ = end.shutdown(Shutdown::Both);
-            }
-        }
-    })?;
+    let (from_client, to_server, end) = (client.try_clone()?, server.try_clone()?, server.try_clone()?);
+    match lock(&inner.clients).get_mut(&number) {
+        Some(ends) => ends.push(end),
+        // The relay has ended meanwhile.
+        None => return Ok(()),
+    }
+    spawn("relay", Box::new(move || carry(from_client, to_server)))?;
+    carry(server, client);
     Ok(())
 }
 
@@ -135,8 +164,53 @@ mod tests {
     use std::net::TcpListener;
 
     use krarup_net::listen::listen;
+    use socket2::SockRef;
 
     use super::*;
+
+    /// A relay without a thread that accepts, the client `0` at both its ends, and the owner.
+    fn relay_of_one_client() -> (Relay, [TcpStream; 2], TcpListener) {
+        let owner = TcpListener::bind("127.0.0.1:0").unwrap();
+        owner.set_nonblocking(true).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let address: Address = owner.local_addr().unwrap().to_string().parse().unwrap();
+        let (over, sent_to) = (Wakeup::new().unwrap(), Mutex::new(Some(address.clone())));
+        let inner = Arc::new(Inner { over, owner: sent_to, clients: Mutex::default() });
+        (Relay { address, inner, thread: None }, [client, accepted], owner)
+    }
+
+    #[test]
+    fn accepting_clients_does_not_wait_for_the_owner() {
+        let (relay, [mut client, accepted], owner) = relay_of_one_client();
+        // Its thread does not get on.
+        send_on(accepted, 0, &relay.inner, |_, _| Ok(())).unwrap();
+        assert_eq!(owner.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(lock(&relay.inner.clients).len(), 1);
+        drop(relay);
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_client_for_which_no_thread_can_be_had_is_forgotten_and_hears_the_end() {
+        let refuse: Spawn = |_, _| Err(io::ErrorKind::WouldBlock.into());
+        let (relay, [mut client, accepted], _owner) = relay_of_one_client();
+        send_on(accepted, 0, &relay.inner, refuse).unwrap_err();
+        assert!(lock(&relay.inner.clients).is_empty());
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        // The first thread can be had, the second cannot.
+        let (relay, [mut client, accepted], owner) = relay_of_one_client();
+        let end = accepted.try_clone().unwrap();
+        lock(&relay.inner.clients).insert(0, vec![end]);
+        connect_and_carry(accepted, 0, &relay.inner, refuse).unwrap_err();
+        relay.inner.close(0);
+        assert!(lock(&relay.inner.clients).is_empty());
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        owner.set_nonblocking(false).unwrap();
+        let (mut at_owner, _) = owner.accept().unwrap();
+        assert_eq!(at_owner.read(&mut [0]).unwrap(), 0);
+    }
 
     #[test]
     fn what_a_client_sends_reaches_the_owner_and_the_answer_comes_back() {
@@ -159,8 +233,12 @@ mod tests {
         assert_eq!(&heard, b"PONG\r\n");
         let clients = lock(&relay.inner.clients);
         let ends = clients.values().flatten().map(SockRef::from);
-        let noticed = ends.map(|end| end.keepalive().unwrap().then(|| end.tcp_keepalive_time().unwrap()));
-        assert_eq!(noticed.collect::<Vec<_>>(), [Some(KEEP_ALIVE.as_duration()); 2]);
+        let noticed = ends.map(|end| {
+            let (time, interval) = (end.tcp_keepalive_time(), end.tcp_keepalive_interval());
+            assert!(end.keepalive().unwrap());
+            (time.unwrap().as_secs(), interval.unwrap().as_secs(), end.tcp_keepalive_retries().unwrap())
+        });
+        assert_eq!(noticed.collect::<Vec<_>>(), [(60, 10, 3); 2]);
         drop(clients);
         // It becomes the owner itself: who was sent on connects again.
         drop(relay);

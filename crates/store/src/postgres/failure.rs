@@ -218,7 +218,7 @@ impl ConnectionFailure {
 pub(super) fn hint_of(error: &Error) -> String {
     match error.code() {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            "the broker's user owns the schema krarup and needs nothing else: CREATE SCHEMA krarup AUTHORIZATION USER".into()
+            "the broker's user owns its schema, which --schema names, and needs nothing else: CREATE SCHEMA NAME AUTHORIZATION USER".into()
         }
         Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => ConnectionFailure::Standby.hint(),
         _ => String::new(),

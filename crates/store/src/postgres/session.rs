@@ -170,9 +170,7 @@ impl DatabaseSession {
         client.batch_execute(SETTINGS).await?;
         client.batch_execute(COUNTS).await?;
         let shares = client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?;
-        if !shares.get::<_, bool>(0) || !shares.get::<_, bool>(2) {
-            return Err(StoreError::Deposed);
-        }
+        may_share(shares.get(0), shares.get(2))?;
         Ok(Self {
             since: Instant::now(),
             known: Known { process: shares.get(3), begun: shares.get(4) },
@@ -835,6 +833,19 @@ impl<'a> News<'a> {
     }
 }
 
+/// Whether a session goes on that has its share of the owners' lock, or does not, where no broker
+/// owns the queues, or one does.
+fn may_share(has_lock: bool, without_owner: bool) -> Result<(), StoreError> {
+    if !without_owner {
+        return Err(StoreError::Deposed);
+    }
+    // Who begins to share the queues has the lock for itself until the tables are prepared.
+    if !has_lock {
+        return Err(StoreError::Database("another broker begins to use the queues".into()));
+    }
+    Ok(())
+}
+
 /// Numbers beyond the column's range belong to no message.
 fn number(id: Id) -> i64 {
     i64::try_from(id).unwrap_or(-1)
@@ -910,5 +921,19 @@ fn job(id: Id, row: &Row) -> JobView {
         },
         sender: name(12),
         receiver: name(13),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_begins_to_share_the_queues_is_no_owner() {
+        assert!(may_share(true, true).is_ok());
+        assert!(matches!(may_share(false, true), Err(StoreError::Database(_))));
+        for has_lock in [false, true] {
+            assert!(matches!(may_share(has_lock, false), Err(StoreError::Deposed)));
+        }
     }
 }

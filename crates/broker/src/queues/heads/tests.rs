@@ -510,6 +510,28 @@ fn what_is_only_in_the_store_expires_as_well() {
 }
 
 #[test]
+fn a_tube_of_which_nothing_is_in_memory_is_read_when_its_messages_are_to_expire() {
+    let mut before = Stored::new(None);
+    let client = enter(&mut before.queues, 0);
+    for receiver in [None, None, Some("anna")] {
+        let put = Put { tube: Some("one"), receiver, priority: 2_000, ttr: 1, body: b"x", ..Put::default() };
+        before.request(client, &Request::Put(put), Stamp(0));
+    }
+    before.begin_to_write();
+    before.is_written(Stamp(0));
+    let mut stored = Stored { table: before.table, ..Stored::new(Some(Resident { bytes: 0, heads: 1 })) };
+    stored.queues.ids_from(4);
+    for (receiver, count) in [(None, 2), (Some("anna".into()), 1)] {
+        stored.queues.load_line(StoredQueue::Ready("one".into(), receiver), count, 0);
+    }
+    let client = enter(&mut stored.queues, 0);
+    stored.request(client, &Request::ExpireTube { tube: "one", seconds: 5 }, Stamp(0));
+    assert_eq!(stored.queues.outside(), 3);
+    stored.pass(Stamp(Nanos::from_secs(5).0));
+    assert_eq!((stored.queues.totals().ready, stored.queues.totals().expired), (0, 3));
+}
+
+#[test]
 fn a_message_of_another_shard_is_not_found_by_its_number() {
     let mut stored = Stored::new(Some(Resident { bytes: 0, heads: 1 }));
     let shard = Shard { number: shard_of("one", 2), of: 2 };

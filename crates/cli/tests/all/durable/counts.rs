@@ -130,29 +130,103 @@ fn memcacheds_protocol_tells_the_same(store: &str, mode: &str) {
 /// As many as are read where each is counted.
 const MANY: u64 = 100_000;
 
+/// So many messages of the last hour are ready in a tube.
+fn insert(cluster: &Cluster, name: &str, tube: &str, count: u64) {
+    let statement = format!(
+        "INSERT INTO krarup.message (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body) \
+         SELECT nextval('krarup.message_id'), '{tube}', 0, 1, 0, 60, now() - interval '1 hour', 0, 0, 0, 0, 0, 'x' \
+         FROM generate_series(1, {count})"
+    );
+    cluster.sql(name, &statement);
+}
+
+/// A broker over a new database in which many messages are ready in the tube `many`.
+fn over_many(cluster: &Cluster, name: &str, mode: &str) -> Program {
+    let store = cluster.database(name);
+    assert!(broker(&store, "owned").stop().success);
+    insert(cluster, name, "many", MANY);
+    broker(&store, mode)
+}
+
+/// How many rows of messages have been read.
+fn rows_read(cluster: &Cluster, name: &str) -> u64 {
+    cluster.end_sessions(name);
+    let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message_row'";
+    cluster.sql(name, count).parse().unwrap()
+}
+
 pub(crate) fn no_request_counts_all_messages(cluster: &Cluster, mode: &str) {
     let name = format!("uncounted_{mode}");
-    let store = cluster.database(&name);
-    assert!(broker(&store, "owned").stop().success);
-    let many = format!(
-        "INSERT INTO krarup.message (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body) \
-         SELECT number, 'many', 0, 1, 0, 60, now(), 0, 0, 0, 0, 0, 'x' FROM generate_series(1, {MANY}) AS number"
-    );
-    cluster.sql(&name, &many);
-    let broker = broker(&store, mode);
-    let read = || -> u64 {
-        cluster.end_sessions(&name);
-        let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message_row'";
-        cluster.sql(&name, count).parse().unwrap()
-    };
-    let before = read();
+    let broker = over_many(cluster, &name, mode);
+    let before = rows_read(cluster, &name);
     let mut peer = broker.connect();
     for _ in 0..10 {
         assert_eq!(told(&mut peer, "stats-tube many\r\n", ["current-jobs-ready", "total-jobs"]), [MANY; 2]);
         assert_eq!(told(&mut peer, "stats\r\n", ["current-jobs-ready"]), [MANY]);
     }
-    let rows = read() - before;
+    let rows = rows_read(cluster, &name) - before;
     assert!(rows < MANY, "{mode}: {rows} rows were read for twenty answers");
+    assert!(broker.stop().success);
+}
+
+/// Where no client is registered there is no index of messages for one receiver.
+pub(crate) fn no_request_reads_the_messages_of_other_tubes(cluster: &Cluster, mode: &str) {
+    let name = format!("others_{mode}");
+    let broker = over_many(cluster, &name, mode);
+    let before = rows_read(cluster, &name);
+    let (mut peer, mut other) = (broker.connect(), broker.connect());
+    say(
+        &mut peer,
+        "watch one\r\nwatch two\r\nignore default\r\n",
+        "WATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\n",
+    );
+    for _ in 0..10 {
+        say(&mut peer, "reserve-with-timeout 0\r\n", "TIMED_OUT\r\n");
+    }
+    say(&mut peer, "use one\r\npeek-ready\r\n", "USING one\r\nNOT_FOUND\r\n");
+    // From now on each sweep looks for it.
+    peer.send(b"reserve\r\n").unwrap();
+    until("it waits", || told(&mut other, "stats\r\n", ["current-waiting"]) == [1]);
+    let now = cluster.sql(&name, "SELECT clock_timestamp()");
+    let swept = format!("SELECT bool_or(renewed > '{now}'::timestamptz + interval '1 s') FROM krarup.broker");
+    until("sweeps have looked", || cluster.sql(&name, &swept) == "t");
+    let rows = rows_read(cluster, &name) - before;
+    assert!(rows < MANY, "{mode}: {rows} rows were read for tubes that are empty");
+    drop(peer);
+    assert!(broker.stop().success);
+}
+
+/// More than one sweep deletes.
+pub(crate) fn messages_that_expire_are_all_counted(cluster: &Cluster, mode: &str) {
+    let name = format!("expired_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    let mut peer = broker.connect();
+    say(&mut peer, "expire-tube old 60\r\n", "EXPIRING\r\n");
+    insert(cluster, &name, "old", 1_500);
+    until("all are gone and counted", || {
+        told(&mut peer, "stats\r\n", ["current-jobs-ready", "total-expired"]) == [0, 1_500]
+    });
+    assert!(broker.stop().success);
+}
+
+/// A tube that was empty for a day is forgotten; how many messages were put in all is not.
+pub(crate) fn the_total_stays_when_a_tube_is_forgotten(cluster: &Cluster, mode: &str) {
+    let name = format!("forgotten_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    let mut peer = broker.connect();
+    say(&mut peer, "use a\r\nput 1 0 60 1\r\nx\r\ndelete 1\r\n", "USING a\r\nINSERTED 1\r\nDELETED\r\n");
+    let uncleared = "SELECT count(*) FROM krarup.outcome WHERE tube IS NOT NULL";
+    until("their rows are added up", || cluster.sql(&name, uncleared) == "0");
+    // No broker adds up meanwhile.
+    let days_later = "DO $$ BEGIN \
+                          PERFORM pg_advisory_xact_lock(1802658162, 4); \
+                          FOR pass IN 1..2 LOOP \
+                              UPDATE krarup.count SET changed = now() - interval '2 days'; \
+                              PERFORM krarup.sum_up(); \
+                          END LOOP; \
+                      END $$; \
+                      SELECT count(*) FILTER (WHERE tube = 'a'), sum(put) FROM krarup.counted";
+    assert_eq!(cluster.sql(&name, days_later), "0|1", "{mode}");
     assert!(broker.stop().success);
 }
 
@@ -184,8 +258,9 @@ pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
         include_str!("../../../../store/src/postgres/migrations/0008.sql"),
         include_str!("../../../../store/src/postgres/migrations/0009.sql"),
         include_str!("../../../../store/src/postgres/migrations/0010.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0011.sql"),
     ];
-    for version in [1, 5, 7, 8, 9, 10] {
+    for version in [1, 5, 7, 8, 9, 10, 11] {
         for mode in MODES {
             let name = format!("version_{version}_{mode}");
             let store = cluster.database(&name);

@@ -266,7 +266,7 @@ fn a_user_with_the_rights_of_the_guide_is_enough() {
         let start =
             || Program::begin(&[&["broker", "--listen", "127.0.0.1:0", "--store", &store], flags].concat());
         let ended = start().ended();
-        let hint = "CREATE SCHEMA krarup AUTHORIZATION";
+        let hint = "CREATE SCHEMA NAME AUTHORIZATION";
         assert!(ended.code == Some(1) && ended.errors.contains(hint), "{mode}: {ended:?}");
         cluster.sql(&name, "CREATE SCHEMA krarup AUTHORIZATION queues");
         let broker = start().listening();

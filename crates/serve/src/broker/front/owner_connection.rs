@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use krarup_net::blocking::BlockingClient;
-use krarup_units::Address;
+use krarup_net::conn;
+use krarup_units::{Address, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{SockRef, TcpKeepalive};
 
 use super::serving::Inner;
 use crate::broker::engine::Protocol;
@@ -23,8 +23,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// How long it may take nothing of what is sent to it: then it hangs, and the connection counts as
 /// ended.
 const SEND: Duration = Duration::from_secs(10);
-/// An owner's machine that vanished without a word is noticed after this time.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// An owner's machine is asked whether it is still there after this silence.
+const KEEP_ALIVE: Nanos = Nanos::from_secs(5);
 /// From so many messages on that the client may hold it is asked which of them it does.
 const MANY: usize = 1_000;
 /// Of so many at a time.
@@ -73,7 +73,7 @@ impl OwnerConnection {
         stream.set_nodelay(true)?;
         // The caller looks now and then whether it still is the owner.
         stream.set_nonblocking(true)?;
-        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        conn::keep_alive(&stream, KEEP_ALIVE)?;
         let watched = BTreeSet::from([DEFAULT_TUBE.to_owned()]);
         let (used, held) = (DEFAULT_TUBE.to_owned(), HashSet::new());
         Ok(Self {
@@ -282,7 +282,23 @@ fn memcached_length(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use socket2::SockRef;
+
     use super::*;
+
+    #[test]
+    fn an_owner_that_vanishes_is_noticed_in_seconds() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let owner = Arc::new(ShardOwner { epoch: 1, address, memcached: None });
+        let connection = OwnerConnection::connect(owner, Protocol::Beanstalkd).unwrap();
+        let socket = SockRef::from(connection.stream());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(5));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(1));
+        assert_eq!((socket.keepalive().unwrap(), socket.tcp_keepalive_retries().unwrap()), (true, 3));
+    }
 
     #[test]
     fn an_answer_ends_where_its_last_line_or_body_does() {
