@@ -113,8 +113,7 @@ fn values<'a>(
                 }
                 CutLine::Whole { text, end } => match (Header::of(text), error(text)) {
                     (Some(header), _) => (header, end),
-                    // An error in the middle of values takes their place.
-                    (None, Some(class)) => return complete(bytes, class, 0, end),
+                    (None, Some(class)) => return failed(bytes, class, at, end),
                     (None, None) => {
                         return Parsed::Invalid("the answer is neither values nor their end");
                     }
@@ -145,6 +144,11 @@ fn values<'a>(
     }
 }
 
+/// An error in the line from `start` to `end`, which takes the place of what came before it.
+fn failed(bytes: &[u8], class: ReplyClass, start: usize, end: usize) -> Parsed<Response<'_>, &'static str> {
+    Parsed::Complete { message: Response { class, hits: 0, bytes: &bytes[start..end] }, used: end }
+}
+
 fn stats(bytes: &[u8]) -> Parsed<Response<'_>, &'static str> {
     let mut at = 0;
     loop {
@@ -159,7 +163,7 @@ fn stats(bytes: &[u8]) -> Parsed<Response<'_>, &'static str> {
             _ if text.starts_with(b"STAT ") => at = end,
             _ => {
                 return match error(text) {
-                    Some(class) => complete(bytes, class, 0, end),
+                    Some(class) => failed(bytes, class, at, end),
                     None => Parsed::Invalid("the answer is neither statistics nor their end"),
                 };
             }
@@ -253,6 +257,20 @@ mod tests {
         ] {
             let Parsed::Complete { message, .. } = read(text, expect) else { panic!("whole") };
             assert_eq!(expect.read_whole(&message), whole, "{text:?} for {expect:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_takes_the_place_of_what_came_before_it() {
+        let error = "SERVER_ERROR m\r\n";
+        for (before, expect) in [("VALUE a 0 1\r\nx\r\n", GET), ("STAT pid 1\r\n", Expect::Stats)] {
+            let text = format!("{before}{error}");
+            for cut in 0..text.len() {
+                assert!(matches!(read(&text[..cut], expect), Parsed::Incomplete { .. }), "{cut}: {text:?}");
+            }
+            let Parsed::Complete { message, used } = read(&text, expect) else { panic!("whole") };
+            assert_eq!((message.bytes, used), (error.as_bytes(), text.len()));
+            assert_eq!((message.class, message.hits), (ReplyClass::ServerError, 0));
         }
     }
 

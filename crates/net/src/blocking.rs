@@ -39,9 +39,11 @@ impl BlockingConnection {
     /// The same through a unix socket's file.
     ///
     /// # Errors
-    /// From the system.
-    pub fn connect_file(path: &Path, answer: Nanos) -> io::Result<Self> {
+    /// From the system; `WouldBlock` after too long.
+    pub fn connect_file(path: &Path, limit: Nanos, answer: Nanos) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // Where too many connections wait to be accepted, the kernel waits as long as for a write.
+        socket.set_write_timeout(Some(limit.as_duration()))?;
         socket.connect(&SockAddr::unix(path)?)?;
         Self::with_timeout(socket, answer)
     }
@@ -139,7 +141,7 @@ impl BlockingClient {
         Ok(Self { conn, accepted: Instant::now(), handshake })
     }
 
-    /// A vanished client is noticed after about this time.
+    /// A vanished client is noticed, as [`Conn::keep_alive`] says.
     ///
     /// # Errors
     /// From the system.
@@ -365,6 +367,38 @@ mod tests {
     }
 
     #[test]
+    fn a_file_at_which_nothing_is_accepted_is_given_up_in_time() {
+        let path = std::env::temp_dir().join(format!("krarup-blocking-full-{}.sock", std::process::id()));
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        listener.listen(0).unwrap();
+        let connect = |limit| BlockingConnection::connect_file(&path, limit, Nanos::from_secs(1));
+        // One waits all the same.
+        let waiting = connect(Nanos::from_secs(1)).unwrap();
+        assert_eq!(connect(Nanos::from_millis(1)).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(waiting);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_is_told_how_to_notice_a_client_that_vanishes() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
+        let (address, second) = (listener.address().unwrap(), Nanos::from_secs(1));
+        let address = crate::resolve(&address).unwrap()[0];
+        let _peer = BlockingConnection::connect(address, second, second).unwrap();
+        let stream = accept(&listener, &Wakeup::new().unwrap()).unwrap().unwrap();
+        let client = BlockingClient::accepted(stream, None, Nanos::ZERO).unwrap();
+        for (idle, interval) in [(1, 1), (60, 10), (32_767, 5_461)] {
+            client.keep_alive(Nanos::from_secs(idle)).unwrap();
+            let socket = client.conn.stream().socket();
+            let told = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
+            assert_eq!((told.0.as_secs(), told.1.as_secs()), (idle, interval));
+            assert_eq!((socket.keepalive().unwrap(), socket.tcp_keepalive_retries().unwrap()), (true, 3));
+        }
+    }
+
+    #[test]
     fn clients_are_accepted_by_either_listener_until_it_is_closed() {
         let path = std::env::temp_dir().join(format!("krarup-blocking-{}.sock", std::process::id()));
         let file = krarup_units::Address::of_file(&path);
@@ -374,7 +408,7 @@ mod tests {
             let second = Nanos::from_secs(1);
             let connection = match listener.address().unwrap() {
                 address if address.file().is_some() => {
-                    BlockingConnection::connect_file(address.file().unwrap(), second).unwrap()
+                    BlockingConnection::connect_file(address.file().unwrap(), second, second).unwrap()
                 }
                 address => {
                     BlockingConnection::connect(crate::resolve(&address).unwrap()[0], second, second).unwrap()

@@ -2,23 +2,37 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
+use std::time::Duration;
 
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::moved::Moved;
 use crate::stream::Stream;
 use crate::tls::{Acceptor, Connector, TlsSession};
-use krarup_units::Outbox;
+use krarup_units::{Nanos, Outbox};
 
 /// How many pieces one write takes at most.
 const PIECES: usize = 32;
 /// A connection that has more to write than this is written again later, so that others have their
 /// turn.
 const A_WRITE: usize = 1 << 20;
+/// How often the kernel asks a silent peer whether it is still there.
+const QUESTIONS: u32 = 3;
+
+/// The same as [`Conn::keep_alive`], for a TCP socket of any kind.
+///
+/// # Errors
+/// From the system.
+pub fn keep_alive(socket: &impl AsFd, idle: Nanos) -> io::Result<()> {
+    let idle = idle.as_duration();
+    let interval = (idle / (2 * QUESTIONS)).max(Duration::from_secs(1));
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(QUESTIONS);
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}
 
 /// A connection, registered once for both directions, edge-triggered: arming and disarming per
 /// write would cost as much as the write.
@@ -211,21 +225,19 @@ impl Conn {
         self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&mut self.stream))
     }
 
-    /// Asks the kernel to notice a peer that vanished without a word.
+    /// Asks the kernel to notice a peer that vanished without a word: after this silence, of a
+    /// second at least, it is asked three times, and is gone after half as long again.
     ///
     /// # Errors
     /// From the system.
-    pub fn keep_alive(&self, idle: krarup_units::Nanos) -> io::Result<()> {
-        let keepalive = socket2::TcpKeepalive::new().with_time(idle.as_duration());
-        match &self.stream {
-            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_keepalive(&keepalive),
-            Stream::Unix(_) => Ok(()),
-        }
+    pub fn keep_alive(&self, idle: Nanos) -> io::Result<()> {
+        let Stream::Tcp(stream) = &self.stream else { return Ok(()) };
+        keep_alive(stream, idle)
     }
 
     /// Closes at once with a reset, so that the peer cannot take a broken answer for a whole one.
     pub fn reset(self) {
-        let _ = self.stream.socket().set_linger(Some(std::time::Duration::ZERO));
+        let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
     }
 
     /// The other end; a unix socket's has no address.

@@ -281,7 +281,9 @@ async fn is_unencoded(stream: &tokio::net::TcpStream) -> Option<bool> {
     let mut head = [0; 1024];
     let count = timeout(PATIENCE, stream.peek(&mut head)).await.ok()?.ok()?;
     let line = head[..count].split(|byte| *byte == b'\n').next()?;
-    Some(line.starts_with(b"GET /") && line.iter().any(|byte| matches!(byte, b'<' | b'>')))
+    let methods = [&b"GET /"[..], b"HEAD /", b"POST /", b"DELETE /"];
+    let is_asked = methods.iter().any(|method| line.starts_with(method));
+    Some(is_asked && line.iter().any(|byte| matches!(byte, b'<' | b'>')))
 }
 
 /// One request and its answer.
@@ -469,11 +471,7 @@ pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Resu
     let head = end_of_head(&received).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
     let (head, body) = received.split_at(head);
     let head = String::from_utf8_lossy(head);
-    let body = if is_chunked(&head) {
-        unchunked(body).ok_or_else(|| format!("the answer of {address} ends in the middle"))?
-    } else {
-        body.to_owned()
-    };
+    let body = whole(&head, body).ok_or_else(|| format!("the answer of {address} ends in the middle"))?;
     let line = head.lines().next().unwrap_or_default().to_owned();
     match line.split(' ').nth(1) {
         Some("200") => Ok(String::from_utf8_lossy(&body).into_owned()),
@@ -486,13 +484,27 @@ pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Resu
     }
 }
 
+/// The value of a field of a head.
+fn field<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+}
+
 /// Whether the body comes in chunks (RFC 9112, 7.1), as from a server that does not know the length
 /// when it begins.
 fn is_chunked(head: &str) -> bool {
-    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
-    fields.any(|(name, value)| {
-        name.eq_ignore_ascii_case("transfer-encoding") && value.trim().eq_ignore_ascii_case("chunked")
-    })
+    field(head, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
+}
+
+/// The body behind a head; none where not all of it has come.
+fn whole(head: &str, rest: &[u8]) -> Option<Vec<u8>> {
+    if is_chunked(head) {
+        return unchunked(rest);
+    }
+    match field(head, "content-length").and_then(|length| length.parse::<usize>().ok()) {
+        Some(length) => rest.get(..length).map(<[u8]>::to_vec),
+        None => Some(rest.to_vec()),
+    }
 }
 
 /// The body without the sizes of its chunks; none where it has no end.
@@ -585,6 +597,25 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_shorter_than_it_says_is_refused() {
+        let of_length =
+            |length: usize| whole(&format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"), b"well");
+        assert_eq!((of_length(4), of_length(5)), (Some(b"well".to_vec()), None));
+        assert_eq!(whole("HTTP/1.1 200 OK\r\n\r\n", b"well").unwrap(), b"well");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(listener.local_addr().unwrap());
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+            asked
+        });
+        let why = get(&address, "/here").unwrap_err().to_string();
+        assert!(why.contains("ends in the middle"), "{why}");
+        assert!(peer.join().unwrap() > 0);
+    }
+
+    #[test]
     fn a_query_is_decoded_and_a_browser_asks_for_a_page() {
         let server = begin(|_, _, query| {
             HttpResponse::text(200, format!("{} {:?}\n", query.page, query.parameters()))
@@ -607,8 +638,11 @@ mod tests {
         );
         assert_eq!(status(b"POST /do?now HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), "200");
         // What a person types gets a hint.
-        let typed = received(&server, b"GET /here?target=p99<8ms HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(typed.starts_with("HTTP/1.1 400 ") && typed.contains("%3C"), "{typed}");
+        for method in ["GET", "HEAD", "POST", "DELETE"] {
+            let head = format!("{method} /here?target=p99<8ms HTTP/1.1\r\nHost: x\r\n\r\n");
+            let typed = received(&server, head.as_bytes());
+            assert!(typed.starts_with("HTTP/1.1 400 ") && typed.contains("%3C"), "{typed}");
+        }
         for head in [&b"get key\r\n\r\n"[..], b"GET / here HTTP/1.1\r\n\r\n", b"\xff\xfe\r\n\r\n"] {
             assert_eq!(status(head), "400", "{}", head.escape_ascii());
         }

@@ -1,8 +1,8 @@
 //! A listening socket, or an error that names the address and says what to do.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use mio::net::{TcpListener, UnixListener};
@@ -108,16 +108,17 @@ fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
         fs::remove_file(path).map_err(|error| format!("the socket left there cannot be removed: {error}"))?;
     }
     let bound = SockAddr::unix(path).and_then(|address| bind(Domain::UNIX, &address, options));
-    let listener = bound.map_err(|error| match error.kind() {
+    let socket = bound.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Mistake::new("its directory does not exist", "make it first"),
         io::ErrorKind::PermissionDenied => Mistake::plain("its directory cannot be written to"),
         _ => Mistake::plain(error.to_string()),
     })?;
+    let listener =
+        Listener::Unix { listener: UnixListener::from_std(socket.into()), file: Some(path.to_owned()) };
     if let Some(mode) = options.mode {
-        fs::set_permissions(path, Permissions::from_mode(mode))
-            .map_err(|error| format!("its permissions cannot be set: {error}"))?;
+        listener.set_mode(mode).map_err(|error| format!("its permissions cannot be set: {error}"))?;
     }
-    Ok(Listener::Unix { listener: UnixListener::from_std(listener.into()), file: Some(path.to_owned()) })
+    Ok(listener)
 }
 
 fn listen_at_port(address: &Address, options: Options) -> Result<TcpListener, Mistake> {
@@ -162,6 +163,8 @@ fn bind(domain: Domain, address: &SockAddr, options: Options) -> io::Result<Sock
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 use krarup_units::mistake::system_words;
@@ -36,12 +36,23 @@ pub fn servers_of(service: &Address) -> Result<Vec<Address>, Mistake> {
 
 /// The name servers of a `resolv.conf`; without any it is this machine's.
 fn name_servers(text: &str) -> Vec<SocketAddr> {
-    let numbers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
-    let mut found: Vec<SocketAddr> = numbers.map(|number: IpAddr| (number, 53).into()).collect();
+    let mut found: Vec<SocketAddr> = text.lines().filter_map(name_server).collect();
     if found.is_empty() {
         found.push((Ipv4Addr::LOCALHOST, 53).into());
     }
     found
+}
+
+/// The name server of one line, if it has one.
+fn name_server(line: &str) -> Option<SocketAddr> {
+    let rest = line.trim().strip_prefix("nameserver")?.trim_start();
+    let number = rest.split(|letter: char| letter.is_whitespace() || matches!(letter, '#' | ';')).next()?;
+    if let Some((address, _)) = number.split_once('%') {
+        // The system knows the interfaces. It must not be asked for a name.
+        address.parse::<Ipv6Addr>().ok()?;
+        return (number, 53).to_socket_addrs().ok()?.next();
+    }
+    Some((number.parse::<IpAddr>().ok()?, 53).into())
 }
 
 fn servers_by(service: &Address, name_servers: &[SocketAddr]) -> Result<Vec<Address>, Mistake> {
@@ -238,6 +249,8 @@ mod tests {
     fn name_servers_are_those_of_the_system() {
         let text = "search a.example\nnameserver 10.0.0.10\n nameserver ::1\n# nameserver 1.1.1.1\noptions ndots:5\n";
         assert_eq!(name_servers(text), ["10.0.0.10:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);
+        let text = "nameserver 10.0.0.10 # ours\nnameserver fe80::1%1;\nnameserver x%1\n";
+        assert_eq!(name_servers(text), ["10.0.0.10:53".parse().unwrap(), "[fe80::1%1]:53".parse().unwrap()]);
         assert_eq!(name_servers(""), ["127.0.0.1:53".parse().unwrap()]);
     }
 }

@@ -1,8 +1,10 @@
 //! A socket of either kind, and where such sockets come from.
 
+use std::fs::Permissions;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use mio::event::Source;
@@ -135,6 +137,15 @@ impl Listener {
                 Self::Unix { listener: UnixListener::from_std(handle.into()), file: None }
             }
         })
+    }
+
+    /// Sets the permissions of a unix socket's file, if it is ours.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let Self::Unix { file: Some(file), .. } = self else { return Ok(()) };
+        std::fs::set_permissions(file, Permissions::from_mode(mode))
     }
 
     /// From now on `token` tells when a connection waits.

@@ -225,13 +225,21 @@ impl Books {
     /// Events that happened elsewhere since `earlier`. Clients are counted where they connect.
     pub(crate) fn enter_events(&mut self, now: &Events, earlier: &Events) {
         let Events {
-            requests, disagreements, server_losses, desynchronised, timeouts, commands_refused, ..
+            requests,
+            disagreements,
+            server_losses,
+            desynchronised,
+            timeouts,
+            ejections,
+            commands_refused,
+            ..
         } = &mut self.events;
         *requests += now.requests - earlier.requests;
         *disagreements += now.disagreements - earlier.disagreements;
         *server_losses += now.server_losses - earlier.server_losses;
         *desynchronised += now.desynchronised - earlier.desynchronised;
         *timeouts += now.timeouts - earlier.timeouts;
+        *ejections += now.ejections - earlier.ejections;
         *commands_refused += now.commands_refused - earlier.commands_refused;
     }
 
@@ -370,5 +378,22 @@ impl Books {
     /// What the pool of this number had counted before the last reset.
     pub(crate) fn counts_before_reset(&self, pool: usize) -> Option<&PoolCounts> {
         self.before_reset.as_ref()?.pools.get(pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::RecorderSettings;
+
+    use super::*;
+
+    #[test]
+    fn what_has_happened_elsewhere_is_entered_but_for_clients() {
+        let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+        let mut books = Books::new(recorder, 0, HotKeyMode::Off, Stamp(0));
+        let earlier = Events { ejections: 1, timeouts: 2, ..Events::default() };
+        let now = Events { ejections: 4, timeouts: 7, clients_accepted: 9, ..Events::default() };
+        books.enter_events(&now, &earlier);
+        assert_eq!(*books.events(), Events { ejections: 3, timeouts: 5, ..Events::default() });
     }
 }

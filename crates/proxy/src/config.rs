@@ -76,8 +76,8 @@ settings! {
         /// How long to wait before connecting to a lost server again. The wait doubles with each
         /// failure.
         reconnect_after: Nanos = Nanos::from_millis(20), Duration::between(MILLISECOND, DAY);
-        /// The longest such wait.
-        reconnect_at_most: Nanos = Nanos::from_secs(2), Duration::up_to(DAY);
+        /// The longest such wait; it is never below `reconnect_after`.
+        reconnect_at_most: Nanos = Nanos::from_secs(2), Duration::between(MILLISECOND, DAY);
         /// How many of the slowest requests of each second are kept with all their stamps:
         /// `stats slow` shows them. 0 keeps none.
         slow_requests: usize = 5, Count::between(0, 1_000);
@@ -141,7 +141,7 @@ settings! {
         server_stats: bool = false, Switch;
         /// A file that proxies before the same servers share: while one of them has a redline under
         /// way, no other begins one. It says which server was pushed when, for a day.
-        redline_lock: Option<PathBuf> = None, Optional(FILE), example = "\"/run/krarup/redline\"";
+        redline_lock: Option<PathBuf> = None, Optional(FILE), example = "\"/var/lib/krarup-proxy/redline\"";
     }
     // The top level holds the keys of one pool beside those of the proxy.
     beside main: PoolConfig;
@@ -183,15 +183,8 @@ impl Config {
     /// # Errors
     /// Names what takes a restart.
     pub fn takes_over(&self, other: &Self) -> Result<(), Mistake> {
-        let written = |row: &Setting<Self>, config| (row.write)(config).unwrap_or_default();
-        match Self::ROWS.iter().find(|row| row.restart && written(row, self) != written(row, other)) {
-            None => Ok(()),
-            Some(row) => {
-                let (new, old) = (written(row, other), written(row, self));
-                let what = format!("`{}` is {new}, and {old} runs", row.key);
-                Err(Mistake::new(what, "that takes a restart"))
-            }
-        }
+        keeps_what_takes_a_restart(self, other, "")?;
+        keeps_what_takes_a_restart(&self.edge, &other.edge, "edge.")
     }
 
     /// The configuration as a commented file, which reads back as the same.
@@ -395,7 +388,7 @@ impl Config {
             replies: self.edge.memory / self.threads.max(1) / 2,
             timeout: self.timeout,
             reconnect_after: self.reconnect_after,
-            reconnect_at_most: self.reconnect_at_most,
+            reconnect_at_most: self.reconnect_at_most.max(self.reconnect_after),
             eject_after: self.eject_after,
             eject_for: self.eject_for,
             return_over: self.return_over,
@@ -445,6 +438,19 @@ impl Config {
             routes: routes.collect::<Result<_, Mistake>>()?,
             servers: servers.iter().map(ToString::to_string).collect(),
         })
+    }
+}
+
+/// Refuses another value of a setting that takes a restart; `within` stands before its key.
+fn keeps_what_takes_a_restart<C: SettingsTable>(runs: &C, other: &C, within: &str) -> Result<(), Mistake> {
+    let written = |row: &Setting<C>, config: &C| (row.write)(config).unwrap_or_default();
+    match C::ROWS.iter().find(|row| row.restart && written(row, runs) != written(row, other)) {
+        None => Ok(()),
+        Some(row) => {
+            let (new, old) = (written(row, other), written(row, runs));
+            let what = format!("`{within}{}` is {new}, and {old} runs", row.key);
+            Err(Mistake::new(what, "that takes a restart"))
+        }
     }
 }
 
@@ -598,6 +604,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_wait_for_a_lost_server_is_no_shorter_than_the_first() {
+        let text = "servers = [\"h:1\"]\nreconnect_after = \"5s\"\nreconnect_at_most = \"1s\"";
+        let settings = Config::parse(text, "f.toml").unwrap().settings();
+        assert_eq!(settings.reconnect_at_most, Nanos::from_secs(5));
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_line() {
         for (text, parts) in [
             ("listen = \"127.0.0.1:1\"\nserver = []", ["f.toml, line 2", "server"]),
@@ -625,6 +638,7 @@ mod tests {
             (Config { queue: 0, ..good.clone() }, "`queue`"),
             (Config { max_value: 0, ..good.clone() }, "`max_value`"),
             (Config { timeout: Nanos::ZERO, ..good.clone() }, "`timeout`"),
+            (Config { reconnect_at_most: Nanos::ZERO, ..good.clone() }, "`reconnect_at_most`"),
             (Config { threads: 0, ..good.clone() }, "`threads`"),
             (Config { server_connections: 0, ..good.clone() }, "`server_connections`"),
             (Config { server_connections: 2, dedicated: true, ..good.clone() }, "one of the two"),

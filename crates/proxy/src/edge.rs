@@ -12,6 +12,9 @@ use krarup_units::Nanos;
 /// How long a client may do something; zero: for ever.
 const PATIENCE: Duration = Duration::between(Nanos::from_millis(1), MONTH).or_zero();
 
+/// The silences that the kernel counts, in seconds; zero: it does not.
+const SILENCE: Duration = Duration::between(Nanos::from_secs(1), Nanos::from_secs(32_767)).or_zero();
+
 settings! {
     /// The keys under `[edge]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,12 +42,13 @@ settings! {
             flag = Some(Flag::new("socket-mode", "MODE"));
         /// Whether several processes may listen on one port: a new one can start before the old one
         /// ends.
-        reuse_port: bool = false, Switch;
+        reuse_port: bool = false, Switch, restart = true;
         /// How many connections may wait to be accepted at a listening socket; the kernel may allow
         /// fewer (net.core.somaxconn). Holds for sockets that are opened from then on.
         backlog: u32 = 1_024, Count::between(1, 65_535), flag = Some(Flag::new("backlog", "COUNT"));
-        /// After which silence the kernel asks whether the other side is still there. 0 never asks.
-        keep_alive: Nanos = Nanos::from_secs(60), PATIENCE;
+        /// After which silence the kernel asks whether the other side is still there; after half as
+        /// long again without an answer the connection counts as lost. 0 never asks.
+        keep_alive: Nanos = Nanos::from_secs(60), SILENCE;
         /// How long a client may say nothing. Beyond that it is disconnected. 0 waits for ever.
         idle_timeout: Nanos = Nanos::ZERO, PATIENCE,
             flag = Some(Flag::new("idle-timeout", "TIME"));
@@ -230,6 +234,8 @@ mod tests {
             ("socket_mode = \"rw\"", "`rw`"),
             ("memory = \"much\"", "much"),
             ("backlog = 0", "65535"),
+            ("keep_alive = \"500ms\"", "0 or from 1s to 32767s"),
+            ("keep_alive = \"12h\"", "0 or from 1s to 32767s"),
             ("tls = { certificate = \"c\" }", "key"),
             ("password = 1", "password"),
         ] {

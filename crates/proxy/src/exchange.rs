@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use krarup_memcache::{MetaCommand, ReplyClass, Retrieval};
+use krarup_memcache::{MetaCommand, ReplyClass, Response, Retrieval};
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
@@ -73,6 +73,34 @@ pub(crate) struct RetrievalPart {
     pub(crate) asks_for_flags: bool,
 }
 
+/// The answer of one of two servers that a part was sent to, which does not have all of its keys:
+/// kept until the other has answered.
+#[derive(Debug)]
+pub(crate) struct PartAnswer {
+    part: u16,
+    /// Whose it is.
+    pub(crate) server: ServerId,
+    class: ReplyClass,
+    hits: u32,
+    bytes: Vec<u8>,
+}
+
+impl PartAnswer {
+    pub(crate) fn of(part: u16, server: ServerId, reply: &Response<'_>) -> Self {
+        Self { part, server, class: reply.class, hits: reply.hits, bytes: reply.bytes.to_vec() }
+    }
+
+    /// As it came.
+    pub(crate) fn reply(&self) -> Response<'_> {
+        Response { class: self.class, hits: self.hits, bytes: &self.bytes }
+    }
+
+    /// Whether it has some of the keys.
+    pub(crate) fn has_values(&self) -> bool {
+        self.hits > 0
+    }
+}
+
 /// A request and all that is known of it. Kept in an arena: its buffers serve one request after
 /// another.
 #[derive(Debug)]
@@ -103,7 +131,8 @@ pub(crate) struct Exchange {
     /// Whether the first holder decides, and the others follow.
     pub(crate) decides: bool,
     pub(crate) copies: Copies,
-    /// Whether others may wait for it.
+    /// Whether others may wait for it, or it is a write that parts the gets before it from those
+    /// behind it.
     pub(crate) leads: bool,
     /// How long its reply was expected to be, until it is known.
     pub(crate) expected: u32,
@@ -139,6 +168,8 @@ pub(crate) struct Needs {
     /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
     pub(crate) keys: KeyList,
     pub(crate) parts: Vec<RetrievalPart>,
+    /// Answers that wait for that of another server to the same part.
+    pub(crate) incomplete: Vec<PartAnswer>,
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<ServerId>,
     /// Requests for the same key that wait for this one's answer.
@@ -202,6 +233,12 @@ impl Rest {
 }
 
 impl Needs {
+    /// The answer to a part that has waited for that of another server.
+    pub(crate) fn take_incomplete(&mut self, part: u16) -> Option<PartAnswer> {
+        let place = self.incomplete.iter().position(|answer| answer.part == part)?;
+        Some(self.incomplete.swap_remove(place))
+    }
+
     /// As at the beginning.
     fn clear(&mut self) {
         if self.request.capacity() > KEEP {
@@ -214,6 +251,7 @@ impl Needs {
         self.retrieval = (Retrieval::Get, 0);
         self.keys.clear(KEEP);
         self.parts.clear();
+        self.incomplete.clear();
         self.others.clear();
         self.followers.clear();
         self.merge.begin(How::One);

@@ -346,6 +346,26 @@ impl Piece {
     }
 }
 
+/// The values of two servers that were asked for the same keys, in the order of these, and how many
+/// there are.
+pub(crate) fn union<'k>(
+    keys: impl Iterator<Item = &'k [u8]>,
+    one: &Response<'_>,
+    other: &Response<'_>,
+) -> (u32, Vec<u8>) {
+    let (mut one, mut other) = (one.values().peekable(), other.values().peekable());
+    let (mut hits, mut bytes) = (0, Vec::new());
+    for key in keys {
+        let found = [one.next_if(|value| value.key == key), other.next_if(|value| value.key == key)];
+        if let Some(value) = found.into_iter().flatten().next() {
+            bytes.extend_from_slice(value.block);
+            hits += 1;
+        }
+    }
+    bytes.extend_from_slice(b"END\r\n");
+    (hits, bytes)
+}
+
 /// Whether two answers of a class say the same. The flags of a meta answer are each server's own.
 fn alike(class: ReplyClass, one: &[u8], other: &[u8]) -> bool {
     fn value(bytes: &[u8]) -> Option<&[u8]> {

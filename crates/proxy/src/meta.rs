@@ -187,6 +187,13 @@ pub(crate) fn lacks_flags(meta: &Meta<'_>) -> bool {
     meta.has_any(b"v") && !meta.has_any(b"f") && meta.flags.iter().count() <= ROOM
 }
 
+/// Whether a set that says nothing of its lifetime has room for one more flag that does.
+pub(crate) fn has_room_for_lifetime(meta: &Meta<'_>) -> bool {
+    /// As many flags as every memcached takes, less one; a quiet one is not sent.
+    const ROOM: usize = 15;
+    meta.has_any(b"T") || meta.flags.iter().filter(|&(letter, _)| letter != b'q').count() <= ROOM
+}
+
 /// Asks for the value's flags too, in a read that ends `out`.
 pub(crate) fn ask_for_flags(out: &mut Vec<u8>) {
     out.truncate(out.len() - 2);

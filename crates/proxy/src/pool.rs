@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use krarup_record::MeasuredDistribution;
+use krarup_record::{KeyDigest, MeasuredDistribution};
 use krarup_units::{Nanos, Stamp};
 use smallvec::SmallVec;
 
@@ -41,9 +41,9 @@ pub(crate) struct Pool {
     /// How quick its members are, where one that is slow is to be left out.
     quickness: Option<SlowMembers>,
     /// For each key that is being fetched with `get`, the request that fetches it.
-    leaders: HashMap<Vec<u8>, RequestId>,
+    leaders: HashMap<KeyDigest, RequestId>,
     /// The same for `mg`: requests for one key may ask for different things of it.
-    meta_leaders: HashMap<Vec<u8>, Vec<RequestId>>,
+    meta_leaders: HashMap<KeyDigest, Vec<RequestId>>,
     /// Whether no configuration has it any more.
     retired: bool,
 }
@@ -364,6 +364,10 @@ impl Pool {
             self.hedge = self.spec.hedge.map(Hedging::new);
         }
         self.quickness = self.spec.eject_slower.map(SlowMembers::new);
+        if !self.spec.coalesce {
+            // From now on writes do not say what changes.
+            self.forget_all_leaders();
+        }
     }
 
     /// Whether no configuration has it any more.
@@ -643,14 +647,14 @@ impl Pool {
         self.busy -= 1;
     }
 
-    /// The request that fetches `key` with `get`.
-    pub(crate) fn leader(&self, key: &[u8]) -> Option<RequestId> {
-        self.leaders.get(key).copied()
+    /// The request that fetches `key`, or another one of this digest, with `get`.
+    pub(crate) fn leader(&self, key: KeyDigest) -> Option<RequestId> {
+        self.leaders.get(&key).copied()
     }
 
-    /// The requests that fetch `key` with `mg`.
-    pub(crate) fn meta_leaders(&self, key: &[u8]) -> &[RequestId] {
-        self.meta_leaders.get(key).map_or(&[], Vec::as_slice)
+    /// The requests that fetch `key`, or another one of this digest, with `mg`.
+    pub(crate) fn meta_leaders(&self, key: KeyDigest) -> &[RequestId] {
+        self.meta_leaders.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// Whether any request may be waited for.
@@ -661,20 +665,18 @@ impl Pool {
 
     /// Others that ask for `key` may wait for the answer to this request, which is a `get`, or an
     /// `mg`.
-    pub(crate) fn lead(&mut self, key: &[u8], request: RequestId, as_meta: bool) {
+    pub(crate) fn lead(&mut self, key: KeyDigest, request: RequestId, as_meta: bool) {
         if as_meta {
-            self.meta_leaders.entry(key.to_vec()).or_default().push(request);
+            self.meta_leaders.entry(key).or_default().push(request);
         } else {
-            self.leaders.insert(key.to_vec(), request);
+            self.leaders.insert(key, request);
         }
     }
 
     /// The key changes: no request from now on may be given an answer from before.
-    pub(crate) fn forget_leaders(&mut self, key: &[u8]) {
-        if self.spec.coalesce {
-            self.leaders.remove(key);
-            self.meta_leaders.remove(key);
-        }
+    pub(crate) fn forget_leaders(&mut self, key: KeyDigest) {
+        self.leaders.remove(&key);
+        self.meta_leaders.remove(&key);
     }
 
     /// The same where all keys change.
@@ -684,20 +686,20 @@ impl Pool {
     }
 
     /// No other request may wait for the answer to this one from now on.
-    pub(crate) fn lead_no_more(&mut self, key: &[u8], request: RequestId, as_meta: bool) {
+    pub(crate) fn lead_no_more(&mut self, key: KeyDigest, request: RequestId, as_meta: bool) {
         if as_meta {
             self.leads_no_more(key, request);
-        } else if self.leaders.get(key) == Some(&request) {
-            self.leaders.remove(key);
+        } else if self.leaders.get(&key) == Some(&request) {
+            self.leaders.remove(&key);
         }
     }
 
     /// No other client may wait for the answer to this `mg`.
-    fn leads_no_more(&mut self, key: &[u8], request: RequestId) {
-        if let Some(leaders) = self.meta_leaders.get_mut(key) {
+    fn leads_no_more(&mut self, key: KeyDigest, request: RequestId) {
+        if let Some(leaders) = self.meta_leaders.get_mut(&key) {
             leaders.retain(|&leader| leader != request);
             if leaders.is_empty() {
-                self.meta_leaders.remove(key);
+                self.meta_leaders.remove(&key);
             }
         }
     }

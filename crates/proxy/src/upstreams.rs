@@ -7,7 +7,7 @@
 //! time, so that what it asks of a server is carried out in its order; what two clients ask by
 //! different lanes may overtake each other.
 
-use krarup_memcache::{ReplyClass, Response};
+use krarup_memcache::{Expect, MetaCommand, ReplyClass, Response};
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use crate::ids::{ClientId, ConnectionId, Identifier, ServerId};
@@ -182,9 +182,11 @@ impl Servers {
         format!("SERVER_ERROR {} is down\r\n", self.servers[server.index()].name)
     }
 
-    /// Whether a server takes meta commands, as far as is known.
-    pub(crate) fn knows_meta(&self, server: ServerId) -> bool {
-        self.servers[server.index()].knows_meta
+    /// Whether a server takes a request that it owes such an answer, as far as is known. One that
+    /// does not know a meta set takes its value for the next command, and is out of step then.
+    pub(crate) fn takes(&self, server: ServerId, expect: Expect) -> bool {
+        let set = matches!(expect, Expect::Meta { command: MetaCommand::Set, .. });
+        !set || self.servers[server.index()].knows_meta
     }
 
     /// Answers that a server owes.

@@ -16,6 +16,7 @@
 //! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
 //! | `slice` | how long a pass may spend on one thing |
 //! | `server_statistics` | what servers say of themselves |
+//! | `threads` | beginning a thread, which the system may refuse |
 //! | `workers` | how many workers there are, where that is automatic |
 
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod redline;
 mod redline_lock;
 mod server_statistics;
 mod slice;
+mod threads;
 mod workers;
 
 pub use driver::ClientLimits;

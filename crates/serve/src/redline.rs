@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use krarup_model::headroom::{
@@ -28,6 +27,7 @@ use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::LoopOrders;
 use crate::redline_lock::{COOL_DOWN, RedlineLock};
+use crate::threads::{Spawn, spawn};
 
 /// How often the loops are asked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -99,8 +99,8 @@ impl AskedRedline {
                     }
                     asked.most_seconds = Some(seconds);
                 }
-                "dry-run" => asked.dry_run = true,
-                "force" => asked.force = true,
+                "dry-run" => asked.dry_run = is_on(&name, &value)?,
+                "force" => asked.force = is_on(&name, &value)?,
                 _ => {
                     let hint = "there are pool, server, target, most-weight, most-time, dry-run and force";
                     return Err(Mistake::new(format!("there is no parameter `{name}`"), hint));
@@ -108,6 +108,15 @@ impl AskedRedline {
             }
         }
         Ok(asked)
+    }
+}
+
+/// What a parameter that is yes or no says; yes where it has no value.
+fn is_on(name: &str, value: &str) -> Result<bool, Mistake> {
+    match value {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(Mistake::new(format!("`{name}` is `{value}`"), "give 1 or 0")),
     }
 }
 
@@ -137,7 +146,7 @@ impl LiveRedline {
             HttpMethod::Delete => self.end(),
             HttpMethod::Post => {
                 let asked = AskedRedline::of(query);
-                match asked.map_err(|why| (400, why)).and_then(|asked| self.begin(&asked)) {
+                match asked.map_err(|why| (400, why)).and_then(|asked| self.begin(&asked, spawn)) {
                     Ok(report) => json(serde_json::to_string_pretty(&report)),
                     Err((status, why)) => HttpResponse::text(status, format!("{why}\n")),
                 }
@@ -160,7 +169,7 @@ impl LiveRedline {
         }
     }
 
-    fn begin(self: &Arc<Self>, asked: &AskedRedline) -> Result<RedlineReport, (u16, Mistake)> {
+    fn begin(self: &Arc<Self>, asked: &AskedRedline, spawn: Spawn) -> Result<RedlineReport, (u16, Mistake)> {
         let refused = |why: Mistake| (409, why);
         let stuck = || (503, Mistake::plain("an event loop did not answer within a second"));
         let live = self.live.ask().ok_or_else(stuck)?;
@@ -196,15 +205,13 @@ impl LiveRedline {
         let shared = prepared.shared.as_mut();
         let noted = shared.map(|shared| shared.note(&prepared.server, SystemTime::now()));
         noted.transpose().map_err(refused)?;
-        let report = prepared.report(None);
-        (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
-        state.pushed.insert(prepared.server.clone(), Instant::now());
+        let (report, server) = (prepared.report(None), prepared.server.clone());
         let own = Arc::clone(self);
-        let thread = thread::Builder::new().name("redline".into());
-        if let Err(error) = thread.spawn(move || own.run(prepared)) {
-            state.running = false;
-            return Err((503, Mistake::plain(format!("no thread can be started: {error}"))));
-        }
+        // The thread waits for the state, which says that it runs once it does.
+        spawn("redline", Box::new(move || own.run(prepared)))
+            .map_err(|error| (503, Mistake::plain(format!("no thread can be started: {error}"))))?;
+        (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
+        state.pushed.insert(server, Instant::now());
         Ok(report)
     }
 
@@ -273,7 +280,8 @@ impl LiveRedline {
         // Every loop has gone back when it answers; one that is stuck goes back by itself.
         let _ = self.live.ask();
         let report = prepared.report(Some(ended));
-        if let Some(proven) = report.proven {
+        // Where the server was at a limit at once, what it had proven before counts no longer.
+        if let Some(proven) = prepared.redline.shown(ended) {
             self.headroom.prove(&prepared.server, proven);
             if let Some(shared) = &mut prepared.shared {
                 // Where it cannot be written it is known until the end of this process.

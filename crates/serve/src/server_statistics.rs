@@ -99,7 +99,7 @@ impl ServerAnswer {
 fn ask(server: &str) -> Option<ServerAnswer> {
     let address: Address = server.parse().ok()?;
     let connection = match address.file() {
-        Some(file) => BlockingConnection::connect_file(file, LIMIT).ok()?,
+        Some(file) => BlockingConnection::connect_file(file, LIMIT, LIMIT).ok()?,
         None => {
             BlockingConnection::connect(*krarup_net::resolve(&address).ok()?.first()?, LIMIT, LIMIT).ok()?
         }

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Port, Program};
-use crate::support::{Progress, TOO_LONG, file};
+use crate::support::{Progress, TOO_LONG, file, fresh};
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::{Config, Edge};
 use krarup_settings::SettingsTable;
@@ -75,7 +76,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
     match key {
         // These take a restart.
         "threads" => Some("2".into()),
-        "server_connections" | "dedicated" | "engine" => None,
+        "server_connections" | "dedicated" | "engine" | "reuse_port" => None,
         // The servers here speak none.
         "server_tls" => None,
         // Tables, drawn key by key.
@@ -117,7 +118,6 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "socket_mode" => maybe(draw, &["\"600\""]),
         // True excludes `server_login`.
         "server_stats" => maybe(draw, &["false"]),
-        "reuse_port" => maybe(draw, &["true", "false"]),
         "backlog" => maybe(draw, &["1", "4096"]),
         "keep_alive" => maybe(draw, &["0", "\"1s\""]),
         "idle_timeout" | "request_timeout" | "login_timeout" => maybe(draw, &["0", "\"5m\"", "\"1h\""]),
@@ -607,6 +607,30 @@ fn a_port_that_the_proxy_has_at_another_address_is_called_its_own() {
     assert!(proxy.stop().success);
 }
 
+#[test]
+fn a_socket_that_stays_gets_the_permissions_that_are_reloaded() {
+    let server = Program::memcached(&[]);
+    let socket = fresh("reload-mode.sock");
+    let text = |edge: &str| {
+        let listen = format!("listen = \"unix:{}\"\n", socket.display());
+        format!("{listen}servers = [\"{}\"]\n[edge]\n{edge}", server.address())
+    };
+    let path = file("reload-mode", &text("socket_mode = \"0600\"\n"));
+    let mut proxy = Program::begin(&["proxy", "--config", &path]);
+    proxy.says_text("listening on ");
+    reload(&mut proxy, &path, &text("socket_mode = \"0660\"\n"), None);
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
+    for (edge, said) in [
+        ("", "`edge.socket_mode` is not given any more"),
+        ("socket_mode = \"0660\"\nreuse_port = true\n", "`edge.reuse_port` is true, and false runs"),
+    ] {
+        std::fs::write(&path, text(edge)).unwrap();
+        proxy.signal(Signal::HUP);
+        proxy.says_text(said);
+    }
+    assert!(proxy.stop().success);
+}
+
 /// Each setting is drawn: it has more than one value in the course of a walk, or it is known why
 /// not.
 #[test]
@@ -625,7 +649,8 @@ fn every_setting_is_walked_over() {
             .iter()
             .map(|text| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")))
             .collect();
-        let fixed = ["threads", "server_connections", "dedicated", "engine", "server_tls", "readers"];
+        let fixed =
+            ["threads", "server_connections", "dedicated", "engine", "server_tls", "reuse_port", "readers"];
         let table = ["pools", "routes", "edge"].contains(&key);
         assert_eq!(values.len() > 1, !fixed.contains(&key) && !table, "{key}: {values:?}");
     }

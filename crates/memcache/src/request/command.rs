@@ -164,6 +164,8 @@ pub const NO_OP: &[u8] = b"MN\r\n";
 pub const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 /// memcached's answer to a value over its limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+/// memcached's answer to a meta command, other than `mg`, with more flags than it reads.
+pub const TOO_MANY_FLAGS: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
 /// memcached's answer to an expiry time that is no number.
 pub const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 /// memcached's answer to a delta that is no number.

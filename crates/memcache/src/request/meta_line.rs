@@ -1,6 +1,6 @@
 //! How the line of a meta command is read, and a set's value behind it.
 
-use super::command::{BAD_CHUNK, BAD_FORMAT, ERROR, Refusal, Request};
+use super::command::{BAD_CHUNK, BAD_FORMAT, ERROR, Refusal, Request, TOO_MANY_FLAGS};
 use super::line::{CommandLine, LineOutcome};
 use super::meta::{LONGEST_NAME, Meta, MetaFlags, decode};
 use super::verb::{MetaCommand, Storage};
@@ -13,7 +13,6 @@ const MOST_WORDS: usize = 19;
 const LONGEST_OPAQUE: usize = 32;
 
 const TOO_MANY_TO_GET: &[u8] = b"CLIENT_ERROR options flags are too long\r\n";
-const TOO_MANY: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
 const DUPLICATE: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
 const INVALID: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
 const INVALID_OR_DUPLICATE: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
@@ -58,7 +57,8 @@ pub(super) fn parse<'a>(
         return parse_set(line, key, rest, count, limits);
     }
     if count > MOST_WORDS {
-        return line.answer(false, if command == MetaCommand::Get { TOO_MANY_TO_GET } else { TOO_MANY });
+        return line
+            .answer(false, if command == MetaCommand::Get { TOO_MANY_TO_GET } else { TOO_MANY_FLAGS });
     }
     let flags = MetaFlags { text: rest };
     let quiets = flags.iter().filter(|&(letter, _)| letter == b'q').count();
@@ -89,7 +89,7 @@ fn parse_set<'a>(
         return line.answer(false, BAD_FORMAT);
     }
     if count > MOST_WORDS {
-        return line.answer(false, TOO_MANY);
+        return line.answer(false, TOO_MANY_FLAGS);
     }
     // memcached counts lengths in 31 bits, the line end included.
     let plain = line.plain() && number::plain(length);

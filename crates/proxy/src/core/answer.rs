@@ -1,7 +1,7 @@
 //! What servers say: each answer goes to the request it belongs to, or the connection is trusted no
 //! more.
 
-use krarup_memcache::{Parsed, ReplyClass, Response, response};
+use krarup_memcache::{Expect, Parsed, ReplyClass, Response, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_service::ProtocolError;
 use krarup_units::{Nanos, Stamp};
@@ -9,11 +9,22 @@ use krarup_units::{Nanos, Stamp};
 use super::Core;
 use super::expected::Expected;
 use crate::dispatch::Waiting;
-use crate::exchange::{Copies, RetrievalPart, Stage, outcome_of};
+use crate::exchange::{Copies, PartAnswer, RetrievalPart, Stage, outcome_of};
 use crate::ids::{ConnectionId, RequestId, ServerId};
 use crate::large::{BufferMemory, RequestBytes};
+use crate::merge;
 use crate::meta;
 use crate::upstreams::{LostConnection, Pending, Recipient};
+
+/// Why a connection is not used on which a part of the greeting is answered so.
+fn refuses(expect: Expect, class: ReplyClass) -> Option<&'static str> {
+    if class == ReplyClass::ClientError {
+        return Some("it wants a login, which `edge.server_login` names");
+    }
+    let login = expect == Expect::Stored;
+    (login && class != ReplyClass::Stored)
+        .then_some("it does not take the login that `edge.server_login` names")
+}
 
 impl Core {
     pub(super) fn read_server(
@@ -53,8 +64,10 @@ impl Core {
             let mut expected = self.expected_of(&pending);
             match response::parse_asked(rest, pending.expect, &mut expected) {
                 Parsed::Complete { message, used: length } => {
-                    if pending.recipient == Recipient::Greeting && message.class == ReplyClass::ClientError {
-                        return untrusted("it wants a login, which `edge.server_login` names");
+                    if pending.recipient == Recipient::Greeting
+                        && let Some(why) = refuses(pending.expect, message.class)
+                    {
+                        return untrusted(why);
                     }
                     if !expected.is_answered_by(&message) {
                         self.books.count(|events| &mut events.desynchronised);
@@ -240,6 +253,9 @@ impl Core {
         if this.open > 0 || this.answered {
             return;
         }
+        if let Some(kept) = self.requests[number].rest.take_incomplete(part) {
+            return self.decided_by_kept(number, part, &kept, now);
+        }
         self.reader_is_done(number, part);
         if self.fall_back(number, part, now) {
             return;
@@ -290,6 +306,60 @@ impl Core {
         if this.answered || (reply.class.is_error() && this.open > 0) {
             return;
         }
+        if this.hedged.is_some() {
+            return self.one_of_two_answered(server, number, part, reply, memory, now);
+        }
+        self.part_decided(server, number, part, reply, memory, now);
+    }
+
+    /// The same where two servers were asked: what the one does not have, the other may.
+    #[cold]
+    fn one_of_two_answered(
+        &mut self,
+        server: ServerId,
+        number: RequestId,
+        part: u16,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
+        now: Stamp,
+    ) {
+        let open = self.requests[number].rest.parts[usize::from(part)].open > 0;
+        if open && self.looks_on(number, part, reply) {
+            let answer = PartAnswer::of(part, server, reply);
+            return self.requests[number].rest.incomplete.push(answer);
+        }
+        match self.requests[number].rest.take_incomplete(part) {
+            Some(kept) if reply.class.is_error() => self.decided_by_kept(number, part, &kept, now),
+            Some(kept) if kept.has_values() => {
+                let keys = self.requests[number].rest.keys.of(part);
+                let (hits, bytes) = merge::union(keys, &kept.reply(), reply);
+                let both = Response { class: ReplyClass::Values, hits, bytes: &bytes };
+                self.part_decided(server, number, part, &both, None, now);
+            }
+            _ => self.part_decided(server, number, part, reply, memory, now),
+        }
+    }
+
+    /// The other server will say nothing: the answer that was kept is that to the part.
+    #[cold]
+    fn decided_by_kept(&mut self, number: RequestId, part: u16, kept: &PartAnswer, now: Stamp) {
+        self.part_decided(kept.server, number, part, &kept.reply(), None, now);
+    }
+
+    /// What is answered to a part is known: it is a part of the reply, and what is missing is
+    /// looked for elsewhere.
+    // Every answer of a part comes this way, nearly all of them from one place.
+    #[inline(always)]
+    fn part_decided(
+        &mut self,
+        server: ServerId,
+        number: RequestId,
+        part: u16,
+        reply: &Response<'_>,
+        memory: BufferMemory<'_>,
+        now: Stamp,
+    ) {
+        let this = &self.requests[number].rest.parts[usize::from(part)];
         let (pool, won) = (this.pool, this.hedged == Some(server));
         if meta::wins(reply) && self.defers_to_primary(number, part, server, now) {
             return;
@@ -299,8 +369,13 @@ impl Core {
             return;
         }
         let exchange = &mut self.requests[number];
-        exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
+        let this = &mut exchange.rest.parts[usize::from(part)];
+        this.answered = true;
+        if won && this.open == 0 {
+            // What is missing is missing there.
+            this.hedged = Some(std::mem::replace(&mut this.server, server));
+        }
         if won {
             self.routing[pool].count(|counts| &mut counts.hedges_won);
         }

@@ -1,29 +1,31 @@
 //! Gets for one key that are under way together share one answer.
 
 use krarup_memcache::{ReplyClass, Response};
+use krarup_record::Operation;
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
-use crate::ids::RequestId;
+use crate::ids::{PoolId, RequestId};
 use crate::meta;
+use crate::pool::Pool;
 
 impl Core {
     /// Whether a get for the same key is under way; then this one waits for its answer. If not,
     /// others may wait for this one's.
     pub(super) fn join_leader(&mut self, number: RequestId) -> bool {
         let exchange = &self.requests[number];
-        let (key, as_meta) = (exchange.rest.keys.get(0), exchange.as_meta);
+        let (key, digest, as_meta) = (exchange.rest.keys.get(0), exchange.visit.key, exchange.as_meta);
         let pool = &mut self.routing[key.pool];
         // Of `mg` those that ask in the very words of this one.
         let words = |leader: &RequestId| self.requests[*leader].rest.request == exchange.rest.request;
         let named_alike = |leader: &RequestId| self.requests[*leader].rest.keys.get(0).asked == key.asked;
         let leader = match as_meta {
-            true => pool.meta_leaders(key.sent).iter().copied().find(words),
+            true => pool.meta_leaders(digest).iter().copied().find(words),
             // The answer has the key as its client wrote it.
-            false => pool.leader(key.sent).filter(named_alike),
+            false => pool.leader(digest).filter(named_alike),
         };
         let Some(leader) = leader else {
-            pool.lead(key.sent, number, as_meta);
+            pool.lead(digest, number, as_meta);
             self.requests[number].leads = true;
             return false;
         };
@@ -33,12 +35,39 @@ impl Core {
         true
     }
 
+    /// A write of a key in a pool whose gets share answers begins: no get from now on may be given
+    /// an answer from before, nor when the write has ended.
+    #[cold]
+    pub(super) fn write_parts_gets(&mut self, number: RequestId, pool: PoolId) {
+        let exchange = &mut self.requests[number];
+        exchange.leads = true;
+        self.routing[pool].forget_leaders(exchange.visit.key);
+    }
+
+    /// The same for a change of all keys.
+    pub(super) fn flush_parts_gets(&mut self, number: RequestId) {
+        self.requests[number].leads = true;
+        self.routing.pools_mut().iter_mut().for_each(Pool::forget_all_leaders);
+    }
+
+    /// A request is going to be replied to on which the gets of other clients depend. After a write
+    /// no get may be given an answer from before: by another connection, the server may have been
+    /// asked for the key after the write was sent, and have answered before it was carried out.
+    pub(super) fn end_of_sharing(&mut self, number: RequestId, now: Stamp) {
+        let exchange = &self.requests[number];
+        match exchange.visit.operation {
+            Operation::Get => self.answer_followers(number, now),
+            Operation::Flush => self.routing.pools_mut().iter_mut().for_each(Pool::forget_all_leaders),
+            _ => self.routing[exchange.home].forget_leaders(exchange.visit.key),
+        }
+    }
+
     /// A get that others wait for has its answer: they have it too.
-    pub(super) fn answer_followers(&mut self, number: RequestId, now: Stamp) {
+    fn answer_followers(&mut self, number: RequestId, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.leads = false;
-        let key = exchange.rest.keys.get(0);
-        self.routing[key.pool].lead_no_more(key.sent, number, exchange.as_meta);
+        let pool = exchange.rest.keys.get(0).pool;
+        self.routing[pool].lead_no_more(exchange.visit.key, number, exchange.as_meta);
         if exchange.rest.followers.is_empty() {
             return;
         }

@@ -8,8 +8,8 @@ use crate::ids::{PoolId, RequestId, ServerId};
 use crate::pool::Pool;
 use crate::upstreams::{Pending, Servers};
 
-/// Sends to a server what no request waits for, unless it has too much before it; then `pool`
-/// counts that.
+/// Sends to a server what no request waits for, unless it has too much before it or does not know
+/// such a request; then `pool` counts that.
 pub(super) fn send_detached_to(
     upstreams: &mut Servers,
     pool: &mut Pool,
@@ -17,7 +17,7 @@ pub(super) fn send_detached_to(
     expect: Expect,
     request: impl FnOnce(&mut Outbox),
 ) {
-    if upstreams.takes_aside(server) {
+    if upstreams.takes_aside(server) && upstreams.takes(server, expect) {
         upstreams.send(server.into(), Pending::detached(expect), request);
     } else {
         pool.count(|counts| &mut counts.dropped);

@@ -57,6 +57,20 @@ impl Core {
         true
     }
 
+    /// Whether keys of a part are missing in this answer, and such keys are looked for elsewhere.
+    pub(super) fn looks_on(&self, number: RequestId, part: u16, reply: &Response<'_>) -> bool {
+        let exchange = &self.requests[number];
+        let spec = self.routing[exchange.rest.parts[usize::from(part)].pool].spec();
+        if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
+            return false;
+        }
+        match reply.class {
+            ReplyClass::MetaMiss => true,
+            ReplyClass::Values => (reply.hits as usize) < exchange.rest.keys.count_of(part),
+            _ => false,
+        }
+    }
+
     /// Keys that a part's server does not have are looked for at the next holder, then in the pool
     /// that is warm. Whether there are any.
     pub(super) fn fall_back_on_miss(
@@ -66,15 +80,12 @@ impl Core {
         reply: &Response<'_>,
         now: Stamp,
     ) -> bool {
+        if !self.looks_on(number, part, reply) {
+            return false;
+        }
         let exchange = &self.requests[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
-        let spec = &self.routing[pool].spec();
-        if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
-            return false;
-        }
-        if exchange.as_meta && reply.class != ReplyClass::MetaMiss {
-            return false;
-        }
+        let spec = self.routing[pool].spec();
         let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
         let mut values = reply.values().peekable();
         let mut missing = Vec::new();

@@ -18,7 +18,7 @@ use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
 use crate::meta::{self, MetaRole};
 use crate::placement::KeyHash;
-use crate::pool::{Lifetimes, Pool};
+use crate::pool::Lifetimes;
 use crate::topology::{MultiGet, Writes};
 use crate::upstreams::Pending;
 
@@ -86,7 +86,7 @@ impl Core {
                 });
             }
             Request::FlushAll { delay, .. } => {
-                self.routing.pools_mut().iter_mut().for_each(Pool::forget_all_leaders);
+                self.flush_parts_gets(number);
                 self.send_to_all(number, &mut |out| write::flush_all(out.tail(), *delay));
             }
             Request::Verbosity { level, .. } => {
@@ -209,11 +209,17 @@ impl Core {
     ) {
         let place = self.routing.locate(self.requests[number].entry, key, now);
         let sent = place.key(key);
+        if !place.holders.iter().all(|&server| self.upstreams.takes(server, expect)) {
+            return self.requests[number].rest.merge.local(ReplyClass::Error, request::ERROR);
+        }
         if !self.admit(number, place.home, sent, now) {
             return;
         }
         self.routing.asks(place.home, place.pool);
-        self.routing[place.home].forget_leaders(sent);
+        let shares = self.routing[place.home].spec().coalesce;
+        if shares {
+            self.write_parts_gets(number, place.home);
+        }
         let lifetimes = place.lifetimes;
         let mut request = |out: &mut Outbox| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
@@ -230,8 +236,9 @@ impl Core {
             self.send_to(place.holders[0], number, 0, false, expect, &mut request);
         } else {
             exchange.rest.answered_by(match (place.holders.len(), writes) {
-                (1, _) => How::One,
-                (_, Writes::All) => How::Worst,
+                (1, _) if !shares => How::One,
+                // Such a reply does not go out before gets are parted.
+                (1, _) | (_, Writes::All) => How::Worst,
                 (holders, _) => How::Enough(self.routing[place.pool].quorum(holders) as u16),
             });
             for (part, &server) in place.holders.iter().enumerate() {
@@ -251,7 +258,12 @@ impl Core {
             true => Cow::Borrowed(key),
             false => Cow::Borrowed(place.key(key)),
         };
-        self.routing[place.home].forget_leaders(place.key(name));
+        let digest = KeyDigest::of(place.key(name));
+        let exchange = &mut self.requests[number];
+        (exchange.home, exchange.visit.key) = (place.home, digest);
+        if self.routing[place.home].spec().coalesce {
+            self.write_parts_gets(number, place.home);
+        }
         let expect = match base64 {
             true => Expect::Meta { command: MetaCommand::Delete, value: false },
             false => Expect::Deleted,

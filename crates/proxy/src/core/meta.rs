@@ -36,12 +36,12 @@ impl Core {
             let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
             self.requests[number].rest.shown = tells.then(|| key.to_vec());
         }
-        // A server that does not know the command takes its value for the next one, and is out of
-        // step then.
         let home = route.map_or(self.requests[number].entry, |route| PoolId::new(route.pool));
-        let known = || self.routing[home].servers().iter().all(|&server| self.upstreams.knows_meta(server));
-        if request.command == MetaCommand::Set && !known() {
-            return self.requests[number].rest.merge.local(ReplyClass::Error, b"ERROR\r\n");
+        let spec = self.routing[home].spec();
+        let cut = request.command == MetaCommand::Set && (spec.ttl_cap.is_some() || spec.gutter.is_some());
+        // With a flag too many a server takes the value for the next command.
+        if cut && !meta::has_room_for_lifetime(request) {
+            return self.requests[number].rest.merge.local(ReplyClass::ClientError, request::TOO_MANY_FLAGS);
         }
         let opaque = request.flag(b'O').map(trace);
         self.requests[number].rest.opaque = opaque;

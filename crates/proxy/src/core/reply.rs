@@ -25,7 +25,7 @@ impl Core {
         exchange.stage = Stage::Done;
         exchange.waiting = 0;
         if exchange.leads {
-            self.answer_followers(number, now);
+            self.end_of_sharing(number, now);
         }
         let Some(client) = self.requests[number].client else { return self.finish(number, now) };
         if self.clients.next_to_render(client) == Some(number) {

@@ -551,6 +551,30 @@ fn a_server_that_wants_a_login_is_not_up_before_it_has_one() {
 }
 
 #[test]
+fn a_server_that_does_not_take_the_login_is_not_up() {
+    let login = "set x 0 0 3\r\na b\r\n";
+    let greeted = || {
+        let topology = Topology::replicated(vec!["a:1".into()], MultiGet::Whole);
+        let mut world = World::unconnected(topology, settings());
+        world.core.sign_in_with(Some(login.as_bytes().to_vec()));
+        world.core.server_connected(0);
+        assert_eq!(world.asked(0), format!("{login}version\r\n"));
+        world
+    };
+    for answer in ["NOT_STORED\r\n", "ERROR\r\n", "SERVER_ERROR busy\r\n"] {
+        let mut world = greeted();
+        let error = world.core.server_read(0, answer.as_bytes(), world.now).unwrap_err();
+        assert!(error.why.contains("edge.server_login"), "{error}");
+        assert!(!world.core.server_is_up(0), "{answer:?}");
+    }
+    let mut world = greeted();
+    world.answer(0, "STORED\r\n");
+    assert!(!world.core.server_is_up(0), "it has not told its version");
+    world.answer(0, "VERSION 1.6.18\r\n");
+    assert!(world.core.server_is_up(0));
+}
+
+#[test]
 fn the_places_of_a_client_that_is_gone_come_back() {
     let mut world = World::new(1, CoreSettings { workers: Workers::Limited(2), ..settings() });
     let (leaves, stays) = (world.client(), world.client());

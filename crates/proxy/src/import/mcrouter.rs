@@ -16,6 +16,18 @@ use super::imported::{
 /// The longest lifetime that memcached takes as a length, where mcrouter's would not end.
 const LONGEST: &str = "720h";
 
+/// The key of the handle for operations that have none of their own.
+const OTHERS: &str = "default_policy";
+
+/// The operations that read.
+const READS: [&str; 6] = ["gat", "gats", "get", "gets", "lease-get", "metaget"];
+
+/// The values of `writes`, from the one that waits for least to the one that waits for most.
+const WRITES: [&str; 4] = ["async", "first", "quorum", "all"];
+
+/// An operation, and the `reads` and the `fall_back` of its handle.
+type ReadsOf<'a> = (&'a str, &'static str, &'static str);
+
 /// Translates the whole file.
 pub(super) fn import(text: &str) -> Result<Imported, String> {
     let file: Value = serde_json::from_str(&comments::without(text)).map_err(|error| error.to_string())?;
@@ -179,7 +191,7 @@ impl Translation<'_> {
     fn pool(&mut self, route: &Value) -> Result<String, String> {
         let (kind, argument) = kind(route)?;
         if together(kind).is_some() {
-            return self.equals(&[route]);
+            return self.equals(&[(OTHERS, route)]);
         }
         match kind {
             "PoolRoute" => {
@@ -334,27 +346,31 @@ impl Translation<'_> {
     /// One handle for each operation: the same for all, or readers and writers of the same hosts.
     fn by_operation(&mut self, route: &Value) -> Result<String, String> {
         let policies = route.get("operation_policies").and_then(Value::as_object);
-        let mut handles: Vec<&Value> = Vec::new();
-        for handle in policies.into_iter().flat_map(Map::values).chain(route.get("default_policy")) {
-            if !handles.contains(&handle) {
-                handles.push(handle);
-            }
+        let named = policies.into_iter().flatten().map(|(operation, handle)| (operation.as_str(), handle));
+        let handles: Vec<(&str, &Value)> =
+            named.chain(route.get(OTHERS).map(|handle| (OTHERS, handle))).collect();
+        let Some(&(_, first)) = handles.first() else {
+            return Err("OperationSelectorRoute has no policies".into());
+        };
+        if handles.iter().all(|&(_, handle)| handle == first) {
+            return self.pool(first);
         }
-        match handles[..] {
-            [] => Err("OperationSelectorRoute has no policies".into()),
-            [one] => self.pool(one),
-            _ => self.equals(&handles).map_err(|why| {
-                format!("OperationSelectorRoute: operations that go to different servers have no counterpart ({why})")
-            }),
-        }
+        self.equals(&handles).map_err(|why| {
+            format!(
+                "OperationSelectorRoute: operations that go to different servers have no counterpart ({why})"
+            )
+        })
     }
 
-    /// A pool of hosts that all hold everything, from all handles that use them.
-    fn equals(&mut self, handles: &[&Value]) -> Result<String, String> {
-        let mut settings = vec![("distribution", quoted("all"))];
+    /// A pool of hosts that all hold everything, from all handles that use them, each with the
+    /// operation that it is for.
+    fn equals(&mut self, handles: &[(&str, &Value)]) -> Result<String, String> {
         let mut hosts: Option<(String, Vec<ImportedServer>)> = None;
-        let (mut written, mut read) = (false, false);
-        for handle in handles {
+        // Gets, where nothing else is said of them, are what all other operations are.
+        let gets = if handles.iter().any(|(operation, _)| *operation == "get") { "get" } else { OTHERS };
+        let (mut writes, mut reads, mut written_to_one) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_async = false;
+        for &(operation, handle) in handles {
             let (kind, argument) = kind(handle)?;
             // Alone, fail-over goes from pool to pool; beside a handle that writes to all hosts,
             // from host to host.
@@ -366,34 +382,77 @@ impl Translation<'_> {
                 return Err(format!("{kind} has other servers than the handle before it"));
             }
             hosts = Some(found);
+            let is_read = READS.contains(&operation);
             match together {
-                Together::All(writes) => {
-                    if kind == "AllAsyncRoute" {
-                        self.note(
-                            "AllAsyncRoute answered at once; here the first server's answer is waited for",
-                        );
-                    }
-                    set(&mut settings, "writes", quoted(writes));
-                    written = true;
+                Together::All(way) if !is_read => {
+                    writes.push((operation, way));
+                    is_async |= kind == "AllAsyncRoute";
                 }
-                Together::One { reads, fall_back } => {
-                    set(&mut settings, "reads", quoted(reads));
-                    set(&mut settings, "fall_back", fall_back);
-                    read = true;
+                Together::All(_) => {}
+                Together::One { reads: way, fall_back } => {
+                    if is_read || operation == gets {
+                        reads.push((operation, way, fall_back));
+                    }
+                    if !is_read {
+                        written_to_one.push(operation);
+                    }
                 }
             }
         }
         let (name, servers) = hosts.ok_or("there is no handle")?;
-        if !written && servers.len() > 1 {
+        let mut settings = vec![("distribution", quoted("all"))];
+        if let Some(way) = self.strictest(&name, &writes) {
+            set(&mut settings, "writes", quoted(way));
+            if is_async && way == "async" {
+                self.note("AllAsyncRoute answered at once; here the first server's answer is waited for");
+            }
+        } else if servers.len() > 1 {
             return Err("requests, writes too, go to one of several servers; here every server of such a pool gets the writes".into());
         }
-        if !read {
+        if servers.len() > 1 && !written_to_one.is_empty() {
+            let operations = written_to_one.join(", ");
+            self.note(format!(
+                "{name}: the writes of {operations} went to one server; here every server gets them"
+            ));
+        }
+        if let Some((_, way, fall_back)) = self.reads(&name, gets, &reads) {
+            set(&mut settings, "reads", quoted(way));
+            set(&mut settings, "fall_back", fall_back);
+        } else {
             self.note(format!(
                 "{name}: gets went to all servers; here one is asked, and the next one after an error"
             ));
             set(&mut settings, "fall_back", "[\"error\"]");
         }
         Ok(self.add(&name, settings, servers))
+    }
+
+    /// The strictest of the ways in which operations wait for writes; none: there is no write.
+    fn strictest(&mut self, pool: &str, writes: &[(&str, &'static str)]) -> Option<&'static str> {
+        let rank = |way: &str| WRITES.iter().position(|other| *other == way);
+        let way = writes.iter().map(|&(_, way)| way).max_by_key(|&way| rank(way))?;
+        if writes.iter().any(|&(_, other)| other != way) {
+            let each: Vec<String> =
+                writes.iter().map(|(operation, way)| format!("{operation}: {way}")).collect();
+            self.note(format!(
+                "{pool}: operations wait for writes in different ways ({}); \
+                 here all writes wait as the strictest does, {way}",
+                each.join(", ")
+            ));
+        }
+        Some(way)
+    }
+
+    /// How reads choose a server: as the operation `gets` does, or else the first that does.
+    fn reads<'a>(&mut self, pool: &str, gets: &str, reads: &[ReadsOf<'a>]) -> Option<ReadsOf<'a>> {
+        let chosen = *reads.iter().find(|(operation, ..)| *operation == gets).or(reads.first())?;
+        if reads.iter().any(|other| (other.1, other.2) != (chosen.1, chosen.2)) {
+            self.note(format!(
+                "{pool}: reads choose a server in different ways; here all of them do as {}",
+                chosen.0
+            ));
+        }
+        Some(chosen)
     }
 
     /// The hosts under a handle, if they are single hosts.

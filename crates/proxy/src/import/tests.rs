@@ -134,14 +134,64 @@ fn reads_from_one_and_writes_to_all_make_one_pool_of_equals() {
             "operation_policies": {"get": "LatestRoute|Pool|A", "set": "AllMajorityRoute|Pool|A"}}"#,
     );
     let settings = settings(&text);
-    for line in
-        ["distribution = \"all\"", "reads = \"primary\"", "fall_back = [\"error\"]", "\"a1:1\",\n  \"a2:1\","]
-    {
+    for line in [
+        "distribution = \"all\"",
+        "writes = \"all\"",
+        "reads = \"primary\"",
+        "fall_back = [\"error\"]",
+        "\"a1:1\",\n  \"a2:1\",",
+    ] {
         assert!(settings.contains(line), "{line}: {settings}");
     }
     let single = mcrouter(r#"{"type": "AllFastestRoute", "children": ["PoolRoute|S", "PoolRoute|T"]}"#);
     assert!(Imported::read(&single).unwrap().toml().contains("[pools.S-T]"));
     assert!(notes(&single).contains("gets went to all servers"));
+}
+
+#[test]
+fn writes_wait_as_the_strictest_operation_does_and_what_differs_is_noted() {
+    let selector = |others: &str, policies: &str| {
+        mcrouter(&format!(
+            r#"{{"type": "OperationSelectorRoute", "default_policy": "{others}|Pool|A", "operation_policies": {{{policies}}}}}"#
+        ))
+    };
+    for (others, policies, writes, said) in [
+        (
+            "AllFastestRoute",
+            r#""set": "AllSyncRoute|Pool|A", "delete": "AllSyncRoute|Pool|A""#,
+            "all",
+            "(delete: all, set: all, default_policy: first)",
+        ),
+        (
+            "AllAsyncRoute",
+            r#""delete": "AllSyncRoute|Pool|A""#,
+            "all",
+            "(delete: all, default_policy: async)",
+        ),
+        ("AllAsyncRoute", r#""delete": "AllInitialRoute|Pool|A""#, "async", "answered at once"),
+        // How gets are answered says nothing of writes.
+        ("AllFastestRoute", r#""get": "AllSyncRoute|Pool|A""#, "first", "gets went to all servers"),
+        (
+            "LatestRoute",
+            r#""set": "AllMajorityRoute|Pool|A""#,
+            "quorum",
+            "the writes of default_policy went to one server",
+        ),
+        (
+            "AllSyncRoute",
+            r#""get": "LatestRoute|Pool|A", "gets": "RandomRoute|Pool|A""#,
+            "all",
+            "here all of them do as get",
+        ),
+    ] {
+        let text = selector(others, policies);
+        let (settings, notes) = (settings(&text), notes(&text));
+        assert!(settings.contains(&format!("\nwrites = \"{writes}\"\n")), "{text}: {settings}");
+        assert!(notes.contains(said), "{text}: {notes}");
+    }
+    // A handle that only reads writes nothing.
+    let text = selector("LatestRoute", r#""get": "AllSyncRoute|Pool|A""#);
+    assert!(refused(&text).contains("writes too, go to one"), "{}", refused(&text));
 }
 
 #[test]

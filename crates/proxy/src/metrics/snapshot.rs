@@ -76,7 +76,8 @@ impl ProxySnapshot {
             in_progress: pool.busy(),
             counts: core.counts_since_start(number),
         };
-        let buckets = core.upstreams().servers().len() <= SERVERS_WITH_BUCKETS;
+        let living = core.upstreams().servers().iter().filter(|server| !server.is_retired());
+        let buckets = living.count() <= SERVERS_WITH_BUCKETS;
         let mut totals = vec![None; core.upstreams().servers().len()];
         for (number, one) in
             recorder.servers().filter(|(number, _)| *number < core.upstreams().servers().len())

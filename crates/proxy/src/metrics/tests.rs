@@ -9,7 +9,8 @@ use krarup_model::headroom::{
 use krarup_model::hot_keys::{KeyPool, KeySystem};
 use krarup_record::exposition::{BOUNDS, OfOperation, PROCESS, ProcessMetrics, TimeBuckets};
 use krarup_record::{
-    HotKeyBooks, LoopUse, MeasuredDistribution, Operation, Quantity, SampledRequest, VisitTally,
+    HotKeyBooks, LoopUse, MeasuredDistribution, Operation, Quantity, Recorder, RecorderSettings,
+    SampledRequest, ServerVisit, Visit, VisitTally,
 };
 
 use krarup_units::{Nanos, Stamp};
@@ -18,6 +19,7 @@ use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 use super::*;
 use crate::live::KeyState;
 use crate::pool::PoolCounts;
+use crate::{Config, Core, MultiGet, Topology};
 
 /// A moment with something in every list, and a name that needs escapes.
 fn moment() -> ProxySnapshot {
@@ -239,6 +241,24 @@ fn the_buckets_of_a_histogram_rise_to_its_count() {
     // Up to 25 µs two, up to 50 µs the third, up to 1 ms the fifth; the sixth is beyond all.
     assert_eq!((times.up_to[0], times.up_to[1], times.up_to[4], times.up_to[5]), (2, 3, 3, 5));
     assert_eq!((times.up_to[17], times.count), (5, 6));
+}
+
+#[test]
+fn servers_of_earlier_configurations_take_no_buckets_from_those_of_now() {
+    let topology = |servers: usize| {
+        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
+        Topology::replicated(names, MultiGet::Whole)
+    };
+    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+    let settings = Config::default().settings();
+    let mut core = Core::new(settings.clone(), topology(65), recorder, Stamp(0));
+    let mut visit = Visit::at(Stamp(10), Operation::Get);
+    visit.replied = Stamp(30);
+    core.enter(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+    let buckets = |core: &Core| ProxySnapshot::of(core, Stamp(40), false).servers[0].times.up_to.len();
+    assert_eq!(buckets(&core), 0);
+    core.reconfigure(settings, topology(64), Stamp(35));
+    assert_eq!(buckets(&core), BOUNDS.len());
 }
 
 #[test]

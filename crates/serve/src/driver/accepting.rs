@@ -27,7 +27,7 @@ impl Driver {
         let token = Token(LISTENERS + self.entrances_made % (UPSTREAMS - LISTENERS));
         self.entrances_made += 1;
         self.entrances.push(Entrance { address, number, listener, datagrams: None, token });
-        if self.accepting == Accepting::Yes {
+        if !self.is_closed() {
             self.open_entrance(self.entrances.len() - 1);
         }
     }
@@ -291,10 +291,25 @@ mod tests {
     use super::super::clients::ClientLimits;
     use super::*;
 
+    fn driver() -> Driver {
+        let settings = ClientLimits::default().into();
+        Driver::new(settings, Poll::new().unwrap(), Clock::start()).unwrap()
+    }
+
+    #[test]
+    fn a_listener_that_comes_while_the_system_gives_no_sockets_is_opened() {
+        let mut driver = driver();
+        driver.open();
+        driver.accepting = Accepting::Retry(Stamp(0));
+        let address: Address = "127.0.0.1:0".parse().unwrap();
+        let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
+        driver.listen(address, 0, listener);
+        assert!(matches!(driver.notices.as_slice(), [DriverNotice::Listening(..)]));
+    }
+
     #[test]
     fn that_no_client_can_be_accepted_is_told_once_a_minute() {
-        let settings = ClientLimits::default().into();
-        let mut driver = Driver::new(settings, Poll::new().unwrap(), Clock::start()).unwrap();
+        let mut driver = driver();
         let mut told_at = |second| {
             driver.tell_refusal("too many files".into(), Stamp(0) + Nanos::from_secs(second));
             driver.notices.drain(..).count()

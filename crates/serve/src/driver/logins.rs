@@ -71,13 +71,14 @@ impl Driver {
 
     /// Tells those that said a wrong password, and disconnects those that have taken too long.
     pub(super) fn tick_logins(&mut self, service: &mut impl Service, now: Stamp) {
+        let asks = self.settings.users.is_some();
         while let Some(&(due, id, since)) = self.logins.refused.front()
             && due <= now
         {
             self.logins.refused.pop_front();
             let Some(login) = self.login_of(id, since) else { continue };
             login.answer_due = false;
-            let last = login.failures >= TRIES;
+            let last = asks && login.failures >= TRIES;
             service.respond(id, Login::FAILURE, 0, now, now);
             if last {
                 service.disconnected(Disconnect::Unauthenticated);
@@ -103,9 +104,19 @@ impl Driver {
         }
     }
 
+    /// Clients need not authenticate, or not any more: who was at it is admitted, once it has been
+    /// told of its wrong password.
+    pub(super) fn admit_without_login(&mut self, id: ClientId) {
+        let Some(Some(link)) = self.clients.get_mut(id as usize) else { return };
+        if !link.admitted && !link.login.answer_due && !link.concluded {
+            link.admitted = true;
+            self.complete_login(id);
+        }
+    }
+
     /// A client that must authenticate is read only until it has.
     pub(super) fn authenticate(&mut self, service: &mut impl Service, id: ClientId) {
-        let Some(users) = &self.settings.users else { return };
+        let Some(users) = &self.settings.users else { return self.admit_without_login(id) };
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         while !link.admitted && !link.login.answer_due && !link.inbox.is_empty() {
             let now = self.clock.now();
@@ -135,5 +146,91 @@ impl Driver {
             }
         }
         self.complete_login(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::sync::Arc;
+
+    use krarup_cache::{About, Bounds, Cache};
+    use krarup_net::mio::Poll;
+    use krarup_net::mio::net::UnixStream;
+    use krarup_net::{Clock, Stream};
+
+    use super::super::authentication::Users;
+    use super::super::clients::{ClientLimits, DriverSettings};
+    use super::*;
+
+    /// A driver whose clients must authenticate, and two clients of it.
+    fn asking() -> (Driver, Cache, [UnixStream; 2]) {
+        let users = Some(Arc::new(Users::parse("anna:secret").unwrap()));
+        let settings = DriverSettings { users, ..ClientLimits::default().into() };
+        let mut driver = Driver::new(settings, Poll::new().unwrap(), Clock::start()).unwrap();
+        let about = About {
+            pid: 7,
+            version: "0.1.0".to_owned(),
+            started: Nanos::from_secs(1_700_000_000),
+            host: "127.0.0.1".to_owned(),
+            port: 11_211,
+            connections: 2,
+        };
+        let mut cache = Cache::new(Bounds { memory: 1 << 20, item: 1 << 19 }, about);
+        let clients = [(); 2].map(|()| {
+            let (stream, client) = UnixStream::pair().unwrap();
+            driver.admit(&mut cache, Stream::Unix(stream), 0);
+            client
+        });
+        (driver, cache, clients)
+    }
+
+    /// What a client hears that says this.
+    fn answer(
+        driver: &mut Driver,
+        cache: &mut Cache,
+        client: &mut UnixStream,
+        id: ClientId,
+        said: &str,
+    ) -> String {
+        client.write_all(said.as_bytes()).unwrap();
+        driver.clients[id as usize].as_mut().unwrap().readable = true;
+        driver.slice.begin();
+        driver.read_client(cache, id);
+        driver.write_client(cache, id);
+        let mut heard = [0; 256];
+        let count = client.read(&mut heard).unwrap_or(0);
+        String::from_utf8_lossy(&heard[..count]).into_owned()
+    }
+
+    #[test]
+    fn a_client_at_its_login_is_served_when_none_is_needed_any_more() {
+        let (mut driver, mut cache, [mut halfway, mut silent]) = asking();
+        let heard = answer(&mut driver, &mut cache, &mut halfway, 0, "set x 0 0 11\r\nanna");
+        assert_eq!((heard.as_str(), driver.logins.count), ("", 2));
+        driver.configure(ClientLimits::default().into());
+        assert_eq!((driver.logins.count, driver.logins_due()), (0, None));
+        let heard = answer(&mut driver, &mut cache, &mut halfway, 0, " secret\r\n");
+        assert_eq!(heard, "STORED\r\n");
+        let heard = answer(&mut driver, &mut cache, &mut silent, 1, "get x\r\n");
+        assert_eq!(heard, "VALUE x 0 11\r\nanna secret\r\nEND\r\n");
+    }
+
+    #[test]
+    fn the_last_wrong_password_disconnects_only_where_passwords_are_asked_for() {
+        for asks in [true, false] {
+            let (mut driver, mut cache, [mut client, _other]) = asking();
+            driver.clients[0].as_mut().unwrap().login.failures = TRIES - 1;
+            answer(&mut driver, &mut cache, &mut client, 0, "set x 0 0 10\r\nanna wrong\r\nget x\r\n");
+            if !asks {
+                driver.configure(ClientLimits::default().into());
+            }
+            let later = driver.clock.now() + WRONG_PASSWORD;
+            driver.tick_logins(&mut cache, later);
+            let heard = answer(&mut driver, &mut cache, &mut client, 0, "");
+            let served = heard.strip_prefix("CLIENT_ERROR authentication failure\r\n");
+            assert_eq!(served, Some(if asks { "" } else { "END\r\n" }));
+            assert_eq!(driver.clients[0].is_none(), asks);
+        }
     }
 }

@@ -443,8 +443,10 @@ impl<W: Fn()> ConfigurationThread<W> {
                 if reads && digest(&self.files) != self.seen { self.reread(None) } else { Some(()) }
             }
             Err(RecvTimeoutError::Timeout) => {
-                self.due.after_names(&self.source.written);
-                self.follow_names()
+                let written = &self.source.written;
+                self.due.after_names(written);
+                let follows = has_names(written) && written.resolve_every > Nanos::ZERO;
+                if follows { self.follow_names() } else { Some(()) }
             }
             Err(RecvTimeoutError::Disconnected) => None,
         }
@@ -803,6 +805,29 @@ mod tests {
         scene.scale(3);
         let (_, servers, _, refused_before) = scene.next();
         assert_eq!((servers, refused_before), (3, None));
+    }
+
+    #[test]
+    fn names_are_never_looked_up_again_where_the_interval_is_zero() {
+        let written = config("servers = [\"many:1\"]\nresolve_every = 0");
+        let resolved = Resolved::of(&written, &mut |_| Ok(numbers(&["10.0.0.1:1"]))).unwrap();
+        let servers_of = |_: &Address| Err(Mistake::plain("there is no service"));
+        let resolve = |_: &Address| -> Result<Vec<SocketAddr>, Mistake> { panic!("no name is looked up") };
+        let due = DueChecks { names: Stamp(0), ..DueChecks::after(Clock::start(), &written) };
+        let source = ConfigurationSource {
+            written,
+            resolved,
+            services: Services::new(),
+            reread: Box::new(|| Err(Mistake::plain("there is no file"))),
+            file: None,
+            name_service: NameService { servers_of: Box::new(servers_of), resolve: Box::new(resolve) },
+        };
+        let (tell, changes) = mpsc::channel();
+        let (_requests, requested) = mpsc::channel();
+        let (files, refused) = (Vec::new(), None);
+        let mut thread = ConfigurationThread { source, files, seen: 0, due, refused, tell, wake: || {} };
+        assert_eq!(thread.pass(&requested), Some(()));
+        assert!(changes.try_recv().is_err());
     }
 
     #[test]

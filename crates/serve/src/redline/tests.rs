@@ -82,6 +82,34 @@ fn little_headroom_is_refused_unless_it_is_forced() {
 }
 
 #[test]
+fn one_for_which_no_thread_can_be_had_leaves_nothing_behind() {
+    let redline = redline(minute(350.0));
+    let text = "target=p99%3C80ms";
+    let asked = AskedRedline::of(HttpQuery { text, page: false }).unwrap();
+    let begun = redline.begin(&asked, |_, _| Err(std::io::ErrorKind::WouldBlock.into()));
+    assert!(begun.is_err_and(|(status, why)| status == 503 && why.what.contains("no thread")));
+    let query = HttpQuery { text: "", page: false };
+    assert_eq!(redline.respond(HttpMethod::Get, query).status, 404);
+    // The server was not pushed.
+    let (status, begun) = post(&redline, text);
+    assert_eq!(status, 200, "{begun}");
+    assert_eq!(redline.end().status, 200);
+}
+
+#[test]
+fn what_is_switched_off_in_the_query_is_off() {
+    let on = |text: &str| {
+        let asked = AskedRedline::of(HttpQuery { text, page: false }).unwrap();
+        (asked.dry_run, asked.force)
+    };
+    assert_eq!(on("dry-run&force=1"), (true, true));
+    assert_eq!(on("dry-run=true&force=0"), (true, false));
+    assert_eq!(on("dry-run=false"), (false, false));
+    let (status, why) = post(&redline(minute(350.0)), "force=perhaps");
+    assert!(status == 400 && why.contains("`force` is `perhaps`"), "{why}");
+}
+
+#[test]
 fn a_target_that_is_broken_now_is_refused_and_force_does_not_help() {
     let redline = redline(minute(450.0));
     for text in ["target=p99%3C2ms", "target=p99%3C2ms&force=1", "target=p99%3C2ms&dry-run=1"] {

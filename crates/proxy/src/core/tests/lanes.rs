@@ -11,7 +11,10 @@ struct Lanes {
 }
 
 fn world(server_connections: u32, dedicated: bool) -> Lanes {
-    let mut world = World::new(1, CoreSettings { server_connections, dedicated, ..settings() });
+    with_lanes(World::new(1, CoreSettings { server_connections, dedicated, ..settings() }))
+}
+
+fn with_lanes(mut world: World) -> Lanes {
     let lanes = world.core.take_new_lanes().into_iter().map(|(lane, server)| {
         assert_eq!(server, 0);
         lane
@@ -88,6 +91,33 @@ fn a_lane_that_is_back_overtakes_nothing_and_its_loss_is_not_the_servers() {
     assert_eq!(world.replied(first), "END\r\n");
     assert_eq!(world.replied(second), "STORED\r\nEND\r\nEND\r\nEND\r\n");
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+/// A get by another connection is carried out before a write that was sent before it.
+#[test]
+fn a_get_after_a_write_that_has_ended_does_not_share_an_older_answer() {
+    let pools = vec![PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) }];
+    let topology = Topology { servers: vec!["server-0:1".into()], pools, routes: Vec::new() };
+    let settings = CoreSettings { server_connections: 2, ..settings() };
+    let Lanes { mut world, lanes } = with_lanes(World::before(topology, settings));
+    let (writer, reader) = (world.client(), world.client());
+    for (write, done, get, old, new) in [
+        ("set a 0 0 1\r\ny\r\n", "STORED\r\n", "get a\r\n", "END\r\n", "VALUE a 0 1\r\ny\r\nEND\r\n"),
+        ("md a\r\n", "HD\r\n", "mg a v\r\n", "VA 1\r\ny\r\n", "EN\r\n"),
+        ("flush_all\r\n", "OK\r\n", "get a\r\n", "VALUE a 0 1\r\ny\r\nEND\r\n", "END\r\n"),
+    ] {
+        world.send(writer, write).send(reader, get);
+        assert_eq!((world.asked(0), sent(&mut world, lanes[0])), (write.into(), get.into()));
+        world.answer(0, done);
+        assert_eq!(world.replied(writer), done);
+        world.send(writer, get);
+        assert_eq!(world.asked(0), get, "it is behind {write:?}");
+        world.core.server_read(lanes[0], old.as_bytes(), world.now).unwrap();
+        world.answer(0, new);
+        assert_eq!((world.replied(reader), world.replied(writer)), (old.into(), new.into()));
+    }
+    assert_eq!(world.core.pools()[0].counts().coalesced, 0);
+    assert!(!world.core.pools()[0].has_leaders());
 }
 
 #[test]

@@ -80,19 +80,69 @@ fn the_first_server_decides_about_a_unique_and_the_others_follow() {
     assert_eq!((world.core.events().disagreements, world.core.unfinished()), (0, 0));
 }
 
+/// The server is connected to anew, and tells a version that knows no meta commands.
+fn grow_old(world: &mut World, server: usize) {
+    world.core.server_lost(server, "down", ConnectionLoss::Broken, world.now);
+    world.core.server_connected(server);
+    world.asked(server);
+    world.answer(server, "VERSION 1.5.22\r\n");
+}
+
 #[test]
 fn a_server_that_knows_no_meta_commands_is_sent_no_value_with_one() {
     let mut world = World::new(1, settings());
-    world.core.server_lost(0, "down", ConnectionLoss::Broken, world.now);
-    world.core.server_connected(0);
-    world.write_servers();
-    world.asked(0);
-    world.answer(0, "VERSION 1.5.22\r\n");
+    grow_old(&mut world, 0);
     let client = world.client();
     world.send(client, "ms a 1\r\nx\r\nmg a v\r\n").write_servers();
     assert_eq!(world.asked(0), "mg a v\r\n");
     world.answer(0, "ERROR\r\n").write_clients();
     assert_eq!(world.replied(client), "ERROR\r\nERROR\r\n");
+}
+
+#[test]
+fn nor_is_a_shadow_or_a_gutter() {
+    let mut world = two_pools(|spec| PoolSpec { shadow: Some(Shadow { pool: 1, share: 1.0 }), ..spec });
+    grow_old(&mut world, 2);
+    let client = world.client();
+    world.send(client, "ms a 1\r\nx\r\nmd a\r\n");
+    for server in 0..2 {
+        assert_eq!(world.asked(server), "ms a 1\r\nx\r\nmd a\r\n");
+        world.answer(server, "HD\r\nHD\r\n");
+    }
+    assert_eq!(world.replied(client), "HD\r\nHD\r\n");
+    assert_eq!(world.asked(2), "md a\r\n");
+    assert_eq!(world.core.pools()[0].counts().dropped, 1);
+    let mut world = two_pools(|spec| PoolSpec { gutter: Some(StandIn { pool: 1, ttl: 10 }), ..spec });
+    grow_old(&mut world, 2);
+    let client = world.client();
+    world.send(client, "ms a 1\r\nx\r\n");
+    for server in 0..2 {
+        assert_eq!(world.asked(server), "ms a 1\r\nx\r\n");
+        world.answer(server, "HD\r\n");
+        world.core.server_lost(server, "gone", ConnectionLoss::Broken, world.now);
+    }
+    assert_eq!(world.replied(client), "HD\r\n");
+    world.send(client, "ms a 1\r\nx\r\nmd a\r\n");
+    assert_eq!(world.asked(2), "md a\r\n");
+    world.answer(2, "ERROR\r\n");
+    assert_eq!(world.replied(client), "ERROR\r\nERROR\r\n");
+}
+
+/// The value would be carried out as commands.
+#[test]
+fn a_set_has_room_for_the_lifetime_that_it_is_given_or_is_refused() {
+    let mut world = second_looks(|spec| PoolSpec { ttl_cap: Some(60), ..spec });
+    let client = world.client();
+    let flags = "l P L k s t c f v h u I O1 N5 R5";
+    world.send(client, format!("ms k 1 {flags} J5\r\nx\r\n"));
+    assert_eq!((world.asked(0), world.asked(1)), (String::new(), String::new()));
+    assert_eq!(world.replied(client), "CLIENT_ERROR options flags too long\r\n");
+    world.send(client, format!("ms k 1 {flags} q\r\nx\r\n"));
+    assert_eq!(world.asked(0), format!("ms k 1 {flags} T60\r\nx\r\n"));
+    let mut world = second_looks(|spec| spec);
+    let client = world.client();
+    world.send(client, format!("ms k 1 {flags} J5\r\nx\r\n"));
+    assert_eq!(world.asked(0), format!("ms k 1 {flags} J5\r\nx\r\n"));
 }
 
 #[test]

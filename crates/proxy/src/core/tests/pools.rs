@@ -458,6 +458,88 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     assert_eq!((world.replied(client), world.core.unfinished()), ("END\r\n".into(), 0));
 }
 
+/// A world whose reads are hedged, after a hundred of them.
+fn hedging(main: PoolSpec, other: PoolSpec) -> (World, u32) {
+    let hedge = Some(Hedge { quantile: 0.95, budget: 0.1 });
+    let mut world = two_pools(PoolSpec { hedge, reads: Reads::Primary, ..main }, other);
+    let client = world.client();
+    for read in 0..100_u64 {
+        world.at(read * 1_000_000).send(client, "get a\r\n").write_servers();
+        world.at(read * 1_000_000 + 100_000).answer(0, format!("{}END\r\n", value("a", "1")));
+        world.replied(client);
+    }
+    world.at(200_000_000).asked(0);
+    (world, client)
+}
+
+/// The first holder has not answered, and the second one, which is server 1, is asked.
+fn hedge(world: &mut World, client: u32, asked: &str) {
+    world.send(client, asked);
+    assert_eq!(world.asked(0), asked);
+    world.now = world.core.deadline().unwrap();
+    world.core.tick(world.now);
+    assert_eq!(world.asked(1), asked);
+}
+
+#[test]
+fn what_the_second_holder_does_not_have_the_first_may() {
+    let cold = PoolSpec { warm: Some(StandIn { pool: 1, ttl: 600 }), ..PoolSpec::of("cold", vec![0, 1]) };
+    let (mut world, client) = hedging(cold, PoolSpec::of("warm", vec![2]));
+    let (one, two) = (value("a", "1"), value("b", "2"));
+    for (asked, second, first, reply) in [
+        ("get a\r\n", String::new(), &one, one.clone()),
+        // Each of them has some.
+        ("get a b\r\n", one.clone(), &two, format!("{one}{two}")),
+        ("get b a\r\n", one.clone(), &two, format!("{two}{one}")),
+        ("get a b\r\n", one.clone(), &format!("{one}{two}"), format!("{one}{two}")),
+    ] {
+        hedge(&mut world, client, asked);
+        world.answer(1, format!("{second}END\r\n"));
+        assert_eq!((world.replied(client), world.asked(2)), (String::new(), String::new()), "{asked}");
+        world.answer(0, format!("{first}END\r\n"));
+        assert_eq!((world.replied(client), world.asked(2)), (format!("{reply}END\r\n"), String::new()));
+    }
+    // What neither has is looked for where it is warm, also where one fails.
+    for first in ["END\r\n", "SERVER_ERROR busy\r\n"] {
+        hedge(&mut world, client, "get a b\r\n");
+        world.answer(1, format!("{one}END\r\n")).answer(0, first);
+        assert_eq!(world.asked(2), "get b\r\n");
+        world.answer(2, format!("{two}END\r\n"));
+        assert_eq!(world.replied(client), format!("{one}{two}END\r\n"));
+        for server in 0..2 {
+            assert_eq!(world.asked(server), "add b 0 600 1\r\n2\r\n");
+            world.answer(server, "STORED\r\n");
+        }
+    }
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
+fn a_holder_that_is_lost_leaves_the_answer_of_the_other() {
+    let spec = PoolSpec { fall_back_on_miss: true, refill: Some(60), ..PoolSpec::of("main", vec![0, 1, 2]) };
+    let (mut world, client) = hedging(spec, PoolSpec::of("other", vec![3]));
+    hedge(&mut world, client, "get a\r\n");
+    world.answer(1, "END\r\n");
+    assert_eq!((world.replied(client), world.asked(2)), (String::new(), String::new()));
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!(world.asked(2), "get a\r\n");
+    world.answer(2, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.asked(1), "add a 0 60 1\r\n1\r\n", "it goes where it was missed");
+    // Where there is no third, that one does not have it is the answer.
+    let spec = PoolSpec { fall_back_on_miss: true, ..PoolSpec::of("main", vec![0, 1]) };
+    let (mut world, client) = hedging(spec, PoolSpec::of("other", vec![2]));
+    hedge(&mut world, client, "get a\r\n");
+    world.answer(1, "END\r\n").answer(0, "SERVER_ERROR busy\r\n");
+    assert_eq!(world.replied(client), "END\r\n");
+    hedge(&mut world, client, "mg a v\r\n");
+    world.answer(1, "EN\r\n");
+    assert_eq!(world.replied(client), "");
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!(world.replied(client), "EN\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
 /// What the second holder answers says nothing about the first: the time after which it is asked
 /// would sink to that of the second, and nearly every read be sent twice.
 #[test]

@@ -59,6 +59,15 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let config = &resolved.config;
         self.config.takes_over(config)?;
         let (topology, entrances) = (config.topology()?, config.listeners()?);
+        let stays =
+            |file: &Address| file.file().is_some() && entrances.iter().any(|(address, _)| address == file);
+        if self.config.edge.socket_mode.is_some()
+            && config.edge.socket_mode.is_none()
+            && self.driver.entrances().iter().any(|entrance| stays(&entrance.address))
+        {
+            // What the process's mask would leave is seen only when a socket is made.
+            return Err(Mistake::new("`edge.socket_mode` is not given any more", "that takes a restart"));
+        }
         let servers = self.core.servers_with(&topology.servers);
         if servers > LANES {
             let what = format!("there would be {servers} servers since the start, and {LANES} are the most");
@@ -107,6 +116,17 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             });
         }
         Ok(NextConfiguration { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
+    }
+
+    /// Sockets that stay get the permissions that hold from now on.
+    fn set_socket_mode(&mut self, mode: Option<u32>) {
+        let Some(mode) = mode.filter(|_| mode != self.config.edge.socket_mode) else { return };
+        for entrance in self.driver.entrances() {
+            if let Err(error) = entrance.listener.set_mode(mode) {
+                let warning = format!("the permissions of {} cannot be set: {error}", entrance.address);
+                (self.notice)(ProxyNotice::Warning(warning));
+            }
+        }
     }
 
     /// Why it cannot listen at an address, where it may itself be what listens at that port.
@@ -189,6 +209,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         self.servers.settings = server_settings(&config, &credentials);
         let entrances = entrances.into_iter().map(|(address, pool)| (address, told.pools[pool]));
         self.driver.listen_only(entrances, opened);
+        self.set_socket_mode(config.edge.socket_mode);
         self.tell();
         for warning in &credentials.warnings {
             (self.notice)(ProxyNotice::Warning(warning.clone()));

@@ -227,13 +227,15 @@ impl Executor {
                 continue;
             }
             let address = &self.config.addresses()[server];
-            let answer = self.config.timeout;
+            let (limit, answer) = (self.config.connect_timeout, self.config.timeout);
             let made = match address.file() {
-                Some(path) => BlockingConnection::connect_file(path, answer).map_err(|error| plain(&error)),
+                Some(path) => {
+                    BlockingConnection::connect_file(path, limit, answer).map_err(|error| plain(&error))
+                }
                 None => krarup_net::resolve(address).map_err(|why| why.to_string()).and_then(|found| {
                     let mut last = String::new();
                     for number in found {
-                        match BlockingConnection::connect(number, self.config.connect_timeout, answer) {
+                        match BlockingConnection::connect(number, limit, answer) {
                             Ok(connection) => return Ok(connection),
                             Err(error) => last = plain(&error),
                         }
