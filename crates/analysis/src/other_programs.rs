@@ -3,7 +3,7 @@
 //! pgbench's text, `krarup load`'s result, and any table with commas. Times become seconds; the
 //! columns of a table stay as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use krarup_stats::Interval;
 use krarup_units::{Mistake, Unit};
@@ -244,10 +244,34 @@ fn common<'a>(
     base.cells.iter().filter_map(both).collect()
 }
 
+/// The names of the cells that only one side has, and that are compared with none.
+pub fn one_sided<'a>(base: &'a ProgramRuns, other: &'a ProgramRuns) -> Vec<&'a str> {
+    if base.cells.len() == 1 && other.cells.len() == 1 {
+        return Vec::new();
+    }
+    let [base, other] =
+        [base, other].map(|side| side.cells.keys().map(String::as_str).collect::<BTreeSet<_>>());
+    base.symmetric_difference(&other).copied().collect()
+}
+
+/// The runs of a measure, where both sides have it.
 fn pair((_, base, other): &(&str, &MeasureValues, &MeasureValues), measure: &str) -> Option<RunPair> {
-    let above_zero = |runs: &Vec<f64>| runs.iter().all(|run| *run > 0.0) && !runs.is_empty();
-    let (base, other) = (base.get(measure)?, other.get(measure)?);
-    (above_zero(base) && above_zero(other)).then(|| RunPair { base: base.clone(), other: other.clone() })
+    Some(RunPair { base: base.get(measure)?.clone(), other: other.get(measure)?.clone() })
+}
+
+/// The same for a limit, which a cell without an answer must not pass in silence.
+fn limited(
+    sides: &(&str, &MeasureValues, &MeasureValues),
+    measure: &str,
+) -> Result<Option<RunPair>, Mistake> {
+    let cell = if sides.0.is_empty() { "a side" } else { sides.0 };
+    let found = pair(sides, measure);
+    if let Some(found) = &found {
+        found.check(cell, measure)?;
+    } else if sides.1.contains_key(measure) || sides.2.contains_key(measure) {
+        return Err(Mistake::plain(format!("{cell} has no {measure} on one side")));
+    }
+    Ok(found)
 }
 
 /// Every measure of every cell that both sides have; of each cell the throughput first.
@@ -257,7 +281,7 @@ pub fn changes(base: &ProgramRuns, other: &ProgramRuns) -> Vec<RunChange> {
         let (rates, others): (Vec<&String>, Vec<&String>) =
             sides.1.keys().partition(|measure| *measure == RATE);
         for measure in rates.into_iter().chain(others) {
-            let Some(pair) = pair(&sides, measure) else { continue };
+            let Some(pair) = pair(&sides, measure).filter(RunPair::is_above_zero) else { continue };
             let limit = RegressionLimit { measure: measure.clone(), above: true, share: 0.0 };
             let levels = RegressionLevels::shared(1, 0.8);
             let Some(answer) = judge(&limit, std::slice::from_ref(&pair), None, levels) else { continue };
@@ -281,7 +305,8 @@ pub fn changes(base: &ProgramRuns, other: &ProgramRuns) -> Vec<RunChange> {
 /// What the runs say of each limit.
 ///
 /// # Errors
-/// Names a measure that there is not on both sides.
+/// Names a measure that there is not on both sides, and the first cell with a run that is not above
+/// 0; no cell is on both sides.
 pub fn judge_runs(
     limits: &[RegressionLimit],
     (base, other): (&ProgramRuns, &ProgramRuns),
@@ -290,7 +315,11 @@ pub fn judge_runs(
     let levels = RegressionLevels::shared(limits.len(), power);
     let sides = common(base, other);
     let answer = |limit: &RegressionLimit| {
-        let pairs: Vec<RunPair> = sides.iter().filter_map(|sides| pair(sides, &limit.measure)).collect();
+        if sides.is_empty() {
+            return Err(Mistake::plain("there is no cell in common"));
+        }
+        let found = sides.iter().filter_map(|sides| limited(sides, &limit.measure).transpose());
+        let pairs = found.collect::<Result<Vec<RunPair>, Mistake>>()?;
         judge(limit, &pairs, None, levels).ok_or_else(|| {
             let mut names: Vec<&str> =
                 sides.iter().flat_map(|(_, base, _)| base.keys()).map(String::as_str).collect();
@@ -404,5 +433,20 @@ mod tests {
         let limit = ["speed > 5%".parse().unwrap()];
         let wrong = judge_runs(&limit, (&base, &other), 0.8).unwrap_err();
         assert!(wrong.what.contains("`speed`") && wrong.hint.contains("there are t"), "{wrong}");
+        assert_eq!(one_sided(&base, &other), ["y", "z"]);
+        assert!(one_sided(&one("old"), &one("new")).is_empty());
+    }
+
+    #[test]
+    fn a_cell_that_collapsed_does_not_pass_a_limit() {
+        let of = |text: &str| read(text).unwrap();
+        let base = of("name,rate,time\na,1000,1\na,1001,1\nb,1000,1\nb,1001,1\n");
+        let limit = ["rate < -5%".parse().unwrap()];
+        for (rate, says) in [("0", "b has a run with a rate"), ("nan", "b has no rate on one side")] {
+            let other = of(&format!("name,rate,time\na,1000,1\na,1001,1\nb,{rate},1\nb,{rate},1\n"));
+            let wrong = judge_runs(&limit, (&base, &other), 0.8).unwrap_err();
+            assert!(wrong.what.contains(says), "{wrong}");
+        }
+        assert_eq!(judge_runs(&limit, (&base, &base), 0.8).unwrap()[0].cells, 2);
     }
 }

@@ -73,6 +73,25 @@ pub struct RunPair {
     pub other: Vec<f64>,
 }
 
+impl RunPair {
+    /// Whether they have a ratio.
+    pub(crate) fn is_above_zero(&self) -> bool {
+        self.base.iter().chain(&self.other).all(|run| *run > 0.0)
+    }
+
+    /// Checks that they have a ratio, as a limit needs.
+    ///
+    /// # Errors
+    /// Names the cell, where a run is not above 0.
+    pub(crate) fn check(&self, cell: &str, measure: &str) -> Result<(), Mistake> {
+        if self.is_above_zero() {
+            return Ok(());
+        }
+        let what = format!("{cell} has a run with a {measure} that is not above 0");
+        Err(Mistake::new(what, "a limit is about ratios: see why nothing was answered there"))
+    }
+}
+
 /// What follows of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -271,11 +290,8 @@ pub fn judge_results(
             .iter()
             .map(|cell| RunPair { base: runs(base, &cell.levels), other: runs(other, &cell.levels) })
             .collect();
-        let above_zero = |pair: &RunPair| pair.base.iter().chain(&pair.other).all(|run| *run > 0.0);
-        if let Some((cell, _)) = compared.cells.iter().zip(&pairs).find(|&(_, pair)| !above_zero(pair)) {
-            let cell = cell.levels.in_words();
-            let what = format!("{cell} has a run with a {} that is not above 0", limit.measure);
-            return Err(Mistake::new(what, "a limit is about ratios: see why nothing was answered there"));
+        for (cell, pair) in compared.cells.iter().zip(&pairs) {
+            pair.check(&cell.levels.in_words(), &limit.measure)?;
         }
         let session = sessions.as_ref().map(|sessions| sessions.of_difference(measure));
         judge(limit, &pairs, session, levels)

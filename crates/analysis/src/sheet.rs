@@ -177,11 +177,11 @@ fn at_limit<'a>(results: &'a Results, verdict: &Verdict) -> Result<&'a Cell, Str
     results.cell(&verdict.at).ok_or_else(|| "no such cell was measured".into())
 }
 
-/// The number of clients at the limit: above the one before, which was too few.
+/// The number of clients at the limit: more than the number before, which was too few.
 fn clients(cells: &[&Cell], verdict: &Verdict) -> Quantity {
     let at = verdict.at.clients;
     let before = cells.iter().map(|cell| cell.levels.clients).filter(|clients| *clients < at).max();
-    let (low, high) = (f64::from(before.unwrap_or(1).min(at)), f64::from(at));
+    let (low, high) = (f64::from(before.map_or(1, |before| before + 1).min(at)), f64::from(at));
     Quantity {
         value: high,
         interval: Some(Interval { low, high, level: USUAL_LEVEL }),
@@ -357,7 +357,9 @@ mod tests {
         assert_eq!(step.grade, Grade::Right);
         // R(1) = 1/5000 s.
         assert!((step.model.unwrap().value - 4.0).abs() < 0.01);
-        assert!(matches!(step.measured, SheetAnswer::Measured { interval: Some((3.0, 8.0)), .. }));
+        assert!(matches!(step.measured, SheetAnswer::Measured { interval: Some((4.0, 8.0)), .. }));
+        // Three were measured, and are too few.
+        assert!(matches!(one(&known, asked.clone(), 3.0).grade, Grade::RightOrder { .. }));
         // Between one and eight lies nearly everything.
         let coarse = results(&[(1, 5_000.0), (8, 20_000.0), (16, 20_100.0)]);
         assert_eq!(one(&coarse, asked.clone(), 5.0).grade, Grade::NotDecidable);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use krarup_record::summary::DATABASE;
 use krarup_record::watch::Watch;
 use krarup_record::{quantities, stamps};
 use krarup_stats::StatsError;
@@ -49,13 +50,14 @@ pub enum SweepError {
 }
 
 /// The same trials; where each had servers of its own, at addresses that no other has, they are
-/// called by their places, `server 1`, `server 2`, so that what belongs together has one name.
+/// called by their places, `server 1`, `server 2`, so that what belongs together has one name. The
+/// database of brokers has one in all.
 fn with_servers_by_place(trials: &[Trial]) -> Cow<'_, [Trial]> {
     fn names(trial: &Trial) -> Vec<String> {
         let processes = trial.cpu.iter().filter(|process| process.station == SystemPart::Server);
         let all = trial.servers.iter().map(|server| &server.name).chain(processes.map(|one| &one.name));
         let mut names: Vec<String> = Vec::new();
-        for name in all {
+        for name in all.filter(|name| *name != DATABASE) {
             if !names.contains(name) {
                 names.push(name.clone());
             }
@@ -70,8 +72,8 @@ fn with_servers_by_place(trials: &[Trial]) -> Cow<'_, [Trial]> {
     let renamed = trials.iter().zip(&names).map(|(trial, names)| {
         let mut trial = trial.clone();
         let name = |old: &str| {
-            let place = names.iter().position(|name| name == old).expect("it is among the names");
-            format!("server {}", place + 1)
+            let place = names.iter().position(|name| name == old);
+            place.map_or_else(|| old.to_owned(), |place| format!("server {}", place + 1))
         };
         trial.servers.iter_mut().for_each(|server| server.name = name(&server.name));
         let processes = trial.cpu.iter_mut().filter(|process| process.station == SystemPart::Server);
@@ -688,6 +690,10 @@ pub(crate) mod tests {
         let results = summarise("test", Environment::default(), &trials).unwrap();
         let busy: Vec<&str> = results.cells[1].load.iter().map(|process| process.name.as_str()).collect();
         assert_eq!(busy, ["server 1", "server 2"]);
+        trials[1].cpu.insert(0, process(DATABASE));
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        let busy: Vec<&str> = results.cells[1].load.iter().map(|process| process.name.as_str()).collect();
+        assert_eq!(busy, [DATABASE, "server 1", "server 2"]);
     }
 
     #[test]

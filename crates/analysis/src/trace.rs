@@ -267,13 +267,15 @@ impl TraceReading {
             let value = self.keys[key as usize].1.or(mean).unwrap_or(0);
             value + key_length(key) as u64 + ITEM_HEADER
         };
-        let Distances { reads, expired, mut found } = distances(&self.uses, self.keys.len(), bytes);
-        found.sort_unstable();
+        let Distances { reads, expired, found } = distances(&self.uses, self.keys.len(), bytes);
+        // A read across few keys may be one across many bytes.
+        let (mut in_keys, mut in_bytes): (Vec<u64>, Vec<u64>) = found.iter().copied().unzip();
+        in_keys.sort_unstable();
+        in_bytes.sort_unstable();
         let needs = |share: f64| {
             let place = share_of(share, found.len());
-            let (keys, bytes) = found[place - 1];
             let hit_ratio = place as f64 / reads as f64;
-            CacheSize { hit_ratio, keys, bytes: mean.map(|_| bytes) }
+            CacheSize { hit_ratio, keys: in_keys[place - 1], bytes: mean.map(|_| in_bytes[place - 1]) }
         };
         (!found.is_empty()).then(|| MemoryNeed {
             reads,
@@ -537,8 +539,8 @@ mod tests {
     }
 
     proptest! {
-        /// The distances say how often a cache of any number of keys hits, as one that is played
-        /// through does.
+        /// The distances say how often a cache of any number of keys, or of bytes, hits, as one
+        /// that is played through does.
         #[test]
         fn distances_are_those_of_a_cache_that_is_played_through(uses in drawn(), size in 1_usize..14) {
             let uses = for_ever(&uses);
@@ -550,6 +552,9 @@ mod tests {
             let of_without = distances(&without, 12, |key| u64::from(key) + 1);
             let of_keys = of_without.found.iter().filter(|one| one.0 <= size as u64).count() as u64;
             prop_assert_eq!(of_keys, hits(&without, |keys, _| keys <= size));
+            let most = 6 * size as u64;
+            let of_bytes = of_without.found.iter().filter(|one| one.1 <= most).count() as u64;
+            prop_assert_eq!(of_bytes, hits(&without, |_, bytes| bytes <= most));
             let all = found.len() as u64;
             prop_assert_eq!(all, hits(&uses, |_, _| true));
             for &(keys, bytes) in &found {
@@ -600,6 +605,24 @@ mod tests {
         let [half, .., all] = &memory.sizes[..] else { panic!("{memory:?}") };
         assert_eq!(*all, CacheSize { hit_ratio: 0.6, keys: 2, bytes: Some(320) });
         assert_eq!((half.hit_ratio, half.keys), (0.4, 2));
+    }
+
+    #[test]
+    fn a_large_value_that_is_read_at_once_takes_its_room() {
+        let mut reading = TraceReading::default();
+        for (key, used, size) in [
+            (0, TraceUse::Write, Some(1_000_000)),
+            (0, TraceUse::Read, None),
+            (1, TraceUse::Write, Some(100)),
+            (2, TraceUse::Write, Some(100)),
+            (3, TraceUse::Write, Some(100)),
+            (1, TraceUse::Read, None),
+        ] {
+            reading.see(Nanos(0), "any", used, &[key], (size, None));
+        }
+        let sizes = reading.end(|_| 4, &[]).memory.unwrap().sizes;
+        assert_eq!(*sizes.last().unwrap(), CacheSize { hit_ratio: 1.0, keys: 3, bytes: Some(1_000_060) });
+        assert!(sizes.is_sorted_by_key(|size| size.bytes), "{sizes:?}");
     }
 
     #[test]

@@ -641,6 +641,7 @@ impl Bottleneck {
             Self::Process(process) => match process.station {
                 SystemPart::Clients => "load generator".into(),
                 SystemPart::Middleware => "middleware".into(),
+                SystemPart::Server if process.name.starts_with("server ") => process.name.clone(),
                 SystemPart::Server => format!("server {}", process.name),
             },
             Self::Machine { name: Some(name), cores, .. } => format!("all {cores} processors of {name}"),
@@ -720,6 +721,15 @@ mod tests {
             let verdict = verdict(bottleneck, saturation);
             assert_eq!(verdict.word(), word);
             assert!(verdict.next_step().starts_with(next), "{}", verdict.next_step());
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_called_by_its_place_is_not_called_one_twice() {
+        for (name, short) in [("server 1", "server 1"), ("127.0.0.1:21211", "server 127.0.0.1:21211")] {
+            let process =
+                ProcessLoad { station: SystemPart::Server, name: name.into(), busy: 1.0, cores: 1.0 };
+            assert_eq!(Bottleneck::Process(process).short(), short);
         }
     }
 

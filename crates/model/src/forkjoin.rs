@@ -458,6 +458,12 @@ impl Cluster {
             if found > 0 {
                 weight *= load / site.speed(found);
             }
+            // Only ratios count.
+            if weight > LARGE_WEIGHT {
+                for sum in [&mut weight, &mut total, &mut number, &mut first, &mut second, &mut idle] {
+                    *sum /= LARGE_WEIGHT;
+                }
+            }
             let jobs = (found + 1) as f64;
             let each = 1.0 / site.speed(found + 1);
             total += weight;
@@ -477,7 +483,7 @@ impl Cluster {
         let residence = number / total / load * service;
         let own = service / busy_speed;
         // Who shares a station is done in any order, and is taken to stay for an exponential time.
-        let relative = if site.shared { 1.0 } else { second * total / (first * first) - 1.0 };
+        let relative = if site.shared { 1.0 } else { (second / total) / (first / total).powi(2) - 1.0 };
         Waiting {
             mean: residence - own,
             variance: relative * residence * residence - own * own,
@@ -514,6 +520,9 @@ impl Cluster {
 
 /// Levels of a chain at most.
 const MOST_LEVELS: usize = 10_000_000;
+
+/// A weight beyond which all are made smaller, before they are no numbers any more.
+const LARGE_WEIGHT: f64 = 1e200;
 
 /// Waiting at a site, in seconds.
 struct Waiting {
@@ -654,5 +663,17 @@ mod tests {
         assert!(response > 11.0 / 6.0 && response < 4.0, "{response}");
         assert!(open_response(&cluster, 4.0).is_err());
         assert!((open_response(&cluster, 1e-9).unwrap() - 11.0 / 6.0).abs() < 1e-6);
+    }
+
+    /// As fast as there are requests, up to a thousand: nearly all copies take one service, and an
+    /// exponential one where they share the station.
+    #[test]
+    fn weights_of_a_long_chain_stay_numbers() {
+        let mut cluster = paced(&Pace::Speeds((1..=1_000).map(f64::from).collect()), 2, 2);
+        let in_order = open_response(&cluster, 800.0).unwrap();
+        assert!(in_order > 1.0 && in_order < 1.1, "{in_order}");
+        cluster.sites.iter_mut().for_each(|site| site.shared = true);
+        let shared = open_response(&cluster, 800.0).unwrap();
+        assert!((shared - 1.5).abs() < 0.015, "{shared}");
     }
 }

@@ -122,7 +122,7 @@ mod tests {
             population = 3
             think = { uniform = ["1 s", "3 s"] }
             path = [
-                { at = "c", demand = { hyperexponential = "1 ms", scv = 4 }, visits = 2 },
+                { at = "c", service = { hyperexponential = "1 ms", scv = 4 }, visits = 2 },
                 { at = "d", bytes = 10 },
                 { one_of = [
                     { share = 1, path = [{ at = "a", service = { empirical = [1, 2.5] } }, { at = "a", service = { pareto = 1, shape = 2.5 } }] },
@@ -170,6 +170,30 @@ mod tests {
                 9,
                 "`choose` has no meaning here",
                 "visits",
+            ),
+            (
+                "[[class]]\nname = \"c\"\npopulation = 1\npath = [{at = \"db\", service = 1, demand = 2}]",
+                9,
+                "both a service and a demand",
+                "one of them",
+            ),
+            (
+                "[[class]]\nname = \"c\"\npopulation = 1\npath = [{at = \"db\", demand = 1, visits = 2}]",
+                9,
+                "`visits` has no meaning beside a demand",
+                "service",
+            ),
+            (
+                "[[class]]\nname = \"c\"\npopulation = 1\npath = [{at = \"db\", service = {exponential = 1, scv = 4}}]",
+                9,
+                "`scv` has no meaning for exponential",
+                "example",
+            ),
+            (
+                "[[class]]\nname = \"c\"\npopulation = 1\npath = [{at = \"db\", service = {gamma = 1, scv = 4, shape = 2}}]",
+                9,
+                "`shape` has no meaning for gamma",
+                "example",
             ),
             (
                 "[[class]]\nname = \"c\"\npopulation = 1\npaths = []",

@@ -223,8 +223,10 @@ impl Calibration {
                 let mean = (answer.client_response - think).max(answer.response);
                 let values =
                     predicted_percentiles(&self.rows, &self.model, spread, (population, workers), mean)?;
+                // Of the mean N/X - Z, X tells the less the more clients think.
+                let of_mean = if think > 0.0 { variance[0].max(variance[1]) } else { variance[0] };
                 let [p50, p90, p99] =
-                    [0, 1, 2].map(|part| around(values[part], variance[0] + spread.errors[part].powi(2)));
+                    [0, 1, 2].map(|part| around(values[part], of_mean + spread.errors[part].powi(2)));
                 Some(PredictedPercentiles { p50: p50?, p90: p90?, p99: p99? })
             }
         };
@@ -352,6 +354,31 @@ mod tests {
         let same = vec![once.rows[0].clone(); 5];
         let error = calibrate(&same, None).unwrap_err().to_string();
         assert!(error.contains("one configuration is too few"), "{error}");
+    }
+
+    /// Little of a cycle is response time: that X is known well does not tell it.
+    #[test]
+    fn percentiles_of_clients_that_think_are_no_surer_than_the_response_time() {
+        let line = |constant| Curve::Line { constant, slope: 0.0 };
+        let think = 40e-3;
+        let truth =
+            FlowModel { hold: line(2e-3), outside: line(think), outside_over: OutsideCount::BusyWorkers };
+        let places = [(20, 4), (40, 4), (80, 8), (120, 8), (160, 16), (240, 16)];
+        let row = |(number, (n, m)): (usize, (usize, usize))| {
+            let said = truth.solve(n, m).unwrap();
+            let times = if number.is_multiple_of(2) { 0.8 } else { 1.25 };
+            let mut row = CalibrationRow::measured(n as u64, m as u64, said.throughput)
+                .with_times(times * said.response, times * said.wait);
+            row.think = think;
+            let mean = row.at_clients();
+            row.percentiles = Some(ResponsePercentiles { p50: 0.8 * mean, p90: 1.5 * mean, p99: 3.0 * mean });
+            row
+        };
+        let rows: Vec<CalibrationRow> = places.into_iter().enumerate().map(row).collect();
+        let said = calibrate(&rows, None).unwrap().predict(100, 8).unwrap();
+        let wide = |of: Interval95| of.high / of.low;
+        let p99 = said.percentiles.unwrap().p99;
+        assert!(wide(said.response) > 1.5 && wide(p99) >= wide(said.response), "{said:?}");
     }
 
     /// The spread of a prediction is wider where single rows decide more.

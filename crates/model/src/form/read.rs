@@ -225,6 +225,13 @@ impl StepForm {
         let at = |key: &'static str| below(keys, &[FilePathStep::Name(key)]);
         if let Some(name) = &self.at {
             let station = find_station(network, name, &at("at"))?;
+            if self.visits.is_some() && self.demand.is_some() {
+                return wrong(
+                    &at("visits"),
+                    "`visits` has no meaning beside a demand, which is of all visits",
+                    "write the demand alone, or visits and the service of one",
+                );
+            }
             let count = self.visits.unwrap_or(1.0);
             let work = work(self.service, self.demand, self.bytes, keys)?;
             return Ok(Step::Visit(PathVisit { station, count, work }));
@@ -314,6 +321,9 @@ fn work(
     bytes: Option<f64>,
     keys: &[FilePathStep],
 ) -> Result<Work, Wrong> {
+    if service.is_some() && demand.is_some() {
+        return wrong(keys, "a visit with both a service and a demand", "write one of them");
+    }
     match (service.or(demand), bytes) {
         (Some(time), None) => Ok(Work::Time(time.0)),
         (None, Some(bytes)) => Ok(Work::Bytes(bytes)),

@@ -166,7 +166,16 @@ impl TimeTable {
         }
         match named.len() {
             1 => {
-                let distribution = named.remove(0).1;
+                let (name, distribution) = named.remove(0);
+                let given = [
+                    ("stages", self.stages.is_some()),
+                    ("scv", self.scv.is_some()),
+                    ("shape", self.shape.is_some()),
+                ];
+                if let Some((key, _)) = given.iter().find(|(key, there)| *there && *key != beside_mean(name))
+                {
+                    return Err(format!("`{key}` has no meaning for {name}"));
+                }
                 distribution.check().map_err(|error| error.to_string())?;
                 Ok(distribution)
             }
@@ -175,6 +184,16 @@ impl TimeTable {
             }
             _ => Err(format!("names two distributions, {} and {}", named[0].0, named[1].0)),
         }
+    }
+}
+
+/// The key that a distribution needs beside its mean; empty for none.
+fn beside_mean(name: &str) -> &'static str {
+    match name {
+        "erlang" => "stages",
+        "hyperexponential" | "gamma" | "lognormal" | "moments" => "scv",
+        "weibull" | "pareto" => "shape",
+        _ => "",
     }
 }
 

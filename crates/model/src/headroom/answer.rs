@@ -66,7 +66,8 @@ pub struct ProvenServer {
     pub target: ResponseTarget,
     /// Requests a second that it answered then, over a whole step.
     pub server_per_s: f64,
-    /// The rate of all traffic at which it gets as much with its usual share.
+    /// The rate of all traffic at which it gets as much with its usual share; zero: it has shown
+    /// nothing.
     pub traffic_per_s: f64,
     /// The same rate at which it missed the target; none: nothing showed it to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,8 +201,9 @@ pub struct HeadroomQuestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadroomVerdict {
-    /// A redline has shown within a day that the server which is full first does it with the target
-    /// kept; the traffic tells of no more.
+    /// A redline has shown within a day that the server which is full first, or one of which the
+    /// traffic is too low to tell anything, does it with the target kept; the traffic tells of no
+    /// more.
     Proven,
     /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
     /// 100 ms, or times what a redline has proven; and no more than the rate at which one broke.

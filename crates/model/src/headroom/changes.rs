@@ -4,7 +4,7 @@ use super::answer::{
     Allowance, CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer,
     ResourceKind, Silence,
 };
-use super::fitted::{First, Fitted};
+use super::fitted::{COULD_MATTER, First, Fitted};
 use super::replay::{ReplayServer, TrafficReplay};
 use super::resources::ServerLimit;
 
@@ -266,7 +266,8 @@ fn one_more<'a>(
 }
 
 /// A server is lost, the worst one unless it is named, and its part goes where their placement has
-/// it go, or is divided among the others as theirs are.
+/// it go, or is divided among the others as theirs are. The worst is one with a part that goes to a
+/// server of which too little is known, and of that nothing is told.
 fn one_lost(
     fitted: &Fitted<'_>,
     replay: &mut TrafficReplay<'_>,
@@ -274,7 +275,9 @@ fn one_lost(
     which: Option<usize>,
 ) -> Result<AfterChange, &'static str> {
     let servers = shares.len();
-    if servers < 2 {
+    // One that gets nothing, as after a change of the configuration, is not lost.
+    let used: Vec<usize> = (0..servers).filter(|&server| shares[server] > 0.0).collect();
+    if used.len() < 2 {
         return Err("only_one_server");
     }
     let known = fitted.system.moves.as_ref().map(|moves| &moves.lost);
@@ -294,8 +297,24 @@ fn one_lost(
         after
     };
     let rate = |lost: usize| full_at(fitted, &after(lost), &vec![1.0; servers]);
-    let worst = (0..servers).min_by(|a, b| rate(*a).total_cmp(&rate(*b)));
-    let lost = which.or(worst).filter(|lost| *lost < servers).ok_or("no_such_server")?;
+    // Whether an heir of which no service time is known could be full before the others.
+    let is_unknown = |lost: usize| {
+        let (after, full_at) = (after(lost), rate(lost));
+        let could_matter = |server: usize| {
+            let not_before = fitted.not_before(server).map(|rate| rate * shares[server] / after[server]);
+            not_before.is_none_or(|rate| rate < COULD_MATTER * full_at)
+        };
+        let unknown = |server: &usize| fitted.limits[*server].is_none() && after[*server] > shares[*server];
+        (0..servers).filter(unknown).any(could_matter)
+    };
+    let worst = || {
+        let unknown = used.iter().copied().find(|&server| is_unknown(server));
+        unknown.or_else(|| used.iter().copied().min_by(|a, b| rate(*a).total_cmp(&rate(*b))))
+    };
+    let lost = which.or_else(worst).filter(|lost| *lost < servers).ok_or("no_such_server")?;
+    if is_unknown(lost) {
+        return Err("no_queue_seen");
+    }
     let route = |server: usize| -> Vec<f64> {
         if server == lost {
             return heirs(lost);

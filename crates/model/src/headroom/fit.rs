@@ -343,11 +343,7 @@ struct Served {
 impl Served {
     /// Of what was kept of a server; none where too few waited.
     fn of(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option<Self> {
-        let units = units(kept, number);
-        let mut times: Vec<Seconds> = parts.iter().map(|one| one.answered - one.sent).collect();
-        let shortest = quantile(&mut times, 0.002);
-        let (delay, allowance) = delay(kept, number, &units, shortest);
-        let waited: f64 = units.iter().filter(|one| one.found_busy(delay)).map(|one| one.count).sum();
+        let (units, (delay, allowance), waited) = waited(kept, number, parts);
         if waited < 150.0 {
             return None;
         }
@@ -469,6 +465,24 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
         seconds,
         allowance,
     })
+}
+
+/// The answers of a server, their delay with whether idle requests were answered much quicker, and
+/// how many found their connection busy.
+fn waited(kept: &Kept, number: usize, parts: &[&KeptPart]) -> (Vec<Unit>, (Seconds, bool), f64) {
+    let units = units(kept, number);
+    let mut times: Vec<Seconds> = parts.iter().map(|one| one.answered - one.sent).collect();
+    let shortest = quantile(&mut times, 0.002);
+    let delay = delay(kept, number, &units, shortest);
+    let waited = units.iter().filter(|one| one.found_busy(delay.0)).map(|one| one.count).sum();
+    (units, delay, waited)
+}
+
+/// The share of a server's answers that found their connection busy, and two standard errors more.
+pub(super) fn share_found_busy(kept: &Kept, number: usize, parts: &[&KeptPart]) -> f64 {
+    let (.., waited) = waited(kept, number, parts);
+    // Of none at all, three may be expected.
+    (waited + 2.0 * waited.sqrt() + 3.0) / parts.len().max(1) as f64
 }
 
 /// The units of one server, connection by connection within each stretch.

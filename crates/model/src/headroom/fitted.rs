@@ -73,6 +73,9 @@ pub(super) struct Sensitivity {
 /// full: what breaks there is broken without a queue.
 const LEAST_RATE: f64 = 0.03;
 
+/// What is full at less than so many times the rate of what is full first, requests may wait for.
+pub(super) const COULD_MATTER: f64 = 2.0;
+
 /// What a server's link takes is part of the service time that is measured at the server: where the
 /// two are full at nearly the same rate, it is the link that is.
 const NEARLY: f64 = 1.15;
@@ -149,6 +152,28 @@ impl<'a> Fitted<'a> {
         first_full(&self.limits)
     }
 
+    /// Up to which rate of all traffic a server is not full of which no service time is known.
+    /// None where nothing was sent to it.
+    pub(super) fn not_before(&self, server: usize) -> Option<f64> {
+        let requests = self.kept.requests.iter().filter(|one| !one.late).count() as f64;
+        let busy = self.servers[server].most_busy;
+        (busy > 0.0).then(|| requests / self.kept.covered().max(1e-9) / busy)
+    }
+
+    /// The servers that get requests, and of which no service time is known.
+    pub(super) fn unknown_servers(&self) -> impl Iterator<Item = usize> {
+        let servers = self.servers.iter().zip(&self.limits).enumerate();
+        servers.filter(|(_, (fit, limit))| limit.is_none() && fit.share > 0.0).map(|(server, _)| server)
+    }
+
+    /// The one of those that may be full first, and up to which rate it is not. Where no more
+    /// requests are under way than a server has connections, none waits for it.
+    pub(super) fn first_unknown(&self) -> Option<(usize, f64)> {
+        let workers = self.system.workers.map_or(f64::INFINITY, f64::from);
+        let waits = self.unknown_servers().filter(|server| workers > self.servers[*server].lanes);
+        waits.filter_map(|server| Some((server, self.not_before(server)?))).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
     /// The rate at which the workers are full; none where a server is full before.
     pub(super) fn workers_full_at(&self, server: Option<f64>) -> Option<f64> {
         let workers = f64::from(self.system.workers?);
@@ -220,7 +245,7 @@ impl<'a> Fitted<'a> {
     pub(super) fn replay_for(&self, first: &First) -> TrafficReplay<'_> {
         let mut deep = self.replay(true);
         let machine = self.machine().map(|(_, fit)| fit.middle).fold(f64::INFINITY, f64::min);
-        let could_matter = |full: f64| full < 2.0 * first.full_at;
+        let could_matter = |full: f64| full < COULD_MATTER * first.full_at;
         match self.loops {
             Some(fit) if could_matter(fit.middle) && fit.middle <= machine => {
                 deep.serve_in_passes(fit.cost, 1.0 / fit.middle, &mut self.random("passes"));

@@ -5,14 +5,14 @@ use krarup_units::{Seconds, Stamp};
 
 use super::answer::{
     Allowance, CapacityEstimate, Headroom, HeadroomQuestion, HeadroomVerdict, LimitingResource, LiveServer,
-    LiveSystem, ModelCheck, PROJECTED, ProvenRate, ResourceKind, ResourceState, ResponseTarget, SCHEMA,
-    STATED, STATED_OF_PEAK, Silence, TrafficSeen,
+    LiveSystem, ModelCheck, PROJECTED, ProvenRate, ProvenServer, ResourceKind, ResourceState, ResponseTarget,
+    SCHEMA, STATED, STATED_OF_PEAK, Silence, TrafficSeen,
 };
 use super::changes::{self, ChangedFrom};
 use super::contention::HeadroomMemory;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, kept, quantile};
-use super::resources::MUCH_OF_OTHERS;
+use super::resources::{MUCH_OF_OTHERS, MachineFit};
 use super::server_fit;
 use super::service_by_request::ServiceByRequest;
 use super::traffic::SeenTraffic;
@@ -55,16 +55,18 @@ pub fn judge_remembering(
     let clients = kept.requests.iter().filter(|one| !one.late).count();
     let Some(traffic) = SeenTraffic::of(&kept) else {
         answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
+        answer.tell_proven_alone(&kept, least_proven(system, question.target));
         return answer;
     };
     answer.tell_traffic(&kept, &traffic);
     answer.broken_now = question.target.and_then(|target| is_broken(&kept, target));
-    if clients < 2_000 {
-        answer.silent.push(Silence::FewRequests);
-        return answer;
-    }
     if changed && kept.span < 2.5 * BLOCK.min(kept.span.max(BLOCK)) {
         answer.silent.push(Silence::ChangedJustNow);
+    }
+    if clients < 2_000 {
+        answer.silent.push(Silence::FewRequests);
+        answer.tell_proven_alone(&kept, least_proven(system, question.target));
+        return answer;
     }
     if let Some(busy) = kept.clients_busy().filter(|busy| *busy > CLIENTS_WAIT) {
         answer.assumes.push(format!(
@@ -236,7 +238,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     answer.assumes.extend(allowances.iter().filter_map(Allowance::assumed));
     let Some(first) = fitted.first() else {
         answer.silent.push(Silence::NoQueueSeen);
-        return;
+        answer.silent.extend(fitted.is_contended().then_some(Silence::MachineContended));
+        return answer.tell_proven_alone(&fitted.kept, proven(None, fitted, question.target));
     };
     answer.bottleneck = Some(LimitingResource {
         resource: first.resource,
@@ -245,16 +248,17 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     answer.saturation_per_s = Some(first.full_at);
     let deep = fitted.replay_for(&first);
     answer.check = fitted.check();
+    answer.silent.extend(doubts(fitted, &first, answer.check));
     let breaks = question.target.map(|target| fitted.breaks_within(&deep, target, first.full_at));
     let (capacity, sensitivity) = match breaks {
         Some(Some((rate, sensitivity))) => (rate, Some(sensitivity)),
         Some(None) => return answer.silent.push(Silence::TargetBelowIdle),
         None => (first.full_at, None),
     };
-    let mut estimate = fitted.interval(&first, capacity, sensitivity, answer.check);
-    let proven = proven(&first, fitted.system, question.target);
-    let told = estimate.mean;
-    estimate = estimate.map(|rate| rate.max(proven.unwrap_or(0.0)));
+    let modelled = fitted.interval(&first, capacity, sensitivity, answer.check);
+    let proven = proven(Some(&first), fitted, question.target)
+        .filter(|rate| !answer.refutes(*rate) && !is_refuted(*rate, fitted, &modelled, answer));
+    let mut estimate = modelled.map(|rate| rate.max(proven.unwrap_or(0.0)));
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
     let shown = proven.unwrap_or(0.0);
@@ -262,7 +266,7 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     if estimate.mean <= STATED * highest {
         estimate.low = estimate.low.min(SURE * highest);
     }
-    let of_rates = estimate;
+    let mut of_rates = estimate;
     // Whatever else could still be done, what is used up is full.
     let used_up = allowances.iter().filter_map(|one| Some((one, one.full_at()?)));
     if let Some((one, full)) = used_up.min_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
@@ -273,11 +277,19 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         answer.saturation_per_s = Some(full.mean);
         estimate = estimate.at_most(&full);
     }
+    answer.silent.extend(doubts_of(&estimate, fitted, question.target));
+    // What is not known of one server widens the interval, and is no reason to say nothing.
+    if let Some((server, rate)) = fitted.first_unknown().filter(|(_, rate)| *rate < first.full_at) {
+        (estimate.low, of_rates.low) = (estimate.low.min(rate), of_rates.low.min(rate));
+        let name = fitted.name_of(server);
+        answer.assumes.push(format!("server {name} is not full before {rate:.0}/s: no more is known of it"));
+    }
     let now = fitted.traffic.now();
     answer.tell_capacity(estimate, now);
-    doubts(fitted, &first, &estimate, answer);
-    let few = answer.silent.iter().all(|why| why.wants_more_traffic());
-    let proven_alone = proven.filter(|proven| few && (!answer.silent.is_empty() || told <= *proven));
+    // Of servers of which nothing is known the model has no more than the mean.
+    let no_matter = |why: &Silence| *why == Silence::CheckFailed && first.server.is_none();
+    let few = answer.silent.iter().all(|why| why.wants_more_traffic() || no_matter(why));
+    let proven_alone = proven.filter(|proven| few && (!answer.silent.is_empty() || modelled.mean <= *proven));
     answer.verdict = if let Some(proven) = proven_alone {
         answer.tell_proven(proven.min(estimate.mean), now);
         HeadroomVerdict::Proven
@@ -308,6 +320,29 @@ impl Headroom {
         let reasons = self.silent.drain(..).map(Silence::text);
         self.assumes.extend(reasons.map(|why| format!("no more than what was proven: {why}")));
     }
+
+    /// Tells no more than a rate that was shown, if the only reasons to say nothing are such that
+    /// more traffic would end them.
+    fn tell_proven_alone(&mut self, kept: &Kept, proven: Option<f64>) {
+        self.silent.extend(unsteady(kept));
+        let few = self.silent.iter().all(|why| why.wants_more_traffic());
+        if let Some(rate) = proven.filter(|rate| few && !self.refutes(*rate)) {
+            self.tell_proven(rate, self.traffic.now_per_s);
+            self.verdict = HeadroomVerdict::Proven;
+        }
+    }
+
+    /// Whether the traffic of now, which is no more than this rate, breaks the target.
+    fn refutes(&self, rate: f64) -> bool {
+        self.broken_now == Some(true) && self.traffic.now_per_s <= rate
+    }
+}
+
+/// Whether all that is modelled is less than this rate, and nothing speaks against the model.
+fn is_refuted(rate: f64, fitted: &Fitted<'_>, modelled: &CapacityEstimate, answer: &Headroom) -> bool {
+    modelled.high < rate
+        && answer.silent.is_empty()
+        && doubts_of(modelled, fitted, answer.target).next().is_none()
 }
 
 /// The rates of all traffic at which redlines were ended by a limit of a server.
@@ -335,48 +370,87 @@ impl Broke {
     }
 }
 
-/// The rate of all traffic at which the server that is full first gets no more than it has shown
-/// that it can do, with this target or a stricter one.
-fn proven(first: &First, system: &LiveSystem, target: Option<ResponseTarget>) -> Option<f64> {
-    let proven = system.servers[first.server?].proven?;
+/// The rate that a server has shown that it can do, with this target or a stricter one.
+fn shown(proven: ProvenServer, target: Option<ResponseTarget>) -> Option<f64> {
     let as_strict = target.is_none_or(|target| {
         target.seconds >= proven.target.seconds && target.quantile <= proven.target.quantile
     });
-    as_strict.then_some(proven.traffic_per_s)
+    (as_strict && proven.traffic_per_s > 0.0).then_some(proven.traffic_per_s)
 }
 
-/// Reasons to say nothing.
-fn doubts(fitted: &Fitted<'_>, first: &First, estimate: &CapacityEstimate, answer: &mut Headroom) {
-    let answer_has_target = answer.target.is_some();
-    let mut silent = |is_so: bool, why: Silence| {
-        if is_so {
-            answer.silent.push(why);
-        }
-    };
+/// The least rate of those that servers have shown.
+fn least_proven(system: &LiveSystem, target: Option<ResponseTarget>) -> Option<f64> {
+    let rates = system.servers.iter().filter_map(|server| shown(server.proven?, target));
+    rates.min_by(f64::total_cmp)
+}
+
+/// The rate of all traffic at which the server that is full first gets no more than it has shown
+/// that it can do. Where no server is, that of the servers of which nothing else is known: each
+/// other one of them is not full before.
+fn proven(first: Option<&First>, fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> Option<f64> {
+    let of = |server: usize| shown(fitted.system.servers[server].proven?, target);
+    if let Some(server) = first.and_then(|first| first.server) {
+        return of(server);
+    }
+    fitted.unknown_servers().find_map(of)?;
+    let rate = |server: usize| of(server).or_else(|| fitted.not_before(server));
+    let full_at = first.map_or(f64::INFINITY, |first| first.full_at);
+    fitted.unknown_servers().filter_map(rate).min_by(f64::total_cmp).filter(|rate| *rate < full_at)
+}
+
+/// The reasons that hold.
+fn those<const COUNT: usize>(reasons: [(bool, Silence); COUNT]) -> impl Iterator<Item = Silence> {
+    reasons.into_iter().filter_map(|(is_so, why)| is_so.then_some(why))
+}
+
+/// Reasons to say nothing, whatever the estimate is.
+fn doubts(fitted: &Fitted<'_>, first: &First, check: Option<ModelCheck>) -> Vec<Silence> {
+    let mut silent = Vec::new();
     if let Some((fit, _)) = fitted.first_fit(first) {
-        silent(fit.seconds < 6, Silence::WaitedInFewSeconds);
-        silent(fit.waited < 300, Silence::FewWaited);
         let known = first.server.map(|server| &fitted.system.servers[server]);
         let known = |what: fn(&LiveServer) -> Option<f64>| known.and_then(what).is_some();
-        silent(fit.allowance && !known(|server| server.link), Silence::AllowanceRunsOut);
-        silent(fit.quota && !known(|server| server.processors), Silence::QuotaRunsOut);
+        silent.extend(those([
+            (fit.seconds < 6, Silence::WaitedInFewSeconds),
+            (fit.waited < 300, Silence::FewWaited),
+            (fit.allowance && !known(|server| server.link), Silence::AllowanceRunsOut),
+            (fit.quota && !known(|server| server.processors), Silence::QuotaRunsOut),
+        ]));
     }
     if let Some(fit) = first.server.and_then(|server| fitted.servers[server].gathered.as_ref()) {
-        silent(fit.seconds < 6, Silence::WaitedInFewSeconds);
-        silent(fit.shared < 300, Silence::FewWaited);
+        silent.extend(those([
+            (fit.seconds < 6, Silence::WaitedInFewSeconds),
+            (fit.shared < 300, Silence::FewWaited),
+        ]));
     }
     let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
     // More was served than what is told to be full first could do.
     let refuted = first.full_at < NEARLY_SERVED * fitted.kept.served();
-    silent(refuted || answer.check.is_some_and(misses), Silence::CheckFailed);
-    silent(fitted.is_contended(), Silence::MachineContended);
-    silent(estimate.mean > PROJECTED * fitted.traffic.highest(), Silence::TooFar);
-    let wide = if answer_has_target { WIDE_OF_PERCENTILE } else { WIDE };
-    silent(estimate.high > wide * estimate.low, Silence::IntervalTooWide);
+    silent.extend(those([
+        (refuted || check.is_some_and(misses), Silence::CheckFailed),
+        (fitted.is_contended(), Silence::MachineContended),
+    ]));
+    silent.extend(unsteady(&fitted.kept));
+    silent
+}
+
+/// Reasons not to take what was kept for what comes.
+fn unsteady(kept: &Kept) -> impl Iterator<Item = Silence> + use<> {
     let (failures, requests) =
-        fitted.kept.windows.iter().fold((0, 0), |sum, one| (sum.0 + one.failures, sum.1 + one.requests));
-    silent(failures * 100 > requests, Silence::Failures);
-    silent(fitted.kept.mix_changed(), Silence::MixChanged);
+        kept.windows.iter().fold((0, 0), |sum, one| (sum.0 + one.failures, sum.1 + one.requests));
+    those([(failures * 100 > requests, Silence::Failures), (kept.mix_changed(), Silence::MixChanged)])
+}
+
+/// Reasons not to tell an estimate.
+fn doubts_of(
+    estimate: &CapacityEstimate,
+    fitted: &Fitted<'_>,
+    target: Option<ResponseTarget>,
+) -> impl Iterator<Item = Silence> + use<> {
+    let wide = if target.is_some() { WIDE_OF_PERCENTILE } else { WIDE };
+    those([
+        (estimate.mean > PROJECTED * fitted.traffic.highest(), Silence::TooFar),
+        (estimate.high > wide * estimate.low, Silence::IntervalTooWide),
+    ])
 }
 
 const fn plain(
@@ -446,18 +520,18 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -
         }
     }
     if let Some(fit) = fitted.loops {
-        states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(fit.busy), Some(fit.per_request * 1e6)));
+        // Of the seconds with traffic, to those of now.
+        let busy = fit.busy_lately * now / fitted.traffic.lately().max(1e-9);
+        states.push(plain(ResourceKind::Loop, Some(fit.middle), Some(busy), Some(fit.per_request * 1e6)));
     }
-    states.extend(
-        fitted.machine().map(|(resource, fit)| plain(resource, Some(fit.middle), Some(fit.busy), None)),
-    );
+    let busy = |fit: MachineFit| Some(fit.busy_at(now));
+    states.extend(fitted.machine().map(|(resource, fit)| plain(resource, Some(fit.middle), busy(fit), None)));
     let taken = fitted.processors.filter(|fit| fit.others > MUCH_OF_OTHERS);
-    states.extend(taken.map(|fit| plain(ResourceKind::Processors, None, Some(fit.busy), None)));
+    states.extend(taken.map(|fit| plain(ResourceKind::Processors, None, busy(fit), None)));
     states.extend(allowances.iter().map(of_allowance));
-    if let Some(busy) = fitted.kept.clients_busy() {
-        // Asking again at once, with the response time of now.
-        let full_at = fitted.traffic.lately() / busy;
-        let clients = plain(ResourceKind::Clients, Some(full_at), Some(busy), None);
+    if let Some(full_at) = fitted.kept.clients_full_at() {
+        // Asking again at once, with the response time that was seen.
+        let clients = plain(ResourceKind::Clients, Some(full_at), Some(now / full_at), None);
         states
             .push(ResourceState { outside_us: fitted.kept.client_idle().map(|time| time * 1e6), ..clients });
     }

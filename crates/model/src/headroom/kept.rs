@@ -234,6 +234,18 @@ impl Kept {
         self.client_time().map(|(there, waited)| waited / there)
     }
 
+    /// The rate of all traffic with which clients would wait for replies all the time, if these
+    /// took as long as they did; none where that is not known.
+    pub(super) fn clients_full_at(&self) -> Option<f64> {
+        let (there, waited) = self.client_time()?;
+        let mut seconds: BTreeMap<u16, f64> = BTreeMap::new();
+        for one in &self.windows {
+            *seconds.entry(one.in_loop).or_default() += (one.to.0 - one.from.0) as f64 / 1e9;
+        }
+        let requests: f64 = self.windows.iter().map(|one| one.requests as f64).sum();
+        Some(requests / mean(seconds.into_values()) * there / waited).filter(|rate| *rate > 0.0)
+    }
+
     /// Mean time for which a client has all its replies before it asks again; none where that is
     /// not known.
     pub(super) fn client_idle(&self) -> Option<Seconds> {
@@ -241,10 +253,14 @@ impl Kept {
         self.client_time().filter(|_| requests > 0.0).map(|(there, waited)| (there - waited) / requests)
     }
 
+    /// Loops of which stretches were kept; one at the least.
+    pub(super) fn loops(&self) -> u16 {
+        self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1)
+    }
+
     /// Time that the stretches of one loop cover, averaged over loops.
     pub(super) fn covered(&self) -> Seconds {
-        let loops = self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1);
-        self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(loops)
+        self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(self.loops())
     }
 
     /// Replies of all loops in each second, with a loop's share of it where that is known.

@@ -216,6 +216,20 @@ impl Redline {
         })
     }
 
+    /// What counts from now on, when it has ended like this: what is proven or, where the server
+    /// was at a limit before anything was, that it has shown nothing.
+    pub fn shown(&self, ended: RedlineEnd) -> Option<ProvenServer> {
+        let at_limit = matches!(ended, RedlineEnd::Target | RedlineEnd::Contention);
+        let nothing = ProvenServer {
+            target: self.settings.target,
+            server_per_s: 0.0,
+            traffic_per_s: 0.0,
+            missed_per_s: None,
+            slower_per_s: None,
+        };
+        self.proven().or(at_limit.then_some(nothing))
+    }
+
     /// Looks at what was kept until now, about once a second.
     pub fn look(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineOrder {
         let now = snapshot.at;

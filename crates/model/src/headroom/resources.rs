@@ -243,6 +243,8 @@ pub(super) struct LoopFit {
     pub(super) high: f64,
     /// Share of its processor time that the busiest loop uses.
     pub(super) busy: f64,
+    /// The same of the last ten seconds seen.
+    pub(super) busy_lately: f64,
     /// Processor time per request at the highest load seen.
     pub(super) per_request: Seconds,
     /// What it is made of; of several loops, as if all traffic went through one that is as many
@@ -251,6 +253,9 @@ pub(super) struct LoopFit {
     /// The same for a request at the highest load seen, its part of the pass included.
     pub(super) one_by_one: Seconds,
 }
+
+/// How long ago is of now.
+const LATELY: Nanos = Nanos::from_secs(10);
 
 /// How many times more requests a pass of a full loop carries than one at the highest load seen:
 /// what comes while it works waits for the next pass, so passes become longer until they carry what
@@ -295,12 +300,20 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
         0 => f64::INFINITY,
         clients => (f64::from(clients) * top_passes / top_requests.max(1.0)).max(1.0),
     };
+    let busy = |windows: &[&LoopWindow]| {
+        let (used, all) =
+            windows.iter().fold((0.0, 0.0), |sum, one| (sum.0 + used(one), sum.1 + seconds(one)));
+        used / all / limit
+    };
+    let end = windows.iter().map(|one| one.to.0).max().unwrap_or(0);
+    let lately: Vec<&LoopWindow> = windows.iter().filter(|one| one.to.0 + LATELY.0 > end).copied().collect();
     let with_more = |more: f64| limit / (marginal + (per_request - marginal) / more.min(most_more)) / share;
     Some(LoopFit {
         low: with_more(LEAST_MORE_PER_PASS),
         middle: with_more(MORE_PER_PASS),
         high: limit / marginal / share,
-        busy: processor / windows.iter().map(|one| seconds(one)).sum::<f64>() / limit,
+        busy: busy(windows),
+        busy_lately: busy(&lately),
         per_request,
         cost: PassCost { per_pass: per_pass * share / limit, per_request: marginal * share / limit },
         one_by_one: per_request * share / limit,
@@ -343,12 +356,19 @@ pub(super) struct MachineFit {
     pub(super) middle: f64,
     /// Rate if it grows as slowly as it may by two standard errors.
     pub(super) high: f64,
-    /// The share of its time in which it worked at the highest load seen.
-    pub(super) busy: f64,
     /// The share of its time in which it works for others, and how much of that at the least, by
     /// two standard errors.
     pub(super) others: f64,
     pub(super) least_others: f64,
+}
+
+impl MachineFit {
+    /// The share of its time in which it works at a rate of all traffic.
+    pub(super) fn busy_at(&self, rate: f64) -> f64 {
+        // What others leave is full at the middle.
+        let of_what_is_left = if self.middle > 0.0 { rate / self.middle } else { 1.0 };
+        (self.others + (1.0 - self.others) * of_what_is_left).min(1.0)
+    }
 }
 
 /// What the machine does grows at least by this share of its mean per request: without any
@@ -385,8 +405,7 @@ fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit
     let mut rates: Vec<f64> = points.iter().map(|point| point.0).collect();
     let high = quantile(&mut rates, 0.9);
     let top = || points.iter().filter(|point| point.0 >= 0.9 * high);
-    let busy = mean(top().map(|point| point.1));
-    let most = busy / mean(top().map(|point| point.0)).max(1e-12);
+    let most = mean(top().map(|point| point.1)) / mean(top().map(|point| point.0)).max(1e-12);
     let (rates, shares): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
     let (x, y) = (mean(rates.iter().copied()), mean(shares.iter().copied()));
     // Without any variation nothing is known of the slope.
@@ -405,7 +424,6 @@ fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit
         low: low.min(b).min(middle),
         middle,
         high: a.max(middle),
-        busy,
         others: others(slope),
         least_others: others(slope + 2.0 * error),
     })
@@ -470,7 +488,10 @@ mod tests {
         }
         let fit = processors(&kept).unwrap();
         assert!((fit.middle - 8_000.0).abs() < 1.0, "{fit:?}");
-        assert!(fit.low < 7_500.0 && fit.high < 8_001.0 && (fit.busy - 0.385).abs() < 0.01, "{fit:?}");
+        assert!(
+            fit.low < 7_500.0 && fit.high < 8_001.0 && (fit.busy_at(1_800.0) - 0.38).abs() < 1e-3,
+            "{fit:?}"
+        );
         assert!((fit.others - 0.2).abs() < 1e-6 && (fit.least_others - 0.2).abs() < 1e-6, "{fit:?}");
         for one in &mut kept.windows {
             (one.requests, one.used.machine_busy) = (1_000, Nanos(600_000_000));

@@ -260,7 +260,8 @@ impl SeriesHeadroom {
         let Some(mean) = best.tried.capacity_per_s else {
             return self.silent.push(SeriesSilence::TargetBelowIdle);
         };
-        let said = self.laws.iter().filter_map(|one| one.capacity_per_s);
+        // A law by which no rate keeps the target says 0.
+        let said = self.laws.iter().map(|one| one.capacity_per_s.unwrap_or(0.0));
         let (low, high) = said.fold((mean, mean), |(low, high), one| (one.min(low), one.max(high)));
         let margin = (NORMAL_90 * SPREAD).hypot(STUDENT_90 * best.spread).exp();
         let capacity = CapacityEstimate { low: low / margin, mean, high: high * margin };
@@ -302,6 +303,7 @@ fn left_out(
     points: &[SeriesPoint],
     target: Option<Seconds>,
 ) -> Option<JudgedLaw> {
+    let capacity_per_s = law.capacity(target);
     let (mut errors, mut logs) = (0.0, Vec::with_capacity(BLOCKS));
     for block in 0..BLOCKS {
         let [from, to] = [block, block + 1].map(|end| end * points.len() / BLOCKS);
@@ -314,8 +316,10 @@ fn left_out(
     let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
     // The delete-one jackknife over blocks (Efron & Tibshirani 1993, 11.5).
     let spread = (squares * (BLOCKS - 1) as f64 / BLOCKS as f64).sqrt();
+    // Whether any rate keeps the target hangs on one stretch.
+    let spread = if capacity_per_s.is_some() && logs.len() < BLOCKS { f64::INFINITY } else { spread };
     let error = errors / points.len() as f64;
-    let tried = TriedLaw { law, error, capacity_per_s: law.capacity(target) };
+    let tried = TriedLaw { law, error, capacity_per_s };
     Some(JudgedLaw { tried, spread })
 }
 

@@ -24,6 +24,9 @@ pub(super) struct ServerFit {
     pub(super) fit: Option<ServiceFit>,
     /// The fit of a server whose trips carry all requests that wait.
     pub(super) gathered: Option<GatheredFit>,
+    /// Where there is neither, the share of the time of its connections for which it was busy at
+    /// the most.
+    pub(super) most_busy: f64,
 }
 
 /// A server of which fewer parts were kept is not fitted.
@@ -50,7 +53,30 @@ pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue)
         ServerQueue::Gathered { .. } => gathered = stores::gathered(kept, number),
     }
     let lane_order = if lanes < 2.0 { Vec::new() } else { lane_order(kept, number) };
-    ServerFit { share, lanes, lane_order, round_trip, fit, gathered }
+    let is_fitted = fit.is_some() || gathered.is_some();
+    let mut most_busy = if is_fitted { 0.0 } else { outstanding(kept, &parts, lanes) };
+    // Where each loop has one connection, requests find it busy as often as it is; one that is far
+    // away is not, however much is outstanding.
+    let is_found_so = queue == ServerQueue::EachConnection && lanes <= f64::from(kept.loops());
+    if !is_fitted && is_found_so && parts.len() >= FEWEST {
+        most_busy = most_busy.min(fit::share_found_busy(kept, number, &parts));
+    }
+    ServerFit { share, lanes, lane_order, round_trip, fit, gathered, most_busy }
+}
+
+/// The share of the time of its connections in which something was outstanding on them.
+fn outstanding(kept: &Kept, parts: &[&KeptPart], lanes: f64) -> f64 {
+    let mut parts = parts.to_vec();
+    parts.sort_by(|a, b| a.lane.cmp(&b.lane).then(a.sent.total_cmp(&b.sent)));
+    let (mut seconds, mut lane, mut until) = (0.0, None, f64::NEG_INFINITY);
+    for part in parts {
+        if lane != Some(part.lane) {
+            (lane, until) = (Some(part.lane), f64::NEG_INFINITY);
+        }
+        seconds += (part.answered - part.sent.max(until)).max(0.0);
+        until = until.max(part.answered);
+    }
+    seconds / (kept.covered() * lanes).max(1e-9)
 }
 
 fn lane_order(kept: &Kept, number: usize) -> Vec<Vec<u32>> {

@@ -200,6 +200,11 @@ fn of_a_target_below_the_response_time_without_a_queue_no_rate_is_told() {
     assert_eq!(answer.silent, [Silence::TargetBelowIdle]);
     assert_eq!(answer.broken_now, Some(true));
     assert!(answer.saturation_per_s.is_some() && answer.check.is_some());
+    // What else is wrong is told, too.
+    let mut contended = seen.clone();
+    contended.windows.iter_mut().for_each(|one| one.used.run_queue = krarup_units::Nanos(500_000_000));
+    let silent = judge(&contended, &one(), &asked(0.5e-3)).silent;
+    assert_eq!(silent, [Silence::MachineContended, Silence::TargetBelowIdle]);
     // A change may do the same.
     let changes = vec![HeadroomChange::ServerSlow(0, 4.0)];
     let seen = OneServer::for_a_minute(|_| 300.0).run(3);
@@ -651,6 +656,14 @@ fn writes_and_reads(rate: fn(f64) -> f64, copies: usize, seed: u64) -> LiveSnaps
         let end = parts.iter().map(|part| part.1).fold(0.0, f64::max);
         done.push((end, now, parts, operation));
     }
+    snapshot_of(done)
+}
+
+/// When a request was replied to, when it came, when each server answered it, and what it was.
+type DoneRequest = (f64, f64, Vec<(u16, f64)>, Operation);
+
+/// What is kept of requests of a minute.
+fn snapshot_of(mut done: Vec<DoneRequest>) -> LiveSnapshot {
     done.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut books = LiveBooks::default();
     let mut second = 1.0_f64;
@@ -665,6 +678,106 @@ fn writes_and_reads(rate: fn(f64) -> f64, copies: usize, seed: u64) -> LiveSnaps
         books.finish(&visit, &parts.iter().map(part).collect::<Vec<_>>());
     }
     books.snapshot(moment(61.0))
+}
+
+/// Two servers of exponential service times, the second so many seconds away, each with requests of
+/// its own.
+fn two_servers(rates: [f64; 2], services: [f64; 2], away: f64, seed: u64) -> LiveSnapshot {
+    let mut random = RandomStream::named(seed, 0, &["two servers"]);
+    let mut done: Vec<DoneRequest> = Vec::new();
+    for (server, (rate, service)) in rates.into_iter().zip(services).enumerate() {
+        let back = away * server as f64;
+        let (mut now, mut free) = (1.0_f64, 0.0_f64);
+        loop {
+            now += random.draw(&rand_distr::Exp1) / rate;
+            if now > 60.0 {
+                break;
+            }
+            free = free.max(now) + service * random.draw(&rand_distr::Exp1);
+            done.push((free + back, now, vec![(server as u16, free + back)], Operation::Get));
+        }
+    }
+    snapshot_of(done)
+}
+
+/// Of b 325 requests came, which is too few to fit it: it is full at 1,830 requests a second of
+/// both, a at 2,870.
+#[test]
+fn a_server_of_which_nothing_is_known_may_be_full_first() {
+    let system = LiveSystem::of(["a", "b"].map(str::to_owned));
+    let seen = two_servers([1_000.0, 5.5], [0.35e-3, 100e-3], 0.0, 3);
+    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, ..asked(1.0) });
+    assert_eq!(answer.bottleneck.as_ref().map(|one| one.name.as_str()), Some("a"));
+    let capacity = answer.capacity_per_s.unwrap();
+    assert!(capacity.low < 2_300.0 && capacity.mean > 2_700.0, "{capacity:?}");
+    let told = answer.assumes.iter().any(|one| one.starts_with("server b is not full before "));
+    assert!(told, "{:?}", answer.assumes);
+}
+
+/// Something is outstanding at b for 63 % of the time, and hardly a request waits there.
+#[test]
+fn a_server_that_is_far_away_is_not_taken_for_one_that_is_busy() {
+    let system = LiveSystem::of(["a", "b"].map(str::to_owned));
+    let seen = two_servers([1_000.0, 100.0], [0.35e-3, 10e-6], 10e-3, 3);
+    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, ..asked(1.0) });
+    assert_eq!(answer.bottleneck.as_ref().map(|one| one.name.as_str()), Some("a"));
+    let bounded = answer.assumes.iter().any(|one| one.contains("not full before"));
+    assert!(!bounded && answer.capacity_per_s.unwrap().low > 1_900.0, "{answer:?}");
+}
+
+/// All that a has would go to b, of which 240 requests tell nothing: not the event loop is full
+/// first then.
+#[test]
+fn of_a_server_that_inherits_and_is_not_known_nothing_is_told() {
+    let system = LiveSystem::of(["a", "b"].map(str::to_owned));
+    let mut seen = two_servers([400.0, 4.0], [1e-3, 5e-3], 0.0, 3);
+    for window in &mut seen.windows {
+        window.used.processor = krarup_units::Nanos(100_000 * window.requests);
+    }
+    let changes = [Some(0), Some(1), None].map(HeadroomChange::ServerLost).to_vec();
+    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, changes, seed: 1 });
+    let is_known = |one: &ResourceState| one.full_at_per_s.is_some();
+    let known: Vec<_> = answer.resources.iter().filter(|one| is_known(one)).map(|one| one.resource).collect();
+    assert_eq!(known, [ResourceKind::Server, ResourceKind::Loop]);
+    let silent: Vec<_> = answer.what_if.iter().map(|one| one.silent.as_deref()).collect();
+    assert_eq!(silent, [Some("no_queue_seen"), None, Some("no_queue_seen")], "{:?}", answer.what_if);
+}
+
+/// The second is of a configuration before.
+#[test]
+fn a_server_that_gets_nothing_is_not_the_worst_to_lose() {
+    let system = LiveSystem::of(["a", "before"].map(str::to_owned));
+    let changes = vec![HeadroomChange::ServerLost(None)];
+    let seen = OneServer::for_a_minute(|_| 400.0).run(3);
+    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, changes, seed: 1 });
+    assert_eq!(answer.what_if[0].silent.as_deref(), Some("only_one_server"));
+}
+
+/// For the last ten of sixty seconds a tenth of the requests come. Each takes 100 us of the loop,
+/// 200 us of the machine, and one of ten clients waits for 2 ms.
+#[test]
+fn what_is_busy_now_is_so_with_the_traffic_of_now() {
+    let states = |rate: fn(f64) -> f64| {
+        let mut seen = OneServer::for_a_minute(rate).run(5);
+        for window in &mut seen.windows {
+            window.waited = krarup_units::Nanos(2_000_000 * window.requests);
+            window.used.clients = 10;
+            window.used.processor = krarup_units::Nanos(100_000 * window.requests);
+            window.used.machine_time = krarup_units::Nanos::from_secs(1);
+            window.used.machine_busy = krarup_units::Nanos(200_000 * window.requests);
+        }
+        let answer = judge(&seen, &one(), &HeadroomQuestion { target: None, ..asked(1.0) });
+        [ResourceKind::Loop, ResourceKind::Processors, ResourceKind::Clients].map(|kind| {
+            let state = answer.resources.iter().find(|one| one.resource == kind).unwrap();
+            (state.full_at_per_s.unwrap(), state.busy_now.unwrap())
+        })
+    };
+    let steady = states(|_| 500.0);
+    let fallen = states(|now| if now < 50.0 { 500.0 } else { 50.0 });
+    for ((full, busy), (full_then, busy_then)) in steady.into_iter().zip(fallen) {
+        assert!((full_then / full - 1.0).abs() < 0.1, "{steady:?} {fallen:?}");
+        assert!(busy_then < 0.5 * busy, "{steady:?} {fallen:?}");
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ const SPARE: f64 = 1.2;
 const WINDOWS: usize = 16;
 /// Fewer batches than this are not looked at.
 const FEWEST: usize = 20;
+/// In fewer windows than this [`mser5`] does not look for the end of a warm-up.
+const FEWEST_WINDOWS: usize = 50;
 /// Requests that are expected in the first windows.
 const REQUESTS: f64 = 16.0;
 /// Fewer replications than this are not looked at; the warm-up is looked for in the average of
@@ -130,6 +132,15 @@ impl Run {
     /// Batches to leave out as warm-up; `None` when it is not over.
     fn warm_up(&self) -> Option<usize> {
         warm_up_windows(&self.series).map(|windows| windows.div_ceil(WINDOWS))
+    }
+
+    /// A warning where the end of the warm-up was not found, and half of the batches are left out.
+    fn drift(&self) -> String {
+        if self.series.iter().all(|series| series.values.len() >= FEWEST_WINDOWS) {
+            return "the warm-up was not over: the first half of the run is left out, and what is given may drift".into();
+        }
+        let left_out = if self.batches.len() < 2 { "nothing" } else { "its first half" };
+        format!("the run is too short to see whether its warm-up was over; {left_out} is left out")
     }
 
     /// Joins neighbours, so that there is room for as much again.
@@ -406,7 +417,7 @@ impl<'a> Course<'a> {
             None => {
                 let cut = if self.detects() { run.warm_up() } else { Some(0) };
                 let cut = cut.unwrap_or_else(|| {
-                    warnings.push("the warm-up was not over: the first half of the run is left out, and what is given may drift".into());
+                    warnings.push(run.drift());
                     run.batches.len() / 2
                 });
                 (cut, LeftOut { origin, warm_up: origin + cut as f64 * time, pilot: 0.0 })

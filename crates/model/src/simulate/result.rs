@@ -77,8 +77,9 @@ pub struct ClassReading {
     /// Share of the requests that found no room and were lost.
     pub lost: Option<SimulatedEstimate>,
     /// Throughput and mean response time of each replication, the pilot's too, to compare
-    /// alternatives pair by pair; empty of one long run.
-    pub by_replication: Vec<(f64, Seconds)>,
+    /// alternatives pair by pair; no response time where nothing was completed. Empty of one long
+    /// run.
+    pub by_replication: Vec<(f64, Option<Seconds>)>,
 }
 
 /// One percentile of a response time.
@@ -245,7 +246,8 @@ fn class_reading(
     let percentile = |&share: &f64| Some(Percentile { share, response: sample.percentile(class, share)? });
     let each = |part: &IntervalTally| {
         let sums = &part.classes[class];
-        (sums.completed as f64 / part.time, sums.response / sums.completed as f64)
+        let response = (sums.completed > 0).then(|| sums.response / sums.completed as f64);
+        (sums.completed as f64 / part.time, response)
     };
     let replications = sample.replicated().unwrap_or_default();
     ClassReading {
@@ -256,7 +258,7 @@ fn class_reading(
         percentiles: settings.percentiles.iter().filter_map(percentile).collect(),
         present: sample.mean(begun, |part| part.classes[class].area),
         lost: sample.per(begun, |part| part.classes[class].lost as f64),
-        by_replication: replications.iter().map(each).filter(|(x, _)| *x > 0.0).collect(),
+        by_replication: replications.iter().map(each).collect(),
     }
 }
 

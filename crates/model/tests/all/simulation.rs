@@ -465,6 +465,39 @@ fn replications_give_the_same_answer_as_one_long_run() {
     agrees("R", simulated.classes[0].response, 2.0, 0.025);
 }
 
+/// Pairs of two alternatives stay pairs.
+#[test]
+fn a_replication_that_completed_nothing_keeps_its_place() {
+    let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
+    let settings = SimulationSettings {
+        runs: Runs::Counted { length: 2.0, count: 50 },
+        warm_up: WarmUpRule::Seconds(0.0),
+        ..SimulationSettings::default()
+    };
+    let simulated = simulate(&network, &settings, &mut on).unwrap();
+    let each = &simulated.classes[0].by_replication;
+    assert_eq!(each.len(), 50);
+    assert!(each.iter().all(|(rate, response)| response.is_some() == (*rate > 0.0)), "{each:?}");
+    let silent = each.iter().filter(|(_, response)| response.is_none()).count();
+    assert!(silent > 0 && silent < 50, "{each:?}");
+}
+
+/// The end of the warm-up is looked for in 50 windows at least; a batch has 16, of 16 requests
+/// each.
+#[test]
+fn a_run_too_short_for_its_warm_up_says_what_is_left_out() {
+    let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
+    // An arrival and a service are two events.
+    for (events, says, left_out) in
+        [(800, "nothing is left out", 0.0), (1_250, "its first half is left", 512.0)]
+    {
+        let simulated = simulate(&network, &settings(events), &mut on).unwrap();
+        let warning = &simulated.warnings[0];
+        assert!(warning.contains("too short to see") && warning.contains(says), "{warning}");
+        assert!((simulated.warm_up - left_out).abs() < 1e-6, "{}", simulated.warm_up);
+    }
+}
+
 /// What tells how long to run must not count, or runs that look calm would end early and say so.
 #[test]
 fn what_tells_how_long_to_run_counts_in_no_figure() {
@@ -529,7 +562,7 @@ fn alternatives_with_one_seed_differ_by_what_differs_between_them() {
             ..SimulationSettings::default()
         };
         let simulated = simulate(&network(service), &settings, &mut on).unwrap();
-        simulated.classes[0].by_replication.iter().map(|(_, response)| *response).collect::<Vec<_>>()
+        simulated.classes[0].by_replication.iter().map(|(_, response)| response.unwrap()).collect::<Vec<_>>()
     };
     let half = |base: &[f64], other: &[f64]| {
         let n = base.len().min(other.len());

@@ -1,7 +1,7 @@
 use krarup_record::{LiveBooks, LoopUse, Operation, Outcome, ServerVisit, Visit};
 
 use super::*;
-use crate::headroom::{CapacityEstimate, HeadroomQuestion, HeadroomVerdict, judge};
+use crate::headroom::{CapacityEstimate, HeadroomQuestion, HeadroomVerdict, Silence, judge};
 use crate::simulate::random::RandomStream;
 
 const ROUND_TRIP: f64 = 200e-6;
@@ -138,6 +138,41 @@ fn it_ends_where_the_target_breaks_and_proves_what_came_before() {
     assert_eq!(ends_at(None, early, looser), (HeadroomVerdict::Projected, unbroken));
     let (verdict, kept) = ends_at(early, None, settings(10.0).target);
     assert!(verdict == HeadroomVerdict::Stated && Some(kept.high) == early, "{kept:?}");
+    // Nor is a proof told that is beyond all that the traffic of now shows.
+    let beyond = ProvenServer { traffic_per_s: 10.0 * proven.traffic_per_s, missed_per_s: None, ..proven };
+    told.servers[0].proven = Some(beyond);
+    let answer = judge(&snapshot, &told, &HeadroomQuestion { target: None, ..question });
+    assert!(answer.capacity_per_s.unwrap().high < beyond.traffic_per_s, "{answer:?}");
+}
+
+#[test]
+fn a_target_that_is_broken_by_less_traffic_refutes_a_proof() {
+    let mut system = Pushed::new(2_400.0, |server, _| if server == 0 { 600e-6 } else { 450e-6 });
+    let proven = system.push(settings(10.0)).0.proven().unwrap();
+    system.service = |_, _| 1.2e-3;
+    (0..100).for_each(|_| drop(system.second(1.0 / 3.0)));
+    let snapshot = system.second(1.0 / 3.0);
+    system.system.servers[0].proven = Some(proven);
+    let question = HeadroomQuestion { target: Some(proven.target), changes: Vec::new(), seed: 1 };
+    let answer = judge(&snapshot, &system.system, &question);
+    assert_eq!(answer.broken_now, Some(true));
+    assert_ne!(answer.verdict, HeadroomVerdict::Proven);
+    assert!(answer.capacity_per_s.is_none_or(|told| told.mean < proven.traffic_per_s), "{answer:?}");
+}
+
+#[test]
+fn a_server_that_misses_the_target_at_once_has_shown_nothing() {
+    let mut system = Pushed::new(2_400.0, |_, _| 450e-6);
+    let (redline, end) = system.push(settings(1.0));
+    assert_eq!((end, redline.proven()), (RedlineEnd::Target, None));
+    assert_eq!(redline.shown(RedlineEnd::Stopped), None, "what was proven before counts");
+    let nothing = redline.shown(end).unwrap();
+    assert_eq!((nothing.traffic_per_s, nothing.missed_per_s), (0.0, None));
+    let snapshot = system.second(1.0 / 3.0);
+    let question = HeadroomQuestion { target: None, changes: Vec::new(), seed: 1 };
+    let without = judge(&snapshot, &system.system, &question);
+    system.system.servers[0].proven = Some(nothing);
+    assert_eq!(judge(&snapshot, &system.system, &question), without);
 }
 
 /// At night, when traffic tells nothing, what was proven is told, and no more.
@@ -146,24 +181,34 @@ fn what_was_proven_is_told_where_traffic_is_too_low_to_tell() {
     let mut system = Pushed::new(2_400.0, |server, _| if server == 0 { 600e-6 } else { 450e-6 });
     let (redline, _) = system.push(settings(10.0));
     let proven = redline.proven().unwrap();
-    system.rate = 250.0;
-    (0..200).for_each(|_| drop(system.second(1.0 / 3.0)));
-    let snapshot = system.second(1.0 / 3.0);
-    let mut told = system.system.clone();
-    let mut asked = |proven: Option<ProvenServer>, milliseconds: f64| {
-        told.servers[0].proven = proven;
-        let target = Some(settings(milliseconds).target);
-        judge(&snapshot, &told, &HeadroomQuestion { target, changes: Vec::new(), seed: 1 })
-    };
-    let silent = asked(None, 10.0);
-    assert!(silent.silent.iter().all(|why| why.wants_more_traffic()), "{:?}", silent.silent);
-    assert_eq!(silent.verdict, HeadroomVerdict::Silent);
-    let answer = asked(Some(proven), 10.0);
-    assert_eq!((answer.verdict, answer.silent.len()), (HeadroomVerdict::Proven, 0), "{answer:?}");
-    let rate = proven.traffic_per_s;
-    assert_eq!(answer.capacity_per_s, Some(CapacityEstimate { low: rate, mean: rate, high: rate }));
-    assert!(answer.headroom_ratio.is_some_and(|ratio| ratio.mean > 4.0), "{answer:?}");
-    assert_eq!(asked(Some(proven), 9.0).verdict, HeadroomVerdict::Silent, "a stricter target was not shown");
+    // A server that is full first; the event loop, behind servers at which nothing waits; nothing.
+    let (by_server, by_loop, by_nothing) = ((250.0, 200, 0), (30.0, 700, 100_000), (2.5, 700, 0));
+    for (rate, seconds, processor) in [by_server, by_loop, by_nothing] {
+        system.rate = rate;
+        (0..seconds).for_each(|_| drop(system.second(1.0 / 3.0)));
+        let mut snapshot = system.second(1.0 / 3.0);
+        for window in &mut snapshot.windows {
+            window.used.processor = Nanos(processor * window.requests);
+        }
+        let mut told = system.system.clone();
+        let mut asked = |proven: Option<ProvenServer>, milliseconds: f64| {
+            told.servers[0].proven = proven;
+            let target = Some(settings(milliseconds).target);
+            judge(&snapshot, &told, &HeadroomQuestion { target, changes: Vec::new(), seed: 1 })
+        };
+        let silent = asked(None, 10.0);
+        // What varies at a server at which nothing waits is not modelled.
+        let few = |why: &Silence| why.wants_more_traffic() || processor > 0 && *why == Silence::CheckFailed;
+        assert!(silent.silent.iter().all(few), "{:?}", silent.silent);
+        assert_eq!(silent.verdict, HeadroomVerdict::Silent);
+        let answer = asked(Some(proven), 10.0);
+        assert_eq!((answer.verdict, answer.silent.len()), (HeadroomVerdict::Proven, 0), "{answer:?}");
+        let rate = proven.traffic_per_s;
+        assert_eq!(answer.capacity_per_s, Some(CapacityEstimate { low: rate, mean: rate, high: rate }));
+        assert!(answer.headroom_ratio.is_some_and(|ratio| ratio.mean > 4.0), "{answer:?}");
+        let stricter = asked(Some(proven), 9.0).verdict;
+        assert_eq!(stricter, HeadroomVerdict::Silent, "a stricter target was not shown");
+    }
 }
 
 #[test]

@@ -119,6 +119,20 @@ fn each_reason_to_be_silent_is_given() {
     assert!(far.contains(&SeriesSilence::TooFar) || far.contains(&SeriesSilence::IntervalTooWide), "{far:?}");
 }
 
+/// R is least without load: some fits without a stretch say that it is above this target at any
+/// rate.
+#[test]
+fn what_hangs_on_one_stretch_of_time_is_not_said() {
+    let points = day(200.0, 650.0, 0.03, 5, station(1, 1_000.0));
+    let Some(law @ SeriesLaw::OneServer { idle, .. }) = LawKind::OneServer.fit(&points) else {
+        panic!("one server is the truth")
+    };
+    let spread = |target: Seconds| left_out(LawKind::OneServer, law, &points, Some(target)).unwrap().spread;
+    assert!(spread(2.0 * idle).is_finite());
+    assert_eq!(spread(1.000_01 * idle), f64::INFINITY);
+    assert_eq!(judge_series(&points, Some(1.000_01 * idle)).verdict, HeadroomVerdict::Silent);
+}
+
 /// Of how many random services something is said, and how many of these intervals hold the truth;
 /// none may be far off.
 fn judged(services: u64) -> (u32, u32) {
