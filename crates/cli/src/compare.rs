@@ -98,13 +98,18 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
             answers
         }
         (Measured::Runs(base), Measured::Runs(other)) => {
+            let answers =
+                other_programs::judge_runs(&args.fail_if, (base, other), args.power).map_err(of_flag)?;
             let found = other_programs::changes(base, other);
             if found.is_empty() {
                 return Err(nothing_in_common(&base_name, &other_name));
             }
-            let answers =
-                other_programs::judge_runs(&args.fail_if, (base, other), args.power).map_err(of_flag)?;
             runs(args, base, &found, &answers, (&base_name, &other_name))?;
+            let alone = other_programs::one_sided(base, other);
+            if !alone.is_empty() {
+                let what = format!("Not compared, as only one side has it: {}", alone.join(", "));
+                eprintln!("{}", output::talk(what));
+            }
             answers
         }
         _ => {

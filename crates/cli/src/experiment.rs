@@ -418,11 +418,6 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     manner.clear(&store).map_err(unwritable)?;
     let identities = Identities::meant_by(&store, spec, &plan);
     take_over(out, &identities.beside(&store, &plan, spec.repetitions.most()), manner.yes)?;
-    identities.write(&store).map_err(unwritable)?;
-    store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
-    let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
-    store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
-    let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
     let krarup = own_program()?;
     let hosts = hosts((source, &plan), &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
     let kind = match kind_here {
@@ -444,6 +439,11 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     if !begins {
         same_system(records, &starter, &kind, manner.yes)?;
     }
+    identities.write(&store).map_err(unwritable)?;
+    store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
+    let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
+    store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
+    let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
     reach_baselines(records, &mut starter, &stop)?;
     calibrate(records, begins, &mut starter, (&kind, started), &stop)?;
     let seconds = starter.seconds.clone();

@@ -10,7 +10,7 @@ use krarup_lab::platform::host_name;
 use krarup_load::config::LoadShare;
 use krarup_load::merge::MergeError;
 use krarup_load::schedule::{Arrivals, Leg, Open};
-use krarup_load::search::{FoundMax, Search, SearchTrial, TrialLimit};
+use krarup_load::search::{FoundMax, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
 use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, table};
 use krarup_net::Clock;
@@ -289,8 +289,6 @@ fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
 
 /// A rate was not carried where less than this share of what was due was answered.
 const CARRIED: f64 = 0.98;
-/// How finely the highest rate is searched for.
-const PRECISION: f64 = 0.05;
 
 /// Searches for the highest rate, several times over, and reports it.
 fn find_max(
@@ -305,29 +303,19 @@ fn find_max(
     if !load.classes.is_empty() {
         return Err(Failure::usage("the highest rate is searched for with one class of clients"));
     }
-    let (process, mut start) = (*process, legs[0].to);
-    let (mut trials, mut found) = (Vec::new(), Vec::new());
-    for number in 0..args.repetitions {
-        let mut search = Search::new(start, PRECISION);
-        while let Some(rate) = search.next() {
-            let legs = vec![Leg { from: rate, to: rate, seconds: 0.0 }];
-            load.arrivals = Arrivals::Open(Open { process, legs });
-            load.seed = load.seed.wrapping_add(1);
-            let result = conductor.run(&load, &mut |_| {}).map_err(failure)?;
-            if result.interrupted {
-                return Err(Failure::run("interrupted: the search was not at its end"));
-            }
-            let trial = SearchTrial::new(number, rate, limit, result);
-            search.tell(rate, trial.carried);
-            eprintln!("{}", output::talk(table::trial(&trial)));
-            trials.push(trial);
+    let (process, start, seed) = (*process, legs[0].to, load.seed);
+    let max = FoundMax::search(limit, args.repetitions, start, seed, |number, rate| {
+        let legs = vec![Leg { from: rate, to: rate, seconds: 0.0 }];
+        load.arrivals = Arrivals::Open(Open { process, legs });
+        load.seed = load.seed.wrapping_add(1);
+        let result = conductor.run(&load, &mut |_| {}).map_err(failure)?;
+        if result.interrupted {
+            return Err(Failure::run("interrupted: the search was not at its end"));
         }
-        if let Some(rate) = search.found() {
-            found.push(rate);
-            start = rate;
-        }
-    }
-    let max = FoundMax::new(limit, trials, found);
+        let trial = SearchTrial::new(number, rate, limit, result);
+        eprintln!("{}", output::talk(table::trial(&trial)));
+        Ok(trial)
+    })?;
     if args.json.as_deref() != Some(Path::new("-")) {
         write(Path::new("-"), |out| out.write_all(table::found_max(&max).as_bytes()))?;
     }

@@ -36,6 +36,11 @@ impl Watched {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, watched)| *watched == self).expect("all are listed").0
     }
+
+    /// Whether it is a share; else it is a count.
+    fn is_share(self) -> bool {
+        !matches!(self, Self::Errors | Self::Misses)
+    }
 }
 
 /// A condition on a trial: `errors == 0`, `interactive_law within 5 %`, `generator_cpu < 80 %`.
@@ -88,7 +93,7 @@ impl Gate {
 
     /// What is said of a trial that did not pass.
     pub fn refusal(&self, value: f64) -> String {
-        let share = !matches!(self.watched, Watched::Errors | Watched::Misses);
+        let share = self.watched.is_share();
         let shown = |value: f64| if share { format!("{:.1} %", 100.0 * value) } else { value.to_string() };
         format!(
             "{} is {}, and must be {} {}",
@@ -117,8 +122,15 @@ impl FromStr for Gate {
         let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(end);
         let watched = Watched::ALL.iter().find(|(known, _)| *known == name).ok_or_else(wrong)?.1;
-        let (relation, limit) = relation(rest).ok_or_else(wrong)?;
-        Ok(Self { watched, relation, limit })
+        let Limit { relation, number, percent } = Limit::read(rest).ok_or_else(wrong)?;
+        if watched.is_share() {
+            return Ok(Self { watched, relation, limit: share(text, number, percent)? });
+        }
+        if percent {
+            let what = format!("`{text}`: {name} are counted");
+            return Err(Mistake::new(what, format!("write a number without %, as in {name} == 0")));
+        }
+        Ok(Self { watched, relation, limit: number })
     }
 }
 
@@ -165,28 +177,47 @@ impl FromStr for StopRule {
         } else {
             (Varying::Response, text.strip_prefix("cov(response)").ok_or_else(wrong)?)
         };
-        let (relation, limit) = relation(rest).ok_or_else(wrong)?;
-        Ok(Self { of, relation, limit })
+        let Limit { relation, number, percent } = Limit::read(rest).ok_or_else(wrong)?;
+        Ok(Self { of, relation, limit: share(text, number, percent)? })
     }
 }
 
-/// `<= 5 %` and its like; a percentage is a share.
-fn relation(text: &str) -> Option<(Relation, f64)> {
-    let text = text.trim();
-    let relations = [
-        ("<=", Relation::AtMost),
-        ("<", Relation::Below),
-        ("==", Relation::Equal),
-        ("within", Relation::AtMost),
-    ];
-    let (relation, rest) =
-        relations.iter().find_map(|(sign, relation)| Some((*relation, text.strip_prefix(sign)?)))?;
-    let (number, scale) = match rest.trim().strip_suffix('%') {
-        Some(number) => (number.trim(), 0.01),
-        None => (rest.trim(), 1.0),
-    };
-    let limit: f64 = number.parse().ok()?;
-    (limit.is_finite() && limit >= 0.0).then_some((relation, limit * scale))
+/// `<= 5 %` and its like, as written.
+struct Limit {
+    relation: Relation,
+    number: f64,
+    percent: bool,
+}
+
+impl Limit {
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let relations = [
+            ("<=", Relation::AtMost),
+            ("<", Relation::Below),
+            ("==", Relation::Equal),
+            ("within", Relation::AtMost),
+        ];
+        let (relation, rest) =
+            relations.iter().find_map(|(sign, relation)| Some((*relation, text.strip_prefix(sign)?)))?;
+        let (number, percent) = match rest.trim().strip_suffix('%') {
+            Some(number) => (number.trim(), true),
+            None => (rest.trim(), false),
+        };
+        let number: f64 = number.parse().ok()?;
+        (number.is_finite() && number >= 0.0).then_some(Self { relation, number, percent })
+    }
+}
+
+/// The limit of a share in the condition `text`. One above 1 is a percentage without its sign:
+/// hardly a value would ever be beyond it.
+fn share(text: &str, number: f64, percent: bool) -> Result<f64, Mistake> {
+    let share = if percent { number * 0.01 } else { number };
+    if share <= 1.0 {
+        return Ok(share);
+    }
+    let meant = number.min(100.0);
+    Err(Mistake::new(format!("`{text}` has a limit above 1, which is 100 %"), format!("write {meant} %")))
 }
 
 #[cfg(test)]
@@ -215,6 +246,24 @@ mod tests {
             assert!(error.to_string().contains("generator_cpu"), "{error}");
         }
         assert!("cov(misses) < 5 %".parse::<StopRule>().unwrap_err().to_string().contains("cov(throughput)"));
+    }
+
+    #[test]
+    fn a_share_has_its_percent_sign_and_a_count_has_none() {
+        for (text, hint) in [
+            ("generator_cpu < 80", "write 80 %"),
+            ("interactive_law within 5", "write 5 %"),
+            ("steal < 150 %", "write 100 %"),
+            ("errors <= 1 %", "write a number without %, as in errors == 0"),
+            ("misses == 0 %", "write a number without %, as in misses == 0"),
+        ] {
+            let mistake = text.parse::<Gate>().unwrap_err();
+            assert!(mistake.what.contains(text) && mistake.hint == hint, "{mistake}");
+        }
+        assert_eq!("cov(throughput) <= 5".parse::<StopRule>().unwrap_err().hint, "write 5 %");
+        for (text, limit) in [("steal <= 100 %", 1.0), ("steal < 0.05", 0.05), ("errors < 9", 9.0)] {
+            assert_eq!(text.parse::<Gate>().unwrap().limit, limit);
+        }
     }
 
     #[test]

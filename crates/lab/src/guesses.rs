@@ -95,7 +95,7 @@ pub fn read_guess(text: &str, unit: Unit) -> Result<Option<f64>, Mistake> {
             if text.is_empty() { "nothing is written".into() } else { format!("`{text}` is no answer here") };
         Mistake::new(what, hint)
     };
-    let plain = text.replace(',', "").replace('−', "-");
+    let plain = without_commas(text).ok_or_else(wrong)?.replace('−', "-");
     let value = match unit {
         Unit::Share => {
             let number = plain.strip_suffix('%').ok_or_else(wrong)?;
@@ -106,6 +106,24 @@ pub fn read_guess(text: &str, unit: Unit) -> Result<Option<f64>, Mistake> {
     };
     let fits = |value: &f64| value.is_finite() && (*value >= 0.0 || unit == Unit::Share);
     value.filter(fits).map(Some).ok_or_else(wrong)
+}
+
+/// A number without the commas between its thousands; none where a comma stands elsewhere, for it
+/// may be that of a decimal.
+fn without_commas(text: &str) -> Option<String> {
+    let mut parts = text.split(',');
+    let mut plain = parts.next()?.to_owned();
+    let first = plain.trim_start_matches(['+', '-', '−']);
+    let digits = first.bytes().all(|letter| letter.is_ascii_digit());
+    let leads = digits && (1..=3).contains(&first.len()) && !first.starts_with('0');
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        if !leads || digits != 3 || !plain.ends_with(|last: char| last.is_ascii_digit()) {
+            return None;
+        }
+        plain += part;
+    }
+    Some(plain)
 }
 
 /// A file of answers, to be filled in.
@@ -167,6 +185,7 @@ mod tests {
         for (text, unit, value) in [
             ("2900", Unit::PerSecond, Some(2_900.0)),
             ("2,900/s", Unit::PerSecond, Some(2_900.0)),
+            ("1,002,900.5", Unit::PerSecond, Some(1_002_900.5)),
             ("2.9k", Unit::PerSecond, Some(2_900.0)),
             ("63ms", Unit::Seconds, Some(0.063)),
             ("0.5", Unit::Seconds, Some(0.5)),
@@ -191,6 +210,13 @@ mod tests {
             ("", Unit::Seconds),
             ("inf", Unit::PerSecond),
             ("NaN", Unit::Count),
+            ("1,5ms", Unit::Seconds),
+            ("0,5", Unit::Seconds),
+            ("0,125", Unit::Seconds),
+            ("2,5 %", Unit::Share),
+            ("12345,678", Unit::Count),
+            ("1.5,000", Unit::Count),
+            ("1,", Unit::Count),
         ] {
             assert!(read_guess(text, unit).is_err(), "{text}");
         }

@@ -7,9 +7,12 @@ use crate::spec::Spec;
 
 const GATES: &[[&str; 2]] = &[
     ["interactive_law within 5 %", "X·(R + Z) is that near to N: the clients were all there"],
-    ["errors == 0", "no request failed"],
+    ["errors == 0", "no request failed; not of clients by a command, which report none"],
     ["misses == 0", "every key was found"],
-    ["generator_cpu < 80 %", "no thread of the load generator was running more than that share of its time"],
+    [
+        "generator_cpu < 80 %",
+        "no thread of the load generator ran more than that share of its time; a command's, on average",
+    ],
     ["foreign_cpu < 10 %", "programs that are no stations took less than that share of all processors"],
     ["steal < 1 %", "the machine's host took less than that share of all processors"],
 ];
@@ -30,7 +33,7 @@ pub fn reference() -> String {
         let title = if table.names == [""] { "The whole".to_owned() } else { names.join(", ") };
         page += &format!("\n## {title}\n\n{}", table.markdown);
     }
-    page += "\n## Gates\n\nA name, `<`, `<=`, `==` or `within`, and a limit.\n\n| gate | a trial passes when |\n|---|---|\n";
+    page += "\n## Gates\n\nA name, `<`, `<=`, `==` or `within`, and a limit: of a share in %, of a count without.\n\n| gate | a trial passes when |\n|---|---|\n";
     for [gate, meaning] in GATES {
         page += &format!("| `{gate}` | {meaning} |\n");
     }

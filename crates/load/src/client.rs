@@ -35,7 +35,8 @@ struct InFlight {
     sent: Stamp,
 }
 
-/// A request that an answer gave rise to; it goes before all others.
+/// A request that an answer gave rise to; it goes before all others that the client's own slots
+/// bring about.
 #[derive(Clone, Copy, Debug)]
 enum FollowUp {
     Refill(GeneratedKey),
@@ -142,8 +143,9 @@ impl Client {
     }
 
     /// Writes the next request to the outbox; a slot must be free. `due` is when it should have
-    /// been sent at the latest, where that is not up to the client's own slots. Says whether it was
-    /// one of the stream's, and not one that an answer gave rise to.
+    /// been sent at the latest, where that is not up to the client's own slots: it is one of the
+    /// stream's then, whatever else waits. Says whether it was one of the stream's, and not one
+    /// that an answer gave rise to.
     pub fn issue(
         &mut self,
         due: Option<Stamp>,
@@ -154,7 +156,7 @@ impl Client {
         let free_from = self.free.pop_front().expect("a slot is free");
         // A client that thinks does so before what an answer gave rise to, too.
         let thinks = self.think != Think::None;
-        let follow_up = self.follow.pop_front();
+        let follow_up = if due.is_none() { self.follow.pop_front() } else { None };
         let follow_up = follow_up.map(|(due, what)| (if thinks { due.max(free_from) } else { due }, what));
         let is_new = follow_up.is_none();
         let (due, asked) = match follow_up {
@@ -469,13 +471,17 @@ mod tests {
         }
 
         fn issue(&mut self, now: u64) -> String {
+            self.issue_due(None, now)
+        }
+
+        fn issue_due(&mut self, due: Option<Stamp>, now: u64) -> String {
             let mut shared = ThreadContext {
                 plan: &self.plan,
                 account: &mut self.account,
                 scratch: &mut self.scratch,
                 verify: self.verify,
             };
-            self.client.issue(None, Stamp(now), &mut self.stream, &mut shared);
+            self.client.issue(due, Stamp(now), &mut self.stream, &mut shared);
             let written = String::from_utf8(self.client.outbox.unsent().to_vec()).unwrap();
             self.client.outbox.advance(written.len());
             written
@@ -561,6 +567,18 @@ mod tests {
         assert!(hand.issue(20).starts_with("set key-2 0 0 40\r\n"));
         assert_eq!(hand.receive(b"STORED\r\n", 30), Ok(1));
         assert_eq!(hand.issue(30), "get key-3 key-4 key-5\r\n");
+    }
+
+    #[test]
+    fn an_arrival_is_sent_and_counted_though_something_that_missed_waits() {
+        let mut hand = Hand::new(Workload { on_miss: OnMiss::Set, ..gets() }, 1, Think::None);
+        assert_eq!(hand.issue_due(Some(Stamp(0)), 0), "get key-0\r\n");
+        assert_eq!(hand.receive(b"END\r\n", 20), Ok(1));
+        assert_eq!(hand.issue_due(Some(Stamp(5)), 20), "get key-1\r\n");
+        assert_eq!(hand.receive(b"VALUE key-1 0 1\r\nx\r\nEND\r\n", 30), Ok(1));
+        assert!(hand.issue(30).starts_with("set key-0 "));
+        let tally = hand.segment().all().counts[Operation::Get.index()].tally;
+        assert_eq!((tally.count, tally.response_time), (2, Nanos(20 + 25)));
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //! next. Pure.
 //!
 //! The rate doubles until a trial fails, then halves the gap (by ratio) until it is narrow. From
-//! one trial to the next chance decides near the limit, so a search is repeated, and its answers
-//! are an estimate with an interval.
+//! one trial to the next chance decides near the limit, so a search is repeated, each time over
+//! other rates, and the answers are an estimate with an interval.
 
 use krarup_stats::{Estimate, summary::Summary};
 use krarup_units::{Nanos, PerSecond, Seconds};
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
 use crate::merge::unpack_all;
+use crate::random;
 use crate::result::{LoadResult, LoadWarning};
 
 /// What a trial must keep to count as carried.
@@ -38,6 +40,8 @@ pub struct Search {
 const LEAST: f64 = 1.0;
 /// Above this rate neither.
 const MOST: f64 = 1e8;
+/// How finely the highest rate is searched for.
+const PRECISION: f64 = 0.05;
 
 impl Search {
     /// A search that begins at `start` (1 to 10⁸ per second) and ends when it knows the answer to
@@ -75,6 +79,12 @@ impl Search {
     /// The highest rate that was carried. `None` if none was.
     pub fn found(&self) -> Option<PerSecond> {
         (self.carried > 0.0).then_some(PerSecond(self.carried))
+    }
+
+    /// The middle, by ratio, between that and the lowest rate that was not carried: the limit lies
+    /// between them.
+    fn middle(&self) -> f64 {
+        if self.failed.is_finite() { (self.carried * self.failed).sqrt() } else { self.carried }
     }
 }
 
@@ -142,17 +152,44 @@ pub struct FoundMax {
     pub trials: Vec<SearchTrial>,
     /// The highest rate carried in each search; those that found none are left out.
     pub found: Vec<PerSecond>,
-    /// Their mean, requests per second, with its 95 % interval (Student's t). `None` with fewer
-    /// than two.
+    /// The mean, requests per second, of the middles between these and the lowest rates that were
+    /// not carried, with its 95 % interval (Student's t). `None` with fewer than two.
     pub rate: Option<Estimate>,
 }
 
 impl FoundMax {
-    /// Sums the searches up.
-    pub fn new(limit: TrialLimit, trials: Vec<SearchTrial>, found: Vec<PerSecond>) -> Self {
-        let rates: Vec<f64> = found.iter().map(|rate| rate.0).collect();
-        let rate = Summary::of(&rates).and_then(|summary| summary.mean_estimate(0.95)).ok();
-        Self { limit, trials, found, rate }
+    /// Searches so often, first from `start`, then from below the last answer by up to a half,
+    /// drawn under `seed`: over the same rates a steady system would give the same answer each
+    /// time, however far from its limit. `attempt` tries a rate in the search of this number.
+    ///
+    /// # Errors
+    /// The first of `attempt`.
+    pub fn search<E>(
+        limit: TrialLimit,
+        repetitions: u32,
+        start: PerSecond,
+        seed: u64,
+        mut attempt: impl FnMut(u32, PerSecond) -> Result<SearchTrial, E>,
+    ) -> Result<Self, E> {
+        let (mut trials, mut found, mut middles) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..repetitions {
+            let begin = found.last().map_or(start, |last: &PerSecond| {
+                let mut shift = random::stream(seed, "find max", number.into());
+                PerSecond(last.0 * (-shift.random::<f64>()).exp2())
+            });
+            let mut search = Search::new(begin, PRECISION);
+            while let Some(rate) = search.next() {
+                let trial = attempt(number, rate)?;
+                search.tell(rate, trial.carried);
+                trials.push(trial);
+            }
+            if let Some(rate) = search.found() {
+                found.push(rate);
+                middles.push(search.middle());
+            }
+        }
+        let rate = Summary::of(&middles).and_then(|summary| summary.mean_estimate(0.95)).ok();
+        Ok(Self { limit, trials, found, rate })
     }
 }
 
@@ -224,7 +261,7 @@ mod tests {
 
     /// Searches a system that carries everything up to `capacity`; the rates that were tried.
     fn search(start: f64, capacity: f64) -> (Search, Vec<f64>) {
-        let mut search = Search::new(PerSecond(start), 0.05);
+        let mut search = Search::new(PerSecond(start), PRECISION);
         let mut tried = Vec::new();
         while let Some(rate) = search.next() {
             tried.push(rate.0);
@@ -246,6 +283,24 @@ mod tests {
         let (found, tried) = search(1_000.0, 0.0);
         assert_eq!(found.found(), None);
         assert!(tried.len() <= 11, "{tried:?}");
+    }
+
+    #[test]
+    fn repeated_searches_of_a_steady_system_tell_how_well_they_know_its_limit() {
+        let attempt = |search, rate: PerSecond| {
+            let carried = rate.0 <= 3_000.0;
+            let trial =
+                SearchTrial { search, rate, throughput: rate, p99: 0.0, carried, warnings: Vec::new() };
+            Ok::<_, ()>(trial)
+        };
+        let max = FoundMax::search(LIMIT, 10, PerSecond(1_000.0), 1, attempt).unwrap();
+        assert_eq!((max.found.len(), max.trials[0].rate), (10, PerSecond(1_000.0)));
+        let interval = max.rate.unwrap().interval;
+        assert!(interval.low < 3_000.0 && 3_000.0 < interval.high, "{interval:?}");
+        let mut found: Vec<f64> = max.found.iter().map(|rate| rate.0).collect();
+        found.sort_by(f64::total_cmp);
+        assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
+        assert!(found[0] * 1.05 > 3_000.0 && found[9] <= 3_000.0, "{found:?}");
     }
 
     proptest! {

@@ -303,7 +303,7 @@ pub fn found_max(max: &FoundMax) -> String {
     let limit = time(max.limit.p99);
     let searches = format!("highest rates with p99 up to {limit}: {} per second", found.join(", "));
     match &max.rate {
-        Some(rate) => format!("{searches}\nmean {rate:.0}\n"),
+        Some(rate) => format!("{searches}\nmean limit, between these and what failed: {rate:.0}\n"),
         None => format!("{searches}\n"),
     }
 }

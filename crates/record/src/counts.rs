@@ -147,7 +147,8 @@ impl BucketCounts {
         histogram
     }
 
-    /// From a histogram of the library. What it holds above the limit is counted as the limit.
+    /// From a histogram of the library with fewer than 2^53 values. What it holds above the limit
+    /// is counted as the limit.
     pub(crate) fn from_histogram(histogram: &Histogram<u64>, longest: u64) -> Self {
         let mut counts = Self::new(longest);
         for step in histogram.iter_recorded() {

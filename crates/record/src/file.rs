@@ -43,12 +43,13 @@ pub struct FileError {
 }
 
 /// A file under the name `<name>.partial` until it is complete: a reader never finds half a file
-/// under its own name.
+/// under its own name. One that is dropped before is removed: the disk may be full.
 #[derive(Debug)]
 pub struct Partial {
     file: File,
     path: PathBuf,
     partial: PathBuf,
+    complete: bool,
 }
 
 impl Partial {
@@ -60,7 +61,7 @@ impl Partial {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        Ok(Self { file: File::create(&partial)?, path: path.to_owned(), partial })
+        Ok(Self { file: File::create(&partial)?, path: path.to_owned(), partial, complete: false })
     }
 
     /// Begins the file that will be `path` under a name with a dot in front, which programs that
@@ -69,30 +70,35 @@ impl Partial {
     /// # Errors
     /// As the operating system says.
     pub fn create_hidden(path: &Path) -> io::Result<Option<Self>> {
-        let partial = Self::hidden_name(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!(".{name}.partial"));
         if path.exists() {
             return Ok(None);
         }
         match File::create_new(&partial) {
-            Ok(file) => Ok(Some(Self { file, path: path.to_owned(), partial })),
+            Ok(file) => Ok(Some(Self { file, path: path.to_owned(), partial, complete: false })),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// What a file that [`Self::create_hidden`] begins is called until it is complete.
-    pub(crate) fn hidden_name(path: &Path) -> PathBuf {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!(".{name}.partial"))
     }
 
     /// Gives the complete file its name, once its bytes are on the disk.
     ///
     /// # Errors
     /// As the operating system says.
-    pub fn complete(self) -> io::Result<()> {
+    pub fn complete(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        std::fs::rename(&self.partial, &self.path)
+        std::fs::rename(&self.partial, &self.path)?;
+        self.complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.complete {
+            let _ = std::fs::remove_file(&self.partial);
+        }
     }
 }
 
@@ -151,4 +157,29 @@ pub fn save_all(folder: &Path, recorder: &Recorder, run: RunMetadata) -> Result<
         let (start, length) = recorder.windows().span();
         log.interval(start, length, recorder.histograms())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_written_whole_is_removed_and_what_was_there_stays() {
+        let folder = std::env::temp_dir().join(format!("krarup-record-partial-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("windows.csv");
+        save(&path, |out| Ok(out.write_all(b"whole")?)).unwrap();
+        let error = save(&path, |out| {
+            out.write_all(b"half")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull).into())
+        });
+        assert!(error.unwrap_err().to_string().contains("windows.csv: "));
+        drop(Partial::create_hidden(&folder.join("rows.parquet")).unwrap());
+        let names: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["windows.csv"]);
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

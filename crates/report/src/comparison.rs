@@ -5,6 +5,7 @@ use krarup_analysis::compare::Comparison;
 use krarup_analysis::other_programs::RunChange;
 use krarup_analysis::quantity::Quantity;
 use krarup_record::quantities;
+use krarup_stats::Interval;
 use krarup_units::Unit;
 
 use crate::document::{Block, Column, Document, EstimateCell, Finding, Note, Section, Table, TableValue};
@@ -18,7 +19,10 @@ pub fn document(comparison: &Comparison, footer: &str) -> Document {
     if !comparison.cells.is_empty() {
         sections.push(Section {
             title: "Cell by cell".into(),
-            blocks: vec![Block::Figure(ratios(comparison)), Block::Table(cells(comparison))],
+            blocks: vec![
+                Block::Figure(ratios(comparison)),
+                Block::InWords(cells(comparison), numbers(comparison)),
+            ],
         });
     }
     Document {
@@ -57,11 +61,10 @@ fn notes(comparison: &Comparison) -> Vec<Note> {
 /// One row for each measure.
 pub fn overall(comparison: &Comparison) -> Table {
     let row = |overall: &krarup_analysis::compare::Overall| {
-        let interval = overall.interval.map(|interval| (interval.low, interval.high));
         vec![
             TableValue::from(overall.measure.name()),
             TableValue::from(overall.cells as f64),
-            TableValue::Measured(EstimateCell { value: overall.ratio, interval, n: overall.cells }),
+            TableValue::from(overall.ratio),
             TableValue::from(overall.interval.map(|interval| interval.low)),
             TableValue::from(overall.interval.map(|interval| interval.high)),
             TableValue::from(overall.verdict.to_string().as_str()),
@@ -87,6 +90,28 @@ pub fn overall(comparison: &Comparison) -> Table {
     }
 }
 
+/// A ratio as a change.
+fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", (ratio - 1.0) * 100.0)
+}
+
+/// Both ends of a ratio's interval, as changes.
+fn ends(interval: Interval) -> String {
+    // Two runs of a side know hardly anything: a hundredfold says no more than none.
+    let high = if interval.high > 100.0 { "no bound".to_owned() } else { percent(interval.high) };
+    format!("{} to {high}", percent(interval.low))
+}
+
+/// The ratio as a change, its interval in brackets: one of logarithms reaches further up than down,
+/// which no ± tells.
+pub(crate) fn change_in_words(change: &MeasureChange) -> TableValue {
+    let words = |ratio| match change.ratio_interval {
+        Some(interval) => format!("{} ({})", percent(ratio), ends(interval)),
+        None => percent(ratio),
+    };
+    change.ratio.map_or(TableValue::Missing, |ratio| TableValue::Text(words(ratio)))
+}
+
 /// One row for each cell and measure.
 pub fn cells(comparison: &Comparison) -> Table {
     let row = |workload: &str, clients: u32, change: &MeasureChange| {
@@ -103,11 +128,6 @@ pub fn cells(comparison: &Comparison) -> Table {
                 .map_or(String::new(), |interval| format!(" ± {}", unit.show(interval.half_width())));
             format!("{sign}{}{half}", unit.show(change.difference.abs()))
         };
-        let ratio = change.ratio.map(|value| EstimateCell {
-            value,
-            interval: change.ratio_interval.map(|interval| (interval.low, interval.high)),
-            n: change.base.n + change.other.n,
-        });
         vec![
             TableValue::from(workload),
             TableValue::from(f64::from(clients)),
@@ -115,7 +135,7 @@ pub fn cells(comparison: &Comparison) -> Table {
             TableValue::Text(unit(&change.base)),
             TableValue::Text(unit(&change.other)),
             TableValue::Text(difference),
-            ratio.into(),
+            change_in_words(change),
             TableValue::from(change.verdict.to_string().as_str()),
         ]
     };
@@ -125,8 +145,8 @@ pub fn cells(comparison: &Comparison) -> Table {
     Table {
         name: "changes".into(),
         title: "All cells".into(),
-        caption: "Means over the runs of each side. The difference has Welch's interval at 95 %, the ratio the same of the runs' \
-                  logarithms. Where either covers no change at all, there is no conclusion."
+        caption: "Means over the runs of each side. The difference has Welch's interval at 95 %; the change, in brackets, the same \
+                  of the runs' logarithms. Where either covers no change at all, there is no conclusion."
             .into(),
         columns: vec![
             Column::new("workload", Unit::Text),
@@ -135,7 +155,7 @@ pub fn cells(comparison: &Comparison) -> Table {
             Column::new(&comparison.base, Unit::Text),
             Column::new(&comparison.other, Unit::Text),
             Column::new("difference", Unit::Text),
-            Column::new("ratio", Unit::Share),
+            Column::new("change", Unit::Text),
             Column::new("verdict", Unit::Text),
         ],
         rows: rows.collect(),
@@ -145,24 +165,17 @@ pub fn cells(comparison: &Comparison) -> Table {
 /// What other programs measured on both sides: a row for each cell and measure. `unit` tells in
 /// what a measure is.
 pub fn runs(changes: &[RunChange], base: &str, other: &str, unit: impl Fn(&str) -> Unit) -> Table {
-    let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
-    // Two runs of a side know hardly anything: a hundredfold says no more than none.
-    let bound = |ratio: f64| if ratio > 100.0 { "no bound".to_owned() } else { percent(ratio) };
     // Of a program that knows one cell it has no name.
     let named = changes.iter().any(|change| !change.cell.is_empty());
     let row = |change: &RunChange| {
         let unit = unit(&change.measure);
         let side = |value: f64, runs: u64| format!("{} ({runs})", in_unit(unit, value));
-        let interval = change.interval.map_or_else(
-            || "–".to_owned(),
-            |interval| format!("{} to {}", percent(interval.low), bound(interval.high)),
-        );
         let mut row = vec![
             TableValue::from(change.measure.as_str()),
             TableValue::Text(side(change.base, change.base_runs)),
             TableValue::Text(side(change.other, change.other_runs)),
             TableValue::Text(percent(change.ratio)),
-            TableValue::Text(interval),
+            TableValue::Text(change.interval.map_or_else(|| "–".to_owned(), ends)),
         ];
         if named {
             row.insert(0, TableValue::from(change.cell.as_str()));
@@ -261,7 +274,7 @@ pub fn numbers(comparison: &Comparison) -> Table {
     columns.extend(headings.map(|heading| Column::new(heading, Unit::Count)));
     columns.push(Column::new("verdict", Unit::Text));
     Table {
-        name: "comparison".into(),
+        name: "changes".into(),
         title: "All cells".into(),
         caption: "Throughput per second, times in seconds.".into(),
         columns,
@@ -312,6 +325,7 @@ fn ratios(comparison: &Comparison) -> Figure {
 mod tests {
     use krarup_analysis::change::Conclusion;
     use krarup_analysis::compare::Overall;
+    use krarup_analysis::quantity::IntervalBasis;
 
     use super::*;
 
@@ -327,6 +341,26 @@ mod tests {
         let page = document(&empty, "krarup");
         assert_eq!(page.sections.len(), 1);
         assert!(page.notes[0].text.contains("no cell in common"));
+    }
+
+    #[test]
+    fn a_row_has_both_ends_of_an_interval_that_is_not_symmetric() {
+        let quantity = |value| Quantity { value, interval: None, n: 3, basis: IntervalBasis::Repetitions };
+        let mut change = MeasureChange {
+            measure: Measure::Throughput,
+            base: quantity(1_000.0),
+            other: quantity(1_500.0),
+            difference: 500.0,
+            difference_interval: None,
+            ratio: Some(1.5),
+            ratio_interval: Some(Interval { low: 1.05, high: 2.14, level: 0.95 }),
+            verdict: Conclusion::Better,
+        };
+        assert_eq!(change_in_words(&change), TableValue::from("+50.0 % (+5.0 % to +114.0 %)"));
+        change.ratio_interval = None;
+        assert_eq!(change_in_words(&change), TableValue::from("+50.0 %"));
+        change.ratio = None;
+        assert_eq!(change_in_words(&change), TableValue::Missing);
     }
 
     #[test]

@@ -61,15 +61,43 @@ pub fn sentences(report: &RedlineReport) -> String {
     };
     out.push_str(&match report.proven {
         Some(proven) => format!(
-            "proven: {} answers {} requests/s within {} (p{}); with its usual share that is {} requests/s of all traffic\n",
+            "proven: {} answers {} requests/s within {} ({}); with its usual share that is {} requests/s of all traffic\n",
             report.server,
             count(proven.server_per_s),
             duration(proven.target.seconds),
-            proven.target.quantile * 100.0,
+            proven.target.percentile(),
             count(proven.traffic_per_s),
         ),
         None if report.ended.is_some() => "proven: nothing; no step kept to the target\n".to_owned(),
         None => String::new(),
     });
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_model::headroom::{ProvenServer, ResponseTarget};
+
+    use super::*;
+
+    #[test]
+    fn the_percentile_is_told_as_it_was_written() {
+        let proven = ProvenServer {
+            target: ResponseTarget { quantile: 0.57, seconds: 0.002 },
+            server_per_s: 1_000.0,
+            traffic_per_s: 3_000.0,
+            missed_per_s: None,
+            slower_per_s: None,
+        };
+        let report = RedlineReport {
+            schema: 1,
+            pool: "main".into(),
+            server: "one".into(),
+            ended: Some(RedlineEnd::Target),
+            steps: Vec::new(),
+            proven: Some(proven),
+        };
+        let said = sentences(&report);
+        assert!(said.contains(" (p57); "), "{said}");
+    }
 }

@@ -2,7 +2,7 @@
 //! the factors that matter.
 
 use krarup_analysis::cell::Cell;
-use krarup_analysis::change::Measure;
+use krarup_analysis::change::{Measure, MeasureChange};
 use krarup_analysis::configurations::Configuration;
 use krarup_analysis::demands::{MeasuredDemand, Resource};
 use krarup_analysis::design::{Model, Study};
@@ -14,6 +14,7 @@ use krarup_record::{quantities, stamps};
 use krarup_stats::law::Law;
 use krarup_units::{Unit, text};
 
+use crate::comparison::change_in_words;
 use crate::document::{Block, Column, EstimateCell, Note, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
@@ -70,34 +71,45 @@ pub(crate) fn configurations(results: &Results) -> Option<Table> {
 }
 
 /// Each cell beside the base that the spec names.
-pub(crate) fn relative(results: &Results) -> Option<Table> {
+pub(crate) fn relative(results: &Results) -> Option<Block> {
+    let in_numbers = |change: &MeasureChange| -> TableValue {
+        let interval = change.ratio_interval.map(|interval| (interval.low - 1.0, interval.high - 1.0));
+        let n = change.base.n + change.other.n;
+        change.ratio.map(|ratio| EstimateCell { value: ratio - 1.0, interval, n }).into()
+    };
+    (!results.relative.is_empty()).then(|| {
+        let words = relative_table(results, Unit::Text, change_in_words);
+        Block::InWords(words, relative_table(results, Unit::Share, in_numbers))
+    })
+}
+
+/// The table whose changes are what `shown` makes of them, in `unit`.
+fn relative_table(results: &Results, unit: Unit, shown: impl Fn(&MeasureChange) -> TableValue) -> Table {
     let name = |levels: &CellLevels| format!("{}, {}", levels.workload, clients(levels.clients));
     let row = |one: &Relative| {
         let mut row = vec![TableValue::Text(name(&one.levels)), TableValue::Text(name(&one.base))];
         for change in one.changes.iter().filter(|change| change.measure != Measure::P99) {
-            let interval = change.ratio_interval.map(|interval| (interval.low - 1.0, interval.high - 1.0));
-            let n = change.base.n + change.other.n;
-            row.push(change.ratio.map(|ratio| EstimateCell { value: ratio - 1.0, interval, n }).into());
+            row.push(shown(change));
             row.push(TableValue::Text(change.verdict.to_string()));
         }
         row
     };
-    (!results.relative.is_empty()).then(|| Table {
+    Table {
         name: "relative".into(),
         title: "Change relative to the base".into(),
-        caption: "Each cell beside the one that has the base's levels and is otherwise the same. ± is half of Welch's 95 % interval over the runs of both; \
-                  where it covers 0 there is no conclusion."
+        caption: "Each cell beside the one that has the base's levels and is otherwise the same. In brackets stands Welch's 95 % interval, of the logarithms of \
+                  the runs of both; where it covers 0 there is no conclusion."
             .into(),
         columns: vec![
             Column::new("cell", Unit::Text),
             Column::new("base", Unit::Text),
-            Column::new("throughput", Unit::Share),
+            Column::new("throughput", unit),
             Column::new("which is", Unit::Text),
-            Column::new("response time", Unit::Share),
+            Column::new("response time", unit),
             Column::new("and is", Unit::Text),
         ],
         rows: results.relative.iter().map(row).collect(),
-    })
+    }
 }
 
 /// What a request demands of each resource; of many, those nearest to their bounds.

@@ -104,7 +104,7 @@ fn first_section(results: &Results) -> Section {
     }
     blocks.extend(percentiles_by_factor(results).into_iter().map(Block::Figure));
     blocks.extend(study_figures::configurations(results).map(Block::Table));
-    blocks.extend(study_figures::relative(results).map(Block::Table));
+    blocks.extend(study_figures::relative(results));
     Section { title: "Throughput and response time".into(), blocks }
 }
 

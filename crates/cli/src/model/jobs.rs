@@ -106,6 +106,7 @@ fn measured(args: &CalibrateArgs) -> Result<(PathBuf, records::MeasurementFiles)
         holds: None,
         windows: Vec::new(),
         middlewares: 0,
+        scaled: false,
         at_clients: false,
     };
     Ok((of, files))
@@ -113,16 +114,27 @@ fn measured(args: &CalibrateArgs) -> Result<(PathBuf, records::MeasurementFiles)
 
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     let (of, files) = measured(args)?;
-    let records::MeasurementFiles { mut rows, holds, windows, middlewares, at_clients } = files;
+    let records::MeasurementFiles { mut rows, holds, windows, middlewares, scaled, at_clients } = files;
     let fail = |error: Error| failed(&of, &error);
+    let mut notes = Vec::new();
     if let Some(link) = args.link {
+        if windows.is_empty() && scaled {
+            notes.push(
+                "--link is left out: what these trials recorded by the second is of a slower machine".into(),
+            );
+        } else if windows.is_empty() {
+            let what =
+                "--link needs recorded requests: rows of CSV, of Prometheus or of clients say no bytes";
+            return Err(Failure::usage(what).hint(
+                "leave it out, or give folders of runs of some seconds that krarup proxy, or krarup broker, --stats-dir recorded",
+            ));
+        }
         calibrate::add_link_use(&mut rows, &windows, link * middlewares.max(1) as f64);
     }
     let calibration = calibrate::calibrate(&rows, args.cores).map_err(fail)?;
     let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
     eprintln!("model: {}", args.out.display());
-    let mut notes = Vec::new();
     if at_clients {
         notes.push("no middleware of ours was in these runs: the model is of all that clients wait for, and a worker stands for a request under way, so that each client has one; `krarup model predict` without --workers gives each client one".into());
     }

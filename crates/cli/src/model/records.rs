@@ -42,6 +42,8 @@ pub(super) struct MeasurementFiles {
     pub(super) windows: Vec<WindowRow>,
     /// Middlewares of the run with the most.
     pub(super) middlewares: usize,
+    /// Whether there are trials on a scaled testbed, of which windows are left out.
+    pub(super) scaled: bool,
     /// Whether nothing between clients and servers was recorded, and rows are of what clients see.
     pub(super) at_clients: bool,
 }
@@ -50,7 +52,7 @@ pub(super) struct MeasurementFiles {
 pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<MeasurementFiles, Failure> {
     let mut rows = Vec::new();
     let (mut seen, mut windows) = (Vec::new(), Vec::new());
-    let (mut most, mut at_clients, mut recorded) = (0, false, false);
+    let (mut most, mut at_clients, mut recorded, mut scaled) = (0, false, false, false);
     for path in paths {
         if path.is_dir() {
             for run in runs(path)? {
@@ -59,6 +61,7 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
                 let none = records.is_empty() && trials::is_trial(&run);
                 (at_clients, recorded) = (at_clients || none, recorded || !none);
                 most = most.max(records.len());
+                scaled |= trials::slower(&run).is_some();
                 rows.push(row(&run, (!none).then_some(&*records), &mut seen, &mut windows)?);
             }
         } else {
@@ -73,7 +76,7 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
         .hint("the one and the other are models of different things: calibrate each by itself"));
     }
     let holds = (!seen.is_empty()).then(|| hold_table(&seen));
-    Ok(MeasurementFiles { rows, holds, windows, middlewares: most, at_clients })
+    Ok(MeasurementFiles { rows, holds, windows, middlewares: most, scaled, at_clients })
 }
 
 /// The runs in a folder: itself, or those in it, however deep, by name.
@@ -81,14 +84,20 @@ fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut runs = holding(folder, "load.json")?;
     runs.extend(holding(folder, "clients/1.json")?);
     runs.sort();
-    // Trials of an experiment that failed, or were disturbed, stand beside those that count.
-    runs.retain(|run| !run.strip_prefix(folder).is_ok_and(|within| within.starts_with("failed")));
+    runs.retain(|run| !run.ancestors().take_while(|inner| *inner != folder).any(is_aside));
     if runs.is_empty() {
         return Err(Failure::usage(format!("{} holds no run", folder.display())).hint(
             "a run is a folder with load.json (krarup load --json) and what krarup proxy, or krarup broker, --stats-dir wrote",
         ));
     }
     Ok(runs)
+}
+
+/// Whether this is where an experiment keeps trials that failed, or were disturbed, or the one that
+/// it runs: they stand beside those that count.
+fn is_aside(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name == "failed" || name == "unfinished")
+        && folder.parent().is_some_and(|experiment| experiment.join("spec.toml").is_file())
 }
 
 /// One run as a row; its hold times go to `holds`, its windows to `windows`. Where no middleware
@@ -204,4 +213,30 @@ fn add(
     };
     let span = Span::between(from, to, rows.run().epoch_unix);
     rows.for_each(|visit, servers| middlewares.add_visit(visit, servers, span)).map_err(|error| wrong(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn trials_that_do_not_count_are_no_runs_however_deep_they_are() {
+        let folder = std::env::temp_dir().join(format!("krarup-runs-{}", std::process::id()));
+        let place = |within: &str| {
+            let run = folder.join(within);
+            fs::create_dir_all(&run).unwrap();
+            fs::write(run.join("load.json"), "{}").unwrap();
+            run
+        };
+        let counted = [place("other/failed/run"), place("studies/june/trials/clients=1/0")];
+        let failed = place("studies/june/failed/clients=1/0-1");
+        place("studies/june/unfinished");
+        fs::write(folder.join("studies/june/spec.toml"), "").unwrap();
+        assert_eq!(runs(&folder).unwrap(), counted);
+        // The user may ask for them.
+        assert_eq!(runs(&folder.join("studies/june/failed")).unwrap(), [failed]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

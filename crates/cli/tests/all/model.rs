@@ -269,4 +269,7 @@ fn a_model_of_three_rows_is_read_back() {
     let predicted =
         krarup(&here, &["model", "predict", "model.json", "--population", "32", "--workers", "16", "--json"]);
     assert_eq!(json(&predicted)["predictions"].as_array().map(Vec::len), Some(1));
+    let linked = krarup(&here, &["model", "calibrate", "rows.csv", "--link", "101Mbit/s"]);
+    let said = String::from_utf8_lossy(&linked.stderr);
+    assert!(linked.status.code() == Some(2) && said.contains("--link needs recorded requests"), "{said}");
 }

@@ -17,6 +17,7 @@ use super::scale::{Baseline, StationRole};
 use super::sheet::SheetRow;
 use super::station::{MOST, Program, StationCount, StationSpec, Testbed};
 use crate::fault;
+use crate::gate::Watched;
 use crate::plan::Plan;
 
 impl Spec {
@@ -556,6 +557,10 @@ impl Check<'_> {
             let hint = "leave cool_down out: what they print is all measured";
             return wrong(self.at("phases.cool_down"), what, hint);
         }
+        if let Some(gate) = self.spec.gates.iter().find(|gate| gate.get_ref().watched == Watched::Errors) {
+            let what = "clients by a command report no errors: this condition would always hold";
+            return wrong(at(gate), what, "take the condition on errors away");
+        }
         Ok(())
     }
 
@@ -722,6 +727,30 @@ flags = ["--connections", "$clients"]
         assert!(read(&foreign).is_ok(), "clients that wait for their answers are slower by themselves");
         let paced = foreign.replace("\"--connections\"", "\"--tps=100\", \"--connections\"");
         assert!(wrong(&paced).contains("line 18: scale: `--tps=100` is told to clients"));
+    }
+
+    #[test]
+    fn clients_that_report_no_errors_keep_no_condition_on_errors() {
+        let gated = |gates: &str| {
+            let command = "command = [\"memcaslap\", \"-s\", \"{host}:{port}\", \"-t\", \"{seconds}s\"]";
+            let text = SMALL.replace("program = \"load\"", command);
+            read(&text.replace("title =", &format!("gates = [{gates}]\ntitle =")))
+        };
+        assert!(gated("\"misses == 0\"").is_ok());
+        let error = first(gated("\"misses == 0\", \"errors == 0\""));
+        assert!(error.what.contains("report no errors") && error.place == line(2), "{error}");
+    }
+
+    #[test]
+    fn a_change_is_right_within_two_hundredths_however_it_is_asked_for() {
+        let within = |row: &str| {
+            let text = format!("{SMALL}[[sheet]]\nid = \"a\"\nask = \"?\"\n{row}");
+            read(&text).unwrap().questions()[0].within
+        };
+        let change = "model = { law = \"mix_response\", costly = 0.1, times = 3 }";
+        assert_eq!(within(change), 0.02);
+        assert_eq!(within(&format!("within = 0.05\n{change}")), 0.05);
+        assert_eq!(within("model = { law = \"slowest\", time = \"1ms\", copies = 2 }"), 0.1);
     }
 
     #[test]

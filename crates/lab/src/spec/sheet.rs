@@ -8,7 +8,7 @@ use krarup_settings::kind::{
     BANDWIDTH, Count, DAY, Duration, FreeTable, Inline, Number, Optional, Size, TEXT, Word,
 };
 use krarup_settings::{Mistake, settings};
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Nanos, Seconds, Unit};
 
 use super::factor::{LEVEL, LevelName};
 
@@ -245,15 +245,17 @@ impl SheetRow {
         let levels = |of: &BTreeMap<String, LevelName>| {
             of.iter().map(|(name, level)| (name.clone(), level.0.clone())).collect()
         };
-        let question = SheetQuestion {
+        let mut question = SheetQuestion {
             id: id.clone(),
             ask: self.ask.clone(),
             measured: self.measured,
             at: levels(&self.at),
             beside: levels(&self.beside),
-            within: self.within.unwrap_or(if self.beside.is_empty() { 0.1 } else { 0.02 }),
+            within: 0.1,
             law,
         };
+        let usual = if question.unit() == Unit::Share { 0.02 } else { question.within };
+        question.within = self.within.unwrap_or(usual);
         if question.unit() != question.law.unit() {
             let word = self.model.law.word();
             let what = format!("the law `{word}` says another quantity than is measured");

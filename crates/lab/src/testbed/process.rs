@@ -8,7 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use krarup_units::{Mistake, Seconds};
@@ -104,7 +103,7 @@ pub struct ChildProcess {
     lines: Receiver<String>,
     second: LastSecond,
     said: VecDeque<String>,
-    stdout: Option<JoinHandle<Vec<u8>>>,
+    stdout: Option<Receiver<Vec<u8>>>,
     ended: Option<ExitStatus>,
     /// Goes after the process: until then it cannot be taken away.
     cap: Option<Cap>,
@@ -175,7 +174,8 @@ impl ChildProcess {
         };
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
-        let stdout = std::thread::spawn(move || drain(stdout));
+        let (whole, kept) = channel();
+        std::thread::spawn(move || whole.send(drain(stdout)));
         let (send, lines) = channel();
         let second = LastSecond::default();
         let its = Arc::clone(&second);
@@ -199,7 +199,7 @@ impl ChildProcess {
             lines,
             second,
             said: VecDeque::new(),
-            stdout: Some(stdout),
+            stdout: Some(kept),
             ended: None,
             cap: None,
             agent,
@@ -350,9 +350,10 @@ impl ChildProcess {
         let until = Instant::now() + within;
         loop {
             match self.lines.recv_timeout(LOOK) {
+                // One that talks without a pause is looked at, too, once for all that it has said.
                 Ok(line) => {
                     self.keep(line);
-                    continue;
+                    self.read_lines();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // It closed its standard error: it has ended, or is about to.
@@ -400,8 +401,7 @@ impl ChildProcess {
                     waiting::for_end(self.child.id(), until.saturating_duration_since(Instant::now()));
                 }
                 _ => {
-                    let _ = self.child.kill();
-                    let _ = self.child.wait();
+                    self.kill();
                     return Err(self.error(format!("did not end within {within:?} and was killed")));
                 }
             }
@@ -434,13 +434,31 @@ impl ChildProcess {
 
     fn collect(&mut self, status: ExitStatus) -> StationEnd {
         self.ended = Some(status);
-        if self.agent.is_some() {
-            // The agent's last line says what was spent.
-            self.read_remaining_lines();
-        }
-        self.read_lines();
-        let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        // With the program its output ends, unless a child that it has left holds it: that one is
+        // killed, and where it is of another group its end is not waited for.
+        let stdout = self.stdout.take().map(|whole| {
+            let first = whole.recv_timeout(LAST_WORD);
+            self.kill_group();
+            first.or_else(|_| whole.recv_timeout(LAST_WORD)).unwrap_or_default()
+        });
+        // An agent's last line says what was spent.
+        self.read_remaining_lines();
+        let stdout = stdout.unwrap_or_default();
         StationEnd { status, stdout, cpu: self.cpu, id: self.id(), throttled: self.throttled() }
+    }
+
+    /// Kills it, and what it has started in its group.
+    fn kill(&mut self) {
+        self.kill_group();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Kills what there is of its group.
+    fn kill_group(&self) {
+        if let Some(group) = pid(self.child.id()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 
     /// What has passed it so far, where it is a delay line: as of its last word.
@@ -453,7 +471,9 @@ impl ChildProcess {
     /// another process inherited it.
     fn read_remaining_lines(&mut self) {
         let end = Instant::now() + LAST_WORD;
-        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Some(left) = end.checked_duration_since(Instant::now())
+            && let Ok(line) = self.lines.recv_timeout(left)
+        {
             self.keep(line);
         }
     }
@@ -491,8 +511,7 @@ impl ChildProcess {
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            self.kill();
         }
     }
 }
@@ -543,6 +562,20 @@ mod tests {
         let error = process.finish(LONG, &Stop::default(), || Err(why())).unwrap_err();
         assert_eq!(error.to_string(), "network: is gone");
         assert!(process.has_ended());
+    }
+
+    #[test]
+    fn one_that_talks_without_a_pause_has_its_time() {
+        let mut process = shell("trap 'exit 0' TERM; while :; do echo x >&2; done");
+        let error = process.finish(Duration::from_millis(200), &Stop::default(), || Ok(())).unwrap_err();
+        assert!(error.to_string().contains("did not end within"), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_a_station_leaves_ends_with_it() {
+        let mut process = shell("sleep 1000 & echo out; echo up >&2; wait");
+        process.ready("up", LONG, &Stop::default()).unwrap();
+        assert_eq!(process.stop(LONG).unwrap().stdout, b"out\n");
     }
 
     #[test]

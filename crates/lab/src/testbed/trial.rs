@@ -392,7 +392,7 @@ impl<'a> TrialRun<'a> {
             Some(at) => at_once(self.starter, &|client| self.clock(client).theirs(at), words),
             None => words,
         };
-        let (begun, cpu) = (wall().as_seconds(), children_cpu());
+        let (begun, cpu) = (together.unwrap_or_else(wall), children_cpu());
         let loads = Loads { targets, words: &words, within, out: Some(&out) };
         let ends = self.starter.foreign_load(&loads, commands)?;
         let each = (children_cpu() - cpu) / ends.len() as f64;
@@ -400,7 +400,7 @@ impl<'a> TrialRun<'a> {
         for ((number, ended), file) in (1_u32..).zip(&ends).zip(&self.results) {
             let run = ForeignRun {
                 seconds: measure,
-                started_unix: begun,
+                started_unix: began_there(begun, self.clock(number)),
                 connections: self.cell.each_has(self.spec),
                 cpu_seconds: ended.cpu.unwrap_or(each),
             };
@@ -450,7 +450,7 @@ impl<'a> TrialRun<'a> {
         outcome.response = waited / count.max(1) as f64 / slower;
         let begun: Vec<(Seconds, Seconds)> = (1_u32..)
             .zip(&loads)
-            .map(|(client, load)| (load.started_unix - self.clock(client).seconds, load.seconds))
+            .map(|(client, load)| (began_here(load, self.clock(client)), load.seconds))
             .collect();
         let watch = &seen.watch;
         outcome.failed =
@@ -708,6 +708,17 @@ fn apply_faults(
     Ok(applied)
 }
 
+/// When a load that began then by our clock began by that of its client's machine, as clients of
+/// ours write it down.
+fn began_there(begun: Nanos, clock: Offset) -> Seconds {
+    clock.theirs(begun).as_seconds()
+}
+
+/// When a load began, by our clock.
+fn began_here(load: &LoadResult, clock: Offset) -> Seconds {
+    load.started_unix - clock.seconds
+}
+
 /// LoadClients that begin this share of the measured time apart were not one load: their
 /// throughputs must not be added up.
 const APART: f64 = 0.2;
@@ -871,16 +882,31 @@ flags = ["--rate", "100", "--connections", "$clients"]
     }
 
     #[test]
+    fn clients_of_another_program_began_together_whatever_their_clocks_show() {
+        let begun = Nanos::from_secs(1_800_000_000);
+        let loads = [0.0, 3.0].map(|seconds| {
+            let clock = Offset { seconds, within: 0.001 };
+            let started_unix = began_there(begun, clock);
+            let run = ForeignRun { seconds: 10.0, started_unix, ..ForeignRun::default() };
+            let load = foreign_result(PRINTED, Path::new(""), run).unwrap();
+            (began_here(&load, clock), 10.0)
+        });
+        assert_eq!(apart(&loads), None);
+        assert!(apart(&[loads[0], (loads[1].0 + 3.0, 10.0)]).unwrap().contains("began 3"));
+    }
+
+    #[test]
     fn a_request_that_is_given_up_after_the_measured_part_has_failed() {
         let gated = TWO.replace("seed = 7", "seed = 7\ngates = [\"errors == 0\"]");
         let spec = Spec::parse(&gated, "spec.toml").unwrap();
-        let printed = r#"{"ALL STATS": {"Totals": {"Count": 400, "Ops/sec": 200.0}}}"#;
-        let mut load = foreign_result(printed, Path::new(""), ForeignRun::default()).unwrap();
+        let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
         assert_eq!(refused(&spec, &load, &Watch::default()), None);
         load.account.lost.insert("unanswered".to_owned(), 1);
         let refused = refused(&spec, &load, &Watch::default());
         assert_eq!(refused.as_deref(), Some("errors is 1, and must be == 0"));
     }
+
+    const PRINTED: &str = r#"{"ALL STATS": {"Totals": {"Count": 400, "Ops/sec": 200.0}}}"#;
 
     const SEEDS: [u64; 4] = [
         2_538_188_416_855_193_163,

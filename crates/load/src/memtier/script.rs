@@ -73,22 +73,40 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Lines, those that end in a backslash with the next one, each with the number of its first.
+/// Lines, those that go on with the next one, each with the number of its first.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
-    let mut lines: Vec<(usize, String)> = Vec::new();
-    let mut goes_on = false;
+    let mut lines = Vec::new();
+    let mut open: Option<(usize, String)> = None;
     for (number, line) in text.lines().enumerate() {
-        let (body, next) = match line.strip_suffix('\\') {
-            Some(body) => (body, true),
-            None => (line, false),
-        };
-        match lines.last_mut().filter(|_| goes_on) {
-            Some((_, before)) => *before = format!("{before} {body}"),
-            None => lines.push((number + 1, body.to_owned())),
+        let (first, mut whole) = open.take().unwrap_or((number + 1, String::new()));
+        whole.push_str(line);
+        if goes_on(&whole) {
+            whole.pop();
+            open = Some((first, whole));
+        } else {
+            lines.push((first, whole));
         }
-        goes_on = next;
     }
+    lines.extend(open);
     lines
+}
+
+/// Whether a line ends in a backslash behind which the next one belongs to it: in no comment, in no
+/// single quotes, and behind no other backslash.
+fn goes_on(line: &str) -> bool {
+    let (mut quote, mut begun) = (None, false);
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None | Some('"'), '\\') if letters.next().is_none() => return true,
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '#') if !begun => return false,
+            _ => {}
+        }
+        begun = !letter.is_whitespace() && !";&|()<>".contains(letter);
+    }
+    false
 }
 
 /// A word in parts: text, and names that stand for text.
@@ -211,6 +229,15 @@ mod tests {
             "{command}"
         );
         assert!(command.contains("--key-prefix a-b") && command.contains("--seconds 80"), "{command}");
+    }
+
+    #[test]
+    fn a_line_goes_on_where_it_does_for_a_shell() {
+        let script = "# populate \\\nmemtier_benchmark -p 11211 -t 1 \\\n  -c 3 # three \\\n\
+                      memtier_benchmark -p 11211 -t 1 --clie\\\nnts=5\n";
+        let calls = calls(script).unwrap();
+        let found = calls.iter().map(|call| (call.line, call.memtier.load.connections));
+        assert_eq!(found.collect::<Vec<_>>(), [(2, 3), (4, 5)]);
     }
 
     #[test]

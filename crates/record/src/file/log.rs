@@ -283,8 +283,9 @@ fn decode(text: &str) -> Result<Histogram<u64>, Mistake> {
     // The library makes room for as much as the head announces, and overflows on the one count that
     // is its own negative (nine bytes of ones), so neither may get there.
     let announced = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
+    let damaged = || Mistake::plain("the histogram is damaged");
     if announced != counts.len() || counts.windows(9).any(|nine| nine == [0xff; 9]) {
-        return Err(Mistake::plain("the histogram is damaged"));
+        return Err(damaged());
     }
     let range = |from: usize| u64::from_be_bytes(std::array::from_fn(|place| head[from + place]));
     let digits = u32::from_be_bytes(std::array::from_fn(|place| head[12 + place]));
@@ -293,7 +294,10 @@ fn decode(text: &str) -> Result<Histogram<u64>, Mistake> {
             "the histogram's range is not 1 ns to {LONGEST} to {DIGITS} digits"
         )));
     }
-    Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| Mistake::plain(error.to_string()))
+    let histogram = Deserializer::new().deserialize(&mut &bytes[..]);
+    let histogram: Histogram<u64> = histogram.map_err(|error| Mistake::plain(error.to_string()))?;
+    // There are more values than were ever counted.
+    if histogram.len() >= 1 << 53 { Err(damaged()) } else { Ok(histogram) }
 }
 
 #[cfg(test)]
@@ -334,6 +338,16 @@ mod tests {
             let cut = Packed { hdr: packed.hdr[1..].to_owned(), ..packed };
             prop_assert!(cut.unpack().is_err());
         }
+    }
+
+    #[test]
+    fn more_values_than_can_be_counted_are_refused() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, LONGEST.0, DIGITS).unwrap();
+        for value in [10, 1_000, 100_000, 10_000_000, 1_000_000_000] {
+            histogram.saturating_record_n(value, 1 << 62);
+        }
+        let packed = Packed { hdr: encode(&histogram), ..Packed::of(&MeasuredDistribution::new()) };
+        assert_eq!(packed.unpack().unwrap_err().to_string(), "the histogram is damaged");
     }
 
     fn histograms(values: &[u64]) -> Histograms {

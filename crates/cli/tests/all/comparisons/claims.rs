@@ -194,8 +194,8 @@ impl Claim {
     /// Half of the interval, where the quote has ours as `2,915 ± 10`.
     fn half_in_quote(&self) -> Option<f64> {
         let (_, rest) = self.quote.split_once(&format!("{} ± ", grouped(&self.ours)))?;
-        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != ',');
-        number(&rest[..end.unwrap_or(rest.len())].replace(',', ""))
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && !",.".contains(letter));
+        number(&rest[..end.unwrap_or(rest.len())].trim_end_matches('.').replace(',', ""))
     }
 
     fn quotes(&self, number: &str) -> bool {

@@ -184,54 +184,16 @@ impl RowFile {
         Ok(())
     }
 
-    /// Hands every row that is left to `see` in the order of the replies; those of one instant in
-    /// the order of the file. Rows of several loops lie in the file in batches; what is kept in
-    /// memory is a batch and those that overlap it in time.
-    ///
-    /// # Errors
-    /// As [`RowFile::next_batch`].
-    pub fn for_each_by_reply(
-        &mut self,
-        mut see: impl FnMut(&Visit, &[ServerVisit]),
-    ) -> Result<(), FileProblem> {
-        let earliest = self.earliest_replies();
-        let mut waiting: Vec<(Visit, Vec<ServerVisit>)> = Vec::new();
-        loop {
-            let groups = self.next_group;
-            let more = self.next_batch()?.map(|batch| {
-                waiting.extend(batch.iter().map(|(visit, servers)| (*visit, servers.to_vec())));
-            });
-            if more.is_some() && self.next_group == groups {
-                continue;
-            }
-            // Of the group that was opened just now only the first rows are here.
-            let complete_before = more.map(|()| earliest[self.next_group - 1]);
-            waiting.sort_by_key(|(visit, _)| visit.replied);
-            let ready = complete_before.map_or(waiting.len(), |earliest| {
-                waiting.partition_point(|(visit, _)| visit.replied < earliest)
-            });
-            waiting.drain(..ready).for_each(|(visit, servers)| see(&visit, &servers));
-            if more.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// For each row group, before which instant no reply of it or of a later one left: zero where
-    /// the file does not say.
-    fn earliest_replies(&self) -> Vec<Stamp> {
+    /// For each row group, before which instant no reply of it left: zero where the file does not
+    /// say.
+    pub(super) fn earliest_replies(&self) -> Vec<Stamp> {
         let place = ROWS.columns.iter().position(|column| column.name == "replied");
         let of_group = |group: &RowGroupMetaData| match group.column(place?).statistics()? {
             Statistics::Int64(statistics) => Some(statistics.min_opt()?.cast_unsigned()),
             _ => None,
         };
         let groups = self.reader.metadata().row_groups();
-        let mut earliest: Vec<Stamp> =
-            groups.iter().map(|group| Stamp(of_group(group).unwrap_or(0))).collect();
-        for group in (1..earliest.len()).rev() {
-            earliest[group - 1] = earliest[group - 1].min(earliest[group]);
-        }
-        earliest
+        groups.iter().map(|group| Stamp(of_group(group).unwrap_or(0))).collect()
     }
 
     /// Fills the batch; whether there were rows.
@@ -494,31 +456,6 @@ mod tests {
         assert_eq!(reader.span(), Some((Stamp(0), Stamp(69_999))));
         assert!(read(bytes).unwrap() == visits);
         assert_eq!(RowFile::from_bytes(written(&[])).unwrap().span(), None);
-    }
-
-    /// Two loops hand over batches of their own, so that the file has an interval twice.
-    #[test]
-    fn rows_of_several_loops_come_in_the_order_of_their_replies() {
-        let mut sink = RowFileWriter::new(vec![], RUN).unwrap();
-        for (first, count) in [(0, 12_000), (1, 9_000), (24_000, 10), (18_001, 3_000)] {
-            let mut batch = RowBatch::new(count as usize);
-            for number in 0..count {
-                let (visit, servers) = replied_at(first + 2 * number, (number % 3) as usize);
-                assert!(batch.push(&visit, &servers));
-            }
-            sink.write(&batch).unwrap();
-        }
-        let (bytes, rows) = sink.finish().unwrap();
-        let mut file = RowFile::from_bytes(bytes).unwrap();
-        let mut replies = Vec::new();
-        file.for_each_by_reply(|visit, servers| {
-            assert!(servers.iter().all(|one| one.answered == visit.replied));
-            replies.push(visit.replied.0);
-        })
-        .unwrap();
-        assert_eq!(replies.len() as u64, rows);
-        assert!(replies.is_sorted());
-        assert_eq!(replies[..4], [0, 1, 2, 3]);
     }
 
     #[test]

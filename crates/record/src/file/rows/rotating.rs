@@ -58,10 +58,31 @@ impl RotatingRows {
         })
     }
 
-    /// Writes a batch, whose rows a lane has kept within one interval.
+    /// Writes a batch, each row into the file of its interval. A lane keeps a batch within one,
+    /// unless no other has come back to it in time.
     pub(super) fn write(&mut self, batch: &RowBatch) {
-        let Some(last) = batch.visits.last() else { return };
-        let interval = self.intervals.at(last.replied);
+        let intervals = self.intervals;
+        let Some(first) = batch.visits.first() else { return };
+        let mut interval = intervals.at(first.replied);
+        let (from, to) = (intervals.stamp(interval.from), intervals.stamp(interval.to));
+        if batch.visits.iter().all(|visit| (from..to).contains(&visit.replied)) {
+            return self.write_into(interval, batch);
+        }
+        let mut part = RowBatch::new(batch.rows);
+        for (visit, servers) in batch.iter() {
+            let own = intervals.at(visit.replied);
+            if own != interval {
+                self.write_into(interval, &part);
+                part.clear();
+                interval = own;
+            }
+            // A part fits where the whole did.
+            let _ = part.push(visit, servers);
+        }
+        self.write_into(interval, &part);
+    }
+
+    fn write_into(&mut self, interval: RowInterval, batch: &RowBatch) {
         let place = match self.open.iter().position(|open| open.interval == interval) {
             Some(place) => place,
             None => match self.create(interval) {
@@ -79,9 +100,7 @@ impl RotatingRows {
         }
     }
 
-    /// What is there of the file is of no use, and the disk may be full.
     fn give_up(&mut self, error: FileError, rows: u64) {
-        let _ = std::fs::remove_file(Partial::hidden_name(&error.path));
         self.given_up += rows;
         self.problem.get_or_insert(error);
     }
@@ -232,6 +251,18 @@ mod tests {
                 ("rows-20261125T050000Z-one.parquet", &[11], 2),
             ]
         );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// The disk was slow, so that a lane has kept its rows beyond an interval.
+    #[test]
+    fn rows_of_two_intervals_in_one_batch_go_into_two_files() {
+        let (folder, mut rows) = begin("split");
+        rows.write(&batch(&[8, 9, 10, 12, 9, 11]));
+        assert_eq!(rows.finish(0).unwrap(), (6, 0));
+        let first = "date=2026-11-25/hour=04/rows-20261125T045950Z-one.parquet".to_owned();
+        let next = "date=2026-11-25/hour=05/rows-20261125T050000Z-one.parquet".to_owned();
+        assert_eq!(found(&folder), [(first, vec![8, 9, 9], 0), (next, vec![10, 12, 11], 0)]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 

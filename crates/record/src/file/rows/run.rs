@@ -3,7 +3,8 @@
 //!
 //! Stamps count from when a program began. Files of a later start are moved, by the wall clock at
 //! their stamps zero, onto the clock of the first, so that all of them are one run. What is kept in
-//! memory is what the files say of themselves, and one batch.
+//! memory is what the files say of themselves, and one batch; in the order of replies the row
+//! groups that overlap in time.
 
 use std::fs;
 use std::io;
@@ -13,10 +14,10 @@ use std::path::{Path, PathBuf};
 use krarup_units::{Nanos, Stamp};
 
 use super::RowFile;
-use crate::file::{FileError, RunMetadata};
+use crate::file::{FileError, FileProblem, RunMetadata};
 use crate::{ServerVisit, Visit};
 
-/// The rows of several files as those of one run, in the order of time.
+/// The rows of several files as those of one run.
 #[derive(Clone, Debug)]
 pub struct RowRun {
     files: Vec<RowsOfFile>,
@@ -31,7 +32,8 @@ struct RowsOfFile {
     path: PathBuf,
     epoch: Nanos,
     span: Option<(Stamp, Stamp)>,
-    groups: usize,
+    /// For each row group, before which instant no reply of it left.
+    earliest: Vec<Stamp>,
     rows: u64,
     lost: u64,
     instance: String,
@@ -89,7 +91,7 @@ impl RowRun {
                 path: path.clone(),
                 epoch: file.run().epoch_unix,
                 span: file.span(),
-                groups: file.groups(),
+                earliest: file.earliest_replies(),
                 rows: file.rows(),
                 lost: file.lost(),
                 instance: file.instance().to_owned(),
@@ -140,7 +142,7 @@ impl RowRun {
 
     /// How many parts there are that can be read apart.
     pub fn groups(&self) -> usize {
-        self.files.iter().map(|file| file.groups).sum()
+        self.files.iter().map(|file| file.earliest.len()).sum()
     }
 
     /// When the first request was received and the last reply left. `None` without rows, or where
@@ -149,7 +151,7 @@ impl RowRun {
         let with_rows = self.files.iter().filter(|file| file.rows > 0);
         let spans = with_rows.map(|file| {
             let (begun, ended) = file.span?;
-            let moved = file.epoch.saturating_sub(self.epoch);
+            let moved = self.moved(file.epoch);
             Some((later(begun, moved), later(ended, moved)))
         });
         let spans: Vec<(Stamp, Stamp)> = spans.collect::<Option<_>>()?;
@@ -173,14 +175,14 @@ impl RowRun {
     pub fn pieces(&self, groups: Range<usize>) -> impl Iterator<Item = RowPiece> {
         let mut first = 0;
         self.files.iter().map(move |file| {
-            let of_file = first..first + file.groups;
+            let of_file = first..first + file.earliest.len();
             first = of_file.end;
             let from = groups.start.clamp(of_file.start, of_file.end);
             let to = groups.end.clamp(from, of_file.end);
             RowPiece {
                 path: file.path.clone(),
                 epoch: file.epoch,
-                groups: file.groups,
+                groups: file.earliest.len(),
                 read: from - of_file.start..to - of_file.start,
                 lost: file.lost,
             }
@@ -202,50 +204,94 @@ impl RowRun {
     pub fn for_each_of(
         &self,
         groups: Range<usize>,
-        see: impl FnMut(&Visit, &[ServerVisit]),
-    ) -> Result<(), FileError> {
-        self.read(groups, false, see)
-    }
-
-    /// Hands every row to `see`, those of each file in the order of their replies
-    /// ([`RowFile::for_each_by_reply`]).
-    ///
-    /// # Errors
-    /// As [`RowRun::for_each`].
-    pub fn for_each_by_reply(&self, see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), FileError> {
-        self.read(0..self.groups(), true, see)
-    }
-
-    fn read(
-        &self,
-        groups: Range<usize>,
-        by_reply: bool,
         mut see: impl FnMut(&Visit, &[ServerVisit]),
     ) -> Result<(), FileError> {
-        for piece in self.pieces(groups) {
-            if piece.read.is_empty() {
-                continue;
-            }
-            let moved = piece.epoch.saturating_sub(self.epoch);
+        for piece in self.pieces(groups).filter(|piece| !piece.read.is_empty()) {
             let mut rows = RowFile::open(&piece.path)?.only(piece.read);
-            let mut servers: Vec<ServerVisit> = Vec::new();
-            let moving = |visit: &Visit, parts: &[ServerVisit]| {
-                if moved == Nanos::ZERO {
-                    return see(visit, parts);
-                }
-                servers.clear();
-                servers.extend(parts.iter().map(|part| ServerVisit {
-                    sent: later(part.sent, moved),
-                    answered: later(part.answered, moved),
-                    ..*part
-                }));
-                see(&moved_visit(visit, moved), &servers);
-            };
-            let read = if by_reply { rows.for_each_by_reply(moving) } else { rows.for_each(moving) };
+            let read = for_each_moved(&mut rows, self.moved(piece.epoch), &mut see);
             read.map_err(|problem| FileError { path: piece.path, problem })?;
         }
         Ok(())
     }
+
+    /// Hands every row to `see` in the order of the replies; those of one instant in the order of
+    /// the files. Rows of several loops lie in a file in batches, and those of a loop with little
+    /// to do perhaps in a file of their own.
+    ///
+    /// # Errors
+    /// As [`RowFile::next_batch`], with the file.
+    pub fn for_each_by_reply(&self, see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), FileError> {
+        self.by_reply(see)?;
+        Ok(())
+    }
+
+    /// The same, and how many rows were in memory at most.
+    fn by_reply(&self, mut see: impl FnMut(&Visit, &[ServerVisit])) -> Result<usize, FileError> {
+        let mut groups: Vec<(Stamp, usize, usize)> = Vec::new();
+        for (place, file) in self.files.iter().enumerate() {
+            let moved = self.moved(file.epoch);
+            let of_file = file.earliest.iter().enumerate();
+            groups.extend(of_file.map(|(group, &earliest)| (later(earliest, moved), place, group)));
+        }
+        groups.sort_unstable();
+        // Of each file how many groups are to be read yet; it is open from the first to the last.
+        let mut files: Vec<(usize, Option<RowFile>)> =
+            self.files.iter().map(|file| (file.earliest.len(), None)).collect();
+        let mut waiting: Vec<WaitingRow> = Vec::new();
+        let mut most = 0;
+        for (number, &(_, place, group)) in groups.iter().enumerate() {
+            let RowsOfFile { path, epoch, .. } = &self.files[place];
+            let (left, open) = &mut files[place];
+            let rows = match open.take() {
+                Some(rows) => rows,
+                None => RowFile::open(path)?,
+            };
+            let mut rows = rows.only(group..group + 1);
+            let keep = |visit: &Visit, servers: &[ServerVisit]| {
+                waiting.push(((visit.replied, place, group), *visit, servers.to_vec()));
+            };
+            for_each_moved(&mut rows, self.moved(*epoch), keep)
+                .map_err(|problem| FileError { path: path.clone(), problem })?;
+            *left -= 1;
+            *open = (*left > 0).then_some(rows);
+            most = most.max(waiting.len());
+            waiting.sort_by_key(|(at, ..)| *at);
+            let ready = groups.get(number + 1).map_or(waiting.len(), |(next, ..)| {
+                waiting.partition_point(|((replied, ..), ..)| replied < next)
+            });
+            waiting.drain(..ready).for_each(|(_, visit, servers)| see(&visit, &servers));
+        }
+        Ok(most)
+    }
+
+    /// By how much stamps of a file with this wall clock at its stamp zero are moved.
+    fn moved(&self, epoch: Nanos) -> Nanos {
+        epoch.saturating_sub(self.epoch)
+    }
+}
+
+/// A row, with its reply and the places of its file and group, which order it.
+type WaitingRow = ((Stamp, usize, usize), Visit, Vec<ServerVisit>);
+
+/// Hands the rows of a file that are left to `see`, on a clock that began so much earlier.
+fn for_each_moved(
+    rows: &mut RowFile,
+    moved: Nanos,
+    mut see: impl FnMut(&Visit, &[ServerVisit]),
+) -> Result<(), FileProblem> {
+    let mut servers: Vec<ServerVisit> = Vec::new();
+    rows.for_each(|visit, parts| {
+        if moved == Nanos::ZERO {
+            return see(visit, parts);
+        }
+        servers.clear();
+        servers.extend(parts.iter().map(|part| ServerVisit {
+            sent: later(part.sent, moved),
+            answered: later(part.answered, moved),
+            ..*part
+        }));
+        see(&moved_visit(visit, moved), &servers);
+    })
 }
 
 fn moved_visit(visit: &Visit, by: Nanos) -> Visit {
@@ -264,20 +310,29 @@ fn later(stamp: Stamp, by: Nanos) -> Stamp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RowFileWriter, RowSettings};
+    use super::super::{RowBatch, RowFileWriter, RowSettings};
     use super::*;
-    use crate::Operation;
+    use crate::{LiveRows, Operation};
 
     const EPOCH: Nanos = Nanos::from_secs(1_795_000_000);
 
     fn write(path: &Path, instance: &str, began: Nanos, replies: &[u64]) {
+        write_groups(path, instance, began, &[replies]);
+    }
+
+    /// The station of a row is the number of its group.
+    fn write_groups(path: &Path, instance: &str, began: Nanos, groups: &[&[u64]]) {
         let run = RunMetadata { epoch_unix: Nanos(EPOCH.0 + began.0) };
         let settings = RowSettings { instance: instance.to_owned(), ..RowSettings::from(run) };
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut sink = RowFileWriter::new(fs::File::create(path).unwrap(), settings).unwrap();
-        for &reply in replies {
-            let at = Stamp(reply);
-            sink.push(&Visit::at(at, Operation::Get), &[ServerVisit::ok(0, at, at)]).unwrap();
+        for (replies, station) in groups.iter().zip(0..) {
+            let mut batch = RowBatch::new(replies.len());
+            for at in replies.iter().copied().map(Stamp) {
+                let visit = Visit { station, ..Visit::at(at, Operation::Get) };
+                assert!(batch.push(&visit, &[ServerVisit::ok(0, at, at)]));
+            }
+            sink.write(&batch).unwrap();
         }
         sink.lost(1);
         sink.finish().unwrap();
@@ -333,6 +388,48 @@ mod tests {
         write(&folder.join("rows-1-a-10.parquet"), "a", Nanos(2_000), &[5]);
         let run = RowRun::open(&RowRun::files(&folder).unwrap()).unwrap();
         assert_eq!(replies(&run, 0..9), [10, 20, 1_005, 2_005]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A loop with little to do handed its rows over late: they are in a file of their own, which
+    /// ends before that of the others.
+    #[test]
+    fn rows_of_files_that_overlap_come_in_the_order_of_their_replies() {
+        let folder = empty_folder("overlap");
+        let at = |second: u64| second * 1_000_000_000 + 250_000_000;
+        let busy: Vec<u64> = (0..100).map(at).collect();
+        let quiet: Vec<u64> = (0..20).map(|second| at(second) + 1).collect();
+        write(&folder.join("rows-1-a.parquet"), "a", Nanos(0), &busy);
+        write(&folder.join("rows-1-a-2.parquet"), "a", Nanos::from_secs(40), &quiet);
+        let run = RowRun::open(&RowRun::files(&folder).unwrap()).unwrap();
+        let (mut replies, mut live) = (Vec::new(), LiveRows::new(1 << 10));
+        run.for_each_by_reply(|visit, servers| {
+            assert_eq!(servers[0].answered, visit.replied);
+            replies.push(visit.replied);
+            live.see(visit, servers);
+        })
+        .unwrap();
+        assert_eq!(replies.len(), 120);
+        assert!(replies.is_sorted());
+        let kept = live.snapshot().unwrap();
+        assert_eq!((kept.stretches.len(), kept.visits.len()), (100, 120), "a stretch of each second");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The last group of the file is of a loop that filled one batch in all the time.
+    #[test]
+    fn groups_wait_only_for_those_that_overlap_them() {
+        let folder = empty_folder("waiting");
+        let lane: Vec<Vec<u64>> = (0..100).map(|group| (10 * group..10 * group + 10).collect()).collect();
+        let quiet: Vec<u64> = (0..10).map(|number| 100 * number).collect();
+        let groups: Vec<&[u64]> = lane.iter().chain([&quiet]).map(Vec::as_slice).collect();
+        write_groups(&folder.join("rows.parquet"), "a", Nanos(0), &groups);
+        let run = RowRun::open(&RowRun::files(&folder).unwrap()).unwrap();
+        let mut seen = Vec::new();
+        let most = run.by_reply(|visit, _| seen.push((visit.replied, visit.station))).unwrap();
+        assert_eq!((seen.len(), run.groups()), (1_010, 101));
+        assert!(seen.is_sorted(), "those of one instant in the order of the file");
+        assert!(most <= 3 * 10, "{most} rows in memory");
         fs::remove_dir_all(&folder).unwrap();
     }
 }
