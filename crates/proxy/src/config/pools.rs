@@ -91,7 +91,8 @@ settings! {
         /// The longest time a value may live; longer ones, and those without end, are cut.
         ttl_cap: Option<Nanos> = None, Optional(TTL), example = "\"24h\"";
         /// After which quantile of recent times a read is sent to a second holder. Never unless it
-        /// is given.
+        /// is given. Where missing keys are looked for elsewhere (`fall_back` on a miss,
+        /// `warm_from`), an answer that lacks keys counts only once the other holder has answered.
         hedge_after: Option<f64> = None, Optional(Number::SHARE), example = "0.99";
         /// How many reads may be, as a share of all. What 4,000 reads earn is saved up at most, for
         /// a server that stands still for a moment.

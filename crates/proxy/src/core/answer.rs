@@ -323,8 +323,13 @@ impl Core {
         memory: BufferMemory<'_>,
         now: Stamp,
     ) {
-        let open = self.requests[number].rest.parts[usize::from(part)].open > 0;
+        let this = &self.requests[number].rest.parts[usize::from(part)];
+        let (open, first) = (this.open > 0, this.server);
         if open && self.looks_on(number, part, reply) {
+            if server == first {
+                // A hedge has no reader.
+                self.reader_is_done(number, part);
+            }
             let answer = PartAnswer::of(part, server, reply);
             return self.requests[number].rest.incomplete.push(answer);
         }
@@ -334,7 +339,11 @@ impl Core {
                 let keys = self.requests[number].rest.keys.of(part);
                 let (hits, bytes) = merge::union(keys, &kept.reply(), reply);
                 let both = Response { class: ReplyClass::Values, hits, bytes: &bytes };
-                self.part_decided(server, number, part, &both, None, now);
+                self.part_decided(first, number, part, &both, None, now);
+            }
+            // What neither has is missing at the first, as if it alone had been asked.
+            Some(_) if reply.hits == 0 && self.looks_on(number, part, reply) => {
+                self.part_decided(first, number, part, reply, memory, now);
             }
             _ => self.part_decided(server, number, part, reply, memory, now),
         }

@@ -540,6 +540,29 @@ fn a_holder_that_is_lost_leaves_the_answer_of_the_other() {
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
+#[test]
+fn what_neither_of_two_holders_has_is_missing_at_the_first() {
+    let spec = PoolSpec {
+        fall_back_on_miss: true,
+        refill: Some(60),
+        readers: Some(1),
+        ..PoolSpec::of("main", vec![0, 1, 2])
+    };
+    let (mut world, client) = hedging(spec, PoolSpec::of("other", vec![3]));
+    hedge(&mut world, client, "get a\r\n");
+    world.answer(0, "END\r\n");
+    // It has answered, and reads for others.
+    let other = world.client();
+    world.send(other, "get b\r\n");
+    assert_eq!((world.replied(client), world.asked(0)), (String::new(), "get b\r\n".to_owned()));
+    world.answer(0, format!("{}END\r\n", value("b", "2"))).answer(1, "END\r\n");
+    assert_eq!(world.asked(2), "get a\r\n");
+    world.answer(2, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.asked(0), "add a 0 60 1\r\n1\r\n");
+    assert_eq!(world.core.pools()[0].counts().hedges_won, 0);
+}
+
 /// What the second holder answers says nothing about the first: the time after which it is asked
 /// would sink to that of the second, and nearly every read be sent twice.
 #[test]
