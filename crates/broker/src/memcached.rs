@@ -35,6 +35,8 @@ pub const ONE_KEY: &[u8] = b"CLIENT_ERROR options of get go with one key\r\n";
 /// A second `/open` of a queue.
 pub(crate) const STILL_OPEN: &[u8] =
     b"CLIENT_ERROR a message of this queue is open: /close or /abort it first\r\n";
+/// The open message that is to be closed is the client's no more.
+pub const RAN_OUT: &[u8] = b"CLIENT_ERROR the reservation had run out\r\n";
 /// Commands of caches.
 pub(crate) const NOT_FOR_QUEUES: &[u8] =
     b"CLIENT_ERROR queues know set, get, gets, delete, flush, stats, version and quit\r\n";
@@ -42,7 +44,7 @@ pub(crate) const NOT_FOR_QUEUES: &[u8] =
 /// since 1970.
 const RELATIVE: i32 = 60 * 60 * 24 * 30;
 /// Before the secret was said.
-pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+pub const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
 const INTERNAL_ERROR: &[u8] = b"SERVER_ERROR internal error\r\n";
 /// Commands that would empty every queue.
 pub(crate) const NOT_ALL: &[u8] =
@@ -269,7 +271,7 @@ impl ReplyFormat {
             (Self::Deleted, Some(Word::Deleted)) => b"DELETED\r\n",
             (Self::Deleted, Some(Word::UnknownTube)) => b"NOT_FOUND\r\n",
             (Self::Ended, Some(Word::Deleted | Word::Released | Word::Buried)) => b"END\r\n",
-            (Self::Ended, Some(Word::NotFound)) => b"CLIENT_ERROR the reservation had run out\r\n",
+            (Self::Ended, Some(Word::NotFound)) => RAN_OUT,
             (
                 Self::Value { last, .. },
                 Some(Word::TimedOut | Word::DeadlineSoon | Word::NotFound | Word::Empty | Word::UnknownTube),

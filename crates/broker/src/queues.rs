@@ -57,7 +57,8 @@ pub use view::{JobView, Nothing, Totals, TubeView};
 /// Settings of the queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueSettings {
-    /// Bytes that all messages may have, each with [`OVERHEAD`], and the keys that are remembered.
+    /// Bytes that all messages may have, each with [`OVERHEAD`], and the keys that are remembered,
+    /// these in at most half of them.
     pub memory: u64,
     /// Whether a store keeps them: then operations are answered after their batch.
     pub durable: bool,
@@ -501,6 +502,10 @@ impl Queues {
                 self.tubes.let_go(tube);
                 return Err(PutRefused::Duplicate(id, self.committed_with(id)));
             }
+            if self.key_bytes + key_cost(&key) > self.settings.memory / 2 {
+                self.tubes.let_go(tube);
+                return Err(PutRefused::OutOfMemory);
+            }
             self.remember(
                 key,
                 KeyRow { id: self.next_id, until: self.wall(now) + self.settings.remember_keys },
@@ -511,9 +516,11 @@ impl Queues {
         Ok((id, self.after()))
     }
 
-    /// Whether there is memory for a body of this length, and room in what is written next.
+    /// Whether there is memory for a body of this length, and room in what is written next. Keys
+    /// leave messages half of the memory, also those of a store, which may need more.
     pub fn has_room(&self, length: usize) -> bool {
-        let used = self.memory_used() + length as u64 + OVERHEAD;
+        let keys = self.key_bytes.min(self.settings.memory / 2);
+        let used = self.used + keys + length as u64 + OVERHEAD;
         self.batch.has_room(length) && used <= self.settings.memory
     }
 
@@ -678,8 +685,13 @@ impl Queues {
         let mut kept = batch;
         kept.messages.retain(|_, change| !matches!(change, crate::changes::MessageChange::Insert(_)));
         // All of them are of what was put with it.
+        let had_keys = !kept.keys.is_empty();
         for (key, row) in kept.keys.drain() {
             self.forget_key(&key, |there| *there == row);
+        }
+        if had_keys {
+            let keys = &self.keys;
+            self.keys_by_age.retain(|(until, key)| keys.get(key).is_some_and(|row| row.until == *until));
         }
         // They are found again where they were stored.
         kept.taken_in.clear();

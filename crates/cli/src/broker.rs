@@ -184,6 +184,7 @@ fn serve(
         advertise: args.advertise.clone(),
         memcached: args.memcached_listen.clone(),
         tls: base.tls.clone(),
+        reloads: base.tls.clone(),
         admin: args.admin.clone(),
         connections: args.connections as usize,
         clients: limits(&args.edge.settings()),

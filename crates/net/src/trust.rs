@@ -240,6 +240,8 @@ pub enum HandshakeProblem {
     OtherName(String),
     /// It has expired, is not valid yet, or was revoked.
     Outdated(String),
+    /// Whether it was revoked is not known: the list that says so is missing or too old.
+    Unlisted(String),
     /// The server refuses: most likely our certificate.
     Refused(String),
     /// Anything else.
@@ -259,6 +261,11 @@ impl HandshakeProblem {
                 | CertificateError::NotValidYetContext { .. }
                 | CertificateError::Revoked),
             ) => Self::Outdated(why.to_string()),
+            Error::InvalidCertificate(
+                why @ (CertificateError::UnknownRevocationStatus
+                | CertificateError::ExpiredRevocationList
+                | CertificateError::ExpiredRevocationListContext { .. }),
+            ) => Self::Unlisted(why.to_string()),
             Error::InvalidCertificate(why) => Self::Untrusted(why.to_string()),
             Error::AlertReceived(alert) => Self::Refused(format!("{alert:?}")),
             other => Self::Other(other.to_string()),
@@ -326,6 +333,21 @@ mod tests {
                 "{expired:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_certificate_of_which_no_list_tells_is_not_one_of_an_unknown_authority() {
+        let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1));
+        for unlisted in [
+            CertificateError::UnknownRevocationStatus,
+            CertificateError::ExpiredRevocationList,
+            CertificateError::ExpiredRevocationListContext { time: at, next_update: at },
+        ] {
+            let unlisted = problem(Err(Error::InvalidCertificate(unlisted)));
+            assert!(matches!(unlisted, Some(HandshakeProblem::Unlisted(_))), "{unlisted:?}");
+        }
+        let revoked = problem(Err(Error::InvalidCertificate(CertificateError::Revoked)));
+        assert!(matches!(revoked, Some(HandshakeProblem::Outdated(_))), "{revoked:?}");
     }
 
     #[test]

@@ -583,10 +583,33 @@ fn keys_take_memory_while_they_are_remembered() {
         sent.map(|(id, _)| assert!(queues.delete(client, id, at(0)).is_some())).err()
     });
     assert_eq!(refused, Some(PutRefused::OutOfMemory));
-    assert_eq!(queues.put(client, &message(b"x"), at(59)), Err(PutRefused::OutOfMemory));
+    let keyed = |key: &'static str| Put { tube: Some("default"), key: Some(key), ..message(b"x") };
+    let known = queues.put(client, &keyed("order-0"), at(59));
+    assert!(matches!(known, Err(PutRefused::Duplicate(..))), "{known:?}");
+    let new = Put { tube: Some("q"), ..keyed("order-new") };
+    assert_eq!(queues.put(client, &new, at(59)), Err(PutRefused::OutOfMemory));
+    assert_eq!(queues.tube_count(), 1);
+    // Half is for messages, and no more.
+    let half = vec![0; (MEMORY / 2 - OVERHEAD) as usize];
+    assert!(queues.put(client, &message(&half), at(59)).is_ok());
+    assert_eq!(queues.put(client, &message(b""), at(59)), Err(PutRefused::OutOfMemory));
     queues.tick(at(60));
-    assert_eq!(queues.memory_used(), 0);
-    assert!(queues.put(client, &message(b"x"), at(60)).is_ok());
+    assert_eq!(queues.memory_used(), MEMORY / 2);
+    assert!(queues.put(client, &new, at(60)).is_ok());
+}
+
+#[test]
+fn keys_of_a_store_leave_half_of_the_memory_to_messages() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let until = queues.wall(at(60));
+    for id in 1..=6_000 {
+        queues.load_key("default", &format!("order-{id}"), KeyRow { id, until });
+    }
+    assert!(queues.memory_used() > MEMORY);
+    assert!(queues.put(client, &message(b"x"), at(0)).is_ok());
+    let new = Put { key: Some("order-new"), ..message(b"x") };
+    assert_eq!(queues.put(client, &new, at(0)), Err(PutRefused::OutOfMemory));
 }
 
 #[test]
@@ -679,7 +702,7 @@ fn keys_of_a_refused_batch_may_be_put_anew_and_others_are_remembered() {
     queues.put(client, &keyed("b"), at(1)).unwrap();
     let (number, batch) = queues.take_batch().unwrap();
     queues.refused(number, batch);
-    assert_eq!(queues.memory_used(), used);
+    assert_eq!((queues.memory_used(), queues.keys_by_age.len()), (used, 1));
     assert_eq!(queues.put(client, &keyed("a"), at(2)), Err(PutRefused::Duplicate(first, None)));
     let again = queues.put(client, &keyed("b"), at(2)).unwrap().0;
     commit(&mut queues);

@@ -72,7 +72,8 @@ pub(crate) struct BrokerArgs {
     /// Database connections in the mode `direct`, each with one request at a time
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = whole::<u32>(1, 1_000))]
     pub(super) pool: u32,
-    /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered
+    /// Memory for all messages, each with 320 bytes beside its body, and the keys of put-unique,
+    /// each with 200 bytes beside its names, in at most half of it; beyond it a put is answered
     /// with OUT_OF_MEMORY
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(super) memory: Bytes,

@@ -156,6 +156,7 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
         }
         BrokerNotice::Open(_) => {}
         BrokerNotice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
+        BrokerNotice::NoAdmin(why) => eprintln!("warning: there is no admin address: {why}"),
         BrokerNotice::Stopping => eprintln!("stopping: finishing what is in flight"),
         BrokerNotice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use krarup_beanstalk::ReplyWord;
 use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, broker};
+use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
 use krarup_serve::ClientLimits;
@@ -59,6 +60,8 @@ struct Plan {
     clock: Clock,
     largest: u32,
     secret: Option<String>,
+    /// Greets the clients of the fronts.
+    tls: Option<Acceptor>,
 }
 
 pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> Result<(), Failure> {
@@ -113,6 +116,58 @@ fn turn(
     records: &mut BrokerRecords,
 ) -> Result<(bool, bool), Failure> {
     let owners = Arc::new(Owners::unknown(args.shards));
+    let mut fronts = open(args, base, &owners)?;
+    let plan = Arc::new(Plan {
+        args: args.clone(),
+        place: place.clone(),
+        member: member.number(),
+        clock: base.clock,
+        largest: base.largest,
+        secret: base.secret.clone(),
+        tls: base.tls.clone(),
+    });
+    warn_of_plain_text(args);
+    let mut serving: Vec<Serving> = Vec::new();
+    let mut lookout = Lookout::begin(member).map_err(Failure::run)?;
+    let ended = share(&mut lookout, &plan, &owners, (&mut serving, records), &base.signals);
+    match ended {
+        Ok(End::Otherwise) => eprintln!(
+            "warning: the queues have been divided otherwise; this broker waits until they are divided into {} shards again",
+            args.shards
+        ),
+        _ => tell(BrokerNotice::Stopping, false),
+    }
+    let end = Instant::now() + Duration::from_secs_f64(args.shutdown_limit);
+    // One request to stop began it, or hurries nothing.
+    let mut stop = Stop { signals: &base.signals, asked: 1, hurried: false };
+    serving.iter().for_each(|one| one.ending.announce());
+    fronts.iter_mut().for_each(|(front, _)| front.close());
+    let unfinished = || fronts.iter().map(|(front, _)| front.clients()).sum::<usize>();
+    if !stop.waits_for(end, || unfinished() == 0) {
+        eprintln!("warning: {} clients did not have their answers within the limit", unfinished());
+    }
+    drop(fronts);
+    serving.iter().for_each(|one| one.ending.ask());
+    let have_ended = || serving.iter().all(|one| one.thread.is_finished());
+    if !stop.waits_for(end, have_ended) {
+        serving.iter().for_each(|one| one.ending.hurry());
+        stop.hurried = false;
+        stop.waits_for(Instant::now() + LAST, have_ended);
+    }
+    let mut complete = true;
+    for one in serving {
+        if one.thread.is_finished() {
+            report(one.shard, one.thread, records);
+        } else {
+            complete = false;
+            eprintln!("warning: shard {} was given up: the database does not answer", one.shard);
+        }
+    }
+    Ok((matches!(ended?, End::Stopped) || base.signals.stops() > 0, complete))
+}
+
+/// Listens for clients, and says where.
+fn open(args: &mut BrokerArgs, base: &Base, owners: &Arc<Owners>) -> Result<Vec<(Front, Protocol)>, Failure> {
     let ClientLimits { idle, handshake, listening: options, .. } = limits(&args.edge.settings());
     let settings = front::FrontSettings {
         largest: base.largest,
@@ -133,7 +188,7 @@ fn turn(
             None => listen::listen_with(address, options),
         };
         let front = listener
-            .and_then(|listener| Front::begin(listener, protocol, settings.clone(), Arc::clone(&owners)))
+            .and_then(|listener| Front::begin(listener, protocol, settings.clone(), Arc::clone(owners)))
             .map_err(|why| Failure::usage(why).hint("choose another address"))?;
         fronts.push((front, protocol));
     }
@@ -148,51 +203,7 @@ fn turn(
         }
         tell(BrokerNotice::Listening(front.address.clone(), *protocol), false);
     }
-    let plan = Arc::new(Plan {
-        args: args.clone(),
-        place: place.clone(),
-        member: member.number(),
-        clock: base.clock,
-        largest: base.largest,
-        secret: base.secret.clone(),
-    });
-    warn_of_plain_text(args);
-    let mut serving: Vec<Serving> = Vec::new();
-    let mut lookout = Lookout::begin(member).map_err(Failure::run)?;
-    let ended = share(&mut lookout, &plan, &owners, (&mut serving, records), &base.signals);
-    match ended {
-        Ok(End::Otherwise) => eprintln!(
-            "warning: the queues have been divided otherwise; this broker waits until they are divided into {} shards again",
-            args.shards
-        ),
-        _ => tell(BrokerNotice::Stopping, false),
-    }
-    let limit = Duration::from_secs_f64(args.shutdown_limit);
-    // One request to stop began it, or hurries nothing.
-    let mut stop = Stop { signals: &base.signals, asked: 1, hurried: false };
-    fronts.iter_mut().for_each(|(front, _)| front.close());
-    let unfinished = || fronts.iter().map(|(front, _)| front.clients()).sum::<usize>();
-    if !stop.waits_for(limit, || unfinished() == 0) {
-        eprintln!("warning: {} clients did not have their answers within the limit", unfinished());
-    }
-    drop(fronts);
-    serving.iter().for_each(|one| one.ending.ask());
-    let have_ended = || serving.iter().all(|one| one.thread.is_finished());
-    if !stop.waits_for(limit, have_ended) {
-        serving.iter().for_each(|one| one.ending.hurry());
-        stop.hurried = false;
-        stop.waits_for(LAST, have_ended);
-    }
-    let mut complete = true;
-    for one in serving {
-        if one.thread.is_finished() {
-            report(one.shard, one.thread, records);
-        } else {
-            complete = false;
-            eprintln!("warning: shard {} was given up: the database does not answer", one.shard);
-        }
-    }
-    Ok((matches!(ended?, End::Stopped) || base.signals.stops() > 0, complete))
+    Ok(fronts)
 }
 
 fn warn_of_plain_text(args: &BrokerArgs) {
@@ -221,9 +232,8 @@ struct Stop<'a> {
 }
 
 impl Stop<'_> {
-    /// Whether it is so within the time.
-    fn waits_for(&mut self, most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-        let end = Instant::now() + most;
+    /// Whether it is so by then.
+    fn waits_for(&mut self, end: Instant, mut is_so: impl FnMut() -> bool) -> bool {
         loop {
             if is_so() {
                 return true;
@@ -354,7 +364,7 @@ fn serve(
     rows: Option<Lane>,
     ending: Arc<Ending>,
 ) -> Result<Option<Box<BrokerEnd>>, Mistake> {
-    let Plan { args, place, member, clock, largest, secret } = plan;
+    let Plan { args, place, member, clock, largest, secret, tls } = plan;
     let told = |problem: StoreError| problem.to_string();
     let Some(mut owned) = Owned::take_shard(place.clone(), shard, *member).map_err(told)? else {
         return Ok(None);
@@ -379,6 +389,7 @@ fn serve(
         // Others may have clients of that protocol where this broker has none.
         memcached: Some(among(args)),
         tls: None,
+        reloads: tls.clone(),
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
         // Those are fronts, here and in other brokers, which look after their own clients.
@@ -393,6 +404,7 @@ fn serve(
     let notice = |notice| match notice {
         // Clients connect elsewhere.
         BrokerNotice::Listening(..) | BrokerNotice::Open(_) | BrokerNotice::Stopping => {}
+        BrokerNotice::NoAdmin(why) => eprintln!("warning: shard {number} has no admin address: {why}"),
         BrokerNotice::Deposed => eprintln!("shard {number}: another broker has taken it over"),
         notice => tell(notice, true),
     };

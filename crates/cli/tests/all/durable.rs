@@ -394,6 +394,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
     shards::a_client_that_holds_a_message_is_told_that_its_lease_is_nearly_over(&cluster);
     shards::a_get_waits_wherever_its_shard_moves(&cluster);
     shards::a_broker_that_is_asked_to_stop_twice_hurries(&cluster);
+    shards::a_shard_is_served_without_an_admin_address(&cluster);
     shards::clients_come_by_every_door(&cluster);
     shards::each_counts_its_own(&cluster);
     shards::one_is_killed_and_another_comes(&cluster);

@@ -56,6 +56,8 @@ pub struct BrokerEngineSettings {
     pub memcached: Option<Address>,
     /// Greets clients of either, who then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
+    /// Whose certificate monitoring may have read again.
+    pub reloads: Option<Acceptor>,
     /// Where monitoring may ask.
     pub admin: Option<Address>,
     /// How many clients may be connected at once.
@@ -88,11 +90,17 @@ pub struct ServedShard {
 pub struct Ending {
     /// How often it was asked to.
     asked: AtomicU8,
+    announced: AtomicBool,
     drains: AtomicBool,
     waker: OnceLock<Arc<Waker>>,
 }
 
 impl Ending {
+    /// It shall end soon: until then it serves, and monitoring hears that it is not ready.
+    pub fn announce(&self) {
+        self.announced.store(true, Ordering::SeqCst);
+    }
+
     /// It shall end; what has arrived is still answered.
     pub fn ask(&self) {
         self.say(1);
@@ -150,6 +158,8 @@ pub enum BrokerNotice {
     Open(Address),
     /// Monitoring can ask here.
     Admin(Address),
+    /// Monitoring cannot ask for this shard, and why.
+    NoAdmin(String),
     /// A stop was asked for: no more clients are accepted.
     Stopping,
     /// So many requests are without an answer that will have none.
@@ -300,7 +310,7 @@ fn monitor(
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
-    let reload = settings.tls.clone().map(|acceptor| Reload {
+    let reload = settings.reloads.clone().map(|acceptor| Reload {
         what: "certificate",
         reload: Box::new(move || acceptor.reload()),
         alone: Mutex::default(),
@@ -311,6 +321,24 @@ fn monitor(
     let monitoring =
         Monitoring { program: "krarup broker", ask, headroom, clients: None, redline: None, reload };
     Ok(BrokerAdmin { slot, live, server: admin::serve(address, "--admin", monitoring)? })
+}
+
+/// Answers monitoring where that is asked for. A shard, which may come at any time, is served
+/// without it as well.
+fn begin_to_monitor(
+    waker: &Arc<Waker>,
+    settings: &BrokerEngineSettings,
+    store: Option<&MessageStore>,
+    notice: &mut impl FnMut(BrokerNotice),
+) -> Result<Option<BrokerAdmin>, Mistake> {
+    let Some(address) = &settings.admin else { return Ok(None) };
+    match monitor(address, waker, settings, store) {
+        Err(why) if settings.part.is_some() => {
+            notice(BrokerNotice::NoAdmin(why.to_string()));
+            Ok(None)
+        }
+        begun => begun.map(Some),
+    }
 }
 
 /// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it
@@ -344,11 +372,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         let poll = Poll::new().map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
         let next_id = broker.queues().next_id();
-        let admin = settings
-            .admin
-            .as_ref()
-            .map(|address| monitor(address, &waker, &settings, store.as_ref()))
-            .transpose()?;
+        let admin = begin_to_monitor(&waker, &settings, store.as_ref(), &mut notice)?;
         if let Some(admin) = &admin {
             broker.keep_live(live::lanes(store.as_ref()));
             notice(BrokerNotice::Admin(admin.server.address.clone()));
@@ -586,9 +610,8 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         if let Some(BrokerAdmin { slot, live, .. }) = &self.admin {
             live.publish(|| self.broker.live(self.clock.now()));
             let takes = !self.store_lost && self.reluctant.is_none();
-            slot.publish(|| {
-                BrokerSnapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some())
-            });
+            let stops = self.stop_by.is_some() || self.settings.ending.announced.load(Ordering::SeqCst);
+            slot.publish(|| BrokerSnapshot::of(&self.broker, self.clock.now(), takes, stops));
         }
     }
 

@@ -133,6 +133,9 @@ impl ConnectionFailure {
             Self::Handshake(HandshakeProblem::Outdated(why)) => {
                 format!("the server's certificate is not valid now: {why}")
             }
+            Self::Handshake(HandshakeProblem::Unlisted(why)) => {
+                format!("whether the certificate was revoked is not known: {why}")
+            }
             Self::Handshake(HandshakeProblem::Refused(why)) => {
                 format!("the server refuses our part of TLS: {why}")
             }
@@ -168,6 +171,9 @@ impl ConnectionFailure {
                 "use a name that the certificate has among its alternative names, or sslmode=verify-ca"
             }
             Self::Handshake(HandshakeProblem::Outdated(_)) => "renew the server's certificate",
+            Self::Handshake(HandshakeProblem::Unlisted(_)) => {
+                "sslcrl (or ~/.postgresql/root.crl) must have a current list of every authority of the chain"
+            }
             Self::Handshake(HandshakeProblem::Refused(_)) => {
                 "does the server trust the authority of the certificate in sslcert?"
             }
@@ -231,5 +237,21 @@ pub fn words(error: &Error) -> String {
         (Some(told), _) => told.message().to_owned(),
         (None, Some(source)) => format!("{error}: {source}"),
         (None, None) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_list_of_revoked_certificates_is_told_with_the_file_to_mend() {
+        let unlisted = HandshakeProblem::Unlisted("UnknownRevocationStatus".into());
+        let told = ConnectionFailure::of_all(&[("db".into(), ConnectionFailure::Handshake(unlisted))]);
+        assert_eq!(
+            told.what,
+            "db: whether the certificate was revoked is not known: UnknownRevocationStatus"
+        );
+        assert!(told.hint.contains("sslcrl") && told.hint.contains("root.crl"), "{told}");
     }
 }

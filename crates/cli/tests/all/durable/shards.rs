@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::durable::cluster::Cluster;
 use crate::durable::say;
 use crate::durable::storm::Storm;
-use crate::support::peer::Peer;
+use crate::support::peer::{Peer, asked, listen};
 use crate::support::process::Program;
 use crate::support::{TOO_LONG, file, fresh, until};
 
@@ -383,8 +383,12 @@ pub(crate) fn a_broker_that_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
         "2",
         "--patience",
         "1h",
+        "--admin",
+        "127.0.0.1:0",
     ]);
+    let admin = admin(&mut broker);
     are_shared(cluster, name, "2");
+    until("its shards are ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
     let mut peer = broker.connect();
     put(&mut peer, 0, 1);
     cluster.commits_wait(name, true);
@@ -394,10 +398,33 @@ pub(crate) fn a_broker_that_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
     until("the put waits for its commit", || cluster.sql(name, waits) != "0");
     broker.interrupt();
     broker.says_text("stopping");
+    until("they are not ready any more", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 503"));
     broker.interrupt();
     let ended = broker.ended();
     cluster.commits_wait(name, false);
     assert!(ended.success && ended.errors.contains("did not have their answers"), "{ended:?}");
+}
+
+/// A port that is taken keeps no shard from being served.
+pub(crate) fn a_shard_is_served_without_an_admin_address(cluster: &Cluster) {
+    let name = "shards_admin";
+    let store = cluster.database(name);
+    let taken = listen();
+    let port = taken.local_addr().unwrap().port();
+    let below = format!("127.0.0.1:{}", port - 1);
+    let flags = ["--store", &store, "--shards", "2", "--admin", &below];
+    let mut broker = Program::krarup(&[&["broker", "--listen", "127.0.0.1:0"], &flags[..]].concat());
+    let told = broker.says(|line| line.contains("shard 1 has no admin address").then(|| line.to_owned()));
+    assert!(told.contains(&port.to_string()), "{told}");
+    are_shared(cluster, name, "2");
+    let mut peer = broker.connect();
+    (0..TUBES).for_each(|tube| _ = put(&mut peer, tube, 1));
+    assert!(broker.stop().success);
+}
+
+/// Where metrics of the shard that is served next are.
+fn admin(broker: &mut Program) -> SocketAddr {
+    broker.says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok())
 }
 
 fn certificate(name: &str) -> String {
@@ -412,9 +439,14 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let folder = fresh("shards-doors");
     fs::create_dir_all(&folder).unwrap();
     let (socket, rows) = (folder.join("broker.sock"), folder.join("rows.parquet"));
-    let flags = ["--store", &store, "--shards", "3", "--tls-certificate", &proxied, "--tls-key", &key];
+    let flags = ["--store", &store, "--shards", "3", "--admin", "127.0.0.1:0"];
+    let tls_flags = ["--tls-certificate", &proxied, "--tls-key", &key];
     let rows_flags = ["--rows", rows.to_str().unwrap(), "--stats-dir", folder.to_str().unwrap()];
-    let (encrypted, door) = crate::durable::with_both_doors(&[&flags[..], &rows_flags].concat());
+    let (mut encrypted, door) =
+        crate::durable::with_both_doors(&[&flags[..], &tls_flags, &rows_flags].concat());
+    // The certificate of the clients is read again, whichever shard's port is asked.
+    let told = asked(admin(&mut encrypted), "POST", "/reload");
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
     let listen = format!("unix:{}", socket.display());
     let mut local = Program::begin(&[
         "broker",

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use krarup_memcache::request::{Refusal, Request, Retrieve};
+use krarup_memcache::request::{Refusal, Request, Retrieve, StorageRequest};
+use krarup_memcache::write;
 use krarup_net::blocking::BlockingClient;
 
 use super::owner_connection::OwnerConnection;
@@ -13,7 +14,7 @@ use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
 use krarup_broker::broker::MOST_UNSENT;
-use krarup_broker::memcached::{self, ONE_KEY, QueueGet, QueueRequest, TakeOption};
+use krarup_broker::memcached::{self, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, TakeOption, UNAUTHENTICATED};
 use krarup_broker::shards::shard_of;
 
 /// What one read may bring.
@@ -154,6 +155,7 @@ impl<'a> MemcachedSession<'a> {
             }
             QueueRequest::Flush(key, used) => {
                 match memcached::queue(key) {
+                    _ if !self.is_admitted() => self.out.extend_from_slice(UNAUTHENTICATED),
                     Ok(queue) => {
                         let to = To::one(shard_of(queue, self.shards));
                         self.send(&to, &bytes[..used])?;
@@ -192,12 +194,24 @@ impl<'a> MemcachedSession<'a> {
         Ok(used + there as usize)
     }
 
+    fn is_admitted(&self) -> bool {
+        self.front.settings.secret.is_none() || self.said.is_some()
+    }
+
     fn carry_out(&mut self, request: &Request<'_>, line: &[u8]) -> Result<(), End> {
+        if !self.is_admitted() {
+            match request {
+                Request::Store(store) => return self.log_in(store),
+                Request::Version => {}
+                _ => {
+                    // As the broker itself, also where no answer is wanted.
+                    self.out.extend_from_slice(UNAUTHENTICATED);
+                    return Ok(());
+                }
+            }
+        }
         let answers = !request.noreply();
         let to = match request {
-            Request::Store(store) if self.front.settings.secret.is_some() && self.said.is_none() => {
-                return self.log_in(line, store.noreply);
-            }
             Request::Store(store) => memcached::put_of_key(store.key)
                 .map(|put| To { answers, ..To::one(shard_of(put.tube.unwrap_or_default(), self.shards)) }),
             Request::Retrieve(retrieve) => {
@@ -240,14 +254,15 @@ impl<'a> MemcachedSession<'a> {
     }
 
     /// Whether it may is asked of one owner, and told to the others as it needs them.
-    fn log_in(&mut self, line: &[u8], noreply: bool) -> Result<(), End> {
+    fn log_in(&mut self, store: &StorageRequest<'_>) -> Result<(), End> {
         // The owner must answer in any case.
-        let asked = if noreply { without_noreply(line) } else { line.to_vec() };
+        let mut asked = Vec::new();
+        write::store(&mut asked, store);
         let answer = self.answer(0, &asked, true)?;
         if answer == b"STORED\r\n" {
             self.said = Some(asked);
         }
-        if !noreply {
+        if !store.noreply {
             self.out.extend_from_slice(&answer);
         }
         Ok(())
@@ -257,6 +272,10 @@ impl<'a> MemcachedSession<'a> {
         let mut all: Vec<(String, String)> = Vec::new();
         for shard in 0..self.shards {
             let answer = self.answer(shard, line, true)?;
+            if !answer.ends_with(b"END\r\n") {
+                self.out.extend_from_slice(&answer);
+                return Ok(());
+            }
             let text = String::from_utf8_lossy(&answer).into_owned();
             for (key, value) in krarup_memcache::response::statistics(&text) {
                 let known = all.iter_mut().find(|(other, _)| other == key);
@@ -293,8 +312,9 @@ impl<'a> MemcachedSession<'a> {
             Some(waits) => self.wait(to, line, waits)?,
             None => self.answer(to.shard, line, to.repeatable)?,
         };
-        // What was refused has opened nothing, and closed nothing.
-        let refused = answer.starts_with(b"CLIENT_ERROR") || answer.starts_with(b"SERVER_ERROR");
+        // What was refused has opened nothing, and closed nothing that was still open.
+        let error = answer.starts_with(b"CLIENT_ERROR") || answer.starts_with(b"SERVER_ERROR");
+        let refused = error && answer != RAN_OUT;
         if let Some((queue, opens)) = to.opens.as_ref().filter(|_| !refused) {
             self.open.remove(queue);
             if *opens && answer.starts_with(b"VALUE ") {
@@ -419,12 +439,4 @@ fn with_time(line: &[u8], millis: u128) -> Vec<u8> {
     let (before, after) = line.split_at(at + TIME.len());
     let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
     [before, millis.to_string().as_bytes(), &after[digits..]].concat()
-}
-
-/// The same request, whose answer is told.
-fn without_noreply(line: &[u8]) -> Vec<u8> {
-    let end = memchr::memmem::find(line, b"\r\n").unwrap_or(line.len());
-    let (first, rest) = line.split_at(end);
-    let first = first.strip_suffix(b" noreply").unwrap_or(first);
-    [first, rest].concat()
 }

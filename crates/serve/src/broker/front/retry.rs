@@ -50,21 +50,27 @@ impl Retry {
         ask: impl FnOnce() -> Result<Tried<T>, End>,
     ) -> Result<Attempt<T>, End> {
         let begun = Instant::now();
-        match ask()? {
+        let moved = match ask()? {
             Tried::Answered(answer) => return Ok(Attempt::Answered(answer)),
             Tried::NoOwner if front.is_over() => return Err(End),
             _ if front.is_abandoned() => return Err(End),
-            Tried::NoOwner | Tried::Moved => {}
-        }
-        if begun.elapsed() > LONG {
-            // It waited for a message until now, and for an owner only from now on.
-            self.end = Instant::now() + OWNER_TIMEOUT;
-        }
-        if Instant::now() >= self.end {
+            Tried::NoOwner => false,
+            Tried::Moved => true,
+        };
+        if !self.goes_on(moved, begun.elapsed()) {
             return Ok(Attempt::GiveUp);
         }
         thread::sleep(RETRY_AFTER);
         Ok(Attempt::Retry)
+    }
+
+    /// Whether it is to be asked again, after it was asked for so long.
+    fn goes_on(&mut self, moved: bool, took: Duration) -> bool {
+        if moved && took > LONG {
+            // It waited for a message until now, and for an owner only from now on.
+            self.end = Instant::now() + OWNER_TIMEOUT;
+        }
+        Instant::now() < self.end
     }
 }
 
@@ -90,5 +96,25 @@ pub(super) fn until_answered<T>(
             Attempt::GiveUp => return Ok(None),
             Attempt::Retry => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_cannot_be_reached_is_not_waited_for_anew() {
+        for (moved, took, goes_on) in [
+            // To connect to it has taken its whole time.
+            (false, 2 * LONG, false),
+            (false, Duration::ZERO, false),
+            (true, Duration::ZERO, false),
+            (true, 2 * LONG, true),
+        ] {
+            let mut retry = Retry { end: Instant::now() };
+            assert_eq!(retry.goes_on(moved, took), goes_on, "{moved} after {took:?}");
+        }
+        assert!(Retry::begin().goes_on(false, 2 * LONG));
     }
 }

@@ -229,6 +229,73 @@ fn a_client_that_opens_a_message_and_waits_for_it_has_closed_another_once() {
     it.hears("END\r\n");
 }
 
+fn with_secret() -> FrontSettings {
+    FrontSettings { secret: Some("hush".to_owned()), ..settings() }
+}
+
+#[test]
+fn a_login_without_an_answer_is_one_however_its_line_is_written() {
+    for end in ["\r\n", " \r\n", "\n"] {
+        let (front, owners) = front_with(Protocol::Memcached, 1, with_secret());
+        let owner = Played::new();
+        owners.set(0, owner.at(1));
+        let mut it = client(&front);
+        it.say(&format!("set a 0 0 6 noreply{end}x hush\r\nversion\r\n"));
+        let mut line = owner.accept();
+        line.hears("set a 0 0 6\r\nx hush\r\n");
+        line.say("STORED\r\n");
+        line.hears("version\r\n");
+        line.say("VERSION 1\r\n");
+        it.hears("VERSION 1\r\n");
+    }
+}
+
+#[test]
+fn before_the_login_each_request_is_refused_in_its_place() {
+    let (front, owners) = front_with(Protocol::Memcached, 1, with_secret());
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    let mut it = client(&front);
+    let requests = ["verbosity 1 noreply", "delete q noreply", "stats", "get q", "flush q"];
+    requests.iter().for_each(|request| it.say(&format!("{request}\r\n")));
+    it.say("set a 0 0 6\r\nx hush\r\n");
+    let mut line = owner.accept();
+    // It hears of nothing but the login.
+    line.hears("set a 0 0 6\r\nx hush\r\n");
+    line.say("STORED\r\n");
+    it.hears(&"CLIENT_ERROR unauthenticated\r\n".repeat(requests.len()));
+    it.hears("STORED\r\n");
+    // An owner's refusal is told as it is.
+    it.say("stats\r\n");
+    line.hears("stats\r\n");
+    line.say("SERVER_ERROR internal error\r\n");
+    it.hears("SERVER_ERROR internal error\r\n");
+}
+
+#[test]
+fn a_message_whose_time_had_run_out_when_it_was_closed_is_not_open() {
+    let (front, owners) = front(Protocol::Memcached, 1);
+    let (one, next) = (Played::new(), Played::new());
+    owners.set(0, one.at(1));
+    let mut it = client(&front);
+    it.say("get q/open\r\n");
+    let mut line = one.accept();
+    line.hears("get q/open\r\n");
+    line.say("VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    it.hears("VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    it.say("get q/close\r\n");
+    line.hears("get q/close\r\n");
+    line.say("CLIENT_ERROR the reservation had run out\r\n");
+    it.hears("CLIENT_ERROR the reservation had run out\r\n");
+    // It holds nothing: where the shard moves it stays.
+    owners.set(0, next.at(2));
+    it.say("get q\r\n");
+    let mut line = next.accept();
+    line.hears("get q\r\n");
+    line.say("END\r\n");
+    it.hears("END\r\n");
+}
+
 /// Answers a client that takes messages and never deletes them; those below `held` are still its.
 /// How often it was asked about one.
 fn gives_and_forgets(mut line: Line, held: u64) -> JoinHandle<usize> {
