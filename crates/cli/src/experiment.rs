@@ -184,7 +184,15 @@ pub(crate) struct SpecSource {
 
 impl SpecSource {
     pub(crate) fn of(name: &str, text: String) -> Result<Self, Failure> {
-        let spec = Spec::parse(&text, name)
+        Self::read_by(Spec::parse, name, text)
+    }
+
+    fn read_by(
+        parse: fn(&str, &str) -> Result<Spec, Mistakes>,
+        name: &str,
+        text: String,
+    ) -> Result<Self, Failure> {
+        let spec = parse(&text, name)
             .map_err(|mistakes| Failure::from(mistakes).or_hint("docs/reference/spec.md lists every key"))?;
         Ok(Self { text, spec, base: PathBuf::from(".") })
     }
@@ -726,7 +734,7 @@ impl Directory {
         let spec = path.join("spec.toml");
         let text = input::text(&spec)
             .map_err(|why| why.or_hint("a directory of results is what `krarup run` makes"))?;
-        let source = SpecSource::of(&spec.display().to_string(), text)?;
+        let source = SpecSource::read_by(Spec::parse_recorded, &spec.display().to_string(), text)?;
         let source = source.scaled(trials::kept_scale(path)?.as_ref());
         Ok(Self { plan: Plan::of(&source.spec), store: ResultsDirectory::at(path), source })
     }

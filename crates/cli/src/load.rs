@@ -195,7 +195,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let load = own_share(args, settings.load().map_err(wrong)?)?;
     krarup_net::files::allow_many();
     let mut tell = observer(args.progress);
-    let mut records = LoadFiles::begin(args.csv.as_deref(), args.hlog.as_deref(), &load)?;
+    // Of populating nothing is kept, and what other runs have written stays.
+    let [csv, hlog] = [&args.csv, &args.hlog].map(|path| path.as_deref().filter(|_| !args.populate_only));
+    let mut records = LoadFiles::begin(csv, hlog, &load)?;
     let mut observe = |event: &LoadProgress<'_>| {
         tell(event);
         records.keep(event);
@@ -215,8 +217,10 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     conductor.keep_rows(args.rows.as_ref().map(plan));
     conductor.begin_at(args.start_at, !args.no_clock_check);
     let result = conductor.run(&load, &mut observe).map_err(failure)?;
-    records.finish()?;
+    // The result is told in any case: the run is not had again.
+    let kept = records.finish();
     report(args, &result)?;
+    kept?;
     verdict(&result)
 }
 
@@ -382,9 +386,8 @@ fn write_json(args: &LoadArgs, result: &impl serde::Serialize) -> Result<(), Fai
     let Some(path) = &args.json else { return Ok(()) };
     let mut text = serde_json::to_string_pretty(result).map_err(|error| Failure::run(error.to_string()))?;
     text.push('\n');
-    // Others may wait for the name of a file: it is whole then. What is there and is no plain file
-    // is written into.
-    if path == Path::new("-") || std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+    // Others may wait for the name of a file: it is whole then.
+    if path == Path::new("-") || files::is_special(std::fs::metadata(path)) {
         return write(path, |out| out.write_all(text.as_bytes()));
     }
     file::save(path, |out| Ok(out.write_all(text.as_bytes())?))

@@ -51,8 +51,8 @@ impl Identities {
     pub fn meant_by(store: &ResultsDirectory, spec: &Spec, plan: &Plan) -> Self {
         let known = Self::written(store);
         let text = std::fs::read_to_string(store.directory().join("spec.toml"));
-        let before =
-            text.ok().filter(|_| known.is_none()).and_then(|text| Spec::parse(&text, "spec.toml").ok());
+        let text = text.ok().filter(|_| known.is_none());
+        let before = text.and_then(|text| Spec::parse_recorded(&text, "spec.toml").ok());
         let before = before.map(|spec| (Plan::of(&spec), spec));
         let meant = |cell: &PlannedCell| {
             let identity = Identity::of(spec, cell);

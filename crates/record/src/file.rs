@@ -58,10 +58,12 @@ impl Partial {
     /// # Errors
     /// As the operating system says.
     pub fn create(path: &Path) -> io::Result<Self> {
+        // A link stays, and what it leads to is replaced.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        Ok(Self { file: File::create(&partial)?, path: path.to_owned(), partial, complete: false })
+        Ok(Self { file: File::create(&partial)?, path, partial, complete: false })
     }
 
     /// Begins the file that will be `path` under a name with a dot in front, which programs that
@@ -162,6 +164,20 @@ pub fn save_all(folder: &Path, recorder: &Recorder, run: RunMetadata) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_stays_and_leads_to_what_was_written() {
+        let folder = std::env::temp_dir().join(format!("krarup-record-link-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("file"), folder.join("link"));
+        std::fs::write(&file, "before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        save(&link, |out| Ok(out.write_all(b"after")?)).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn what_could_not_be_written_whole_is_removed_and_what_was_there_stays() {

@@ -1,8 +1,8 @@
 //! The files that are written from every second of a load: of all clients together, and beside it
 //! one of each class, where there are several (`seconds.csv` and `seconds.readers.csv`).
 
-use std::fs::File;
-use std::io::BufWriter;
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use krarup_load::account::Share;
@@ -24,7 +24,8 @@ pub(super) struct LoadFiles {
 
 /// The files of all clients, or of one class.
 struct Files {
-    csv: Option<PathBuf>,
+    /// Open from the start: what is no plain file is written into.
+    csv: Option<(PathBuf, File)>,
     seconds: Vec<(Stamp, Nanos, Vec<VisitTally>)>,
     hlog: Option<(PathBuf, BufWriter<File>)>,
     log: Option<(PathBuf, LogWriter<BufWriter<File>>)>,
@@ -55,12 +56,10 @@ impl LoadFiles {
         }
     }
 
-    /// Completes all files.
+    /// Completes all files, and tells the first problem.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        match self.problem {
-            Some(problem) => Err(problem),
-            None => self.files.into_iter().try_for_each(Files::finish),
-        }
+        let completed = self.files.into_iter().try_for_each(Files::finish);
+        self.problem.map_or(completed, Err)
     }
 }
 
@@ -74,10 +73,15 @@ fn beside(path: &Path, class: &str) -> PathBuf {
 
 impl Files {
     fn begin(csv: Option<PathBuf>, hlog: Option<PathBuf>) -> Result<Self, Failure> {
-        if let Some(path) = &csv {
-            // Now, and not after a long run.
-            File::create(path).map_err(|error| unwritten(path, &system_words(&error)))?;
-        }
+        let csv = match csv {
+            Some(path) => {
+                // Now, and not after a long run; what stands there stays until its end.
+                let file = File::options().create(true).write(true).truncate(false).open(&path);
+                let file = file.map_err(|error| unwritten(&path, &system_words(&error)))?;
+                Some((path, file))
+            }
+            None => None,
+        };
         let hlog = match hlog {
             Some(path) => {
                 let file = File::create(&path).map_err(|error| unwritten(&path, &error))?;
@@ -109,7 +113,7 @@ impl Files {
     }
 
     fn finish(self) -> Result<(), Failure> {
-        let Some(path) = &self.csv else { return Ok(()) };
+        let Some((path, there)) = &self.csv else { return Ok(()) };
         // Operations that never came have no rows; those that did have one for every second, quiet
         // ones too.
         let seen =
@@ -124,9 +128,18 @@ impl Files {
                 tally: tallies[operation.index()],
             })
         });
+        if is_special(there.metadata()) {
+            return file::windows::write(there, rows).map_err(|problem| unwritten(path, &problem));
+        }
         file::save(path, |out| file::windows::write(out, rows))
             .map_err(|error| Failure::run(error.to_string()))
     }
+}
+
+/// Whether there is something that is no plain file, as a device or a pipe: that is written into,
+/// and no other file gets its name.
+pub(super) fn is_special(there: io::Result<Metadata>) -> bool {
+    there.is_ok_and(|there| !there.is_file())
 }
 
 pub(super) fn unwritten(path: &Path, why: &dyn std::fmt::Display) -> Failure {

@@ -278,14 +278,19 @@ fn beside_nulls(
         let Some(ours) = median(&found[0]) else { continue };
         let nulls = found[1..].iter().filter_map(|null| Some((null.model.as_str(), median(null)?)));
         let Some((null, least)) = nulls.min_by(|one, other| one.1.total_cmp(&other.1)) else { continue };
-        let percent = |share: f64| Unit::Share.show(share);
-        told.push(if ours < least {
-            format!("{what}: off by {}, the best null model ({null}) by {}", percent(ours), percent(least))
-        } else {
-            format!("{what}: off by {}; a null model is better: {null}, {}", percent(ours), percent(least))
-        });
+        told.push(beside_best(what, ours, (null, least)));
     }
     Ok((calibrate::null_table(&found), told, found))
+}
+
+/// How far off the model is, beside the best of those that know nothing of middlewares.
+fn beside_best(what: &str, ours: f64, (null, least): (&str, f64)) -> String {
+    let percent = |share: f64| Unit::Share.show(share);
+    if ours <= least {
+        format!("{what}: off by {}, the best null model ({null}) by {}", percent(ours), percent(least))
+    } else {
+        format!("{what}: off by {}; a null model is better: {null}, {}", percent(ours), percent(least))
+    }
 }
 
 /// What was fitted, in words and drawings.
@@ -384,4 +389,16 @@ pub(super) fn compared(args: &ModelCompareArgs) -> Result<Answer, Failure> {
         full: None,
         figures,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_model_that_is_as_far_off_is_not_better() {
+        let told = |ours| beside_best("X", ours, ("closed M/M/m", 0.1));
+        assert!(told(0.1).contains("the best null model (closed M/M/m)"), "{}", told(0.1));
+        assert!(told(0.2).contains("a null model is better: closed M/M/m"), "{}", told(0.2));
+    }
 }

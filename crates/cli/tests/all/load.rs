@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::support::process::Program;
-use crate::support::test_id;
+use crate::support::{fresh, test_id};
 use krarup_memcache::{Limits, Parsed, Request, request, write};
 use krarup_record::{Quantity, file};
 use rustix::process::Signal;
@@ -388,6 +389,52 @@ fn seconds_and_histograms_are_files_that_record_reads_back() {
     assert_eq!(rows.iter().map(|row| row.tally.count).sum::<u64>(), 60);
     assert_eq!(logged.map(|entry| entry.distribution.count()).sum::<u64>(), 60);
     assert_eq!(rows.iter().map(|row| row.tally.hits).sum::<u64>(), number(&result, "/account/hits"));
+}
+
+#[test]
+fn what_is_no_plain_file_is_written_into_and_stays_what_it_is() {
+    let server = scripted(storing());
+    let pipe = fresh("load-seconds-pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = {
+        let pipe = pipe.clone();
+        thread::spawn(move || file::windows::read(std::fs::File::open(pipe).unwrap()).unwrap())
+    };
+    let (code, _, stderr) = finished(&["-s", &server.address, "-n", "60", "-c", "2", "--csv", text(&pipe)]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(reader.join().unwrap().iter().map(|row| row.tally.count).sum::<u64>(), 60);
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    std::fs::remove_file(&pipe).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_completed_takes_neither_the_result_nor_the_other_files_with_it() {
+    let server = scripted(storing());
+    let csv = fresh("load-seconds.csv");
+    let flags = ["-s", &server.address, "-n", "60", "-c", "2"];
+    for full in [&["--hlog", "/dev/full", "--csv", text(&csv)][..], &["--csv", "/dev/full"]] {
+        let (code, stdout, stderr) = finished(&[&flags[..], full].concat());
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stdout.contains("per second"), "{stdout}");
+        assert!(stderr.contains("/dev/full cannot be written"), "{stderr}");
+    }
+    let rows = file::windows::read(std::fs::File::open(&csv).unwrap()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.tally.count).sum::<u64>(), 60);
+}
+
+#[test]
+fn seconds_of_an_earlier_run_stay_where_no_run_is_completed() {
+    let server = scripted(storing());
+    let (csv, hlog) = (file_with("earlier.csv", "earlier"), file_with("earlier.hlog", "earlier"));
+    let keep = ["-s", &server.address, "--keys", "10", "--csv", text(&csv)];
+    let (code, _, stderr) = finished(&[&keep[..], &["--populate-only", "--hlog", text(&hlog)]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let failing = ["--start-at", "2001-09-09T01:46:40Z"];
+    let (code, _, stderr) = finished(&[&keep[..], &failing].concat());
+    assert_eq!(code, 1, "{stderr}");
+    for file in [csv, hlog] {
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "earlier");
+    }
 }
 
 #[test]

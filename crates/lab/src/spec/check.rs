@@ -17,7 +17,7 @@ use super::scale::{Baseline, StationRole};
 use super::sheet::SheetRow;
 use super::station::{MOST, Program, StationCount, StationSpec, Testbed};
 use crate::fault;
-use crate::gate::Watched;
+use crate::gate::{Gate, Watched};
 use crate::plan::Plan;
 
 impl Spec {
@@ -26,6 +26,20 @@ impl Spec {
     /// # Errors
     /// Every mistake with its line; `name` is the file's.
     pub fn parse(text: &str, name: &str) -> Result<Self, Mistakes> {
+        read_checked(text, name, |spec, table| {
+            let check = Check { spec, table };
+            let mut found = check.all();
+            found.extend(check.conditions());
+            found
+        })
+    }
+
+    /// The same for a spec whose results are there: it may have conditions that always hold, which
+    /// earlier versions took.
+    ///
+    /// # Errors
+    /// Every mistake with its line; `name` is the file's.
+    pub fn parse_recorded(text: &str, name: &str) -> Result<Self, Mistakes> {
         read_checked(text, name, |spec, table| Check { spec, table }.all())
     }
 }
@@ -557,11 +571,30 @@ impl Check<'_> {
             let hint = "leave cool_down out: what they print is all measured";
             return wrong(self.at("phases.cool_down"), what, hint);
         }
-        if let Some(gate) = self.spec.gates.iter().find(|gate| gate.get_ref().watched == Watched::Errors) {
-            let what = "clients by a command report no errors: this condition would always hold";
-            return wrong(at(gate), what, "take the condition on errors away");
-        }
         Ok(())
+    }
+
+    /// Conditions that always hold. A share above 1 is a percentage without its sign.
+    fn conditions(&self) -> Vec<Mistake> {
+        let reports_errors = self.spec.stations.clients.program.is_some();
+        let above = |name: &str, at: usize| {
+            let what = format!("{name} has a limit above 1, which is 100 %");
+            Mistake::new(what, "write a percentage with its sign, as in 80 %, or a share up to 1").at(at)
+        };
+        let of_gate = |gate: &Spanned<Gate>| {
+            let Gate { watched, limit, .. } = *gate.get_ref();
+            if watched.is_share() {
+                return (limit > 1.0).then(|| above(watched.name(), at(gate)));
+            }
+            let unreported = watched == Watched::Errors && !reports_errors;
+            unreported.then(|| {
+                let what = "clients by a command report no errors: this condition would always hold";
+                Mistake::new(what, "take the condition on errors away").at(at(gate))
+            })
+        };
+        let until = self.spec.repetitions.until.filter(|until| until.limit > 1.0);
+        let until = until.map(|_| above("repetitions.until", self.at("repetitions.until")));
+        self.spec.gates.iter().filter_map(of_gate).chain(until).collect()
     }
 
     fn fault(&self, spanned: &Spanned<Fault>) -> Result<(), Mistake> {
@@ -637,6 +670,9 @@ program = "cache"
 program = "load"
 flags = ["--connections", "$clients"]
 "#;
+
+    /// Clients that are no load generator of ours.
+    const COMMAND: &str = r#"command = ["memcaslap", "-s", "{host}:{port}", "-t", "{seconds}s"]"#;
 
     fn read(text: &str) -> Result<Spec, Mistakes> {
         Spec::parse(text, "small.toml")
@@ -722,8 +758,7 @@ flags = ["--connections", "$clients"]
         );
         let fault = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
         assert!(change("[[factor]]", fault).contains("faults are done by the clock"));
-        let command = "command = [\"memcaslap\", \"-s\", \"{host}:{port}\", \"-t\", \"{seconds}s\"]";
-        let foreign = whole.replace("program = \"load\"", command);
+        let foreign = whole.replace("program = \"load\"", COMMAND);
         assert!(read(&foreign).is_ok(), "clients that wait for their answers are slower by themselves");
         let paced = foreign.replace("\"--connections\"", "\"--tps=100\", \"--connections\"");
         assert!(wrong(&paced).contains("line 18: scale: `--tps=100` is told to clients"));
@@ -732,13 +767,31 @@ flags = ["--connections", "$clients"]
     #[test]
     fn clients_that_report_no_errors_keep_no_condition_on_errors() {
         let gated = |gates: &str| {
-            let command = "command = [\"memcaslap\", \"-s\", \"{host}:{port}\", \"-t\", \"{seconds}s\"]";
-            let text = SMALL.replace("program = \"load\"", command);
+            let text = SMALL.replace("program = \"load\"", COMMAND);
             read(&text.replace("title =", &format!("gates = [{gates}]\ntitle =")))
         };
         assert!(gated("\"misses == 0\"").is_ok());
         let error = first(gated("\"misses == 0\", \"errors == 0\""));
         assert!(error.what.contains("report no errors") && error.place == line(2), "{error}");
+    }
+
+    #[test]
+    fn conditions_that_always_hold_are_refused_but_where_results_are_there() {
+        let with = |text: &str, line: &str| text.replace("title =", &format!("{line}\ntitle ="));
+        let unreported = with(&SMALL.replace("program = \"load\"", COMMAND), "gates = [\"errors == 0\"]");
+        let until = "repetitions = { min = 2, max = 3, until = \"cov(throughput) <= 5\" }";
+        for (text, what) in [
+            (unreported, "report no errors"),
+            (with(SMALL, "gates = [\"generator_cpu < 80\"]"), "generator_cpu has a limit above 1"),
+            (with(SMALL, "gates = [\"steal < 150 %\"]"), "steal has a limit above 1"),
+            (with(SMALL, until), "repetitions.until has a limit above 1"),
+        ] {
+            let error = first(read(&text));
+            assert!(error.what.contains(what) && error.place == line(2), "{error}");
+            assert!(Spec::parse_recorded(&text, "small.toml").is_ok(), "{text}");
+        }
+        // Other mistakes are mistakes there, too.
+        assert!(Spec::parse_recorded(&SMALL.replace("$clients", "8"), "small.toml").is_err());
     }
 
     #[test]

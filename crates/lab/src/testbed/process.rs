@@ -340,7 +340,7 @@ impl ChildProcess {
     ///
     /// # Errors
     /// When the time is over, it makes no sense any more or a stop was asked for; then it has been
-    /// ended.
+    /// ended. When another process holds its output.
     pub fn finish(
         &mut self,
         within: Duration,
@@ -360,7 +360,7 @@ impl ChildProcess {
                 Err(RecvTimeoutError::Disconnected) => _ = waiting::for_end(self.child.id(), LOOK),
             }
             match self.child.try_wait() {
-                Ok(Some(status)) => return Ok(self.collect(status)),
+                Ok(Some(status)) => return self.collect(status),
                 Ok(None) => {}
                 Err(error) => return Err(self.error(error.to_string())),
             }
@@ -382,7 +382,7 @@ impl ChildProcess {
     /// Asks it to end (SIGTERM, or a word to its agent) and waits; kills it when the time is over.
     ///
     /// # Errors
-    /// When it had to be killed.
+    /// When it had to be killed, or another process holds its output.
     pub fn stop(&mut self, within: Duration) -> Result<StationEnd, StationError> {
         if let Some(agent) = &self.agent {
             let _ = agent.send(protocol::END.to_owned());
@@ -396,7 +396,7 @@ impl ChildProcess {
         let until = Instant::now() + within;
         loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return Ok(self.collect(status)),
+                Ok(Some(status)) => return self.collect(status),
                 Ok(None) if Instant::now() < until => {
                     waiting::for_end(self.child.id(), until.saturating_duration_since(Instant::now()));
                 }
@@ -432,19 +432,23 @@ impl ChildProcess {
         Ok(())
     }
 
-    fn collect(&mut self, status: ExitStatus) -> StationEnd {
+    fn collect(&mut self, status: ExitStatus) -> Result<StationEnd, StationError> {
         self.ended = Some(status);
         // With the program its output ends, unless a child that it has left holds it: that one is
         // killed, and where it is of another group its end is not waited for.
-        let stdout = self.stdout.take().map(|whole| {
+        let stdout = self.stdout.take().map_or(Ok(Vec::new()), |whole| {
             let first = whole.recv_timeout(LAST_WORD);
             self.kill_group();
-            first.or_else(|_| whole.recv_timeout(LAST_WORD)).unwrap_or_default()
+            first.or_else(|_| whole.recv_timeout(LAST_WORD))
         });
         // An agent's last line says what was spent.
         self.read_remaining_lines();
+        if stdout == Err(RecvTimeoutError::Timeout) {
+            let why = "its output does not end: a child of it in another process group holds it";
+            return Err(self.error(format!("ended ({status}), but {why}")));
+        }
         let stdout = stdout.unwrap_or_default();
-        StationEnd { status, stdout, cpu: self.cpu, id: self.id(), throttled: self.throttled() }
+        Ok(StationEnd { status, stdout, cpu: self.cpu, id: self.id(), throttled: self.throttled() })
     }
 
     /// Kills it, and what it has started in its group.
@@ -576,6 +580,16 @@ mod tests {
         let mut process = shell("sleep 1000 & echo out; echo up >&2; wait");
         process.ready("up", LONG, &Stop::default()).unwrap();
         assert_eq!(process.stop(LONG).unwrap().stdout, b"out\n");
+    }
+
+    #[test]
+    fn output_that_a_child_of_another_group_holds_is_an_error() {
+        let mut process = shell("setsid sh -c 'echo up $$ >&2; exec sleep 1000 2>&-' & wait");
+        let child = process.ready("up ", LONG, &Stop::default()).unwrap().parse().unwrap();
+        let stopped = process.stop(LONG);
+        kill_process(pid(child).unwrap(), Signal::KILL).unwrap();
+        let error = stopped.unwrap_err();
+        assert!(error.to_string().contains("a child of it in another process group holds it"), "{error}");
     }
 
     #[test]
