@@ -333,20 +333,20 @@ impl Core {
             let answer = PartAnswer::of(part, server, reply);
             return self.requests[number].rest.incomplete.push(answer);
         }
-        match self.requests[number].rest.take_incomplete(part) {
-            Some(kept) if reply.class.is_error() => self.decided_by_kept(number, part, &kept, now),
+        let bytes;
+        let (server, reply, memory) = match self.requests[number].rest.take_incomplete(part) {
+            Some(kept) if reply.class.is_error() => return self.decided_by_kept(number, part, &kept, now),
             Some(kept) if kept.has_values() => {
                 let keys = self.requests[number].rest.keys.of(part);
-                let (hits, bytes) = merge::union(keys, &kept.reply(), reply);
-                let both = Response { class: ReplyClass::Values, hits, bytes: &bytes };
-                self.part_decided(first, number, part, &both, None, now);
+                let hits;
+                (hits, bytes) = merge::union(keys, &kept.reply(), reply);
+                (first, Response { class: ReplyClass::Values, hits, bytes: &bytes }, None)
             }
             // What neither has is missing at the first, as if it alone had been asked.
-            Some(_) if reply.hits == 0 && self.looks_on(number, part, reply) => {
-                self.part_decided(first, number, part, reply, memory, now);
-            }
-            _ => self.part_decided(server, number, part, reply, memory, now),
-        }
+            Some(_) if reply.hits == 0 && self.looks_on(number, part, reply) => (first, *reply, memory),
+            _ => (server, *reply, memory),
+        };
+        self.part_decided(server, number, part, &reply, memory, now);
     }
 
     /// The other server will say nothing: the answer that was kept is that to the part.
