@@ -210,6 +210,13 @@ pub struct LoopWindow {
     pub used: LoopUse,
 }
 
+impl LoopWindow {
+    /// How long it is, in seconds.
+    pub fn seconds(&self) -> f64 {
+        (self.to.0 - self.from.0) as f64 / 1e9
+    }
+}
+
 /// What one loop keeps for a model of its traffic. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct LiveBooks {

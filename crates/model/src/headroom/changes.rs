@@ -214,7 +214,7 @@ fn over(after: &[f64], before: &[f64]) -> Vec<f64> {
 /// looked at, nor that reads have one more to choose from.
 fn copies(fitted: &Fitted<'_>, change: CopyChange) -> Result<f64, &'static str> {
     let (mut reads, mut writes, mut requests) = (0.0, 0.0, 0.0);
-    for request in fitted.kept.requests.iter().filter(|one| !one.late) {
+    for request in fitted.kept.of_clients() {
         let parts = &fitted.kept.parts[request.parts.clone()];
         match parts.first() {
             Some(first) if first.is_write => {

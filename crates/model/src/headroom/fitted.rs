@@ -99,7 +99,7 @@ impl<'a> Fitted<'a> {
         {
             traffic.late_until(full_at);
         }
-        let mut own: Vec<f64> = kept.requests.iter().filter(|one| !one.late).map(|one| one.own).collect();
+        let mut own: Vec<f64> = kept.of_clients().map(|one| one.own).collect();
         Self {
             limits,
             loops: loops(&kept, system.processors_per_loop),
@@ -155,7 +155,7 @@ impl<'a> Fitted<'a> {
     /// Up to which rate of all traffic a server is not full of which no service time is known.
     /// None where nothing was sent to it.
     pub(super) fn not_before(&self, server: usize) -> Option<f64> {
-        let requests = self.kept.requests.iter().filter(|one| !one.late).count() as f64;
+        let requests = self.kept.of_clients().count() as f64;
         let busy = self.servers[server].most_busy;
         (busy > 0.0).then(|| requests / self.kept.covered().max(1e-9) / busy)
     }

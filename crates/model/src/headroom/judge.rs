@@ -52,7 +52,7 @@ pub fn judge_remembering(
     answer.resources = system.allowances.iter().map(of_allowance).collect();
     let (from, changed) = since_when(snapshot, system);
     let kept = kept(snapshot, system, from, snapshot.at);
-    let clients = kept.requests.iter().filter(|one| !one.late).count();
+    let clients = kept.of_clients().count();
     let Some(traffic) = SeenTraffic::of(&kept) else {
         answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
         answer.tell_proven_alone(&kept, least_proven(system, question.target));

@@ -179,13 +179,18 @@ const ENOUGH_WAITED: (usize, usize) = (300, 6);
 const NEARLY_A_SECOND: Seconds = 0.9;
 
 impl Kept {
+    /// The requests for which a client waited.
+    pub(super) fn of_clients(&self) -> impl Iterator<Item = &KeptRequest> + Clone {
+        self.requests.iter().filter(|one| !one.late)
+    }
+
     /// Mean time for which a request holds a worker, and how many times that it is once all workers
     /// are busy: of those that waited for one. Where no request waits, servers fall asleep in
     /// between and take the time to wake up.
     pub(super) fn hold(&self) -> (Seconds, f64) {
-        let clients = || self.requests.iter().filter(|one| !one.late);
-        let all = mean(clients().map(|one| one.hold));
-        let waited: Vec<&KeptRequest> = clients().filter(|one| one.response - one.hold > WAITED).collect();
+        let all = mean(self.of_clients().map(|one| one.hold));
+        let waited: Vec<&KeptRequest> =
+            self.of_clients().filter(|one| one.response - one.hold > WAITED).collect();
         let seconds: BTreeSet<i64> = waited.iter().map(|one| one.received as i64).collect();
         if waited.len() < ENOUGH_WAITED.0 || seconds.len() < ENOUGH_WAITED.1 {
             return (all, 1.0);
@@ -223,8 +228,7 @@ impl Kept {
     /// The time of all clients that were connected, and the part of it in which they waited for
     /// replies; none where that is not known.
     fn client_time(&self) -> Option<(Seconds, Seconds)> {
-        let seconds = |one: &LoopWindow| (one.to.0 - one.from.0) as f64 / 1e9;
-        let there: f64 = self.windows.iter().map(|one| f64::from(one.used.clients) * seconds(one)).sum();
+        let there: f64 = self.windows.iter().map(|one| f64::from(one.used.clients) * one.seconds()).sum();
         let waited: f64 = self.windows.iter().map(|one| one.waited.as_seconds()).sum();
         (waited > 0.0 && there > 0.0).then(|| (there, waited.min(there)))
     }
@@ -240,7 +244,7 @@ impl Kept {
         let (there, waited) = self.client_time()?;
         let mut seconds: BTreeMap<u16, f64> = BTreeMap::new();
         for one in &self.windows {
-            *seconds.entry(one.in_loop).or_default() += (one.to.0 - one.from.0) as f64 / 1e9;
+            *seconds.entry(one.in_loop).or_default() += one.seconds();
         }
         let requests: f64 = self.windows.iter().map(|one| one.requests as f64).sum();
         Some(requests / mean(seconds.into_values()) * there / waited).filter(|rate| *rate > 0.0)
@@ -270,7 +274,7 @@ impl Kept {
         for one in &self.windows {
             let second = (one.from.0 - origin) / 1_000_000_000;
             let sum = by_loop.entry((second, one.in_loop)).or_default();
-            *sum = (sum.0 + one.requests as f64, sum.1 + (one.to.0 - one.from.0) as f64 / 1e9);
+            *sum = (sum.0 + one.requests as f64, sum.1 + one.seconds());
         }
         let mut by_second: BTreeMap<u64, f64> = BTreeMap::new();
         for ((second, _), (requests, seconds)) in by_loop {

@@ -14,7 +14,7 @@ use super::fitted::Fitted;
 use super::judge::judge;
 use super::kept::{kept, mean};
 use super::server_fit::ServerFit;
-use super::traffic::SeenTraffic;
+use super::traffic::{LATELY, SeenTraffic};
 
 /// How far it is looked back.
 const LOOKED_BACK: Nanos = Nanos::from_secs(60);
@@ -27,9 +27,8 @@ const UP: f64 = 2.0;
 const DOWN: f64 = 0.5;
 /// The round trip without a queue is known from so many requests that found a connection idle.
 const IDLE_SEEN: usize = 50;
-/// The first server counts as full at this share of what it can do, over so long.
+/// The first server counts as full at this share of what it can do.
 const FULL: f64 = 0.9;
-const LATELY: Nanos = Nanos::from_secs(10);
 /// What can be full within this many times the rate at which the server is may be full before it.
 const NEAR: f64 = 2.0;
 /// Where more than this share of those that waited are answered with others, or the service time
@@ -79,7 +78,7 @@ pub fn workers_wanted(
         return Ok(now.clamp(FEWEST.min(most), most));
     }
     let (kept, servers) = (&fitted.kept, &fitted.servers);
-    let own = mean(kept.requests.iter().filter(|one| !one.late).map(|one| one.own));
+    let own = mean(kept.of_clients().map(|one| one.own));
     let others = servers.iter().enumerate().filter(|(number, _)| *number != first);
     let elsewhere: f64 = others.map(|(_, one)| full_at * one.share * busy_for(one)).sum();
     let wanted = at_server(fit, servers[first].lanes, most) + elsewhere + full_at * own;

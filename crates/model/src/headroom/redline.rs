@@ -337,7 +337,7 @@ impl Redline {
     /// How many parts of requests the server had, and how many requests there were.
     fn counted(&self, kept: &Kept) -> (usize, usize) {
         let parts = kept.parts.iter().filter(|part| part.server == self.server).count();
-        (parts, kept.requests.iter().filter(|one| !one.late).count())
+        (parts, kept.of_clients().count())
     }
 
     /// What the step has shown until now.

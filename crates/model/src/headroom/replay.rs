@@ -172,7 +172,7 @@ impl TrafficReplay<'_> {
         }
         self.first = FirstStation::Loop(cost);
         let (arrivals, stalls) = (self.own_times(Some(cost)), self.stalls_as_seen());
-        let waited = self.kept.requests.iter().filter(|one| !one.late);
+        let waited = self.kept.of_clients();
         // What is read is taken when its pass has read all, if there are workers.
         let own =
             self.own + quantile(&mut waited.map(|one| one.response - one.hold).collect::<Vec<_>>(), 0.5);

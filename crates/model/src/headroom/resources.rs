@@ -12,6 +12,7 @@ use super::replay::PassCost;
 use super::server_fit::{self, ServerFit};
 use super::service_by_request::{RequestCourse, RequestSum, ToCome, late_from};
 use super::stores::GatheredFit;
+use super::traffic::LATELY;
 
 /// What a server can do when its queue is as deep as where targets break.
 #[derive(Clone, Copy, Debug)]
@@ -254,9 +255,6 @@ pub(super) struct LoopFit {
     pub(super) one_by_one: Seconds,
 }
 
-/// How long ago is of now.
-const LATELY: Nanos = Nanos::from_secs(10);
-
 /// How many times more requests a pass of a full loop carries than one at the highest load seen:
 /// what comes while it works waits for the next pass, so passes become longer until they carry what
 /// all clients have sent.
@@ -278,16 +276,15 @@ pub(super) fn loops(kept: &Kept, limit: f64) -> Option<LoopFit> {
 }
 
 fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
-    let seconds = |one: &LoopWindow| (one.to.0 - one.from.0) as f64 / 1e9;
     let used = |one: &LoopWindow| one.used.processor.as_seconds();
     let requests: f64 = windows.iter().map(|one| one.requests as f64).sum();
     let processor: f64 = windows.iter().map(|one| used(one)).sum();
     if windows.len() < 10 || requests < 1_000.0 || processor <= 0.0 {
         return None;
     }
-    let mut rates: Vec<f64> = windows.iter().map(|one| one.requests as f64 / seconds(one)).collect();
+    let mut rates: Vec<f64> = windows.iter().map(|one| one.requests as f64 / one.seconds()).collect();
     let high = quantile(&mut rates, 0.9);
-    let top = windows.iter().filter(|one| one.requests as f64 / seconds(one) >= 0.9 * high);
+    let top = windows.iter().filter(|one| one.requests as f64 / one.seconds() >= 0.9 * high);
     let clients = top.clone().map(|one| one.used.clients).max().unwrap_or(0);
     let (top_processor, top_requests, top_passes) = top.fold((0.0, 0.0, 0.0), |sum, one| {
         (sum.0 + used(one), sum.1 + one.requests as f64, sum.2 + one.used.passes as f64)
@@ -302,7 +299,7 @@ fn one_loop(windows: &[&LoopWindow], limit: f64, all: f64) -> Option<LoopFit> {
     };
     let busy = |windows: &[&LoopWindow]| {
         let (used, all) =
-            windows.iter().fold((0.0, 0.0), |sum, one| (sum.0 + used(one), sum.1 + seconds(one)));
+            windows.iter().fold((0.0, 0.0), |sum, one| (sum.0 + used(one), sum.1 + one.seconds()));
         used / all / limit
     };
     let end = windows.iter().map(|one| one.to.0).max().unwrap_or(0);
@@ -393,9 +390,8 @@ fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit
     let points: Vec<(f64, f64)> = windows
         .clone()
         .map(|one| {
-            let seconds = (one.to.0 - one.from.0) as f64 / 1e9;
             let (busy, time) = of(&one.used);
-            (one.requests as f64 / seconds, busy.0 as f64 / time.0 as f64)
+            (one.requests as f64 / one.seconds(), busy.0 as f64 / time.0 as f64)
         })
         .collect();
     let own: f64 = windows.map(|one| one.requests as f64).sum();

@@ -39,7 +39,7 @@ fn parts_of(kept: &Kept, number: usize) -> Vec<&KeptPart> {
 
 /// Fits one server, for which requests wait like this.
 pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue) -> ServerFit {
-    let requests = kept.requests.iter().filter(|one| !one.late).count().max(1);
+    let requests = kept.of_clients().count().max(1);
     let parts = parts_of(kept, number);
     // Trips to a store that found no message: once the store is full, messages wait.
     let counts = |part: &&&KeptPart| !(queue.is_common() && part.is_late);

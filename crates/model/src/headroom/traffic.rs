@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use krarup_units::Seconds;
+use krarup_units::{Nanos, Seconds};
 use rand_distr::{Gamma, Poisson};
 
 use super::kept::{Kept, mean, quantile};
@@ -25,8 +25,10 @@ use crate::simulate::random::RandomStream;
 
 /// Slots of 50 ms in a second.
 const SLOTS: usize = 20;
-/// What is now: so many seconds.
-const NOW: usize = 10;
+/// What is of now: the last so long.
+pub(super) const LATELY: Nanos = Nanos::from_secs(10);
+/// The same in seconds.
+const NOW: usize = (LATELY.0 / 1_000_000_000) as usize;
 /// Seconds of which the trend is the median.
 const TREND: usize = 5;
 /// Variance of `x − median` over that of `x` for five normal values: 1 + 0.287 − 2/5, because the
