@@ -204,4 +204,9 @@ impl ProcessLoad {
     pub fn utilization(&self) -> f64 {
         if self.cores > 0.0 { (self.busy / self.cores).min(1.0) } else { 0.0 }
     }
+
+    /// Whether it is a server that is called by its place, `server 1`: its name says what it is.
+    pub(crate) fn is_server_by_place(&self) -> bool {
+        self.station == SystemPart::Server && self.name.starts_with("server ")
+    }
 }

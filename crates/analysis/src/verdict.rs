@@ -396,7 +396,7 @@ impl fmt::Display for Bottleneck {
         let name = |process: &ProcessLoad| match process.station {
             SystemPart::Clients => format!("the load generator ({})", process.name),
             SystemPart::Middleware => format!("the middleware ({})", process.name),
-            SystemPart::Server if process.name.starts_with("server ") => process.name.clone(),
+            _ if process.is_server_by_place() => process.name.clone(),
             SystemPart::Server => format!("the server {}", process.name),
         };
         let of = |process: &ProcessLoad| {
@@ -641,7 +641,7 @@ impl Bottleneck {
             Self::Process(process) => match process.station {
                 SystemPart::Clients => "load generator".into(),
                 SystemPart::Middleware => "middleware".into(),
-                SystemPart::Server if process.name.starts_with("server ") => process.name.clone(),
+                _ if process.is_server_by_place() => process.name.clone(),
                 SystemPart::Server => format!("server {}", process.name),
             },
             Self::Machine { name: Some(name), cores, .. } => format!("all {cores} processors of {name}"),
