@@ -16,8 +16,10 @@ import math
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 
+from builds import mean_and_half
 from proxies import ROOT, krarup_proxy, load, memcached
 
 
@@ -62,7 +64,9 @@ def main():
             pairs.append(ratio if one[0] else -ratio)
     # Neighbouring pairs are alike: the interval is that of the means of twenty.
     blocks = [statistics.mean(pairs[at : at + 20]) for at in range(0, len(pairs) - 19, 20)]
-    mean, half = statistics.mean(blocks), 2 * statistics.stdev(blocks) / math.sqrt(len(blocks))
+    if len(blocks) < 2:
+        sys.exit(f"{len(pairs)} pairs of turns tell no interval: give more --seconds")
+    mean, half = mean_and_half(blocks)
     print(f"{sum(one[2] for one in found):,} requests, {len(pairs)} pairs of turns")
     for kept in (True, False):
         cost = statistics.mean(one[1] for one in found if one[0] == kept)

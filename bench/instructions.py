@@ -49,13 +49,14 @@ def of_the_core(binary, workload, folder):
     """Instructions of a request in the core, by the example `core`."""
     out = pathlib.Path(folder) / "callgrind.out"
     example = str(pathlib.Path(binary).parent / "examples/core")
-    few, many = 20_000, 120_000
     counts = []
-    for requests in (few, many):
+    for requests in (20_000, 120_000):
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", example, workload, str(requests)]
-        subprocess.run(command, check=True, capture_output=True)
-        counts.append(counted(out))
-    return (counts[1] - counts[0]) / (many - few)
+        run = subprocess.run(command, check=True, capture_output=True)
+        # It ends with a whole round of its clients.
+        counts.append((counted(out), int(run.stdout.split()[0])))
+    few, many = counts
+    return (many[0] - few[0]) / (many[1] - few[1])
 
 
 def main():

@@ -72,7 +72,6 @@ OWN = [
     (rb"VERSION \S+[^\r]*", rb"VERSION"),
     (rb"(STAT [^\r]*\r\n)+", rb"STAT\r\n"),
     (rb"(ME \S+)[^\r]*", rb"\1"),
-    (rb"(HD|VA \d+)( f\d+)? t\S+", rb"\1\2"),
 ]
 
 
@@ -118,7 +117,7 @@ def cell(theirs, right):
         return "same"
     if ended != "whole" and ended != rightly:
         return ended
-    lines = [line for line in received.split(b"\r\n") if line not in right.split(b"\r\n")]
+    lines = [line for line in plain(received).split(b"\r\n") if line not in plain(right).split(b"\r\n")]
     first = lines[0][:40].decode("utf-8", "replace") if lines else ""
     return f"`{first}`" if first else "other order or number"
 

@@ -16,7 +16,7 @@ use crate::predict::Prediction;
 use crate::relative::Relative;
 use crate::trial::{CellLevels, RoundTrip};
 use crate::verdict::Verdict;
-use crate::warning::Concern;
+use crate::warning::{Concern, Warning};
 
 /// Everything a report is made from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ pub struct Results {
     pub title: String,
     /// Where and with what.
     pub environment: Environment,
-    /// What all trials were scaled by, and how: every other figure here is scaled back. None where
-    /// nothing was.
+    /// What all trials were scaled by, and how: every other figure here is scaled back, but how
+    /// long a warm-up should be. None where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled: Option<ScaledTestbed>,
     /// Workloads in the order of their first trial, clients rising.
@@ -126,6 +126,18 @@ pub struct Way {
 }
 
 impl Results {
+    /// Notes what all trials were scaled by. How long a warm-up should be is said in the time of
+    /// the testbed, as a spec says it.
+    pub fn scaled_by(&mut self, testbed: ScaledTestbed) {
+        for concern in &mut self.concerns {
+            if let Warning::WarmUpLeft { seconds, of } = &mut concern.warning {
+                *seconds *= testbed.by;
+                *of *= testbed.by;
+            }
+        }
+        self.scaled = Some(testbed);
+    }
+
     /// How many concerns find fault with the figures.
     pub fn faults(&self) -> u64 {
         self.concerns.iter().filter(|concern| !concern.warning.is_hint()).count() as u64

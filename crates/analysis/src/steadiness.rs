@@ -63,7 +63,11 @@ fn is_apart(rates: &[f64], cut: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::scaled::ScaledTestbed;
+
     use super::*;
+    use crate::results::Environment;
+    use crate::sweep::summarise;
     use crate::sweep::tests::steady_trial;
     use crate::trial::ClientWindow;
 
@@ -100,6 +104,17 @@ mod tests {
             matches!(warnings[0], Warning::WarmUpLeft { seconds, of } if seconds == 12.0 && of == 40.0),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn a_warm_up_is_as_long_as_it_was_on_a_scaled_testbed() {
+        let rates: Vec<f64> =
+            (0..30).map(|second| if second < 12 { 300.0 } else { 1_000.0 } + noise(second)).collect();
+        let trial = run(&rates).scaled_back(11.0);
+        let mut results = summarise("test", Environment::default(), &[trial]).unwrap();
+        results.scaled_by(ScaledTestbed { by: 11.0, stations: Vec::new(), baselines: Vec::new() });
+        let said: Vec<String> = results.concerns.iter().map(|one| one.warning.to_string()).collect();
+        assert!(said.iter().any(|text| text.starts_with("The first 12.0 s of 30.0 s are ")), "{said:?}");
     }
 
     #[test]

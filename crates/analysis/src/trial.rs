@@ -72,7 +72,8 @@ impl Trial {
     /// The same on a testbed that is not so many times slower (`by`, above 0): every time is
     /// divided by it, counts stay, and so rates are multiplied by it. The processors that a process
     /// can use stay what they are: a busy time that is as many times shorter is the same share of
-    /// the measured length. Faults are not scaled ([`Self::course`] is left).
+    /// the measured length. Faults are not scaled ([`Self::course`] is left), nor is how long
+    /// machines were watched.
     pub fn scaled_back(mut self, by: f64) -> Self {
         self.length /= by;
         self.think /= by;
@@ -86,6 +87,8 @@ impl Trial {
         for way in &mut self.ways {
             all_divided([&mut way.least, &mut way.median, &mut way.asked], by);
         }
+        let each = self.machines.iter_mut().map(|(_, watch)| watch);
+        self.machine.iter_mut().chain(each).for_each(|watch| watch.switches *= by);
         self
     }
 }
@@ -565,6 +568,7 @@ mod tests {
             own: Some(0.002),
             queue_length: Some(3.0),
         };
+        let watch = Watch { seconds: 10.0, own: 0.5, switches: 100.0, ..Watch::default() };
         Trial {
             levels: CellLevels { workload: "read".into(), clients: 4 },
             repetition: 0,
@@ -605,8 +609,8 @@ mod tests {
             links: vec![link],
             ways: vec![way],
             factors: Vec::new(),
-            machine: None,
-            machines: Vec::new(),
+            machine: Some(watch.clone()),
+            machines: vec![("m1".into(), watch)],
             course: Vec::new(),
             disturbed: None,
         }
@@ -636,6 +640,9 @@ mod tests {
         assert_eq!((middleware.queue_length, middleware.windows[0].queue), (Some(3.0), Some(0.000625)));
         assert!(shown.client.over_time.as_ref().unwrap().is_usable());
         assert_eq!(shown.client.histogram.width, 6.25e-5);
+        for watch in [shown.machine.as_ref().unwrap(), &shown.machines[0].1] {
+            assert_eq!((watch.seconds, watch.own, watch.switches), (10.0, 0.5, 1_600.0));
+        }
         // And back, which is exact by a power of two.
         let text = |trial: &Trial| serde_json::to_value(trial).unwrap();
         assert_eq!(text(&shown.scaled_back(1.0 / 16.0)), text(&trial));

@@ -322,7 +322,7 @@ fn print_scale(spec: &Spec) {
     }
     let time = spec.calibration_time();
     if time > 0.0 {
-        say(&format!("  that takes {} at most", wait(time)));
+        say(&format!("  that takes about {} at most where nothing disturbs it", wait(time)));
     }
 }
 
@@ -456,7 +456,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     calibrate(records, begins, &mut starter, (&kind, started), &stop)?;
     let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
-    let mut progress = Telling::begin(trial_time(spec), seconds);
+    let mut progress = Telling::begin(trial_time(spec), seconds, spec.slower());
     let mut live = live.map(|live| live.of(records));
     let disturbed = manner.disturbed;
     let results = CampaignStore { store: &store, identities: &identities, disturbed, seal: seal.as_deref() };
@@ -520,7 +520,7 @@ fn reach_baselines(
             }
         };
         eprintln!("{}", output::talk(&found));
-        starter.caps = starter.caps.with(baseline.station, Some(found.share));
+        starter.caps = starter.caps.with(baseline.station, found.share);
         reached.push(found);
         searches.push(search);
     }

@@ -82,8 +82,19 @@ impl KnownProxy {
     }
 }
 
+/// Refuses what was recorded on a testbed that is slower: it says nothing of the machines that
+/// figures speak of.
+fn not_slower(path: &Path) -> Result<(), Failure> {
+    let Some(by) = trials::slower(path) else { return Ok(()) };
+    let what = format!("{}: a testbed that is {by} times slower says nothing of headroom", path.display());
+    Err(Failure::usage(what).hint(
+        "measure on a machine with the processors that the spec speaks of, without [scale], or ask a proxy that serves: krarup headroom HOST:PORT",
+    ))
+}
+
 /// The headroom when the last of the rows was written.
 pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, Failure> {
+    not_slower(path)?;
     let changes = |system: &LiveSystem| {
         if args.what_if.is_empty() {
             return NamedChange::usual(system, args.target);
@@ -146,6 +157,7 @@ pub(crate) fn judge_trials(
     args: &RowsQuestion,
     trials: &[(PathBuf, Trial)],
 ) -> Result<Vec<TrialHeadroom>, Failure> {
+    trials.iter().try_for_each(|(folder, _)| not_slower(folder))?;
     let as_it_was =
         args.target.is_none() && args.workers.is_none() && args.server_names.is_empty() && args.seed == SEED;
     of_trials(trials, (args.target, args.seed), as_it_was, |known| known.or(args))

@@ -95,8 +95,10 @@ impl RecordedExperiment<'_> {
         let environment: Environment = input::json(&self.store.directory().join(ENVIRONMENT))?;
         let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, trials)
             .map_err(|error| Failure::run(error.to_string()))?;
-        if spec.scale.is_some() {
-            results.scaled = trials::kept_scale(self.store.directory())?.map(|kept| kept.testbed);
+        if spec.scale.is_some()
+            && let Some(kept) = trials::kept_scale(self.store.directory())?
+        {
+            results.scaled_by(kept.testbed);
         }
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));

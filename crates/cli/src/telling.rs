@@ -86,9 +86,9 @@ impl ShownTrial {
     }
 }
 
-/// What the load generators that run say of their last second: `: 204/s, 2.19 ms`; nothing before
-/// each has said something.
-fn now(lines: &[String]) -> String {
+/// What the load generators that run say of their last second, scaled back from a testbed that is
+/// so many times `slower`: `: 204/s, 2.19 ms`; nothing before each has said something.
+fn now(lines: &[String], slower: f64) -> String {
     let read = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok();
     let Some(seconds) = lines.iter().map(read).collect::<Option<Vec<_>>>() else { return String::new() };
     if seconds.iter().any(|second| second["phase"] != "run") {
@@ -98,15 +98,20 @@ fn now(lines: &[String]) -> String {
     let rate: f64 = seconds.iter().map(|second| value(second, "throughput")).sum();
     let weighted: f64 =
         seconds.iter().map(|second| value(second, "throughput") * value(second, "mean")).sum();
-    if rate > 0.0 { format!(": {}/s, {}", count(rate), duration(weighted / rate)) } else { String::new() }
+    if rate > 0.0 {
+        format!(": {}/s, {}", count(rate * slower), duration(weighted / rate / slower))
+    } else {
+        String::new()
+    }
 }
 
 /// How wide the bar is.
 const BAR: usize = 16;
 
 impl Telling {
-    /// Begins; `seconds` is what the load generators tell while they run.
-    pub(crate) fn begin(planned: Seconds, seconds: LoadSeconds) -> Self {
+    /// Begins; `seconds` is what the load generators tell while they run, on a testbed that is so
+    /// many times `slower`.
+    pub(crate) fn begin(planned: Seconds, seconds: LoadSeconds, slower: f64) -> Self {
         let shown = Arc::new(Mutex::new(ShownTrial::default()));
         let its = Arc::clone(&shown);
         let line = move |state: &ProgressState, out: &mut dyn Write| {
@@ -114,7 +119,7 @@ impl Telling {
             let shown = its.lock().unwrap_or_else(PoisonError::into_inner);
             let done = (state.pos(), state.len().unwrap_or(0));
             // A bar that cannot be drawn is no failure of the run.
-            let _ = write!(out, "{}", shown.line(done, &now(&seconds.lines()), width));
+            let _ = write!(out, "{}", shown.line(done, &now(&seconds.lines(), slower), width));
         };
         let bar = ProgressBar::new(0);
         bar.set_style(
@@ -220,10 +225,12 @@ mod tests {
 
     #[test]
     fn the_trial_that_runs_shows_what_its_generators_say_together() {
-        assert_eq!(now(&[second("run", 300.0, 0.002), second("run", 100.0, 0.004)]), ": 400/s, 2.50 ms");
-        assert_eq!(now(&[second("run", 300.0, 0.002), second("populate", 9.0, 0.1)]), ": populating");
-        assert_eq!(now(&[second("run", 300.0, 0.002), String::new()]), "", "one has said nothing yet");
-        assert_eq!(now(&[second("run", 0.0, 0.0)]), "");
+        let both = [second("run", 300.0, 0.002), second("run", 100.0, 0.004)];
+        assert_eq!(now(&both, 1.0), ": 400/s, 2.50 ms");
+        assert_eq!(now(&both, 4.0), ": 1,600/s, 625 µs", "scaled back");
+        assert_eq!(now(&[second("run", 300.0, 0.002), second("populate", 9.0, 0.1)], 1.0), ": populating");
+        assert_eq!(now(&[second("run", 300.0, 0.002), String::new()], 1.0), "", "one has said nothing yet");
+        assert_eq!(now(&[second("run", 0.0, 0.0)], 1.0), "");
     }
 
     #[test]

@@ -159,10 +159,12 @@ pub(crate) fn is_trial(folder: &Path) -> bool {
     store::read(folder).is_ok()
 }
 
-/// How many times slower everything was in the trial of this folder; none where it is no trial's,
-/// or nothing was scaled.
-pub(crate) fn slower(folder: &Path) -> Option<f64> {
-    store::read(folder).ok()?.slower
+/// How many times slower everything was in the trial of this folder, or of the one that this folder
+/// or file lies in; none where it is no trial's, or nothing was slower.
+pub(crate) fn slower(path: &Path) -> Option<f64> {
+    let path = path.canonicalize().ok()?;
+    let manifest = path.ancestors().find_map(|folder| store::read(folder).ok())?;
+    manifest.slower.filter(|by| *by > 1.0)
 }
 
 /// What all of it runs on: machines and programs.

@@ -94,7 +94,7 @@ impl Spec {
         Some(ScaledTestbed { by: self.slower(), stations: self.stations().map(station).collect(), baselines })
     }
 
-    /// How long the search for shares takes at most.
+    /// About how long the search for shares takes at most, where no run is made once more.
     pub fn calibration_time(&self) -> Seconds {
         let baselines = self.scale.iter().flat_map(|scale| &scale.baselines);
         baselines.map(|baseline| MOST_RUNS as f64 * trial_time(&self.alone(baseline.get_ref()))).sum()

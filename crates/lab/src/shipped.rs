@@ -62,8 +62,8 @@ mod tests {
             ("asl2018/5", 8, 3, 60.0),
             // 2^3, for reads and for writes.
             ("asl2018/6", 16, 3, 60.0),
-            // 4 sizes of the pools, 11 numbers of clients.
-            ("asl2016/1", 44, 3, 90.0),
+            // 4 sizes of the pools, 12 numbers of clients.
+            ("asl2016/1", 48, 3, 30.0),
             // 3, 5 and 7 servers, each key on one, half and all of them.
             ("asl2016/2", 9, 3, 90.0),
             // The same servers, two ways to replicate, three shares of writes.

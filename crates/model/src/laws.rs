@@ -4,7 +4,7 @@
 //! So they are calculators, and they are lie detectors: measurements that break one are wrong
 //! somewhere (Denning & Buzen 1978; Lazowska et al. 1984, chapter 3; Jain 1991, chapter 33).
 
-use krarup_units::Seconds;
+use krarup_units::{Seconds, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -62,6 +62,9 @@ pub struct LawCheck {
     pub law: String,
     /// Which row or station.
     pub place: String,
+    /// Unit of both sides.
+    #[serde(default = "count")]
+    pub unit: Unit,
     /// The measured side.
     pub measured: f64,
     /// The side that follows from the other measurements.
@@ -72,21 +75,38 @@ pub struct LawCheck {
     pub holds: bool,
 }
 
+/// What was written before sides had units.
+fn count() -> Unit {
+    Unit::Count
+}
+
 impl LawCheck {
     /// Both sides should be equal within `tolerance`, relative.
-    pub fn equal(law: &str, place: &str, measured: f64, implied: f64, tolerance: f64) -> Self {
+    pub fn equal(
+        law: &str,
+        place: &str,
+        unit: Unit,
+        (measured, implied): (f64, f64),
+        tolerance: f64,
+    ) -> Self {
         let difference = (measured - implied) / implied;
-        Self::new(law, place, measured, implied, difference.abs() <= tolerance)
+        Self::new(law, place, unit, (measured, implied), difference.abs() <= tolerance)
     }
 
     /// The measured side should not exceed the other by more than `tolerance`, relative.
-    pub fn at_most(law: &str, place: &str, measured: f64, limit: f64, tolerance: f64) -> Self {
-        Self::new(law, place, measured, limit, measured <= limit * (1.0 + tolerance))
+    pub fn at_most(
+        law: &str,
+        place: &str,
+        unit: Unit,
+        (measured, limit): (f64, f64),
+        tolerance: f64,
+    ) -> Self {
+        Self::new(law, place, unit, (measured, limit), measured <= limit * (1.0 + tolerance))
     }
 
-    fn new(law: &str, place: &str, measured: f64, implied: f64, holds: bool) -> Self {
+    fn new(law: &str, place: &str, unit: Unit, (measured, implied): (f64, f64), holds: bool) -> Self {
         let difference = (measured - implied) / implied;
-        Self { law: law.into(), place: place.into(), measured, implied, difference, holds }
+        Self { law: law.into(), place: place.into(), unit, measured, implied, difference, holds }
     }
 }
 

@@ -192,7 +192,7 @@ function readout(u, panel, tip) {
     const share = panel.mark === "bars" ? ` (${threeDigits(100 * partAt(u, { ...panel, shares: true }, series, at))} %)` : "";
     const text = make(row, "b", "", shown(panel.y.unit, value) + share);
     if (series.low?.[at] != null) {
-      make(text, "small", "", ` ± ${shown(panel.y.unit, halfWidth(value, series.low[at], series.high[at]))}`);
+      make(text, "small", "", ` ${intervalText(panel.y.unit, value, series.low[at], series.high[at])}`);
     }
     if (series.n?.[at] != null) counts.add(series.n[at]);
   }

@@ -194,7 +194,7 @@ function drawMarks(u, panel) {
 function drawHeat(u, panel) {
   const ctx = u.ctx;
   const { length, edges, counts } = panel.heat;
-  const most = Math.max(1, ...counts.flat());
+  const most = Math.max(1, largest(counts.map(largest)));
   clipped(u, () => {
     ctx.fillStyle = colour("s1");
     panel.xs.forEach((x, place) => {

@@ -47,9 +47,12 @@ function markText(scale, value, step) {
   return decimals > 0 ? scaled.toFixed(decimals) : grouped(scaled);
 }
 
-// Half of an interval: the upper half where the lower one ends at zero.
-function halfWidth(value, low, high) {
-  return low === 0 && value >= 0 ? high - value : (high - low) / 2;
+// An interval beside its value: half of it, the upper half where the lower one ends at zero; both ends where they are not equally far away.
+function intervalText(unit, value, low, high) {
+  const upper = high - value;
+  if (low === 0 && value >= 0) return `± ${shown(unit, upper)}`;
+  const uneven = Math.abs(upper - (value - low)) > 0.05 * (high - low);
+  return uneven ? `(${shown(unit, low)} to ${shown(unit, high)})` : `± ${shown(unit, (high - low) / 2)}`;
 }
 
 // A share of requests from 1 / (1 - share), with as many decimals as it has nines.

@@ -178,6 +178,10 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
     if xs.len() == 1 && lines.series.len() > 1 {
         return lines.y.iter().enumerate().map(|one| beside_each_other(lines, one)).collect();
     }
+    if !lines.x.levels.is_empty() {
+        // Each level keeps its place, whether anything is drawn there or not.
+        xs = (0..lines.x.levels.len()).map(|level| level as f64).collect();
+    }
     let panel = |(index, y): (usize, &Axis)| Panel {
         title: y.title.clone(),
         mark: "line",
@@ -403,5 +407,31 @@ fn scatter_panel(scatter: &Scatter) -> Panel {
         xs: all.iter().map(|(_, point)| point.1).collect(),
         diagonal: scatter.diagonal,
         ..Panel::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{FigurePoint, LineSeries};
+
+    #[test]
+    fn each_level_of_words_has_its_place_whether_it_has_a_point_or_not() {
+        let cell = EstimateCell { value: 2.0, interval: None, n: 1 };
+        let series = LineSeries {
+            name: "all".into(),
+            tint: Tint::Series(0),
+            mark: Mark::Joined,
+            points: [0.0, 2.0].map(|x| FigurePoint { x, y: vec![Some(cell)] }).to_vec(),
+        };
+        let lines = Lines {
+            x: Axis::words("mix", ["a", "b", "c"].map(str::to_owned).to_vec()),
+            y: vec![Axis::linear("queue time", Unit::Seconds)],
+            series: vec![series],
+        };
+        let panels = line_panels(&lines);
+        assert_eq!(panels[0].xs, [0.0, 1.0, 2.0]);
+        assert_eq!(panels[0].x.names.as_ref().map(Vec::len), Some(panels[0].xs.len()));
+        assert_eq!(panels[0].series[0].values, [Some(2.0), None, Some(2.0)]);
     }
 }

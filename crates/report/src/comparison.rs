@@ -324,10 +324,27 @@ fn ratios(comparison: &Comparison) -> Figure {
 #[cfg(test)]
 mod tests {
     use krarup_analysis::change::Conclusion;
-    use krarup_analysis::compare::Overall;
+    use krarup_analysis::compare::{CellChange, Overall};
     use krarup_analysis::quantity::IntervalBasis;
+    use krarup_analysis::trial::CellLevels;
 
     use super::*;
+    use crate::html;
+
+    /// Half as much again, by an interval that reaches further up than down.
+    fn half_more() -> MeasureChange {
+        let quantity = |value| Quantity { value, interval: None, n: 3, basis: IntervalBasis::Repetitions };
+        MeasureChange {
+            measure: Measure::Throughput,
+            base: quantity(1_000.0),
+            other: quantity(1_500.0),
+            difference: 500.0,
+            difference_interval: None,
+            ratio: Some(1.5),
+            ratio_interval: Some(Interval { low: 1.05, high: 2.14, level: 0.95 }),
+            verdict: Conclusion::Better,
+        }
+    }
 
     #[test]
     fn nothing_in_common_is_said_and_not_drawn() {
@@ -345,22 +362,28 @@ mod tests {
 
     #[test]
     fn a_row_has_both_ends_of_an_interval_that_is_not_symmetric() {
-        let quantity = |value| Quantity { value, interval: None, n: 3, basis: IntervalBasis::Repetitions };
-        let mut change = MeasureChange {
-            measure: Measure::Throughput,
-            base: quantity(1_000.0),
-            other: quantity(1_500.0),
-            difference: 500.0,
-            difference_interval: None,
-            ratio: Some(1.5),
-            ratio_interval: Some(Interval { low: 1.05, high: 2.14, level: 0.95 }),
-            verdict: Conclusion::Better,
-        };
+        let mut change = half_more();
         assert_eq!(change_in_words(&change), TableValue::from("+50.0 % (+5.0 % to +114.0 %)"));
         change.ratio_interval = None;
         assert_eq!(change_in_words(&change), TableValue::from("+50.0 %"));
         change.ratio = None;
         assert_eq!(change_in_words(&change), TableValue::Missing);
+    }
+
+    #[test]
+    fn the_data_of_the_ratios_has_both_ends_and_no_half() {
+        let levels = CellLevels { workload: "read-only".into(), clients: 8 };
+        let changes = Measure::ALL.map(|measure| MeasureChange { measure, ..half_more() });
+        let comparison = Comparison {
+            base: "a".into(),
+            other: "b".into(),
+            overall: Vec::new(),
+            cells: vec![CellChange { levels, changes: changes.to_vec() }],
+            cautions: Vec::new(),
+        };
+        let body = html::body(&document(&comparison, "krarup"));
+        let ratio = "150 <span class=\"half\">(105 to 214)</span>";
+        assert!(body.contains(ratio) && !body.contains('±'), "{body}");
     }
 
     #[test]

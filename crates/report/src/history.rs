@@ -2,7 +2,7 @@
 
 use krarup_analysis::change::Measure;
 use krarup_analysis::history::{CellHistory, History, HistoryChange, HistoryRun};
-use krarup_analysis::quantity::Quantity;
+use krarup_analysis::quantity::{IntervalBasis, Quantity};
 use krarup_analysis::trial::CellLevels;
 use krarup_record::quantities;
 use krarup_units::Unit;
@@ -63,6 +63,11 @@ fn runs(history: &History) -> Table {
     }
 }
 
+/// Whether intervals of these cells are of the windows of a single repetition, in any run.
+fn has_windows<'a>(mut cells: impl Iterator<Item = &'a CellHistory>) -> bool {
+    cells.any(|cell| cell.values.iter().flatten().flatten().any(|one| one.basis == IntervalBasis::Windows))
+}
+
 /// A workload, the one of this number, in run after run: a panel for each measure, a line for each
 /// number of clients.
 fn figure(history: &History, workload: &str, number: usize) -> Figure {
@@ -87,15 +92,21 @@ fn figure(history: &History, workload: &str, number: usize) -> Figure {
             word: change.change.verdict.to_string(),
         })
     });
+    let of_windows = if has_windows(cells.iter().copied()) {
+        "; where a cell has one repetition, bars are of its windows, and p99 has none"
+    } else {
+        ""
+    };
     let names: String = workload.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
     let names: Vec<&str> = names.split_whitespace().collect();
     Figure {
         name: format!("history-{number}-{}", names.join("-").to_lowercase()).trim_end_matches('-').to_owned(),
         title: format!("{workload}, run after run"),
-        caption: "Points are means of a run's repetitions, bars their 95 % t intervals; equal distances are one run. A ring marks what is better or \
-                  worse than in the run before: Welch's test over the repetitions of both, with an error of 5 % for all comparisons of this section \
-                  together (Holm 1979). Where there is no ring there is no conclusion. The axes start from zero."
-            .into(),
+        caption: format!(
+            "Points are means of a run's repetitions, bars their 95 % t intervals{of_windows}; equal distances are one run. A ring marks what is \
+             better or worse than in the run before: Welch's test over the repetitions of both, with an error of 5 % for all comparisons of this \
+             section together (Holm 1979). Where there is no ring there is no conclusion. The axes start from zero."
+        ),
         quantities: vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes: Vec::new(),
         plot: Plot::Trend(RunTrend {
@@ -163,12 +174,15 @@ pub fn changes(history: &History) -> Table {
     ];
     columns.extend(history.runs.iter().map(|run| Column::new(&run.name, Unit::Text)));
     columns.push(Column::new("changes", Unit::Text));
+    let of_windows =
+        if has_windows(history.compared()) { ", or where a cell has one, of its windows," } else { "," };
     Table {
         name: "history".into(),
         title: "Every cell, run after run".into(),
-        caption: "± is half the 95 % t interval of the repetitions, as a share of the value. A change is named where it is real: from the run before, \
-                  or since the first run where there are three or more."
-            .into(),
+        caption: format!(
+            "± is half the 95 % t interval of the repetitions{of_windows} as a share of the value. A change is named where it is real: from the \
+             run before, or since the first run where there are three or more."
+        ),
         columns,
         rows: rows.collect(),
     }

@@ -173,6 +173,18 @@ fn level<'a>(factors: &'a [(String, String)], name: &str) -> Option<&'a str> {
     factors.iter().find(|(known, _)| known == name).map(|(_, level)| level.as_str())
 }
 
+/// Of what the bars at the mean and the percentiles are.
+fn bars_are(cells: &[&Cell]) -> String {
+    let of_cells = cells.iter().map(|cell| cell.repetitions.len() as u64);
+    if of_cells.clone().all(|repetitions| repetitions == 1) {
+        return "Points are of one run; a bar at the mean is a 95 % t interval of its windows; percentiles have none.".into();
+    }
+    format!(
+        "Bars are 95 % t intervals of {}, for the mean, p50, p90 and p99; p25 and p75 are means of each repetition's own.",
+        repetitions(of_cells)
+    )
+}
+
 fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
     let at = |cell: &Cell, share: f64| {
         // The quantile whose step is nearest.
@@ -207,11 +219,7 @@ fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
     Figure {
         name: format!("percentiles-by-factor-{}", number + 1),
         title: format!("Mean and percentiles of the response time against {factor}{of}"),
-        caption: format!(
-            "Bars are 95 % t intervals of {}, for the mean, p50, p90 and p99; p25 and p75 are means of each repetition's own. The axis \
-             starts from zero.",
-            repetitions(cells.iter().map(|cell| cell.repetitions.len() as u64))
-        ),
+        caption: format!("{} The axis starts from zero.", bars_are(cells)),
         quantities: vec![quantities::PERCENTILE, quantities::RESPONSE_TIME],
         notes: Vec::new(),
         plot: Plot::Lines(Lines {
@@ -270,6 +278,19 @@ mod tests {
         assert_eq!((p25.name.as_str(), xs), ("p25", vec![1.0, 3.0, 6.0, 9.0]));
         let value = p25.points[1].y[0].unwrap().value;
         assert!((value / 1.5e-3 - 1.0).abs() < 0.02, "{value}");
+    }
+
+    #[test]
+    fn a_caption_says_whether_bars_are_of_repetitions_or_of_windows() {
+        let caption = |repetitions: u32| {
+            let trials = (0..repetitions)
+                .flat_map(|repetition| [1, 3, 6].map(|keys| Trial { repetition, ..trial(keys, "whole") }));
+            let results = summarise("t", Environment::default(), &trials.collect::<Vec<_>>()).unwrap();
+            percentiles_by_factor(&results)[0].caption.clone()
+        };
+        let (once, twice) = (caption(1), caption(2));
+        assert!(once.starts_with("Points are of one run; a bar at the mean "), "{once}");
+        assert!(twice.starts_with("Bars are 95 % t intervals of 2 repetitions, "), "{twice}");
     }
 
     #[test]

@@ -60,10 +60,10 @@ pub fn table(table: &Table) -> String {
             out.push_str("\\addlinespace\n");
         }
         let values = cells.iter().zip(&scales).map(|(value, scale)| {
-            let (value, half) = value.shown(*scale);
-            match half {
-                Some(half) => format!("{} $\\pm$ {}", escaped(&value), escaped(&half)),
-                None => escaped(&value),
+            let (shown, _) = value.shown(*scale);
+            match table.beside(value, *scale) {
+                Some(interval) => format!("{} {}", escaped(&shown), escaped(&interval)),
+                None => escaped(&shown),
             }
         });
         out.push_str(&row(&values.collect::<Vec<_>>()));

@@ -249,13 +249,10 @@ const EACH: usize = 4;
 pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
     let group = |(index, shape): (usize, &ResponseShape)| {
         let nearest = shape.laws.first()?.law.family();
+        let n = results.cell(&shape.levels)?.repetitions.len() as u64;
         let point = |(place, (by_law, measured)): (usize, &(f64, f64))| {
             let share = krarup_analysis::distribution::share_of(place);
-            (
-                format!("{:.1} %", share * 100.0),
-                *by_law,
-                EstimateCell { value: *measured, interval: None, n: 1 },
-            )
+            (format!("{:.1} %", share * 100.0), *by_law, EstimateCell { value: *measured, interval: None, n })
         };
         Some(ScatterGroup {
             name: format!("{}, {}: {nearest}", shape.levels.workload, clients(shape.levels.clients)),

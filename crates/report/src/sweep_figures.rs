@@ -42,7 +42,8 @@ pub(crate) fn throughput(results: &Results) -> Figure {
         values.extend(keys.then(|| cell.keys.as_ref().map(measured)));
         values.push(Some(measured(&cell.response.mean)));
         let busy = || cell.machine.as_ref().map(krarup_record::watch::Watch::busy);
-        values.extend(watched.then(|| busy().map(|value| EstimateCell { value, interval: None, n: 1 })));
+        let n = cell.repetitions.iter().filter(|one| one.processors.is_some()).count() as u64;
+        values.extend(watched.then(|| busy().map(|value| EstimateCell { value, interval: None, n })));
         Some(values)
     };
     let processors = match results.environment.cores {
@@ -134,7 +135,7 @@ pub(crate) fn over_time(results: &Results) -> Option<Figure> {
         name: "response-times-over-time".into(),
         title: format!("Response times over one run: {}", load_of(verdict)),
         caption: format!(
-            "The darker, the more requests of that second took so long. {} windows of the first repetition; the buckets grow by a third each.",
+            "The darker, the more requests of that window took so long. {} windows of the first repetition; the buckets grow by a third each.",
             course.starts.len()
         ),
         quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],

@@ -90,6 +90,15 @@ impl EstimateCell {
         let (low, high) = self.interval?;
         Some(if low == 0.0 && self.value >= 0.0 { high - self.value } else { (high - low) / 2.0 })
     }
+
+    /// Both ends of its interval where they are not equally far away, which no ± tells. One that is
+    /// cut off at zero is told by its upper half.
+    fn uneven(&self) -> Option<(f64, f64)> {
+        let (low, high) = self.interval?;
+        let is_cut = low == 0.0 && self.value >= 0.0;
+        let apart = ((high - self.value) - (self.value - low)).abs();
+        (!is_cut && apart > 0.05 * (high - low)).then_some((low, high))
+    }
 }
 
 impl TableValue {
@@ -164,6 +173,16 @@ impl Table {
             words.push("Where a ± is more than its value, the interval begins at zero.");
         }
         words.join(" ")
+    }
+
+    /// What stands beside a value: `± 90`, or where the caption does not say what a ± is and the
+    /// interval reaches farther to one side, both its ends: `(105 to 214)`.
+    pub(crate) fn beside(&self, value: &TableValue, scale: Scale) -> Option<String> {
+        let TableValue::Measured(measured) = value else { return None };
+        match measured.uneven().filter(|_| !self.caption.contains('±')) {
+            Some((low, high)) => Some(format!("({} to {})", scale.show(low), scale.show(high))),
+            None => measured.half().map(|half| format!("± {}", scale.show_beside(half, measured.value))),
+        }
     }
 
     /// The scale of column `index`: the one that suits the middle of its numbers.
@@ -242,5 +261,19 @@ mod tests {
         let half = |low, high| EstimateCell { value: 2.0, interval: Some((low, high)), n: 3 }.half();
         assert_eq!((half(1.0, 3.0), half(0.0, 5.0)), (Some(1.0), Some(3.0)));
         assert_eq!(EstimateCell { value: 2.0, interval: None, n: 1 }.half(), None);
+    }
+
+    #[test]
+    fn an_interval_that_reaches_farther_to_one_side_has_both_ends() {
+        let table = Table::untitled("t", &[("x", Unit::Count)], Vec::new());
+        let beside = |table: &Table, low, high| {
+            let cell = EstimateCell { value: 2.0, interval: Some((low, high)), n: 3 };
+            table.beside(&TableValue::Measured(cell), Unit::Count.scale(2.0)).unwrap()
+        };
+        assert_eq!(beside(&table, 1.0, 3.0), "± 1");
+        assert_eq!(beside(&table, 0.0, 5.0), "± 3");
+        assert_eq!(beside(&table, 1.0, 5.0), "(1 to 5)");
+        let said = Table { caption: "± is half of it.".into(), ..table };
+        assert_eq!(beside(&said, 1.0, 5.0), "± 2");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::str;
 use std::sync::Mutex;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use krarup_memcache::response::statistics;
 use krarup_model::headroom::{Allowance, ResourceKind};
@@ -19,17 +19,32 @@ const LIMIT: Nanos = Nanos::from_millis(500);
 const MOST_BYTES: usize = 64 << 10;
 /// How many servers are asked at once.
 const AT_ONCE: usize = 16;
+/// Over a shorter time processors are not averaged: what was found before is said again.
+const SHORTEST: Duration = Duration::from_secs(5);
+/// Over a longer time an average says nothing about now. Some monitoring asks once in a minute,
+/// and not to the second.
+const LONGEST: Duration = Duration::from_secs(65);
 
 /// Asks servers, and knows what they had used before.
 #[derive(Debug, Default)]
 pub(crate) struct AskedServers {
-    /// Processor seconds of each server when it was last asked, and when that was.
-    last: Mutex<HashMap<String, (f64, Instant)>>,
+    /// Of each server.
+    last: Mutex<HashMap<String, ProcessorSample>>,
+}
+
+/// The moment up to which the processors of a server are averaged.
+#[derive(Clone, Copy, Debug)]
+struct ProcessorSample {
+    /// Processor seconds it had used then.
+    seconds: f64,
+    at: Instant,
+    /// How many processors it used until then; none where the time before is not known.
+    used: Option<f64>,
 }
 
 impl AskedServers {
     /// What each of these servers uses of what it has. One that does not answer says nothing; its
-    /// processors are known from the second time on.
+    /// processors are known once it was asked twice, some seconds apart.
     pub(crate) fn allowances(&self, servers: &[String]) -> Vec<Allowance> {
         let mut all = Vec::new();
         for some in servers.chunks(AT_ONCE) {
@@ -37,15 +52,31 @@ impl AskedServers {
                 let asked = some.iter().map(|server| (server, scope.spawn(|| ask(server))));
                 for (server, answer) in asked.collect::<Vec<_>>() {
                     let Some(said) = answer.join().ok().flatten() else { continue };
-                    let last = said.processor.and_then(|processor| {
-                        lock(&self.last).insert(server.clone(), (processor, Instant::now()))
-                    });
-                    let since = last.map(|(processor, at)| (processor, at.elapsed().as_secs_f64()));
-                    all.extend(said.allowances(server, since));
+                    let seconds = said.processor;
+                    let used = seconds.and_then(|seconds| self.processors(server, seconds, Instant::now()));
+                    all.extend(said.allowances(server, used));
                 }
             });
         }
         all
+    }
+
+    /// How many processors a server uses that has used so many seconds of them by `now`.
+    fn processors(&self, server: &str, seconds: f64, now: Instant) -> Option<f64> {
+        let mut last = lock(&self.last);
+        let used = match last.get(server) {
+            // One that was started again begins from zero.
+            Some(before) if seconds >= before.seconds => {
+                let since = now.duration_since(before.at);
+                if since < SHORTEST {
+                    return before.used;
+                }
+                (since <= LONGEST).then(|| (seconds - before.seconds) / since.as_secs_f64())
+            }
+            _ => None,
+        };
+        last.insert(server.to_owned(), ProcessorSample { seconds, at: now, used });
+        used
     }
 }
 
@@ -76,13 +107,8 @@ impl ServerAnswer {
         }
     }
 
-    /// What is used, beside what there is; `since` are the processor seconds that it said before,
-    /// and how many seconds ago.
-    fn allowances(self, server: &str, since: Option<(f64, f64)>) -> impl Iterator<Item = Allowance> {
-        let processors = since.zip(self.processor).and_then(|((before, seconds), now)| {
-            // One that was started again begins from zero.
-            (now >= before && seconds > 0.0).then(|| (now - before) / seconds)
-        });
+    /// What is used, `processors` among it, beside what there is.
+    fn allowances(self, server: &str, processors: Option<f64>) -> impl Iterator<Item = Allowance> {
         let each = [
             (ResourceKind::Memory, self.bytes, self.most_bytes),
             (ResourceKind::Connections, self.connections, self.most_connections),
@@ -105,8 +131,16 @@ fn ask(server: &str) -> Option<ServerAnswer> {
         }
     };
     connection.send(b"stats\r\n").ok()?;
+    answer(&connection, Instant::now() + LIMIT.as_duration())
+}
+
+/// What a server answers; none where its end is not there by `end`, however little comes at once.
+fn answer(connection: &BlockingConnection, end: Instant) -> Option<ServerAnswer> {
     let (mut text, mut room) = (Vec::new(), [0; 4096]);
     while !text.ends_with(b"END\r\n") {
+        if Instant::now() >= end {
+            return None;
+        }
         let read = connection.receive(&mut room).ok().filter(|read| *read > 0)?;
         text.extend_from_slice(&room[..read]);
         if text.len() > MOST_BYTES {
@@ -127,8 +161,8 @@ mod tests {
         STAT rusage_system 0.500000\r\nSTAT max_connections 1024\r\nSTAT curr_connections 256\r\n\
         STAT limit_maxbytes 1000\r\nSTAT bytes 900\r\nSTAT threads 4\r\nEND\r\n";
 
-    fn shares(answer: ServerAnswer, since: Option<(f64, f64)>) -> Vec<(ResourceKind, f64)> {
-        answer.allowances("a:1", since).map(|one| (one.resource, one.used / one.most)).collect()
+    fn shares(answer: ServerAnswer, processors: Option<f64>) -> Vec<(ResourceKind, f64)> {
+        answer.allowances("a:1", processors).map(|one| (one.resource, one.used / one.most)).collect()
     }
 
     #[test]
@@ -136,11 +170,36 @@ mod tests {
         let answer = ServerAnswer::of(SAID);
         let known = vec![(ResourceKind::Memory, 0.9), (ResourceKind::Connections, 0.25)];
         assert_eq!(shares(answer, None), known);
-        // Two of four processors for half of two seconds.
-        let busy = shares(answer, Some((0.0, 2.0)));
-        assert_eq!(busy[2], (ResourceKind::Processors, 0.25));
-        assert_eq!(shares(answer, Some((3.0, 2.0))), known, "it was started again");
+        assert_eq!(answer.processor, Some(2.0), "user and system together");
+        assert_eq!(shares(answer, Some(1.0))[2], (ResourceKind::Processors, 0.25), "one of four");
         assert_eq!(shares(ServerAnswer::of("STAT bytes 5\r\nSTAT limit_maxbytes 0\r\nERROR\r\n"), None), []);
+    }
+
+    #[test]
+    fn processors_are_averaged_over_some_seconds_and_no_more_than_a_minute() {
+        let (servers, begun) = (AskedServers::default(), Instant::now());
+        let used = |after, seconds| servers.processors("a:1", seconds, begun + Duration::from_millis(after));
+        assert_eq!(used(0, 10.0), None, "nothing was known before");
+        assert_eq!(used(2, 10.1), None, "too soon");
+        assert_eq!(used(10_000, 20.0), Some(1.0), "from the first question on");
+        assert_eq!(used(10_002, 20.1), Some(1.0), "what was found before");
+        assert_eq!(used(20_000, 25.0), Some(0.5), "from the third question on");
+        assert_eq!(used(90_000, 95.0), None, "too long ago");
+        assert_eq!(used(100_000, 100.0), Some(0.5));
+        assert_eq!(used(101_000, 1.0), None, "it was started again");
+        assert_eq!(used(111_000, 6.0), Some(0.5));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_there_by_the_end_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connection = BlockingConnection::connect(address, LIMIT, LIMIT).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(SAID.as_bytes()).unwrap();
+        let now = Instant::now();
+        assert_eq!(answer(&connection, now), None);
+        assert_eq!(answer(&connection, now + Duration::from_secs(60)), Some(ServerAnswer::of(SAID)));
     }
 
     #[test]

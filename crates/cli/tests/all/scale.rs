@@ -2,11 +2,16 @@
 //! had, what is shown is theirs, and what lies in the files is what was measured.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::support::experiment::{LONG, json, place, run};
-use crate::support::process::{Program, skipped};
+use crate::support::fresh;
+use crate::support::process::{Ended, Program, skipped};
+
+/// What is said where headroom is asked of such a testbed.
+const NO_HEADROOM: &str = "a testbed that is 4 times slower says nothing of headroom";
 
 /// No processor here gives what its baseline asks for: the search ends as soon as it has tried all
 /// there is.
@@ -84,10 +89,43 @@ fn what_was_measured_on_a_slower_testbed_is_shown_scaled_back() {
         assert_eq!(shares.as_array().unwrap().len(), 4, "two servers, a middleware, a client: {shares}");
     }
 
+    let headroom = ended("headroom", &out);
+    assert!(headroom.code == Some(2) && headroom.errors.contains(NO_HEADROOM), "{headroom:?}");
+
     // What was found is found, and what was run stays.
     let again = run(&spec, &out);
     assert!(!again.errors.contains(" alone with "), "{again:?}");
     assert_eq!(again.output, first.output);
+}
+
+/// What `krarup JOB PATH` says.
+fn ended(job: &str, path: &Path) -> Ended {
+    Program::begin(&[job, path.to_str().unwrap()]).ended()
+}
+
+/// A trial that only its manifest is there of, and what is asked of folders and files in it.
+#[test]
+fn records_within_a_trial_are_those_of_its_slower_testbed() {
+    let trial = fresh("scale-records");
+    let proxy = trial.join("middleware/1");
+    fs::create_dir_all(&proxy).unwrap();
+    let manifest = serde_json::json!({
+        "identity": "", "levels": [], "repetition": 0, "attempt": 0, "started_unix": 0.0,
+        "commands": [], "throughput": 1.0, "response": 1.0, "slower": 4.0,
+    });
+    fs::write(trial.join("trial.json"), manifest.to_string()).unwrap();
+    let rows = proxy.join("rows.parquet");
+    fs::write(&rows, "").unwrap();
+    for path in [&trial, &proxy, &rows] {
+        let headroom = ended("headroom", path);
+        assert!(headroom.code == Some(2) && headroom.errors.contains(NO_HEADROOM), "{headroom:?}");
+    }
+    for folder in [&trial, &proxy] {
+        let analysis = ended("analyze", folder);
+        let warned = analysis.errors.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = "rows of a scaled testbed: times here are 4 times those of the report, rates 1/4";
+        assert!(warned.contains(words), "{analysis:?}");
+    }
 }
 
 #[test]
@@ -100,6 +138,7 @@ fn a_plan_says_what_each_station_gets() {
         "servers: 2 × 0.0500 of a processor for 1 processor",
         "clients: 1 × 0.1000 of a processor for 2 processors",
         "one alone gives 50,000,000/s here, 1,000,000,000/s as published (clients 3)",
+        "at most where nothing disturbs it",
     ] {
         assert!(said.contains(words), "{words}: {planned:?}");
     }

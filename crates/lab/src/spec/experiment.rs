@@ -56,7 +56,8 @@ settings! {
         /// Everything is so many times slower than on the machines that `cpu`, `link` and `delay`
         /// of the stations speak of, so that these fit into the processors at hand: each station
         /// has a share of a processor and a link that are so many times less, and a delay that is
-        /// as many times more; rates and think times of the load are scaled, too. What is shown is
+        /// as many times more; rates and think times of the load are scaled, too. Times in flags
+        /// and `config` of middleware and servers are by the clock, and stay. What is shown is
         /// scaled back. Without, all is as it is written.
         scale: Option<TestbedScale> = None, Optional(Inline), example = "{ by = \"auto\" }";
         /// What is done to stations while a trial is measured: one `[[fault]]` each. The servers

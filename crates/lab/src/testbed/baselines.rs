@@ -72,9 +72,9 @@ pub fn reach(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let first = Caps::of(&alone).for_letter(role.letter()).unwrap_or(1.0);
     let mut search = ShareSearch::new(baseline.throughput, first, cores as f64 * FOR_STATIONS);
-    let mut disturbed = None;
+    let mut runs = Vec::new();
     while let Some(share) = search.next() {
-        let caps = Caps::default().with(role, Some(share));
+        let caps = Caps::default().with(role, share);
         let starter = Starter { caps, calibrations: Vec::new(), ..starter.clone() };
         let outcome = one_run(&alone, cell, &starter, folder).map_err(&wrong)?;
         tell(&format!(
@@ -84,9 +84,11 @@ pub fn reach(
             baseline.throughput
         ));
         search.tell(share, outcome.throughput);
-        disturbed = disturbed.or(outcome.disturbed);
+        runs.push((share, outcome.disturbed));
     }
     let (share, reached) = search.best().expect("a search begins with a run");
+    // The others only led to it.
+    let disturbed = runs.into_iter().find(|run| run.0 == share).and_then(|run| run.1);
     Ok(ReachedBaseline {
         station: role.name().to_owned(),
         levels: cell.named_levels(),

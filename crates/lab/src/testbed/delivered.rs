@@ -3,7 +3,8 @@
 //! A quota bounds from above only. A station that wants to run is on a processor, or held because
 //! its quota is used up, or it waits for others to leave one. The last is not the quota's doing.
 //! What it had while it wanted to run and was not held, `ran / (ran + waited)`, must be its share
-//! at least: then it was never slower than the machine that it stands for.
+//! at least: then it was never slower than the machine that it stands for. Where fewer threads
+//! wanted to run at once than its share has processors, it could use no more than those.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,10 @@ pub struct DeliveredShare {
     pub ran: Seconds,
     /// How long they waited for one while the quota did not hold them, at least.
     pub waited: Seconds,
+    /// Processors that its threads could use at once: what all of them wanted to run, by what the
+    /// one wanted that wanted most. 0 in files of earlier versions: not known.
+    #[serde(default)]
+    pub at_once: f64,
     /// How long it was looked at.
     pub seconds: Seconds,
 }
@@ -38,21 +43,26 @@ impl DeliveredShare {
     /// it was held in it, which is no longer than the whole group was held.
     pub fn of(name: &str, share: f64, held: Seconds, threads: &[ThreadTimes], seconds: Seconds) -> Self {
         let seconds_of = |nanos: u64| nanos as f64 / 1e9;
-        let ran = threads.iter().map(|thread| seconds_of(thread.ran)).sum();
-        let waited = threads.iter().map(|thread| (seconds_of(thread.waited) - held).max(0.0)).sum();
-        Self { name: name.to_owned(), share, ran, waited, seconds }
+        let (mut ran, mut waited, mut most) = (0.0, 0.0, 0.0_f64);
+        for thread in threads {
+            let (on, off) = (seconds_of(thread.ran), (seconds_of(thread.waited) - held).max(0.0));
+            (ran, waited, most) = (ran + on, waited + off, most.max(on + off));
+        }
+        let at_once = if most > 0.0 { (ran + waited) / most } else { 1.0 };
+        Self { name: name.to_owned(), share, ran, waited, at_once, seconds }
     }
 
     /// Why it was slower than the machine that it stands for; none where it was not, or where it
     /// wanted no more than it got.
     pub fn disturbed(&self) -> Option<String> {
-        let Self { name, share, ran, waited, seconds } = self;
+        let Self { name, share, ran, waited, at_once, seconds } = self;
+        let usable = if *at_once > 0.0 { share.min(*at_once) } else { *share };
         let wanted = (ran + waited).min(*seconds);
-        if *seconds <= 0.0 || *waited <= NOTABLE * seconds || ran / seconds >= SHORT * share {
+        if *seconds <= 0.0 || *waited <= NOTABLE * seconds || ran / seconds >= SHORT * usable {
             return None;
         }
         let got = ran / wanted;
-        (got < SHORT * share).then(|| {
+        (got < SHORT * usable).then(|| {
             format!("the machine was disturbed: {name} got {got:.3} of a processor while it wanted to run, and its share is {share:.3}")
         })
     }
@@ -117,6 +127,16 @@ mod tests {
         assert_eq!(delivered(0.06, 0.0, &[(0.3, 0.6)]).disturbed(), None);
         assert_eq!(delivered(0.06, 0.0, &[(0.001, 0.1)]).disturbed(), None, "no more than on any machine");
         assert_eq!(delivered(0.06, 0.0, &[]).disturbed(), None, "it was not seen");
+    }
+
+    #[test]
+    fn a_share_is_no_more_than_its_threads_can_use_at_once() {
+        let one = delivered(2.0, 0.0, &[(5.0, 0.4)]);
+        assert_eq!((one.at_once, one.disturbed()), (1.0, None));
+        let two = delivered(2.0, 0.0, &[(5.0, 5.0), (5.0, 5.0)]);
+        assert!(two.disturbed().unwrap().contains("got 1.000 of a processor"), "{two:?}");
+        let unknown = DeliveredShare { at_once: 0.0, ..one };
+        assert!(unknown.disturbed().is_some(), "its whole share is asked for");
     }
 
     /// What one thread was held is taken from the waits of each, so that several never look worse

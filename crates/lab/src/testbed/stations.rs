@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use krarup_units::{Address, Mistake, Nanos, Seconds};
-use toml::Spanned;
 
 use super::calibrate::{LimitCalibration, calibrate_here};
 use super::cap::Cap;
@@ -23,7 +22,7 @@ use super::twemproxy;
 use crate::agent::protocol::ACCEPTS;
 use crate::ledger::Ledger;
 use crate::plan::PlannedCell;
-use crate::spec::{Action, Baseline, Program, Spec, StationRole, StationSpec};
+use crate::spec::{Action, Program, Spec, StationRole, StationSpec};
 use crate::stop::Stop;
 
 /// How long a connection may take that shows whether a station takes them.
@@ -98,15 +97,12 @@ impl LoadSeconds {
     }
 }
 
-/// Processors that each client, middleware and server may use; none: all there are.
+/// Processors that each client, middleware and server may use, in this order; none: all there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Caps {
-    /// Each client.
-    pub clients: Option<f64>,
-    /// Each middleware.
-    pub middleware: Option<f64>,
-    /// Each server.
-    pub servers: Option<f64>,
+    shares: [Option<f64>; 3],
+    /// Whether the share is one that a baseline has tried: no busy loop corrects it.
+    tried: [bool; 3],
 }
 
 impl Caps {
@@ -114,29 +110,32 @@ impl Caps {
     pub fn of(spec: &Spec) -> Self {
         let cpu = |station: Option<&StationSpec>| spec.share(station?);
         let stations = &spec.stations;
-        Self {
-            clients: cpu(Some(&stations.clients)),
-            middleware: cpu(stations.middleware.as_ref()),
-            servers: cpu(Some(&stations.servers)),
-        }
+        let middleware = cpu(stations.middleware.as_ref());
+        let shares = [cpu(Some(&stations.clients)), middleware, cpu(Some(&stations.servers))];
+        Self { shares, tried: [false; 3] }
     }
 
-    /// With another share for one kind of station.
-    pub fn with(mut self, role: StationRole, cpu: Option<f64>) -> Self {
-        *match role {
-            StationRole::Clients => &mut self.clients,
-            StationRole::Middleware => &mut self.middleware,
-            StationRole::Servers => &mut self.servers,
-        } = cpu;
+    /// With the share that a baseline tries, or has found, for one kind of station.
+    pub fn with(mut self, role: StationRole, share: f64) -> Self {
+        let place = Self::place(role.letter());
+        (self.shares[place], self.tried[place]) = (Some(share), true);
         self
     }
 
     /// For a kind of station.
     pub fn for_letter(&self, letter: char) -> Option<f64> {
+        self.shares[Self::place(letter)]
+    }
+
+    fn is_tried(&self, letter: char) -> bool {
+        self.tried[Self::place(letter)]
+    }
+
+    fn place(letter: char) -> usize {
         match letter {
-            'c' => self.clients,
-            'm' => self.middleware,
-            _ => self.servers,
+            'c' => 0,
+            'm' => 1,
+            _ => 2,
         }
     }
 }
@@ -228,7 +227,9 @@ impl Starter {
     pub fn host(&self, letter: char, number: u32) -> Host {
         let cpu = self.caps.for_letter(letter);
         let host = self.hosts.host(letter, number);
-        let known = self.calibrations.iter().find(|one| one.is_of(&host.machine(), cpu));
+        // Shares of two kinds may be the same by chance.
+        let corrected = !self.caps.is_tried(letter);
+        let known = self.calibrations.iter().find(|one| corrected && one.is_of(&host.machine(), cpu));
         // A pod has a limit of its own.
         Host { cpu: cpu.or(host.cpu), quota: known.map(|one| one.written).or(cpu), ..host }
     }
@@ -243,8 +244,7 @@ impl Starter {
     pub fn calibrate(&mut self, spec: &Spec) -> Result<(), StationError> {
         for HostGroup { letter, count, .. } in kinds(spec) {
             let Some(cpu) = self.caps.for_letter(letter) else { continue };
-            let of = |baseline: &Spanned<Baseline>| baseline.get_ref().station.letter() == letter;
-            if spec.scale.as_ref().is_some_and(|scale| scale.baselines.iter().any(of)) {
+            if self.caps.is_tried(letter) {
                 continue;
             }
             for number in 1..=count {
@@ -729,5 +729,34 @@ fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> 
         None => {
             Err(wrong(format!("is no memcached: it answers `{}` to `version`", answer.escape_debug()).into()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_a_baseline_has_found_is_written_as_it_is() {
+        let caps = Caps { shares: [Some(0.25); 3], ..Caps::default() };
+        let busy_loop = LimitCalibration {
+            machine: Host::here().machine(),
+            asked: 0.25,
+            plain: Some(0.24),
+            written: 0.26,
+            got: Some(0.25),
+        };
+        let starter = Starter {
+            krarup: PathBuf::new(),
+            stop: Stop::default(),
+            ledger: Ledger::at(Path::new("")),
+            hosts: Hosts::Here,
+            caps: caps.with(StationRole::Servers, 0.25),
+            calibrations: vec![busy_loop],
+            seconds: LoadSeconds::default(),
+        };
+        let given = ['c', 'm', 's'].map(|letter| starter.host(letter, 1));
+        assert_eq!(given.each_ref().map(|host| host.cpu), [Some(0.25); 3]);
+        assert_eq!(given.map(|host| host.quota), [Some(0.26), Some(0.26), Some(0.25)]);
     }
 }

@@ -189,7 +189,7 @@ impl<'a> TrialRun<'a> {
             return Ok(());
         }
         let mut middleware = self.middleware(servers, commands)?;
-        let words = [keys, vec!["--populate-only".into()]].concat();
+        let words = self.clients.populating(keys);
         let stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
         let targets = stations.targets();
         let loads = Loads { targets: &targets, words: &[words], within: POPULATING, out: None };
@@ -223,7 +223,7 @@ impl<'a> TrialRun<'a> {
         if warm_up <= 0.0 {
             return Ok(());
         }
-        let within = Duration::from_secs_f64(warm_up);
+        let within = self.clients.within(warm_up);
         if !self.clients.is_foreign() {
             let words = self.clients.words("warm-up", warm_up, &|_| Vec::new());
             let loads = Loads { targets, words: &words, within, out: None };
@@ -354,7 +354,7 @@ impl<'a> TrialRun<'a> {
         lead: Duration,
     ) -> Result<(Vec<StationEnd>, Vec<String>), StationError> {
         let (measure, cool_down) = (self.spec.phases.measure, self.spec.phases.cool_down);
-        let within = Duration::from_secs_f64(measure + cool_down) + lead;
+        let within = self.clients.within(measure + cool_down) + lead;
         let mut commands = Vec::new();
         if self.clients.is_foreign() {
             let ends = self.foreign_load(targets, together, within, &mut commands)?;
@@ -570,15 +570,28 @@ impl LoadClients {
 
     /// A command line for each client, in this phase of the trial.
     fn words(&self, phase: &str, seconds: Seconds, more: &dyn Fn(u32) -> Vec<String>) -> Vec<Vec<String>> {
-        let mut length = vec!["--seconds".to_owned(), format!("{seconds}s")];
-        if self.slower > 1.0 {
-            length.extend(["--slower".to_owned(), self.slower.to_string()]);
-        }
+        let length = [vec!["--seconds".to_owned(), format!("{seconds}s")], self.scaled()].concat();
         let line = |client| {
             let data = self.data(self.seed(phase, client));
             [&data[..], &self.flags, &length, &more(client)].concat()
         };
         (1..=self.count).map(line).collect()
+    }
+
+    /// The command line that stores these keys. By a scale it waits longer, and is no slower.
+    fn populating(&self, keys: Vec<String>) -> Vec<String> {
+        [keys, vec!["--populate-only".to_owned()], self.scaled()].concat()
+    }
+
+    /// What our load generator is told of a scale.
+    fn scaled(&self) -> Vec<String> {
+        if self.slower > 1.0 { vec!["--slower".to_owned(), self.slower.to_string()] } else { Vec::new() }
+    }
+
+    /// How long a load of so many seconds may take, beside the usual patience: where everything is
+    /// slower, clients wait for their last answers as many times longer.
+    fn within(&self, seconds: Seconds) -> Duration {
+        Duration::from_secs_f64(seconds) + PATIENCE.mul_f64(self.slower - 1.0)
     }
 }
 
@@ -854,12 +867,16 @@ count = 2
 flags = ["--rate", "100", "--connections", "$clients"]
 "#;
 
-    /// The seeds that the clients of each phase are told, in one attempt of a run of a cell.
-    fn seeds(text: &str, cell: usize, repetition: u32, attempt: u32) -> Vec<u64> {
+    /// The clients of one attempt of a run of a cell.
+    fn clients(text: &str, cell: usize, repetition: u32, attempt: u32) -> LoadClients {
         let spec = Spec::parse(text, "spec.toml").unwrap();
         let plan = Plan::of(&spec);
-        let due = DueTrial { cell: &plan.cells[cell], repetition, attempt };
-        let clients = LoadClients::of(&spec, &due);
+        LoadClients::of(&spec, &DueTrial { cell: &plan.cells[cell], repetition, attempt })
+    }
+
+    /// The seeds that they are told in each phase.
+    fn seeds(text: &str, cell: usize, repetition: u32, attempt: u32) -> Vec<u64> {
+        let clients = clients(text, cell, repetition, attempt);
         let told = ["warm-up", "measured load"].map(|phase| clients.words(phase, 1.0, &|_| Vec::new()));
         told.iter().flatten().map(|words| words[1].parse().unwrap()).collect()
     }
@@ -879,6 +896,22 @@ flags = ["--rate", "100", "--connections", "$clients"]
         assert_eq!(all.len(), drawn);
         // Fixed on purpose: what a published spec sends stays what it is.
         assert_eq!(seeds(TWO, 0, 1, 0), SEEDS);
+    }
+
+    #[test]
+    fn what_stores_keys_on_a_slower_testbed_waits_as_much_longer() {
+        let scaled = TWO
+            .replace("[[factor]]", "[scale]\nby = 4\n[[factor]]")
+            .replace("program = \"cache\"", "program = \"cache\"\ncpu = 1")
+            .replace("program = \"load\"", "program = \"load\"\ncpu = 2");
+        let [plain, slower] = [TWO, scaled.as_str()].map(|text| clients(text, 0, 0, 0));
+        let told = |clients: &LoadClients| clients.populating(vec!["--keys".into(), "100".into()]).join(" ");
+        assert_eq!(told(&plain), "--keys 100 --populate-only");
+        assert_eq!(told(&slower), "--keys 100 --populate-only --slower 4");
+        let words = slower.words("measured load", 1.0, &|_| Vec::new());
+        assert!(words.iter().all(|words| words.join(" ").ends_with("--seconds 1s --slower 4")), "{words:?}");
+        assert_eq!(plain.within(2.0), Duration::from_secs(2));
+        assert_eq!(slower.within(2.0), Duration::from_secs(2) + 3 * PATIENCE);
     }
 
     #[test]

@@ -27,9 +27,9 @@ pub struct Explanation {
     pub words: Vec<String>,
     /// What each part carries with the largest pool that was measured, the least first.
     pub parts: Vec<LimitingPart>,
-    /// Clients from which the workers of the largest pool, or what they share, are full: (least
-    /// time of a cycle) · (least capacity).
-    pub knee: f64,
+    /// Clients from which the first of the parts is full: (least time of a cycle) · (least
+    /// capacity). None where the rows show no limit.
+    pub knee: Option<f64>,
 }
 
 impl Explanation {
@@ -46,6 +46,12 @@ impl Explanation {
 
 /// A part that carries so many times what is measured bounds nothing that can be seen.
 const FAR: f64 = 50.0;
+/// As many busy workers as these carry what they share.
+const MANY: f64 = 1e6;
+/// Of a larger pool it is not asked for each number of busy workers what it carries.
+const SCANNED: u64 = 100_000;
+/// Parts that are no farther apart are one limit: no part is known better.
+const APART: f64 = 0.1;
 
 impl Calibration {
     /// Says what was fitted: the form that weighs most, and what all of them agree on.
@@ -56,30 +62,35 @@ impl Calibration {
         let heaviest = self.model.heaviest();
         let model = &heaviest.model;
         let workers = self.rows.iter().map(|row| row.workers).max().unwrap_or(1);
-        let clients = self.rows.iter().map(|row| row.population).max().unwrap_or(1);
+        // Rows of what has no workers say one for each client.
+        let pooled = self.rows.iter().any(|row| row.workers != row.population);
         let mut words = vec![format!("{} rows; {}", self.rows.len(), self.model.name())];
         words.push(hold_in_words(&model.hold));
         words.push(outside_in_words(&model.outside, model.outside_over));
-        let pool = (workers.min(clients)) as usize;
-        let parts = self.parts(pool as u64);
-        let one = self.model.solve(1, 1)?;
-        let first = &parts[0];
-        let knee = first.capacity * one.client_response;
-        words.push(format!(
-            "with {workers} workers the knee is at {} clients: one request alone takes {}, and {} carries {}/s",
-            count(knee),
-            duration(one.client_response),
-            first.part,
-            count(first.capacity)
-        ));
-        match parts.get(1) {
-            Some(next) => words.push(format!(
-                "if {} carried more, {} would limit next, at {}/s",
-                first.part,
-                next.part,
-                count(next.capacity)
-            )),
-            None => words.push("the rows show no second limit".into()),
+        let parts = self.parts(workers, pooled);
+        let alone = self.model.solve(1, 1)?.client_response;
+        let knee = parts.first().map(|first| first.capacity * alone);
+        let with_pool = if pooled { format!("with {workers} workers ") } else { String::new() };
+        match &parts[..] {
+            [] => words.push("the rows show no limit".into()),
+            [first, others @ ..] => {
+                words.push(format!(
+                    "{with_pool}the knee is at {} clients: one request alone takes {}, and {} carries {}/s",
+                    count(first.capacity * alone),
+                    duration(alone),
+                    first.part,
+                    count(first.capacity)
+                ));
+                words.push(match others.first() {
+                    Some(next) => format!(
+                        "if {} carried more, {} would limit next, at {}/s",
+                        first.part,
+                        next.part,
+                        count(next.capacity)
+                    ),
+                    None => "the rows show no second limit".into(),
+                });
+            }
         }
         if let Some(plateau) = self.model.plateau {
             words.push(format!(
@@ -87,7 +98,7 @@ impl Calibration {
                 count(plateau)
             ));
         }
-        if first.part == OUTSIDE_PART {
+        if parts.first().is_some_and(|first| first.part == OUTSIDE_PART) {
             words.push("the limit is outside of the middleware: the clients, the load generator, their links or the thread that reads from them".into());
         }
         words.extend(self.limits());
@@ -100,21 +111,16 @@ impl Calibration {
         limits(&self.rows)
     }
 
-    /// What bounds the throughput, the least first: the pool as it is, what its workers share, and
-    /// what is outside.
-    fn parts(&self, pool: u64) -> Vec<LimitingPart> {
+    /// What bounds the throughput, the least first: the pool as it is, if there is one, what its
+    /// workers share, what is outside, and what rows of different pools agree on.
+    fn parts(&self, workers: u64, pooled: bool) -> Vec<LimitingPart> {
         let model = &self.model.heaviest().model;
         let seen = self.rows.iter().map(|row| row.throughput).fold(0.0, f64::max);
-        let rate = |n: f64| n / model.hold.at(n, false);
-        let with_pool = (1..=pool).map(|n| rate(n as f64)).fold(0.0, f64::max);
-        let mut parts =
-            vec![LimitingPart { part: format!("the pool of {pool} workers"), capacity: with_pool }];
-        let shared = rate(1e6);
-        if shared < FAR * seen {
-            // Where the pool is already as large as what it shares allows, it is not the pool.
-            if with_pool > 0.95 * shared {
-                parts.clear();
-            }
+        let with_pool = carried(&model.hold, workers);
+        let shared = rate(&model.hold, MANY);
+        let mut parts = Vec::new();
+        let is_shared = shared < FAR * seen;
+        if is_shared {
             let part = "what the workers share (processors, servers, a link)".to_owned();
             parts.push(LimitingPart { part, capacity: shared.max(with_pool) });
         }
@@ -128,12 +134,36 @@ impl Calibration {
             part: format!("the {}", bound.resource),
             capacity: bound.throughput,
         }));
+        // A part that carries as much is what binds there.
+        let named = |limit: f64| parts.iter().any(|part| (part.capacity / limit - 1.0).abs() < APART);
+        if let Some(capacity) = self.model.plateau.filter(|limit| !named(*limit)) {
+            parts.push(LimitingPart { part: PLATEAU_PART.to_owned(), capacity });
+        }
+        // Where the pool is already as large as what it shares allows, it is not the pool.
+        let large = is_shared && with_pool > 0.95 * shared;
+        if pooled && !large {
+            parts.push(LimitingPart { part: format!("the pool of {workers} workers"), capacity: with_pool });
+        }
         parts.sort_by(|one, other| one.capacity.total_cmp(&other.capacity));
         parts
     }
 }
 
 const OUTSIDE_PART: &str = "what is outside";
+const PLATEAU_PART: &str = "what no pool changes (a link, a server, the load generator)";
+
+/// Requests per second with so many busy workers; no time is below a thousandth of that with one,
+/// as in [`Curve::times`].
+fn rate(hold: &Curve, busy: f64) -> f64 {
+    busy / hold.at(busy, false).max(hold.at(1.0, false) / 1_000.0)
+}
+
+/// The most that a pool carries, with as many of its workers busy as do most.
+fn carried(hold: &Curve, workers: u64) -> f64 {
+    let times = hold.times(workers.min(SCANNED) as usize, workers as usize);
+    let rates = times.iter().enumerate().map(|(busy, time)| busy as f64 / time);
+    rates.fold(rate(hold, (workers as f64).min(MANY)), f64::max)
+}
 
 fn hold_in_words(hold: &Curve) -> String {
     let ms = |time: Seconds| duration(time);
@@ -205,16 +235,27 @@ mod tests {
     use super::*;
     use crate::flow::FlowModel;
 
-    fn explained(hold: Curve, outside: Curve, workers: [usize; 2]) -> Explanation {
+    fn solved(truth: &FlowModel, places: &[(usize, usize)]) -> Vec<CalibrationRow> {
+        let row = |&(n, workers): &(usize, usize)| {
+            let said = truth.solve(n, workers).unwrap();
+            CalibrationRow::measured(n as u64, workers as u64, said.throughput)
+                .with_times(said.response, said.wait)
+        };
+        places.iter().map(row).collect()
+    }
+
+    fn explained(hold: Curve, outside: Curve, [few, many]: [usize; 2]) -> Explanation {
         let truth = FlowModel { hold, outside, outside_over: OutsideCount::Outside };
-        let rows: Vec<CalibrationRow> = [(2, 0), (24, 0), (200, 0), (24, 1), (96, 1), (300, 1)]
-            .map(|(n, pool)| {
-                let said = truth.solve(n, workers[pool]).unwrap();
-                CalibrationRow::measured(n as u64, workers[pool] as u64, said.throughput)
-                    .with_times(said.response, said.wait)
-            })
-            .to_vec();
-        calibrate_as(&rows, &[CurveFamily::Processors]).unwrap().explain().unwrap()
+        let places = [(2, few), (24, few), (200, few), (24, many), (96, many), (300, many)];
+        calibrate_as(&solved(&truth, &places), &[CurveFamily::Processors]).unwrap().explain().unwrap()
+    }
+
+    /// Rows of 2 ms at a worker and 1 ms outside, whatever the load.
+    fn flat(places: &[(usize, usize)]) -> Vec<CalibrationRow> {
+        let line = |constant| Curve::Line { constant, slope: 0.0 };
+        let truth =
+            FlowModel { hold: line(2e-3), outside: line(1e-3), outside_over: OutsideCount::BusyWorkers };
+        solved(&truth, places)
     }
 
     #[test]
@@ -225,7 +266,7 @@ mod tests {
         assert!((found.parts[0].capacity / 4_000.0 - 1.0).abs() < 0.05, "{found:?}");
         assert!(found.words.iter().any(|said| said.contains("outside would limit next")), "{found:?}");
         // 4,000/s of 2 ms each.
-        assert!((found.knee / 8.2 - 1.0).abs() < 0.1, "{found:?}");
+        assert!((found.knee.unwrap() / 8.2 - 1.0).abs() < 0.1, "{found:?}");
     }
 
     #[test]
@@ -234,5 +275,51 @@ mod tests {
         let found = explained(hold, Curve::Line { constant: 5e-4, slope: 2e-4 }, [16, 64]);
         assert_eq!(found.parts[0].part, OUTSIDE_PART, "{found:?}");
         assert!(found.words.iter().any(|said| said.contains("load generator")), "{found:?}");
+    }
+
+    /// What has no workers says one for each client.
+    #[test]
+    fn no_pool_is_named_where_there_is_none() {
+        let rows = flat(&[(1, 1), (4, 4), (16, 16)]);
+        let found = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap().explain().unwrap();
+        assert!(found.parts.is_empty() && found.knee.is_none(), "{found:?}");
+        assert!(found.words.iter().any(|said| said == "the rows show no limit"), "{found:?}");
+        assert!(!found.words.iter().any(|said| said.contains("the pool of")), "{found:?}");
+        let hold = Curve::Processors { latency: 5e-4, work: 1e-3, processors: 4.0 };
+        let outside = Curve::Line { constant: 5e-4, slope: 0.0 };
+        let truth = FlowModel { hold, outside, outside_over: OutsideCount::BusyWorkers };
+        let rows = solved(&truth, &[(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (64, 64)]);
+        let found = calibrate_as(&rows, &[CurveFamily::ProcessorsBusy]).unwrap().explain().unwrap();
+        assert!(found.parts[0].part.contains("processors"), "{found:?}");
+        assert!(found.words.iter().any(|said| said.starts_with("the knee is at")), "{found:?}");
+        assert!(!found.words.iter().any(|said| said.contains("the pool of")), "{found:?}");
+    }
+
+    #[test]
+    fn a_pool_that_clients_do_not_fill_is_as_large_as_it_is() {
+        for (workers, capacity) in [(64, 32_000.0), (1_000_000_000, MANY / 2e-3)] {
+            let rows = flat(&[(2, 8), (24, 8), (4, workers), (12, workers), (24, workers)]);
+            let found = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap().explain().unwrap();
+            let pool = &found.parts[0];
+            assert_eq!(pool.part, format!("the pool of {workers} workers"), "{found:?}");
+            assert!((pool.capacity / capacity - 1.0).abs() < 0.1, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_rows_of_different_pools_agree_on_is_the_first_limit() {
+        let mut rows = flat(&[(2, 8), (24, 16), (24, 32), (96, 64)]);
+        for row in &mut rows[1..] {
+            row.throughput = 3_000.0;
+            row.response = row.population as f64 / row.throughput - 1e-3;
+            row.wait = row.response - 2e-3;
+        }
+        let calibration = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap();
+        let found = calibration.explain().unwrap();
+        let first = &found.parts[0];
+        assert!(first.part == PLATEAU_PART && (first.capacity / 3_000.0 - 1.0).abs() < 1e-9, "{found:?}");
+        let alone = calibration.model.solve(1, 1).unwrap().client_response;
+        assert_eq!(found.knee, Some(first.capacity * alone));
+        assert!(found.words.iter().any(|said| said.contains("the pool of 64 workers would limit next")));
     }
 }

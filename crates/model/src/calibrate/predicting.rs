@@ -276,11 +276,12 @@ fn statistics(error: impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::calibrate;
     use super::super::rows::ResponsePercentiles;
     use super::super::uses::ResourceUse;
+    use super::super::{calibrate, prediction_table};
     use super::*;
     use crate::flow::{Curve, FlowModel, OutsideCount};
+    use crate::table::TableCell;
 
     /// Rows of a system whose workers are few: the forms say that twice as many do nearly twice as
     /// much. The machine was three quarters busy.
@@ -314,6 +315,15 @@ mod tests {
         let outside = |said: &Predicted| said.answer.client_response - said.answer.response;
         assert!((outside(&held) / outside(&free) - 1.0).abs() < 0.05, "{held:?} {free:?}");
         assert!((held.answer.client_response - 96.0 / bound).abs() < 1e-12, "{held:?}");
+        // What binds is told first, whatever else is to be said of it.
+        let table = prediction_table(std::slice::from_ref(&held));
+        let told = |said: &String| said.starts_with("bound by the processors of the machine: 5,33");
+        let cell = table.rows[0].last();
+        assert!(held.extrapolated || !held.doubts.is_empty(), "{held:?}");
+        assert!(
+            matches!(cell, Some(TableCell::Text(said)) if told(said) && said.contains("/s; ")),
+            "{cell:?}"
+        );
         // Where the forms say less, nothing is held.
         assert!(calibrate(&rows(Some(0.75)), None).unwrap().predict(12, 4).unwrap().bound.is_none());
     }

@@ -53,12 +53,16 @@ pub(super) fn limits(rows: &[CalibrationRow]) -> Vec<String> {
     let full = |row: &CalibrationRow, used: &ResourceUse| {
         let busy = Unit::Share.show(used.share.min(1.0));
         let said = format!("the {}: {busy} busy at {}", used.resource, row.place);
-        if used.resource.is_load() {
-            format!(
+        match &used.resource {
+            BoundedResource::Generator => format!(
                 "{said}; there the load generator is the limit, and not what is measured: give it more threads or machines"
-            )
-        } else {
-            format!("{said}; that is the limit there, and more workers do not change it")
+            ),
+            BoundedResource::GeneratorLink(_) => format!(
+                "{said}; there the clients' link is the limit, and not what is measured: give them more machines or a faster link"
+            ),
+            BoundedResource::Machine | BoundedResource::Process(_) | BoundedResource::Link(_) => {
+                format!("{said}; that is the limit there, and more workers do not change it")
+            }
         }
     };
     let mut found: Vec<(&CalibrationRow, &ResourceUse)> = Vec::new();
@@ -111,12 +115,17 @@ mod tests {
             row(2_000.0, &[(BoundedResource::Generator, 0.93), (BoundedResource::Machine, 0.5)]),
             row(2_500.0, &[(BoundedResource::Generator, 0.99)]),
             row(2_400.0, &[(BoundedResource::Link("m1".into()), 0.95)]),
+            row(2_400.0, &[(BoundedResource::GeneratorLink("c1".into()), 0.96)]),
         ];
         let told = limits(&rows);
         assert!(
             told[0].contains("99.0 % busy") && told[0].contains("load generator is the limit"),
             "{told:?}"
         );
-        assert!(told[1].starts_with("the link of m1: 95.0 % busy") && told.len() == 2, "{told:?}");
+        assert!(told[1].starts_with("the link of m1: 95.0 % busy") && told.len() == 3, "{told:?}");
+        assert!(
+            told[2].contains("the clients' link is the limit") && !told[2].contains("more threads"),
+            "{told:?}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use krarup_units::Seconds;
+use krarup_units::{Seconds, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::uses::ResourceUse;
@@ -435,8 +435,8 @@ pub fn check_rows(rows: &[CalibrationRow], tolerance: f64) -> Vec<LawCheck> {
         checks.push(LawCheck::at_most(
             "Little: busy workers X·(R − w) ≤ M",
             place,
-            row.busy(),
-            row.workers as f64,
+            Unit::Count,
+            (row.busy(), row.workers as f64),
             tolerance,
         ));
         let loop_time = row.population as f64 / row.throughput;
@@ -445,23 +445,23 @@ pub fn check_rows(rows: &[CalibrationRow], tolerance: f64) -> Vec<LawCheck> {
                 checks.push(LawCheck::at_most(
                     "middleware R ≤ client R",
                     place,
-                    row.response,
-                    client,
+                    Unit::Seconds,
+                    (row.response, client),
                     tolerance,
                 ));
                 checks.push(LawCheck::equal(
                     "interactive response time law: N = X·(R + Z)",
                     place,
-                    client + row.think,
-                    loop_time,
+                    Unit::Seconds,
+                    (client + row.think, loop_time),
                     tolerance,
                 ));
             }
             None => checks.push(LawCheck::at_most(
                 "interactive response time law: X·(R + Z) ≤ N",
                 place,
-                row.response + row.think,
-                loop_time,
+                Unit::Seconds,
+                (row.response + row.think, loop_time),
                 tolerance,
             )),
         }

@@ -72,8 +72,9 @@ impl Calibration {
         let columns = [
             ("row", Unit::Text),
             ("law", Unit::Text),
-            ("measured", Unit::Count),
-            ("implied", Unit::Count),
+            // Times of one law, numbers of another: each with its unit.
+            ("measured", Unit::Text),
+            ("implied", Unit::Text),
             ("difference", Unit::Share),
         ];
         let mut table = ResultTable::new("Laws that rows break", &columns);
@@ -81,8 +82,8 @@ impl Calibration {
             table.push(vec![
                 check.place.as_str().into(),
                 check.law.as_str().into(),
-                check.measured.into(),
-                check.implied.into(),
+                check.unit.show(check.measured).into(),
+                check.unit.show(check.implied).into(),
                 check.difference.into(),
             ]);
         }
@@ -107,14 +108,16 @@ pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
     ];
     let mut table = ResultTable::new("Predictions with intervals for one new measurement (95 %)", &columns);
     for p in predictions {
-        let remark = match (p.calibrated, p.no_conclusion(), p.extrapolated) {
-            (true, ..) => "calibrated on this configuration: no prediction".to_owned(),
-            (false, Some(why), _) => format!("no conclusion: {why}"),
-            (false, None, true) => "outside of the busy workers measured".to_owned(),
-            (false, None, false) => p.bound.as_ref().map_or(String::new(), |bound| {
-                format!("bound by the {}: {}/s", bound.resource, krarup_units::text::count(bound.throughput))
-            }),
+        let bound = p.bound.as_ref().map(|bound| {
+            format!("bound by the {}: {}", bound.resource, Unit::PerSecond.show(bound.throughput))
+        });
+        let trust = match (p.calibrated, p.no_conclusion(), p.extrapolated) {
+            (true, ..) => Some("calibrated on this configuration: no prediction".to_owned()),
+            (false, Some(why), _) => Some(format!("no conclusion: {why}")),
+            (false, None, true) => Some("outside of the busy workers measured".to_owned()),
+            (false, None, false) => None,
         };
+        let remark = bound.into_iter().chain(trust).collect::<Vec<_>>().join("; ");
         table.push(vec![
             (p.answer.population as f64).into(),
             (p.answer.workers as f64).into(),
@@ -150,4 +153,24 @@ pub fn percentile_table(predictions: &[Predicted]) -> Option<ResultTable> {
         table.push(cells);
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CalibrationRow, CurveFamily, calibrate_as};
+    use crate::table::TableCell;
+
+    #[test]
+    fn both_sides_of_a_law_are_shown_in_its_unit() {
+        let mut rows = [(2, 0.3e-3), (12, 0.6e-3), (48, 1.5e-3)].map(|(n, response)| {
+            CalibrationRow::measured(n, 48, n as f64 / (response + 1e-3)).with_times(response, 0.0)
+        });
+        rows[2].client_response = Some(1e-3);
+        let calibration = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap();
+        let table = calibration.broken_table().unwrap();
+        let slower = &table.rows[0];
+        assert_eq!(slower[1], TableCell::Text("middleware R ≤ client R".into()), "{table:?}");
+        let sides = ["1.50 ms", "1.00 ms"].map(|side| TableCell::Text(side.into()));
+        assert_eq!(slower[2..4], sides, "{table:?}");
+    }
 }

@@ -78,6 +78,26 @@ fn the_history_of_a_sweep_stands_in_every_form() {
     assert!(latex::files(&document).iter().any(|(name, _)| name == "history.tex"));
 }
 
+#[test]
+fn the_history_says_where_bars_are_of_windows() {
+    let said = |repetitions| {
+        let document = sweep::document(&fixture::with_history(repetitions), "Krarup");
+        let markdown = markdown::document(&document);
+        ["one repetition, bars are of its windows", "or where a cell has one, of its windows"]
+            .map(|words| markdown.contains(words))
+    };
+    assert_eq!((said(1), said(3)), ([true, true], [false, false]));
+}
+
+#[test]
+fn a_mean_of_three_repetitions_rests_on_three() {
+    let page = Page::of(&sweep::document(&fixture::results(3), "Krarup"));
+    for name in ["response-time-qq.csv", "throughput-and-response-time.csv"] {
+        let (_, csv) = page.csv.iter().find(|(known, _)| known == name).unwrap();
+        assert!(csv.lines().skip(1).all(|line| line.ends_with(",3")), "{csv}");
+    }
+}
+
 /// Along the factor with the most levels, a line for each of the others; not a place for each cell.
 #[test]
 fn many_workloads_are_drawn_along_a_factor() {
@@ -209,6 +229,9 @@ fn the_data_of_a_chart_cannot_end_its_script() {
     for script in parsed.descendants().filter(|node| node.has_tag_name("script")) {
         let chart: serde_json::Value = serde_json::from_str(script.text().unwrap()).unwrap();
         for panel in chart["panels"].as_array().unwrap() {
+            if let Some(names) = panel["x"]["names"].as_array() {
+                assert_eq!(names.len(), panel["xs"].as_array().unwrap().len());
+            }
             for series in panel["series"].as_array().unwrap() {
                 assert_eq!(series["values"].as_array().unwrap().len(), panel["xs"].as_array().unwrap().len());
                 names.push(series["name"].as_str().unwrap().to_owned());
