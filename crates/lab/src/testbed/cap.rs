@@ -166,6 +166,17 @@ impl Cap {
         }
     }
 
+    /// Lets its processes have all there is.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn release(&self) -> Result<(), StationError> {
+        match &self.controller {
+            Controller::First(_) => write(&self.folder.join("cpu.cfs_quota_us"), "-1"),
+            Controller::Second(_) => write(&self.folder.join("cpu.max"), "max"),
+        }
+    }
+
     /// In how many periods the quota was used up so far.
     pub fn throttled(&self) -> Throttled {
         Throttled::read(&fs::read_to_string(self.folder.join("cpu.stat")).unwrap_or_default())
@@ -254,12 +265,16 @@ mod tests {
         fs::write(cap.folder.join("cpu.stat"), "nr_periods 100\nnr_throttled 97\nthrottled_time 5\n")
             .unwrap();
         assert_eq!(cap.throttled(), Throttled { periods: 100, used_up: 97, held: 5e-9 });
+        cap.release().unwrap();
+        assert_eq!(read(cap.folder.join("cpu.cfs_quota_us")), "-1");
 
         let cap = Cap::within(&Controller::Second(second.clone()), 0.05, &ledger).unwrap();
         cap.hold(18).unwrap();
         assert_eq!(read(cap.folder.join("cpu.max")), "1000 20000");
         cap.quicken(10.0).unwrap();
         assert_eq!(read(cap.folder.join("cpu.max")), "5000 10000");
+        cap.release().unwrap();
+        assert_eq!(read(cap.folder.join("cpu.max")), "max");
         cap.quicken(1.0).unwrap();
         assert_eq!(read(cap.folder.join("cpu.max")), "1000 20000");
         assert_eq!(read(cap.folder.join("cgroup.procs")), "18");

@@ -56,14 +56,17 @@ impl DeliveredShare {
     /// wanted no more than it got.
     pub fn disturbed(&self) -> Option<String> {
         let Self { name, share, ran, waited, at_once, seconds } = self;
-        let usable = if *at_once > 0.0 { share.min(*at_once) } else { *share };
-        let wanted = (ran + waited).min(*seconds);
+        // Threads that are no more than the processors of its share wanted to run side by side.
+        let few = *at_once > 0.0 && at_once <= share;
+        let (usable, wanted) =
+            if few { (*at_once, (ran + waited) / at_once) } else { (*share, (ran + waited).min(*seconds)) };
         if *seconds <= 0.0 || *waited <= NOTABLE * seconds || ran / seconds >= SHORT * usable {
             return None;
         }
         let got = ran / wanted;
         (got < SHORT * usable).then(|| {
-            format!("the machine was disturbed: {name} got {got:.3} of a processor while it wanted to run, and its share is {share:.3}")
+            let most = if few { "its threads could use" } else { "its share is" };
+            format!("the machine was disturbed: {name} got {got:.3} of a processor while it wanted to run, and {most} {usable:.3}")
         })
     }
 }
@@ -135,6 +138,9 @@ mod tests {
         assert_eq!((one.at_once, one.disturbed()), (1.0, None));
         let two = delivered(2.0, 0.0, &[(5.0, 5.0), (5.0, 5.0)]);
         assert!(two.disturbed().unwrap().contains("got 1.000 of a processor"), "{two:?}");
+        assert_eq!(delivered(2.0, 0.0, &[(5.0, 0.4), (5.0, 0.4)]).disturbed(), None, "each had nearly all");
+        let uneven = delivered(2.0, 0.0, &[(9.0, 1.0), (0.1, 0.9)]).disturbed().unwrap();
+        assert!(uneven.ends_with("and its threads could use 1.100"), "{uneven}");
         let unknown = DeliveredShare { at_once: 0.0, ..one };
         assert!(unknown.disturbed().is_some(), "its whole share is asked for");
     }

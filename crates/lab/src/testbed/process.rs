@@ -95,9 +95,6 @@ fn is_second(line: &str) -> bool {
     line.starts_with('{') && line.contains("\"second\":")
 }
 
-/// So many times its share a process may have while it ends.
-const ENDING: f64 = 100.0;
-
 /// A process that was started here. Dropping it kills it.
 #[derive(Debug)]
 pub struct ChildProcess {
@@ -388,7 +385,7 @@ impl ChildProcess {
     /// When it had to be killed, or another process holds its output.
     pub fn stop(&mut self, within: Duration) -> Result<StationEnd, StationError> {
         // Nothing of it is measured any more.
-        let _ = self.quicken(ENDING);
+        let _ = self.cap.as_ref().map(Cap::release);
         if let Some(agent) = &self.agent {
             let _ = agent.send(protocol::END.to_owned());
         } else if let Some(pid) = pid(self.child.id())

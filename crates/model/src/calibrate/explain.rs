@@ -93,8 +93,13 @@ impl Calibration {
             }
         }
         if let Some(plateau) = self.model.plateau {
+            let (rows, what) = if pooled {
+                ("different pools", "something that no pool changes binds there")
+            } else {
+                ("different numbers of clients", "something that more clients do not change binds there")
+            };
             words.push(format!(
-                "rows of different pools agree on {}/s: something that no pool changes binds there (a link, a server, the load generator), and no prediction exceeds it",
+                "rows of {rows} agree on {}/s: {what} (a link, a server, the load generator), and no prediction exceeds it",
                 count(plateau)
             ));
         }
@@ -134,10 +139,16 @@ impl Calibration {
             part: format!("the {}", bound.resource),
             capacity: bound.throughput,
         }));
-        // A part that carries as much is what binds there.
-        let named = |limit: f64| parts.iter().any(|part| (part.capacity / limit - 1.0).abs() < APART);
-        if let Some(capacity) = self.model.plateau.filter(|limit| !named(*limit)) {
-            parts.push(LimitingPart { part: PLATEAU_PART.to_owned(), capacity });
+        if let Some(limit) = self.model.plateau {
+            // A part that carries about as much is what binds there, and no prediction exceeds it.
+            let is_named = |part: &&mut LimitingPart| (part.capacity / limit - 1.0).abs() < APART;
+            let named: Vec<_> = parts.iter_mut().filter(is_named).collect();
+            if named.is_empty() {
+                let part = if pooled { PLATEAU_PART } else { PLATEAU_OF_ALL }.to_owned();
+                parts.push(LimitingPart { part, capacity: limit });
+            } else {
+                named.into_iter().for_each(|part| part.capacity = part.capacity.min(limit));
+            }
         }
         // Where the pool is already as large as what it shares allows, it is not the pool.
         let large = is_shared && with_pool > 0.95 * shared;
@@ -151,6 +162,7 @@ impl Calibration {
 
 const OUTSIDE_PART: &str = "what is outside";
 const PLATEAU_PART: &str = "what no pool changes (a link, a server, the load generator)";
+const PLATEAU_OF_ALL: &str = "what more clients do not change (a link, a server, the load generator)";
 
 /// Requests per second with so many busy workers; no time is below a thousandth of that with one,
 /// as in [`Curve::times`].
@@ -293,6 +305,14 @@ mod tests {
         assert!(found.parts[0].part.contains("processors"), "{found:?}");
         assert!(found.words.iter().any(|said| said.starts_with("the knee is at")), "{found:?}");
         assert!(!found.words.iter().any(|said| said.contains("the pool of")), "{found:?}");
+        let rows = solved(&truth, &[(1, 1), (4, 4), (16, 16), (256, 256), (384, 384), (512, 512)]);
+        let found = calibrate_as(&rows, &[CurveFamily::ProcessorsBusy]).unwrap().explain().unwrap();
+        let named = found.words.iter().chain(found.parts.iter().map(|one| &one.part));
+        assert!(named.clone().all(|said| !said.contains("pool")), "{found:?}");
+        assert!(
+            named.clone().any(|said| said.contains("rows of different numbers of clients agree")),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -321,5 +341,21 @@ mod tests {
         let alone = calibration.model.solve(1, 1).unwrap().client_response;
         assert_eq!(found.knee, Some(first.capacity * alone));
         assert!(found.words.iter().any(|said| said.contains("the pool of 64 workers would limit next")));
+    }
+
+    #[test]
+    fn a_part_that_carries_about_what_rows_agree_on_carries_no_more() {
+        let hold = Curve::Processors { latency: 5e-4, work: 1e-3, processors: 4.0 };
+        let outside = Curve::Line { constant: 5e-4, slope: 0.0 };
+        let truth = FlowModel { hold, outside, outside_over: OutsideCount::BusyWorkers };
+        let rows = solved(&truth, &[(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (64, 64)]);
+        let mut calibration = calibrate_as(&rows, &[CurveFamily::ProcessorsBusy]).unwrap();
+        calibration.model.plateau = None;
+        let shared = calibration.explain().unwrap().parts[0].capacity;
+        calibration.model.plateau = Some(0.92 * shared);
+        let found = calibration.explain().unwrap();
+        assert_eq!((found.parts.len(), found.parts[0].capacity), (1, 0.92 * shared), "{found:?}");
+        let alone = calibration.model.solve(1, 1).unwrap().client_response;
+        assert_eq!(found.knee, Some(0.92 * shared * alone));
     }
 }
