@@ -381,14 +381,14 @@ pub(crate) fn table(out: &mut String, table: &Table) {
     for (row, starts_group) in table.rows.iter().zip(table.group_starts()) {
         out.push_str(if starts_group { "<tr class=\"group\">" } else { "<tr>" });
         for ((value, column), scale) in row.iter().zip(&table.columns).zip(&scales) {
-            let (shown, _) = value.shown(*scale);
+            let (shown, interval) = table.shown(value, *scale);
             let class = match value {
                 TableValue::Missing => " class=\"number missing\"",
                 _ if column.unit == Unit::Text => "",
                 _ => " class=\"number\"",
             };
             let _ = write!(out, "<td{class}>{}", escape(&shown));
-            if let Some(interval) = table.beside(value, *scale) {
+            if let Some(interval) = interval {
                 let _ = write!(out, " <span class=\"half\">{}</span>", escape(&interval));
             }
             out.push_str("</td>");

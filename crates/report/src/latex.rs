@@ -60,8 +60,8 @@ pub fn table(table: &Table) -> String {
             out.push_str("\\addlinespace\n");
         }
         let values = cells.iter().zip(&scales).map(|(value, scale)| {
-            let (shown, _) = value.shown(*scale);
-            match table.beside(value, *scale) {
+            let (shown, interval) = table.shown(value, *scale);
+            match interval {
                 Some(interval) => format!("{} {}", escaped(&shown), escaped(&interval)),
                 None => escaped(&shown),
             }

@@ -175,14 +175,19 @@ impl Table {
         words.join(" ")
     }
 
-    /// What stands beside a value: `± 90`, or where the caption does not say what a ± is and the
-    /// interval reaches farther to one side, both its ends: `(105 to 214)`.
-    pub(crate) fn beside(&self, value: &TableValue, scale: Scale) -> Option<String> {
-        let TableValue::Measured(measured) = value else { return None };
-        match measured.uneven().filter(|_| !self.caption.contains('±')) {
+    /// A value as text, and what stands beside it: `± 90`, or where the caption does not say what a
+    /// ± is and the interval reaches farther to one side, both its ends: `(105 to 214)`.
+    pub(crate) fn shown(&self, value: &TableValue, scale: Scale) -> (String, Option<String>) {
+        let (text, half) = value.shown(scale);
+        let ends = match value {
+            TableValue::Measured(measured) if !self.caption.contains('±') => measured.uneven(),
+            _ => None,
+        };
+        let interval = match ends {
             Some((low, high)) => Some(format!("({} to {})", scale.show(low), scale.show(high))),
-            None => measured.half().map(|half| format!("± {}", scale.show_beside(half, measured.value))),
-        }
+            None => half.map(|half| format!("± {half}")),
+        };
+        (text, interval)
     }
 
     /// The scale of column `index`: the one that suits the middle of its numbers.
@@ -268,7 +273,7 @@ mod tests {
         let table = Table::untitled("t", &[("x", Unit::Count)], Vec::new());
         let beside = |table: &Table, low, high| {
             let cell = EstimateCell { value: 2.0, interval: Some((low, high)), n: 3 };
-            table.beside(&TableValue::Measured(cell), Unit::Count.scale(2.0)).unwrap()
+            table.shown(&TableValue::Measured(cell), Unit::Count.scale(2.0)).1.unwrap()
         };
         assert_eq!(beside(&table, 1.0, 3.0), "± 1");
         assert_eq!(beside(&table, 0.0, 5.0), "± 3");

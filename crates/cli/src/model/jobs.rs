@@ -243,7 +243,7 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
 /// each client had a worker, as many of the one as of the other.
 fn configurations(calibration: &Calibration, args: &PredictArgs) -> Result<Vec<(usize, usize)>, Failure> {
     if args.workers.is_empty() && !args.population.is_empty() {
-        if calibration.rows.iter().any(|row| row.workers != row.population) {
+        if calibration.has_pool() {
             return Err(Failure::usage(
                 "this model is of clients and workers, and no number of workers is given",
             )

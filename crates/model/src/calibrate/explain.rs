@@ -62,12 +62,11 @@ impl Calibration {
         let heaviest = self.model.heaviest();
         let model = &heaviest.model;
         let workers = self.rows.iter().map(|row| row.workers).max().unwrap_or(1);
-        // Rows of what has no workers say one for each client.
-        let pooled = self.rows.iter().any(|row| row.workers != row.population);
+        let pooled = self.has_pool();
         let mut words = vec![format!("{} rows; {}", self.rows.len(), self.model.name())];
         words.push(hold_in_words(&model.hold));
         words.push(outside_in_words(&model.outside, model.outside_over));
-        let parts = self.parts(workers, pooled);
+        let parts = self.parts(workers);
         let alone = self.model.solve(1, 1)?.client_response;
         let knee = parts.first().map(|first| first.capacity * alone);
         let with_pool = if pooled { format!("with {workers} workers ") } else { String::new() };
@@ -111,6 +110,12 @@ impl Calibration {
         Ok(Explanation { words, parts, knee })
     }
 
+    /// Whether clients share workers that are not theirs alone. Rows of what has no workers, or as
+    /// many as it needs, say one for each client.
+    pub fn has_pool(&self) -> bool {
+        self.rows.iter().any(|row| row.workers != row.population)
+    }
+
     /// What was full in some row, a sentence each: processors, links, the load generator itself.
     pub fn limits(&self) -> Vec<String> {
         limits(&self.rows)
@@ -118,7 +123,8 @@ impl Calibration {
 
     /// What bounds the throughput, the least first: the pool as it is, if there is one, what its
     /// workers share, what is outside, and what rows of different pools agree on.
-    fn parts(&self, workers: u64, pooled: bool) -> Vec<LimitingPart> {
+    fn parts(&self, workers: u64) -> Vec<LimitingPart> {
+        let pooled = self.has_pool();
         let model = &self.model.heaviest().model;
         let seen = self.rows.iter().map(|row| row.throughput).fold(0.0, f64::max);
         let with_pool = carried(&model.hold, workers);
