@@ -165,6 +165,17 @@ class Station:
         self.stop()
 
 
+class Processes:
+    """Stations side by side that count as one: clients are shared out to them."""
+
+    def __init__(self, stack, stations):
+        self.stations = [stack.enter_context(station) for station in stations]
+        self.port = [station.port for station in self.stations]
+
+    def cpu(self):
+        return sum(station.cpu() for station in self.stations)
+
+
 def memcached(program="memcached", threads=1):
     port = free_port()
     command = [program, "-l", "127.0.0.1", "-U", "0", "-t", str(threads), "-m", "256", "-p", str(port)]
@@ -249,7 +260,9 @@ def twemproxy(servers, folder):
 
 
 def load(binary, port, flags, extra):
-    words = [binary, "load", "--progress", "none", "--servers", f"127.0.0.1:{port}"]
+    """Runs the load generator against a port, or against several, to which clients are shared out."""
+    names = ",".join(f"127.0.0.1:{each}" for each in (port if isinstance(port, list) else [port]))
+    words = [binary, "load", "--progress", "none", "--servers", names]
     words += [] if "--keys" in flags else ["--keys", "10000"]
     output = subprocess.run(words + flags.split() + extra, check=True, capture_output=True).stdout
     return output
@@ -354,7 +367,7 @@ def scaling(everything):
 
 IDLE = 10_000
 # In the order of the tables.
-SIDES = ["krarup", "threads", "twemproxy", "memcached", "HAProxy", "floor", "multiplexer"]
+SIDES = ["krarup", "processes", "threads", "twemproxy", "memcached", "HAProxy", "floor", "multiplexer"]
 
 
 @contextlib.contextmanager
@@ -373,6 +386,7 @@ def names_of_sides(name, count, options, loops):
         "krarup": True,
         # It has one loop, always; so have floor and multiplexer.
         "twemproxy": not takes_tls and loops in (None, 1),
+        "processes": options.processes and loops and not takes_tls and not has_idle,
         "threads": options.threads and not takes_tls,
         "memcached": options.memcached_proxy,
         # Its server has a connection for each of its clients', more than both may have open.
@@ -398,6 +412,14 @@ def start(side, servers, name, options, folder, pair, loops):
     return cache(options.binary) if side == "floor" else multiplexer(options.binary, servers)
 
 
+def apart(servers, options, processors):
+    """A proxy of one loop on each of the processors."""
+    for processor in sorted(processors):
+        with on({processor}):
+            proxy = krarup_proxy(options.binary, servers, ["--threads", "1"])
+        yield proxy
+
+
 def compared(name, count, flags, options, loops=None):
     """The runs of each side, in turn, round after round: in a closed loop, then at equal load. With `loops`, a proxy has a
     processor of its own for each, servers and load have the others, and there are so many connections for each loop."""
@@ -416,7 +438,10 @@ def compared(name, count, flags, options, loops=None):
             with on(others):
                 backends[side] = [stack.enter_context(memcached(threads=max(1, len(others or ()) // 2))) for _ in range(count)]
             with on(ours):
-                sides[side] = stack.enter_context(start(side, backends[side], name, options, folder, pair, loops or 1))
+                if side == "processes":
+                    sides[side] = Processes(stack, apart(backends[side], options, ours))
+                else:
+                    sides[side] = stack.enter_context(start(side, backends[side], name, options, folder, pair, loops or 1))
             load(options.binary, sides[side].port, flags, ["--populate-only"])
 
         def rounds(pace, seconds, warm_up=0.0):
@@ -449,6 +474,7 @@ def main():
     arguments.add_argument("--load", type=float, default=0.5, metavar="SHARE", help="what is sent at equal load, as a share of what the slowest does in a closed loop; 0: nothing")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
     arguments.add_argument("--loops", type=int, nargs="+", metavar="N", help="measure with this many event loops each, one after the other; a loop has a processor of its own")
+    arguments.add_argument("--processes", action="store_true", help="with --loops, also measure as many proxies of one loop each: what loops of one process have in common, these have not")
     options = arguments.parse_args()
     if options.loops and min(options.loops) < 1:
         arguments.error("--loops: at least 1")
