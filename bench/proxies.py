@@ -425,8 +425,10 @@ def compared(name, count, flags, options, loops=None):
     processor of its own for each, servers and load have the others, and there are so many connections for each loop."""
     ours, others = divided(loops) if loops else (None, None)
     if loops:
-        flags = re.sub(r"-c (\d+)", lambda found: f"-c {int(found[1]) * loops}", flags)
-    flags += f" --threads {len(others)}" if others else ""
+        connections = int(re.search(r"-c (\d+)", flags)[1]) * loops
+        flags = re.sub(r"-c (\d+)", f"-c {connections}", flags)
+        # The generator takes no more threads than it has connections.
+        flags += f" --threads {min(len(others), connections)}"
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         # memcached and HAProxy may give up root before they read their files.
         os.chmod(folder, 0o755)

@@ -36,8 +36,8 @@ pub const TOP_SCHEMA: u32 = 1;
 /// What is known of one process.
 #[derive(Clone, Debug, Default)]
 struct Instance {
-    /// The newest look.
-    last: Option<Samples>,
+    /// The newest look, and when it was.
+    last: Option<(Seconds, Samples)>,
     /// It against the one before, if that is of the same run of the process.
     pair: Option<LookPair>,
     /// Since when it does not answer, and why.
@@ -45,6 +45,8 @@ struct Instance {
     headroom: Option<Headroom>,
     hot_keys: Option<HotKeys>,
     clients: Option<ClientsReport>,
+    /// What it did in the last minute.
+    course: TopCourse,
 }
 
 /// One instance beside the others.
@@ -131,20 +133,20 @@ impl TopState {
 
     /// What kind of service an instance is; none: it has not answered yet, or is not looked at.
     pub fn kind(&self, instance: &str) -> Option<ServiceKind> {
-        ServiceKind::of(self.instances.get(instance)?.last.as_ref()?)
+        ServiceKind::of(self.instances.get(instance)?.samples()?)
     }
 
     /// An instance has answered.
-    pub fn looked(&mut self, instance: &str, samples: Samples) {
+    pub fn looked(&mut self, instance: &str, at: Seconds, samples: Samples) {
         let Some(known) = self.instances.get_mut(instance) else { return };
         // One that did not answer meanwhile begins anew too: a rate over the gap would be that of
         // no moment.
         let before = known.last.take().filter(|_| known.lost.is_none());
-        known.pair = before.and_then(|before| LookPair::of(before, samples.clone()));
+        known.pair = before.and_then(|(then, before)| LookPair::of(before, samples.clone(), at - then));
         if known.pair.is_none() {
             (known.headroom, known.hot_keys, known.clients) = (None, None, None);
         }
-        known.last = Some(samples);
+        known.last = Some((at, samples));
         known.lost = None;
     }
 
@@ -156,46 +158,54 @@ impl TopState {
         known.lost = Some((since, why.into()));
     }
 
-    /// What an instance says of its headroom.
-    pub fn set_headroom(&mut self, instance: &str, headroom: Headroom) {
+    /// What an instance says of its headroom; none: nothing, and what it said before holds no more.
+    pub fn set_headroom(&mut self, instance: &str, headroom: impl Into<Option<Headroom>>) {
         if let Some(known) = self.instances.get_mut(instance) {
-            known.headroom = Some(headroom);
+            known.headroom = headroom.into();
         }
     }
 
-    /// What an instance says of its hot keys.
-    pub fn set_hot_keys(&mut self, instance: &str, keys: HotKeys) {
+    /// What an instance says of its hot keys; none: nothing, and what it said before holds no more.
+    pub fn set_hot_keys(&mut self, instance: &str, keys: impl Into<Option<HotKeys>>) {
         if let Some(known) = self.instances.get_mut(instance) {
-            known.hot_keys = Some(keys);
+            known.hot_keys = keys.into();
         }
     }
 
-    /// What an instance says of its clients.
-    pub fn set_clients(&mut self, instance: &str, clients: ClientsReport) {
+    /// What an instance says of its clients; none: nothing, and what it said before holds no more.
+    pub fn set_clients(&mut self, instance: &str, clients: impl Into<Option<ClientsReport>>) {
         if let Some(known) = self.instances.get_mut(instance) {
-            known.clients = Some(clients);
+            known.clients = clients.into();
         }
     }
 
     /// The looks of the time until `now` are complete: what they add up to is a point of the
     /// course.
     pub fn advance(&mut self, now: Seconds) {
+        for one in self.instances.values_mut() {
+            let totals = one.totals();
+            one.course.add(now, totals.as_ref());
+        }
         let pairs = self.pairs(None);
         let totals = (!pairs.is_empty()).then(|| rows::totals(&pairs));
         self.course.add(now, totals.as_ref());
     }
 
-    /// Throughput and p99 of the last minute until `now`, as so many points of equal length, the
-    /// oldest first.
-    pub fn course(&self, now: Seconds, points: usize) -> Vec<TopPoint> {
-        self.course.points(now, points)
+    /// Throughput and p99 of the last minute until `now`, of all instances or of `only` one, as so
+    /// many points of equal length, the oldest first.
+    pub fn course(&self, now: Seconds, points: usize, only: Option<&str>) -> Vec<TopPoint> {
+        let course = match only {
+            Some(only) => self.instances.get(only).map(|one| &one.course),
+            None => Some(&self.course),
+        };
+        course.map_or_else(Vec::new, |course| course.points(now, points))
     }
 
     /// What is known `now`, of all instances or of `only` one.
     pub fn figures(&self, now: Seconds, only: Option<&str>) -> TopFigures {
         let shown = |name: &str| only.is_none_or(|only| only == name);
         let pairs = self.pairs(only);
-        let kinds = self.instances.values().filter_map(|one| ServiceKind::of(one.last.as_ref()?));
+        let kinds = self.instances.values().filter_map(|one| ServiceKind::of(one.samples()?));
         let mut services: Vec<_> = kinds.collect();
         services.sort_unstable();
         services.dedup();
@@ -232,15 +242,23 @@ fn said<T: Clone>(instance: &str, says: Option<&T>) -> Option<SaidBy<T>> {
 }
 
 impl Instance {
+    fn samples(&self) -> Option<&Samples> {
+        self.last.as_ref().map(|(_, samples)| samples)
+    }
+
+    fn totals(&self) -> Option<TopTotals> {
+        self.pair.as_ref().map(|pair| rows::totals(&[pair]))
+    }
+
     fn row(&self, name: &str, now: Seconds) -> TopInstance {
-        let last = self.last.as_ref();
+        let last = self.samples();
         TopInstance {
             instance: name.to_owned(),
             service: last.and_then(ServiceKind::of),
             lost: self.lost.as_ref().map(|(_, why)| why.clone()),
             lost_s: self.lost.as_ref().map(|(since, _)| (now - since).max(0.0)),
             uptime_s: last.and_then(ServiceKind::uptime),
-            totals: self.pair.as_ref().map(|pair| rows::totals(&[pair])),
+            totals: self.totals(),
         }
     }
 }

@@ -5,4 +5,4 @@ mod snapshot;
 mod table;
 
 pub use snapshot::BrokerSnapshot;
-pub use table::{BrokerMetric, TABLE, exposition, page};
+pub use table::{BrokerMetric, TABLE, exposition, page, waiting};

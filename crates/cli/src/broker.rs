@@ -17,7 +17,7 @@ use krarup_store::postgres::{Database, Owned, Sharing};
 use krarup_units::{Address, Nanos};
 
 use self::args::Mode;
-use self::base::{Base, about, database, load, tell};
+use self::base::{Base, LOADS, about, database, load, monitored, tell, waits_for};
 use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
@@ -75,6 +75,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         secret: args.secret.as_deref().map(secret).transpose()?,
         tls: acceptor,
         inherited: listen::inherited(),
+        admin: if args.shards > 1 { None } else { monitored(args.admin.as_ref())? },
         signals,
     };
     if args.shards > 1 {
@@ -185,7 +186,7 @@ fn serve(
         memcached: args.memcached_listen.clone(),
         tls: base.tls.clone(),
         reloads: base.tls.clone(),
-        admin: args.admin.clone(),
+        admin: base.admin.clone(),
         connections: args.connections as usize,
         clients: limits(&args.edge.settings()),
         shutdown_limit: Nanos::from_seconds(args.shutdown_limit),
@@ -201,7 +202,6 @@ fn serve(
             BrokerNotice::Listening(address, Protocol::Memcached) => {
                 args.memcached_listen = Some(address.clone());
             }
-            BrokerNotice::Admin(address) => args.admin = Some(address.clone()),
             _ => {}
         }
         tell(notice, asks);
@@ -222,6 +222,7 @@ fn owned(
     let (args, clock) = (args.clone(), base.clock);
     let address = args.listen.to_string();
     let mut given = base.inherited()?.into_iter().next();
+    let admin = base.admin.clone();
     let (mut waiting, mut relay) = (false, None);
     waiting::turn(&base.signals, place, reached, move |place, there| {
         let waits = |owner: &str| {
@@ -230,12 +231,18 @@ fn owned(
                 eprintln!("waiting: the broker at {owner} owns the queues");
                 relay = send_on(&args.listen, given.take());
             }
+            if let Some(admin) = &admin {
+                admin.waits_for(&waits_for(owner));
+            }
             if let Some(relay) = &relay {
                 // One that shares them, or has not said where it is, cannot be asked.
                 relay.send_to(owner.parse().ok());
             }
         };
         let mut owned = Owned::take(place.clone(), &address, waits)?;
+        if let Some(admin) = &admin {
+            admin.waits_for(LOADS);
+        }
         let queues = load(&args, &mut owned, &clock)?;
         let listen = relay.take().map(|relay: Relay| relay.address.clone());
         Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
@@ -264,9 +271,13 @@ fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
 /// A share in the queues of a database, once no broker owns them; none: a stop was asked for first.
 fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
     let mut waiting = false;
+    let admin = base.admin.clone();
     let sharing = waiting::turn(&base.signals, place, reached, move |place, there| {
         let waits = |owner: &str| {
             there();
+            if let Some(admin) = &admin {
+                admin.waits_for(&waits_for(owner));
+            }
             if !std::mem::replace(&mut waiting, true) {
                 eprintln!("waiting: the broker at {owner} owns the queues");
             }

@@ -14,10 +14,10 @@ use krarup_analysis::trial::Trial;
 use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignStore, DisturbedTrials};
 use krarup_lab::change::Changes;
 use krarup_lab::identities::{Identities, TrialsThere};
-use krarup_lab::plan::{Plan, PlannedCell, least_time, trial_time};
+use krarup_lab::plan::{Plan, PlannedCell, anchor_run, least_time, trial_time};
 use krarup_lab::platform::Platform;
 use krarup_lab::shipped;
-use krarup_lab::spec::{Baseline, ScaleBy, Spec, Testbed};
+use krarup_lab::spec::{Baseline, Spec, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::{ResultsDirectory, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
@@ -29,6 +29,7 @@ use krarup_lab::testbed::pods::fleet::PodFleet;
 use krarup_lab::testbed::pods::shape::PodShape;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, LoadSeconds, Starter};
+use krarup_record::scaled::ReachedBaseline;
 use krarup_report::document::{Column, Table, TableValue};
 use krarup_settings::{Mistake, Mistakes};
 use krarup_units::text::{count, timestamp};
@@ -200,13 +201,8 @@ impl SpecSource {
     /// With a scale that fits into the processors here, where it is to be chosen and none is `kept`
     /// already.
     fn scaled(mut self, kept: Option<&KeptScale>) -> Self {
-        if let (Some(kept), Some(scale)) = (kept, &mut self.spec.scale)
-            && scale.by == ScaleBy::Auto
-        {
-            scale.by = ScaleBy::Times(kept.testbed.by);
-        }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        self.spec.choose_scale(cores);
+        self.spec.choose_scale(kept.map(|kept| &kept.testbed), cores);
         self
     }
 
@@ -280,18 +276,18 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     }
     print_scale(&spec);
     let (least, most) = (spec.repetitions.min as usize, spec.repetitions.most() as usize);
-    let trials = plan.cells.len() * least;
-    let more = if most > least {
-        format!(", at most {}", count((plan.cells.len() * most) as f64))
-    } else {
-        String::new()
-    };
-    println!(
-        "{}, {}{more}, about {}",
-        counted(plan.cells.len(), "cell"),
-        counted(trials, "trial"),
-        wait(least_time(&spec, &plan))
-    );
+    let number = plan.cells.len();
+    let anchors = plan.in_block(&spec) - number;
+    let mut trials = counted(number * least, "trial");
+    let mut more =
+        if most > least { format!(", at most {}", count((number * most) as f64)) } else { String::new() };
+    if anchors > 0 {
+        trials += &format!(" and {} of the anchor", counted(anchors * least, "run"));
+        if most > least {
+            more += &format!(" and {}", count((anchors * most) as f64));
+        }
+    }
+    println!("{}, {trials}{more}, about {}", counted(number, "cell"), wait(least_time(&spec, &plan)));
     // A plan may be made for another machine.
     if let Err(failure) = stations_check::programs(&spec, &plan) {
         failure.warn("`krarup run` refuses this here");
@@ -383,7 +379,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = args.spec.spec.to_string_lossy();
     let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
-    let source = source.scaled(trials::kept_scale(&out)?.as_ref());
+    let kept = trials::kept_scale(&out)?.filter(|kept| source.spec.stands_for_those_of(&kept.testbed));
+    let source = source.scaled(kept.as_ref());
     let disturbed = if args.keep_disturbed { DisturbedTrials::Keep } else { DisturbedTrials::Repeat };
     let manner = RunManner {
         yes: args.yes,
@@ -400,9 +397,6 @@ fn checked_plan(spec: &Spec) -> Result<Plan, Failure> {
     let plan = Plan::of(spec);
     stations_check::words(spec, &plan)?;
     stations_check::programs(spec, &plan)?;
-    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
-        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
-    }
     Ok(plan)
 }
 
@@ -473,10 +467,10 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let ended = match ended {
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
-            let kept = trials::read(spec, &plan, &store)?.len();
-            // Guesses that are sealed stay.
-            let fresh = made_here && seal.is_none() && store.failures().is_empty();
-            return Err(stopped(kept, out, fresh));
+            // Guesses that are sealed stay, and shares that were found.
+            let found = spec.scale.as_ref().is_some_and(|scale| !scale.baselines.is_empty());
+            let fresh = made_here && !found && seal.is_none() && store.failures().is_empty();
+            return Err(stopped(complete_runs(records)?, out, fresh));
         }
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
@@ -488,8 +482,13 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     report.judged()
 }
 
+/// How many trials are complete, runs of the anchor too.
+fn complete_runs(RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>) -> Result<usize, Failure> {
+    Ok(trials::read(spec, plan, store)?.len() + trials::anchors(spec, plan, store)?.len())
+}
+
 /// Finds the shares with which single stations give what was published of them, each once, and
-/// writes them down.
+/// writes each down when it is found.
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
@@ -500,17 +499,23 @@ fn reach_baselines(
     let kept = trials::kept_scale(store.directory())?;
     let here = Platform::this();
     let machine = format!("{}, {} processors, {}", here.cpu, here.cores, here.kernel);
-    let (mut reached, mut searches) = (Vec::new(), Vec::new());
-    for baseline in &scale.baselines {
+    let search =
+        |baseline| baselines::identity(spec, plan, baseline).expect("its cell was checked to be there");
+    let searches: Vec<_> = scale.baselines.iter().map(|baseline| search(baseline.get_ref())).collect();
+    let known = |search| kept.as_ref().and_then(|kept| kept.found(&machine, search)).cloned();
+    let mut found: Vec<Option<ReachedBaseline>> = searches.iter().map(known).collect();
+    let write = |found: &[Option<ReachedBaseline>]| {
+        let pairs = found.iter().zip(&searches);
+        let there = pairs.filter_map(|(found, search)| Some((found.clone()?, search.clone())));
+        let (reached, searches) = there.unzip();
+        let testbed = spec.scaled_testbed(reached).expect("it has a scale");
+        let kept = KeptScale { testbed, machine: machine.clone(), searches };
+        let text = serde_json::to_string_pretty(&kept).expect("it is plain data");
+        store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
+    };
+    for (place, baseline) in scale.baselines.iter().enumerate() {
         let baseline = baseline.get_ref();
-        let search = baselines::identity(spec, plan, baseline);
-        let search = search.ok_or_else(|| {
-            let what =
-                format!("the baseline of the {} is of a cell that there is not", baseline.station.name());
-            Failure::usage(what).hint("name levels of a cell that `except` does not leave out")
-        })?;
-        let known = kept.as_ref().and_then(|kept| kept.found(&machine, &search)).cloned();
-        let found = match known {
+        let reached = match found[place].take() {
             Some(known) => known,
             None => {
                 let mut folder = || store.begin();
@@ -519,21 +524,22 @@ fn reach_baselines(
                     .map_err(|error| ended(stop, &error))?
             }
         };
-        eprintln!("{}", output::talk(&found));
-        starter.caps = starter.caps.with(baseline.station, found.share);
-        reached.push(found);
-        searches.push(search);
+        eprintln!("{}", output::talk(&reached));
+        starter.caps = starter.caps.with(baseline.station, reached.share);
+        found[place] = Some(reached);
+        write(&found)?;
     }
-    let testbed = spec.scaled_testbed(reached).expect("it has a scale");
-    let kept = KeptScale { testbed, machine, searches };
-    let text = serde_json::to_string_pretty(&kept).expect("it is plain data");
-    store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
+    write(&found)
 }
 
 /// Whether results begin now: nothing of an earlier machine or program is in them.
 fn begins(RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>, identities: &Identities) -> bool {
-    let complete =
-        |repetition| plan.cells.iter().any(|cell| store.complete(cell, repetition, identities).is_some());
+    let is_there = |cell: &PlannedCell, run: u32| store.complete(cell, run, identities).is_some();
+    let anchor = plan.anchor(spec);
+    let complete = |repetition| {
+        plan.cells.iter().any(|cell| is_there(cell, repetition))
+            || anchor.is_some_and(|cell| is_there(cell, anchor_run(repetition, 0)))
+    };
     !store.directory().join(ENVIRONMENT).is_file() || !(0..spec.repetitions.most()).any(complete)
 }
 

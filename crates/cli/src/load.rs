@@ -284,7 +284,7 @@ fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
             let (count, all, limit) = (missing.len(), files.len(), krarup_units::text::duration(limit));
             let what = format!("after {limit} {count} of {all} results are missing: {}", missing.join(", "));
             return Err(Failure::run(what).hint(
-                "a generator that was lost writes none; the sum of the others would be a lower figure",
+                "a generator that was lost writes none (the sum of the others would be a lower figure), or has not ended yet: wait longer with --merge-within",
             ));
         }
         std::thread::sleep(LOOK_AGAIN);

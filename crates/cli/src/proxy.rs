@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
 use krarup_net::Clock;
-use krarup_proxy::config::{KeySpread, PoolConfig};
+use krarup_proxy::config::{KeySpread, PoolConfig, ServerConfig};
 use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
+use krarup_proxy::topology::PoolSpec;
 use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology};
 use krarup_record::file::rows::{Lane, RowPlan, RowWriter};
 use krarup_record::file::{self, FileError, FileProblem};
@@ -19,7 +20,7 @@ use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::events::{self, ProxyEnd, ProxyNotice};
 use krarup_serve::proxy::threads;
 use krarup_units::mistake::system_words;
-use krarup_units::{Mistake, Nanos};
+use krarup_units::{Address, Mistake, Nanos};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -70,7 +71,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "check"])]
     import: Option<PathBuf>,
     /// Check the configuration and end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "print_config")]
     check: bool,
     /// Write windows.csv, histograms and hold times into this directory at the end
     #[arg(long, value_name = "DIR")]
@@ -128,16 +129,24 @@ impl ProxyArgs {
                 config.edge.allow.push(command);
             }
         }
-        if let Some(address) = &self.address {
-            config.listen.host = address.clone();
-        }
-        if let Some(port) = self.port {
-            config.listen.port = port;
+        if self.address.is_some() || self.port.is_some() {
+            config.listen = self.over_listener(config.listen)?;
         }
         if let Some(sharded) = self.sharded {
             config.main.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
         }
         Ok(config)
+    }
+
+    /// The address to listen on where -l or -p is given, over the one that is configured.
+    fn over_listener(&self, configured: Address) -> Result<Address, Mistake> {
+        // A unix socket has neither an address nor a port.
+        let base = if configured.file().is_some() { Config::default().listen } else { configured };
+        let port = self.port.unwrap_or(base.port);
+        let Some(host) = &self.address else { return Ok(Address { port, ..base }) };
+        let is_bare = host.contains(':') && !host.starts_with('[');
+        let text = if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        text.parse::<Address>().map_err(|why| why.of("-l"))
     }
 }
 
@@ -189,9 +198,9 @@ impl ProxyArgs {
     }
 
     /// Where keys lie, line by line.
-    fn places(&self, topology: &Topology) -> Vec<String> {
+    fn places(&self, config: &Config, topology: &Topology) -> Vec<String> {
         let mut lines = Vec::new();
-        for pool in &topology.pools {
+        for pool in counted_pools(config, topology) {
             let of = if topology.pools.len() > 1 { format!("pool {}: ", pool.name) } else { String::new() };
             lines.push(format!("{of}{}", pool.in_words()));
             // Not what several caches are usually for, and not what was asked for either.
@@ -249,15 +258,15 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     };
     let missing =
         |why: &Mistake| eprintln!("warning: {why}; it is looked up again every {}", config.resolve_every);
-    let source = ConfigurationSource::new(config.clone(), again, missing).map_err(|why| {
+    let source = ConfigurationSource::new(config.clone(), args.config.clone(), again, missing);
+    let source = source.map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
-    let source = source.of_file(args.config.clone());
     let config = &source.resolved.config;
     let clock = Clock::start();
-    let topology = config.topology().expect("the configuration was checked");
+    let topology = config.topology().map_err(Failure::usage)?;
     let listens = Arc::<AtomicBool>::default();
-    let tell = telling_places(args.places(&topology), Arc::clone(&listens));
+    let tell = telling_places(args.places(config, &topology), Arc::clone(&listens));
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     settings.run_id = clock.run_id();
@@ -326,20 +335,40 @@ fn tell_about(args: &ProxyArgs, config: &Config) -> Result<(), Failure> {
     for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
         eprintln!("warning: {warning}");
     }
-    eprintln!(
-        "the configuration is good: {} servers, clients on {}",
-        config.addresses().len(),
-        config.listen
-    );
+    eprintln!("the configuration is good: {}, clients on {}", servers_in_words(config), config.listen);
     let topology = config.topology().expect("the configuration was checked");
-    args.places(&topology).iter().for_each(|line| eprintln!("{line}"));
-    tell_shares(&topology);
+    args.places(config, &topology).iter().for_each(|line| eprintln!("{line}"));
+    tell_shares(config, &topology);
     Ok(())
 }
 
+/// How many servers there are, as far as that is known before names are looked up.
+fn servers_in_words(config: &Config) -> String {
+    let pools = config.all_pools();
+    let servers = pools.iter().flat_map(|(_, pool)| &pool.servers);
+    let many: Vec<&Address> = servers.filter(|one| one.is_many()).map(|one| &one.address).collect();
+    let (many, counted): (Vec<Address>, Vec<Address>) =
+        config.addresses().into_iter().partition(|address| many.contains(&address));
+    let count = match counted.len() {
+        0 => None,
+        1 => Some("1 server".to_owned()),
+        count => Some(format!("{count} servers")),
+    };
+    let many = many.iter().map(|name| format!("as many servers as {name} stands for when it is looked up"));
+    count.into_iter().chain(many).collect::<Vec<_>>().join(" and ")
+}
+
+/// The pools that have as many servers as they name. How the others share out keys is not known
+/// before names are looked up.
+fn counted_pools<'a>(config: &Config, topology: &'a Topology) -> Vec<&'a PoolSpec> {
+    let pools = topology.pools.iter().zip(config.all_pools());
+    let counted = pools.filter(|(_, (_, pool))| !pool.servers.iter().any(ServerConfig::is_many));
+    counted.map(|(spec, _)| spec).collect()
+}
+
 /// Tells how the keys of each pool are shared out, on stderr.
-fn tell_shares(topology: &Topology) {
-    for pool in &topology.pools {
+fn tell_shares(config: &Config, topology: &Topology) {
+    for pool in counted_pools(config, topology) {
         let Some(placement) = &pool.placement else { continue };
         let shares = placement.shares();
         let names = pool.servers.iter().map(|&server| &topology.servers[server]);

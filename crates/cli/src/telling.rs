@@ -148,7 +148,7 @@ impl Telling {
                 };
                 let left = self.line(*progress, trial);
                 let what = format!("{}{run}{}", due.cell.name(), self.last);
-                return Some(RunningTrial { number: progress.done + 1, all: progress.all, what, left });
+                return Some(RunningTrial { number: progress.ended() + 1, all: progress.all, what, left });
             }
             CampaignEvent::Skipped(..) => {}
             CampaignEvent::Complete(_, manifest, progress) => {
@@ -189,12 +189,12 @@ impl Telling {
         let left = progress.estimate(self.begun.elapsed().as_secs_f64(), self.planned);
         if self.bar.is_hidden() {
             let ShownTrial { what, run, before, .. } = &trial;
-            eprintln!("{}/{} {what}{run}{before}, {}", progress.done + 1, progress.all, in_words(left));
+            eprintln!("{}/{} {what}{run}{before}, {}", progress.ended() + 1, progress.all, in_words(left));
         } else {
             let end = Some(Instant::now() + Duration::from_secs_f64(left));
             *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = ShownTrial { end, ..trial };
             self.bar.set_length(progress.all as u64);
-            self.bar.set_position(progress.done as u64);
+            self.bar.set_position(progress.ended() as u64);
             self.bar.tick();
         }
         left
@@ -212,6 +212,11 @@ pub(crate) fn in_words(left: Seconds) -> String {
 
 #[cfg(test)]
 mod tests {
+    use krarup_lab::campaign::DueTrial;
+    use krarup_lab::plan::Plan;
+    use krarup_lab::shipped;
+    use krarup_lab::spec::Spec;
+
     use super::*;
 
     fn second(phase: &str, throughput: f64, mean: f64) -> String {
@@ -231,6 +236,18 @@ mod tests {
         assert_eq!(now(&[second("run", 300.0, 0.002), second("populate", 9.0, 0.1)], 1.0), ": populating");
         assert_eq!(now(&[second("run", 300.0, 0.002), String::new()], 1.0), "", "one has said nothing yet");
         assert_eq!(now(&[second("run", 0.0, 0.0)], 1.0), "");
+    }
+
+    #[test]
+    fn a_trial_that_was_given_up_is_counted_as_one_that_ended() {
+        let spec = Spec::parse(shipped::spec("demo").unwrap(), "demo").unwrap();
+        let plan = Plan::of(&spec);
+        let due = DueTrial { cell: &plan.cells[0], repetition: 0, attempt: 0 };
+        let progress = CampaignProgress { done: 2, all: 8, complete: 2, given_up: 1 };
+        let mut telling = Telling::begin(1.0, LoadSeconds::default(), 1.0);
+        let running = telling.tell(&CampaignEvent::Begins(due, progress)).unwrap();
+        telling.end();
+        assert_eq!((running.number, running.all), (4, 8));
     }
 
     #[test]

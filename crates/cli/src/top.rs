@@ -15,7 +15,7 @@ use krarup_units::{Address, Seconds};
 
 use crate::failure::Failure;
 use crate::flags::whole;
-use asking::{Elapsed, TopQuestion};
+use asking::{Elapsed, FollowedInstances, TopQuestion};
 
 /// Watch proxies and brokers: rates, queues and times of the last second, servers, tubes, clients,
 /// hot keys and headroom.
@@ -124,6 +124,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     }
     let elapsed = Elapsed::begin();
     let instances = asking::instances(&args.addresses, &[])?;
+    let resolved = elapsed.seconds();
     let mut state = TopState::default();
     state.set_instances(instances.iter().map(ToString::to_string));
     // A wrong address is told at once: only what has answered is waited for.
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     state.advance(elapsed.seconds());
     let prints = args.once || args.json || args.looks.is_some() || !is_screen();
     if prints {
-        return args.print_looks(state, &instances, elapsed);
+        return args.print_looks(state, FollowedInstances::begin(instances, resolved), elapsed);
     }
     let color = args.color.unwrap_or(ColorChoice::Auto).is_color();
     let view = TopView::of(args.page.map_or(TopPage::Servers, NamedPage::page), color);
@@ -158,7 +159,7 @@ impl TopArgs {
     fn print_looks(
         &self,
         mut state: TopState,
-        instances: &[Address],
+        mut instances: FollowedInstances,
         elapsed: Elapsed,
     ) -> Result<(), Failure> {
         let page = self.page.unwrap_or(NamedPage::Operations);
@@ -173,7 +174,9 @@ impl TopArgs {
         let mut looked = 0;
         while looks.is_none_or(|looks| looked < looks) {
             thread::sleep(Duration::from_secs_f64(self.every));
-            let replies = asking::look(instances, asked, elapsed);
+            let resolve = |known: &[Address]| asking::instances(&self.addresses, known);
+            instances.follow(elapsed.seconds(), &mut state, resolve);
+            let replies = asking::look(&instances.now, asked, elapsed);
             let why = asking::why_none_answers(&replies);
             replies.into_iter().for_each(|reply| reply.enter(&mut state));
             let now = elapsed.seconds();

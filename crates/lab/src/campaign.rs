@@ -71,9 +71,14 @@ pub struct CampaignProgress {
 }
 
 impl CampaignProgress {
+    /// How many trials need no more attempt: they are done, or were given up.
+    pub fn ended(&self) -> usize {
+        self.done + self.given_up
+    }
+
     /// How many trials are still to come, as far as is known.
     pub fn left(&self) -> usize {
-        self.all.saturating_sub(self.done + self.given_up)
+        self.all.saturating_sub(self.ended())
     }
 
     /// About how long they take: as long as those that were completed since `elapsed` ago, their
@@ -166,11 +171,10 @@ pub fn run(
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
     let anchor =
         plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
-    let block = with_anchors(&plan.cells.iter().collect::<Vec<_>>(), 0, anchor).len();
     // What fails for certain fails in every repetition of its cell.
     let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
-    let mut progress =
-        CampaignProgress { done: 0, all: block * spec.repetitions.min as usize, complete: 0, given_up: 0 };
+    let all = plan.in_block(spec) * spec.repetitions.min as usize;
+    let mut progress = CampaignProgress { done: 0, all, complete: 0, given_up: 0 };
     for repetition in 0..spec.repetitions.most() {
         let needed: Vec<&PlannedCell> = plan
             .block(repetition)

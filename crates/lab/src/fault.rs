@@ -40,7 +40,7 @@ impl Fault {
 
     /// Whether it is done in this cell.
     pub fn is_in(&self, cell: &PlannedCell) -> bool {
-        self.when.iter().all(|(name, level)| cell.level(name) == Some(level))
+        cell.has(&self.when)
     }
 }
 

@@ -130,7 +130,9 @@ fn without_commas(text: &str) -> Option<String> {
 pub fn template(questions: &[SheetQuestion], name: &str) -> String {
     let mut text = format!("# Guesses for {name}. \"{NO_GUESS}\" is no guess.\n");
     for question in questions {
-        text += &format!("\n# {}\n# ({})\n{} = \"\"\n", question.ask, form(question.unit()), question.id);
+        text.push('\n');
+        question.ask.lines().for_each(|line| text += &format!("# {line}\n"));
+        text += &format!("# ({})\n{} = \"\"\n", form(question.unit()), question.id);
     }
     text
 }
@@ -243,5 +245,16 @@ mod tests {
             unknown.contains("no question `raeds`") && unknown.contains("`reads` is not answered"),
             "{unknown}"
         );
+    }
+
+    #[test]
+    fn a_question_of_several_lines_is_a_comment_in_the_template() {
+        let spec = Spec::parse(shipped::spec("asl2018/2.1").unwrap(), "spec.toml").unwrap();
+        let mut questions = spec.questions();
+        questions[0].ask = "How many?\nPer second, that is.".into();
+        let template = template(&questions, "asl2018/2.1");
+        assert!(template.contains("\n\n# How many?\n# Per second, that is.\n# ("), "{template}");
+        let filled = template.replace("= \"\"", "= 12");
+        assert_eq!(answers(&filled, "a.toml", &questions).unwrap().len(), questions.len());
     }
 }

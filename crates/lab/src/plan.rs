@@ -117,7 +117,15 @@ impl Plan {
     /// The cell that is repeated through the run, if one is. It is none where it is left out.
     pub fn anchor(&self, spec: &Spec) -> Option<&PlannedCell> {
         let levels = &spec.anchor.as_ref()?.get_ref().levels;
-        self.cells.iter().find(|cell| levels.iter().all(|(name, level)| cell.level(name) == Some(level)))
+        self.cells.iter().find(|cell| cell.has(levels))
+    }
+
+    /// How many trials one repetition of all cells has, with the runs of the anchor.
+    pub fn in_block(&self, spec: &Spec) -> usize {
+        let cells: Vec<&PlannedCell> = self.cells.iter().collect();
+        let anchor =
+            self.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
+        with_anchors(&cells, 0, anchor).len()
     }
 
     /// What a report calls a cell, apart from its population: its level of each factor that has
@@ -201,6 +209,11 @@ impl PlannedCell {
         self.levels.iter().find(|(name, _)| name == factor).map(|(_, level)| level)
     }
 
+    /// Whether it has all these levels.
+    pub fn has(&self, levels: &BTreeMap<String, LevelName>) -> bool {
+        levels.iter().all(|(name, level)| self.level(name) == Some(level))
+    }
+
     /// How many of a station there are; where it does not say, `usual`.
     pub fn count(&self, station: &StationSpec, usual: u32) -> u32 {
         match &station.count {
@@ -270,11 +283,7 @@ pub fn trial_time(spec: &Spec) -> Seconds {
 
 /// About how long all trials at least take.
 pub fn least_time(spec: &Spec, plan: &Plan) -> Seconds {
-    let cells: Vec<&PlannedCell> = plan.cells.iter().collect();
-    let anchor =
-        plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
-    let block = with_anchors(&cells, 0, anchor).len();
-    block as f64 * f64::from(spec.repetitions.min) * trial_time(spec)
+    plan.in_block(spec) as f64 * f64::from(spec.repetitions.min) * trial_time(spec)
 }
 
 #[cfg(test)]

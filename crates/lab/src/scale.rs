@@ -4,7 +4,7 @@
 use krarup_record::scaled::{ReachedBaseline, ScaledStation, ScaledTestbed};
 use krarup_units::{Mistake, Seconds};
 
-use crate::plan::{PlannedCell, trial_time};
+use crate::plan::trial_time;
 use crate::spec::{Baseline, ScaleBy, Spec, StationCount, StationSpec};
 use crate::testbed::cap::LEAST;
 
@@ -33,14 +33,21 @@ impl Spec {
         self.counts(station, usual).into_iter().max().unwrap_or(usual)
     }
 
-    /// Where the scale is to be chosen, the least whole one with which the stations fit into so
-    /// many processors.
-    pub fn choose_scale(&mut self, cores: u32) {
+    /// Whether its stations stand for as many processors as those of this testbed: then the scale
+    /// that was chosen for one is that of the other.
+    pub fn stands_for_those_of(&self, testbed: &ScaledTestbed) -> bool {
+        let stations = testbed.stations.iter();
+        self.processors() == stations.map(|one| f64::from(one.count) * one.processors).sum::<f64>()
+    }
+
+    /// Where the scale is to be chosen: that of the testbed that is `kept`, or, where none is, the
+    /// least whole one with which the stations fit into so many processors.
+    pub fn choose_scale(&mut self, kept: Option<&ScaledTestbed>, cores: u32) {
         let least = (self.processors() / (f64::from(cores.max(1)) * FOR_STATIONS)).ceil().max(1.0);
         if let Some(scale) = &mut self.scale
             && scale.by == ScaleBy::Auto
         {
-            scale.by = ScaleBy::Times(least);
+            scale.by = ScaleBy::Times(kept.map_or(least, |kept| kept.by));
         }
     }
 
@@ -117,18 +124,13 @@ impl Spec {
         }
         alone.gates.clear();
         alone.phases.cool_down = 0.0;
-        if let Some(scale) = &alone.scale {
+        if let Some(scale) = &mut alone.scale {
+            // What was published of other stations changes nothing.
+            scale.baselines.retain(|one| one.get_ref().station == baseline.station);
             alone.phases.warm_up = alone.phases.warm_up.min(scale.measure / 2.0);
             alone.phases.measure = scale.measure;
         }
         alone
-    }
-}
-
-impl Baseline {
-    /// Whether it was published of this cell.
-    pub fn is_of(&self, cell: &PlannedCell) -> bool {
-        self.levels.iter().all(|(name, level)| cell.level(name) == Some(level))
     }
 }
 
@@ -248,15 +250,32 @@ flags = ["$workload", "--connections", "$clients"]
     fn the_scale_is_the_least_with_which_all_stations_fit_into_the_processors_at_hand() {
         let on = |cores| {
             let mut spec = spec();
-            spec.choose_scale(cores);
+            spec.choose_scale(None, cores);
             spec.slower()
         };
         assert_eq!(spec().processors(), 25.0);
         // 25 / (2 · 0.7) = 17.9
         assert_eq!([on(2), on(4), on(16), on(36), on(128)], [18.0, 9.0, 3.0, 1.0, 1.0]);
         let mut given = Spec::parse(&SPEC.replace("\"auto\"", "20"), "spec.toml").unwrap();
-        given.choose_scale(2);
+        given.choose_scale(None, 2);
         assert_eq!(given.slower(), 20.0, "what is given is kept");
+    }
+
+    #[test]
+    fn a_scale_that_was_chosen_is_kept_while_the_stations_stand_for_as_many_processors() {
+        let mut first = spec();
+        first.choose_scale(None, 2);
+        let kept = first.scaled_testbed(Vec::new()).unwrap();
+        let then = |text: &str, cores| {
+            let mut spec = Spec::parse(text, "spec.toml").unwrap();
+            let kept = Some(&kept).filter(|kept| spec.stands_for_those_of(kept));
+            spec.choose_scale(kept, cores);
+            spec.slower()
+        };
+        assert_eq!(then(SPEC, 4), 18.0, "trials that are there were run with it");
+        let twice = SPEC.replace("count = 3", "count = 6").replace("count = 2", "count = 4");
+        // 50 / (2 · 0.7) = 35.7
+        assert_eq!(then(&twice, 2), 36.0);
     }
 
     #[test]
@@ -270,7 +289,7 @@ flags = ["$workload", "--connections", "$clients"]
     #[test]
     fn shares_are_those_of_the_scale_unless_a_baseline_says_otherwise() {
         let mut spec = spec();
-        spec.choose_scale(2);
+        spec.choose_scale(None, 2);
         let reached = ReachedBaseline {
             station: "servers".into(),
             levels: Vec::new(),

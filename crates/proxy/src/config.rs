@@ -9,7 +9,9 @@ use krarup_settings::kind::{
     ADDRESS, BANDWIDTH, Count, CustomText, DAY, Duration, FILE, MONTH, Optional, OrWords, Sections,
     SettingsSection, Size, Switch, TEXT, Unwritten, Word,
 };
-use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, read, settings};
+use krarup_settings::{
+    Flag, Mistake, Mistakes, Setting, SettingsTable, check, commented, differing, read, settings,
+};
 use krarup_units::{Address, Nanos};
 
 use crate::dispatch::{WorkerSetting, Workers};
@@ -93,7 +95,7 @@ settings! {
         reload_every: Nanos = Nanos::ZERO, Duration::up_to(DAY);
         /// A server that fails so many times in a row, with no request answered between, is
         /// ejected. Never unless it is given.
-        eject_after: Option<u32> = None, Optional(Count::from(0)), example = "5";
+        eject_after: Option<u32> = None, Optional(Count::from(1)), example = "5";
         /// How long an ejected server is left alone.
         eject_for: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
         /// Over which time an ejected server that is back gets its full share of reads again.
@@ -204,7 +206,7 @@ impl Config {
     }
 
     /// Every pool with its name, that of the top level first.
-    pub(crate) fn all_pools(&self) -> Vec<(&str, &PoolConfig)> {
+    pub fn all_pools(&self) -> Vec<(&str, &PoolConfig)> {
         let main = (!self.main.servers.is_empty()).then_some((MAIN, &self.main));
         main.into_iter().chain(self.pools.iter().map(|(name, pool)| (name.as_str(), pool))).collect()
     }
@@ -265,19 +267,13 @@ impl Config {
         if self.pools.contains_key(MAIN) && !self.main.servers.is_empty() {
             return Err(format!("the pool at the top level is called {MAIN}, and so is another").into());
         }
-        let listeners = self.listeners()?;
-        for (place, (address, _)) in listeners.iter().enumerate() {
-            if servers.contains(address) {
-                return Err(format!("`servers` names {address}, where the proxy itself listens").into());
-            }
-            if address.port != 0 && listeners[..place].iter().any(|(other, _)| other == address) {
-                return Err(Mistake::new(
-                    format!("{address} is listened on for two pools"),
-                    "give each its own",
-                )
-                .into());
-            }
+        if self.main.servers.is_empty()
+            && let Some((key, _)) = differing(&self.main).next()
+        {
+            let what = format!("`{key}` at the top level is of the pool {MAIN}, which has no servers");
+            return Err(Mistake::new(what, "write it under [pools.NAME] in the file").into());
         }
+        let listeners = self.check_listeners(&servers)?;
         self.topology()?;
         if self.threads > 1 && self.all_pools().iter().any(|(_, pool)| pool.readers.is_some()) {
             return Err(Mistake::new(
@@ -303,9 +299,35 @@ impl Config {
             return Err(Mistake::new(what, "leave out `server_stats`").into());
         }
         if self.engine == Engine::Threads {
-            self.check_threads(listeners.len())?;
+            self.check_threads(listeners)?;
         }
         self.edge.check()
+    }
+
+    /// Refuses addresses that cannot all be listened on; says at how many clients connect.
+    fn check_listeners(&self, servers: &[Address]) -> Result<usize, Mistake> {
+        let listeners = self.listeners()?;
+        let own: Vec<&Address> =
+            listeners.iter().map(|(address, _)| address).chain(self.admin.as_ref()).collect();
+        for (place, &address) in own.iter().enumerate() {
+            if servers.contains(address) {
+                return Err(format!("`servers` names {address}, where the proxy itself listens").into());
+            }
+            let is_admin = place == listeners.len();
+            let shares = self.edge.reuse_port && !is_admin;
+            let takes = |other: &Address| {
+                let is_same = other == address && (address.port != 0 || address.file().is_some());
+                is_same || (!shares && (covers(other, address) || covers(address, other)))
+            };
+            let Some(other) = own[..place].iter().find(|other| takes(other)) else { continue };
+            let what = match (is_admin, *other == address) {
+                (true, _) => format!("`admin` is {address}, and clients connect to {other}"),
+                (false, true) => format!("{address} is listened on for two pools"),
+                (false, false) => format!("{other} and {address} are one port, listened on for two pools"),
+            };
+            return Err(Mistake::new(what, "give each its own"));
+        }
+        Ok(listeners.len())
     }
 
     /// Refuses what the engine of threads does not do.
@@ -332,12 +354,18 @@ impl Config {
             return Err(Mistake::new(format!("`engine` is threads, {why}"), hint));
         }
         self.thread_form()?;
-        for (name, pool) in self.all_pools() {
+        let pools = self.all_pools();
+        if pools.iter().any(|(_, pool)| pool.readers != pools[0].1.readers) {
+            let what = "`engine` is threads, of which each server has the same number, and `readers` differs";
+            return Err(Mistake::new(what, "give all pools the same `readers`"));
+        }
+        for (name, pool) in pools {
             // Each worker has a core of its own, which knows nothing of what the others do.
             let shared = [
                 ("rate", pool.rate.is_some()),
                 ("concurrency", pool.concurrency.is_some()),
                 ("coalesce", pool.coalesce),
+                ("hedge_after", pool.hedge_after.is_some()),
             ];
             if let Some((key, _)) = shared.into_iter().find(|&(_, is_set)| is_set) {
                 let what = "`engine` is threads, which know nothing of each other";
@@ -420,7 +448,11 @@ impl Config {
         for spec in &mut specs {
             spec.loops = self.threads as u32;
         }
-        let routes = self.routes.iter().map(|route| {
+        let routes = self.routes.iter().enumerate().map(|(place, route)| {
+            if self.routes[..place].iter().any(|other| other.prefix == route.prefix) {
+                let what = format!("there are two routes for `{}`", route.prefix);
+                return Err(Mistake::new(what, "a prefix belongs to one pool"));
+            }
             let pool = find(&route.pool).ok_or_else(|| {
                 format!("the route for `{}` names the pool `{}`, and there is none", route.prefix, route.pool)
             })?;
@@ -439,6 +471,16 @@ impl Config {
             servers: servers.iter().map(ToString::to_string).collect(),
         })
     }
+}
+
+/// Whether `all` stands for all addresses of this machine, and has the port of `one` of them.
+fn covers(all: &Address, one: &Address) -> bool {
+    let is_of_kind = match &*all.host {
+        "0.0.0.0" => one.host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'),
+        "::" => one.host.contains(':'),
+        _ => false,
+    };
+    is_of_kind && all.port != 0 && all.port == one.port
 }
 
 /// Refuses another value of a setting that takes a restart; `within` stands before its key.
@@ -565,6 +607,11 @@ mod tests {
             ("distribution = \"ketama\"\nhash_tag = \"{\"", "`hash_tag` is `{`"),
             ("[[routes]]\nprefix = \"a\"\npool = \"b\"", "names the pool `b`, and there is none"),
             ("[[routes]]\nprefix = \"a b\"\npool = \"main\"", "no key can have"),
+            (
+                "[[routes]]\nprefix = \"user:\"\npool = \"main\"\n\
+                 [[routes]]\nprefix = \"user:\"\npool = \"a\"\n[pools.a]\nservers = [\"h:3\"]",
+                "there are two routes for `user:`",
+            ),
             ("default_pool = \"b\"", "`default_pool` names `b`"),
             ("[pools.a]\nservers = []", "pool a: `servers` names no server"),
         ] {
@@ -583,6 +630,51 @@ mod tests {
         ] {
             let why = Config::parse(&format!("{pool}{text}"), "f.toml").unwrap_err().to_string();
             assert!(parts.iter().all(|part| why.contains(part)), "{text:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_pool_without_servers_is_refused() {
+        let check = |line: &str| {
+            let text = format!("{line}\n[pools.a]\nservers = [\"h:1\", \"h:2\"]");
+            Config::parse(&text, "f.toml").unwrap().check()
+        };
+        for line in ["", "timeout = \"2s\"", "distribution = \"all\""] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+        for (line, key) in [("distribution = \"ketama\"", "distribution"), ("rate = 5", "rate")] {
+            let what = format!("`{key}` at the top level is of the pool main, which has no servers");
+            assert_eq!(check(line).unwrap_err().0[0].what, what);
+        }
+    }
+
+    #[test]
+    fn addresses_that_cannot_all_be_listened_on_are_refused() {
+        let check = |text: &str| {
+            let text = format!("servers = [\"h:1\"]\n{text}");
+            Config::parse(&text, "f.toml").unwrap().check()
+        };
+        let pool = "[pools.a]\nservers = [\"h:2\"]\nlisten =";
+        for (text, part) in [
+            (
+                "listen = \"127.0.0.1:9\"\nadmin = \"127.0.0.1:9\"".to_owned(),
+                "`admin` is 127.0.0.1:9, and clients connect to 127.0.0.1:9",
+            ),
+            ("listen = \"0.0.0.0:9\"\nadmin = \"127.0.0.1:9\"\nedge.reuse_port = true".into(), "`admin` is"),
+            ("admin = \"h:1\"".into(), "itself listens"),
+            (format!("listen = \"0.0.0.0:9\"\n{pool} \"127.0.0.1:9\""), "127.0.0.1:9 are one port"),
+            (format!("listen = \"[::1]:9\"\n{pool} \"[::]:9\""), "are one port"),
+            (format!("listen = \"unix:/a\"\n{pool} \"unix:/a\""), "listened on for two pools"),
+        ] {
+            let why = check(&text).unwrap_err().to_string();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+        for text in [
+            format!("listen = \"0.0.0.0:9\"\nedge.reuse_port = true\n{pool} \"127.0.0.1:9\""),
+            format!("listen = \"0.0.0.0:9\"\nadmin = \"127.0.0.1:8\"\n{pool} \"[::1]:9\""),
+            format!("listen = \"0.0.0.0:0\"\nadmin = \"127.0.0.1:0\"\n{pool} \"127.0.0.1:0\""),
+        ] {
+            assert_eq!(check(&text), Ok(()), "{text}");
         }
     }
 
@@ -654,6 +746,24 @@ mod tests {
             (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "which has no event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
             (Config { drain: Nanos(1), engine: Engine::Threads, ..good.clone() }, "leave out `drain`"),
+            (Config { eject_after: Some(0), ..good.clone() }, "`eject_after` is 0, and must be at least 1"),
+            (
+                Config {
+                    main: PoolConfig { hedge_after: Some(0.9), readers: Some(2), ..main(&["a:1"]) },
+                    engine: Engine::Threads,
+                    ..good.clone()
+                },
+                "pool main sets `hedge_after`",
+            ),
+            (
+                Config {
+                    main: PoolConfig { readers: Some(2), ..main(&["a:1"]) },
+                    pools: [("b".to_owned(), main(&["b:1"]))].into(),
+                    engine: Engine::Threads,
+                    ..good.clone()
+                },
+                "`readers` differs",
+            ),
         ] {
             assert!(wrong.check().unwrap_err().to_string().contains(part), "{part}");
         }

@@ -47,7 +47,7 @@ pub struct ReachedBaseline {
     pub levels: Vec<(String, String)>,
     /// Requests per second that were published.
     pub published: f64,
-    /// Requests per second that the last run gave, scaled back.
+    /// Requests per second that the run nearest to that gave, scaled back.
     pub reached: f64,
     /// Processors that it may use.
     pub share: f64,

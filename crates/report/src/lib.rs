@@ -18,7 +18,6 @@ mod estimates;
 pub mod figures;
 pub mod headroom;
 pub mod history;
-pub mod hot_keys;
 pub mod html;
 mod inside_figures;
 pub mod latex;

@@ -380,10 +380,13 @@ fn breakdown(requests: &RequestEstimates) -> Figure {
             .collect(),
     };
     let names = words(requests);
+    let place = if requests.of_clients { "clients" } else { "station" };
     Figure {
         name: "where-the-time-goes".into(),
         title: "Mean response time by part".into(),
-        caption: "The parts sum to the mean response time at the station. The axis starts from zero; intervals are in the table.".into(),
+        caption: format!(
+            "The parts sum to the mean response time at the {place}. The axis starts from zero; intervals are in the table."
+        ),
         quantities: meanings(requests),
         notes: Vec::new(),
         plot: Plot::StackedBars(StackedBars {
@@ -548,6 +551,16 @@ mod tests {
         assert!(both.iter().all(|fact| fact.detail != "all operations"), "{both:?}");
         for count in ["700", "41"] {
             assert!(both.iter().any(|fact| fact.value == count), "{count}: {both:?}");
+        }
+    }
+
+    #[test]
+    fn the_parts_sum_to_the_response_time_of_those_that_wrote_the_rows() {
+        let of_clients = estimates(&[700]);
+        let of_station = RequestEstimates { of_clients: false, ..of_clients.clone() };
+        for (requests, place) in [(of_clients, "at the clients."), (of_station, "at the station.")] {
+            let caption = breakdown(&requests).caption;
+            assert!(caption.contains(place), "{caption}");
         }
     }
 

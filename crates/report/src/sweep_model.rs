@@ -15,8 +15,19 @@ fn capital(text: &str) -> String {
 
 /// A section for the predictions that were asked for; none where none was.
 pub(crate) fn predictions(results: &Results) -> Option<Section> {
-    let blocks: Vec<Block> = results.predictions.iter().flat_map(family).collect();
+    let blocks = blocks(&results.predictions);
     (!blocks.is_empty()).then(|| Section { title: "What a model says".into(), blocks })
+}
+
+fn blocks(predictions: &[Prediction]) -> Vec<Block> {
+    let names: Vec<String> = predictions.iter().map(name).collect();
+    let of = |(place, one): (usize, &Prediction)| {
+        // Where letters and digits do not tell two of them apart, the number of the later one does.
+        let is_taken = names[..place].contains(&names[place]);
+        let number = if is_taken { format!("{}-", place + 1) } else { String::new() };
+        family(one, &(number + &names[place]))
+    };
+    predictions.iter().enumerate().flat_map(of).collect()
 }
 
 /// One sentence for each model: how far it was off where it had not looked.
@@ -26,6 +37,11 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
 
 fn title(prediction: &Prediction) -> String {
     if prediction.about.is_empty() { "model".into() } else { format!("model of {}", prediction.about) }
+}
+
+/// It as a part of names of files.
+fn name(prediction: &Prediction) -> String {
+    title(prediction).to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }
 
 fn sentence(prediction: &Prediction) -> String {
@@ -115,13 +131,13 @@ fn nulls_table(prediction: &Prediction, about: &str, name: &str) -> Option<Table
     })
 }
 
-fn family(prediction: &Prediction) -> Vec<Block> {
+/// What is said of one prediction; `name` is a part of the names of its tables and figures.
+fn family(prediction: &Prediction, name: &str) -> Vec<Block> {
     let about = title(prediction);
     let mut blocks = vec![Block::Paragraph(format!("{}: {}", capital(&about), sentence(prediction)))];
     if prediction.model.is_err() {
         return blocks;
     }
-    let name = about.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let interval = |one: &Interval| predicted_value(prediction, one);
     let rows = prediction.cells.iter().map(|cell| {
         let (x, r) = cell.error();
@@ -165,10 +181,10 @@ fn family(prediction: &Prediction) -> Vec<Block> {
         ],
         rows: rows.collect(),
     }));
-    blocks.extend(nulls_table(prediction, &about, &name).map(Block::Table));
-    blocks.extend(scatters(prediction, &name).map(Block::Figure));
-    blocks.push(Block::Table(what_if_table(prediction, &about, &name)));
-    blocks.extend(grid_table(prediction, &about, &name).map(|table| Block::Sliders(table, 3)));
+    blocks.extend(nulls_table(prediction, &about, name).map(Block::Table));
+    blocks.extend(scatters(prediction, name).map(Block::Figure));
+    blocks.push(Block::Table(what_if_table(prediction, &about, name)));
+    blocks.extend(grid_table(prediction, &about, name).map(|table| Block::Sliders(table, 3)));
     blocks
 }
 
@@ -372,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_model_is_reported_with_its_errors_where_it_had_not_looked() {
-        let blocks = family(&prediction());
+        let blocks = family(&prediction(), "model-of-read");
         let [
             Block::Paragraph(said),
             Block::Table(cells),
@@ -413,12 +429,24 @@ mod tests {
             ..prediction()
         };
         assert!(
-            matches!(&family(&none)[..], [Block::Paragraph(said)] if said.contains("No prediction: 3 cells"))
+            matches!(&family(&none, "")[..], [Block::Paragraph(said)] if said.contains("No prediction: 3 cells"))
         );
         let unknown =
             Prediction { model: Err("1 of 12 cells are known".into()), no_conclusion: true, ..none };
         assert!(
-            matches!(&family(&unknown)[..], [Block::Paragraph(said)] if said.contains("No conclusion: 1 of 12") && !said.contains("off by"))
+            matches!(&family(&unknown, "")[..], [Block::Paragraph(said)] if said.contains("No conclusion: 1 of 12") && !said.contains("off by"))
         );
+    }
+
+    #[test]
+    fn models_of_workloads_that_differ_in_a_sign_have_names_of_their_own() {
+        let about = |about: &str| Prediction { about: about.into(), ..prediction() };
+        let blocks = blocks(&[about("a+b"), about("a-b"), about("c")]);
+        let figures = blocks.iter().filter_map(|block| match block {
+            Block::Figure(figure) => figure.name.strip_prefix("predicted-throughput-"),
+            _ => None,
+        });
+        let names: Vec<&str> = figures.collect();
+        assert_eq!(names, ["model-of-a-b", "2-model-of-a-b", "model-of-c"]);
     }
 }

@@ -96,12 +96,13 @@ fn column(table: &Table, index: usize) -> Vec<String> {
 /// The text with letters of ASCII alone, one for one.
 pub(crate) fn ascii(text: &str) -> String {
     let letter = |letter: char| match letter {
-        '–' => '-',
+        '–' | '−' => '-',
         'µ' => 'u',
         '×' => 'x',
         '█' => '#',
         '▓' => '=',
-        '▒' => '~',
+        '▒' | '≈' | '…' => '~',
+        '↓' => 'v',
         '·' => '.',
         '±' => '+',
         ascii if ascii.is_ascii() => ascii,
@@ -161,6 +162,11 @@ read            1  p99         worse
         let apart = vec![row(1.0, "p99", "better"), row(2.0, "p99", "worse")];
         let folded = fitted(&Table::untitled("changes", &columns, apart), 36);
         assert!(folded.contains("workload  clients  verdict\n"), "{folded}");
+    }
+
+    #[test]
+    fn letters_of_ascii_stand_for_the_others() {
+        assert_eq!(ascii("≈ 0 a… ↓ 3 more, −2 – 1"), "~ 0 a~ v 3 more, -2 - 1");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use krarup_model::headroom::Headroom;
 use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
+use krarup_net::snapshots::lock;
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 
@@ -182,6 +183,93 @@ impl Reload {
             }
             Err(why) => HttpResponse::text(409, format!("{why}; the {} before goes on\n", self.what)),
         }
+    }
+}
+
+/// Answers a request.
+type Answer = dyn Fn(HttpMethod, &str, HttpQuery<'_>) -> HttpResponse + Send + Sync;
+
+/// An admin address of a broker that is there from the beginning: while nothing is served, since
+/// another broker owns the queues or they are being loaded, it says that the process is well and
+/// not ready, and why.
+#[derive(Clone)]
+pub struct AdminAddress {
+    /// Where it listens, with the port it got.
+    pub address: Address,
+    state: Arc<Mutex<AdminState>>,
+    /// It listens as long as one of the copies is there.
+    _server: Arc<http::HttpServer>,
+}
+
+struct AdminState {
+    /// What is served; none yet, or no longer.
+    served: Option<Arc<Answer>>,
+    /// Why nothing is.
+    waits_for: String,
+}
+
+impl AdminAddress {
+    /// Listens at `address`, which `setting` gave; nothing is served yet, for that reason.
+    ///
+    /// # Errors
+    /// With the setting, the address and the reason, where it cannot be listened on.
+    pub fn listen(address: &Address, setting: &str, waits_for: &str) -> Result<Self, Mistake> {
+        let state = Arc::new(Mutex::new(AdminState { served: None, waits_for: waits_for.to_owned() }));
+        let asked = Arc::clone(&state);
+        let answer = move |method, path: &str, query: HttpQuery<'_>| {
+            let state = lock(&asked);
+            let Some(served) = state.served.clone() else {
+                return unserved(method, path, &state.waits_for);
+            };
+            drop(state);
+            served(method, path, query)
+        };
+        let server = http::serve(address, answer).map_err(|why| why.within(setting))?;
+        Ok(Self { address: server.address.clone(), state, _server: Arc::new(server) })
+    }
+
+    /// Why nothing is served from now on, until something is.
+    pub fn waits_for(&self, what: &str) {
+        what.clone_into(&mut lock(&self.state).waits_for);
+    }
+
+    /// Answers from what is served, until what is returned is dropped.
+    pub(crate) fn show<T: Monitored>(&self, monitoring: Monitoring<T>) -> ShownMonitoring {
+        let answer = move |method, path: &str, query: HttpQuery<'_>| monitoring.answer(method, path, query);
+        lock(&self.state).served = Some(Arc::new(answer));
+        ShownMonitoring(Arc::clone(&self.state))
+    }
+}
+
+impl std::fmt::Debug for AdminAddress {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("AdminAddress").field(&self.address).finish()
+    }
+}
+
+/// What an admin address answers from, until this is dropped.
+pub(crate) struct ShownMonitoring(Arc<Mutex<AdminState>>);
+
+impl Drop for ShownMonitoring {
+    fn drop(&mut self) {
+        lock(&self.0).served = None;
+    }
+}
+
+/// What a broker answers while it serves nothing, for that reason.
+fn unserved(method: HttpMethod, path: &str, why: &str) -> HttpResponse {
+    let paths = "krarup broker: nothing is served yet: GET /metrics for Prometheus, /health, /ready\n";
+    match (method, path) {
+        (HttpMethod::Get, "/") => HttpResponse::text(200, paths),
+        (HttpMethod::Get, "/metrics") => {
+            let body = krarup_broker::metrics::waiting(&process());
+            HttpResponse { status: 200, kind: MEDIA_TYPE, body }
+        }
+        (HttpMethod::Get, "/health") => HttpResponse::text(200, "ok\n"),
+        (_, "/" | "/metrics" | "/health" | "/ready") if method != HttpMethod::Get => {
+            HttpResponse::text(405, paths)
+        }
+        _ => HttpResponse::text(503, format!("{why}\n")),
     }
 }
 

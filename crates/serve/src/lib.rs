@@ -39,6 +39,7 @@ mod slice;
 mod threads;
 mod workers;
 
+pub use admin::AdminAddress;
 pub use driver::ClientLimits;
 pub use headroom::HeadroomPage;
 pub use live::LiveState;

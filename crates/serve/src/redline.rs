@@ -10,7 +10,7 @@
 //! An order holds for four seconds only: should the thread end, the loops go back by themselves.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use krarup_model::headroom::{
@@ -52,6 +52,8 @@ pub(crate) struct LiveRedline {
 #[derive(Default)]
 struct RedlineState {
     report: Option<RedlineReport>,
+    /// How many have begun.
+    number: u64,
     running: bool,
     stop: bool,
     /// When each server was pushed last.
@@ -162,8 +164,11 @@ impl LiveRedline {
         }
         state.stop = true;
         self.changed.notify_all();
-        let state = self.changed.wait_while(state, |state| state.running);
-        match &state.unwrap_or_else(PoisonError::into_inner).report {
+        let number = state.number;
+        // The next may have begun before this thread wakes.
+        let state = self.changed.wait_while(state, |state| state.running && state.number == number);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        match state.report.as_ref().filter(|_| state.number == number) {
             Some(report) => json(serde_json::to_string_pretty(report)),
             None => HttpResponse::text(200, "it has ended\n"),
         }
@@ -202,16 +207,19 @@ impl LiveRedline {
         }
         let mut state = lock(&self.state);
         state.is_free().map_err(refused)?;
+        let (own, (give, given)) = (Arc::clone(self), mpsc::channel());
+        // The thread ends where it is given none to run.
+        spawn("redline", Box::new(move || given.into_iter().for_each(|prepared| own.run(prepared))))
+            .map_err(|error| (503, Mistake::plain(format!("no thread can be started: {error}"))))?;
         let shared = prepared.shared.as_mut();
         let noted = shared.map(|shared| shared.note(&prepared.server, SystemTime::now()));
         noted.transpose().map_err(refused)?;
-        let (report, server) = (prepared.report(None), prepared.server.clone());
-        let own = Arc::clone(self);
-        // The thread waits for the state, which says that it runs once it does.
-        spawn("redline", Box::new(move || own.run(prepared)))
-            .map_err(|error| (503, Mistake::plain(format!("no thread can be started: {error}"))))?;
+        let report = prepared.report(None);
         (state.running, state.stop, state.report) = (true, false, Some(report.clone()));
-        state.pushed.insert(server, Instant::now());
+        state.number += 1;
+        state.pushed.insert(prepared.server.clone(), Instant::now());
+        // It waits for the state, which says now that it runs.
+        let _ = give.send(prepared);
         Ok(report)
     }
 

@@ -49,9 +49,13 @@ impl AskedServers {
         let mut all = Vec::new();
         for some in servers.chunks(AT_ONCE) {
             thread::scope(|scope| {
-                let asked = some.iter().map(|server| (server, scope.spawn(|| ask(server))));
+                let asked = some.iter().map(|server| {
+                    // One for which no thread can be had is not asked.
+                    (server, thread::Builder::new().spawn_scoped(scope, || ask(server)))
+                });
                 for (server, answer) in asked.collect::<Vec<_>>() {
-                    let Some(said) = answer.join().ok().flatten() else { continue };
+                    let answer = answer.ok().and_then(|answer| answer.join().ok()).flatten();
+                    let Some(said) = answer else { continue };
                     let seconds = said.processor;
                     let used = seconds.and_then(|seconds| self.processors(server, seconds, Instant::now()));
                     all.extend(said.allowances(server, used));

@@ -30,6 +30,6 @@ pub mod table;
 
 pub use krarup_units::{Mistake, Mistakes};
 pub use table::{
-    Flag, KeyTable, Setting, SettingsTable, check, commented, document, key_tables, read, read_checked, said,
-    template,
+    Flag, KeyTable, Setting, SettingsTable, check, commented, differing, document, key_tables, read,
+    read_checked, said, template,
 };

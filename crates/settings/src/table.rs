@@ -369,7 +369,7 @@ pub fn template<C: SettingsTable>(
 }
 
 /// What differs from the defaults: key and value.
-pub(crate) fn differing<C: SettingsTable>(settings: &C) -> impl Iterator<Item = (&'static str, String)> {
+pub fn differing<C: SettingsTable>(settings: &C) -> impl Iterator<Item = (&'static str, String)> {
     let usual = C::default();
     let rows = C::ROWS.iter().filter(|row| !row.key.is_empty());
     rows.filter_map(move |row| {

@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/beanstalkd/go-beanstalk"
@@ -55,6 +56,19 @@ func shop(ctx context.Context, database *pgx.Conn, orders int) error {
 	return nil
 }
 
+// write writes the bill that a message asks for. A refused message will not get better: it is no order, or PostgreSQL
+// does not take its data (class 22 of its errors) or what it refers to (class 23).
+func write(ctx context.Context, database *pgx.Conn, body []byte) (refused bool, err error) {
+	var asked bill
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return true, err
+	}
+	_, err = database.Exec(ctx, "INSERT INTO bills (order_id) VALUES ($1) ON CONFLICT DO NOTHING", asked.Order)
+	var problem *pgconn.PgError
+	refused = errors.As(err, &problem) && (strings.HasPrefix(problem.Code, "22") || strings.HasPrefix(problem.Code, "23"))
+	return refused, err
+}
+
 func worker(ctx context.Context, database *pgx.Conn, broker string) error {
 	queue, err := beanstalk.Dial("tcp", broker)
 	if err != nil {
@@ -70,25 +84,22 @@ func worker(ctx context.Context, database *pgx.Conn, broker string) error {
 		if err != nil {
 			return err
 		}
-		var asked bill
-		if err := json.Unmarshal(body, &asked); err != nil || asked.Order == 0 {
-			// It will not get better: kept for people to look at.
-			if err := queue.Bury(id, 1024); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := database.Exec(ctx, "INSERT INTO bills (order_id) VALUES ($1) ON CONFLICT DO NOTHING", asked.Order); err != nil {
+		refused, err := write(ctx, database, body)
+		switch {
+		case err == nil:
+			done++
+			err = queue.Delete(id)
+		case refused:
+			// Kept for people to look at.
 			log.Print(err)
-			if err := queue.Release(id, 1024, 5*time.Second); err != nil {
-				return err
-			}
-			continue
+			err = queue.Bury(id, 1024)
+		default:
+			log.Print(err)
+			err = queue.Release(id, 1024, 5*time.Second)
 		}
-		if err := queue.Delete(id); err != nil {
+		if err != nil {
 			return err
 		}
-		done++
 	}
 	fmt.Printf("%d messages done\n", done)
 	return nil

@@ -10,7 +10,9 @@ import java.util.regex.Pattern;
 
 public class Outbox {
     private static final String CHECK_VIOLATION = "23514";
-    private static final Pattern BODY = Pattern.compile("\\{\"order\":\\s*(\\d+)}");
+    private static final Pattern BODY = Pattern.compile("\\{\"order\":\\s*(\\d{1,18})}");
+    /** Errors that the message is at fault for: its data, or what it refers to. */
+    private static final Pattern REFUSED = Pattern.compile("2[23].*");
 
     /** An order, its message and what it takes from stock are committed together, or nothing. */
     private static void order(Connection database) throws SQLException {
@@ -51,6 +53,7 @@ public class Outbox {
         String[] where = broker.split(":");
         ClientImpl queue = new ClientImpl(where[0], Integer.parseInt(where[1]));
         queue.watch("bills");
+        queue.ignore("default");
         int done = 0;
         for (Job job; (job = queue.reserve(2)) != null; ) {
             var body = BODY.matcher(new String(job.getData(), StandardCharsets.UTF_8));
@@ -64,7 +67,11 @@ public class Outbox {
                 bill.executeUpdate();
             } catch (SQLException error) {
                 System.err.println(error.getMessage());
-                queue.release(job.getJobId(), 1024, 5);
+                if (REFUSED.matcher(String.valueOf(error.getSQLState())).matches()) {
+                    queue.bury(job.getJobId(), 1024);
+                } else {
+                    queue.release(job.getJobId(), 1024, 5);
+                }
                 continue;
             }
             queue.delete(job.getJobId());

@@ -3,6 +3,8 @@ const Jackd = require("jackd");
 const { Client } = require("pg");
 
 const CHECK_VIOLATION = "23514";
+// Classes of errors that the message is at fault for: its data, or what it refers to.
+const REFUSED = /^2[23]/;
 
 // An order, its message and what it takes from stock are committed together, or nothing.
 async function order(database) {
@@ -55,6 +57,7 @@ async function worker(database, broker) {
   const queue = new Jackd();
   await queue.connect({ host, port: Number(port) });
   await queue.watch("bills");
+  await queue.ignore("default");
   let done = 0;
   for (let job; (job = await reserve(queue)); ) {
     const order = orderOf(job.payload);
@@ -67,7 +70,11 @@ async function worker(database, broker) {
       await database.query("INSERT INTO bills (order_id) VALUES ($1) ON CONFLICT DO NOTHING", [order]);
     } catch (error) {
       console.error(error.message);
-      await queue.release(job.id, { delay: 5 });
+      if (REFUSED.test(error.code)) {
+        await queue.bury(job.id);
+      } else {
+        await queue.release(job.id, { delay: 5 });
+      }
       continue;
     }
     await queue.delete(job.id);

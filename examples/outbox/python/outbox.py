@@ -1,6 +1,7 @@
 """An outbox and a worker: `outbox.py shop URL ORDERS`, `outbox.py worker URL HOST:PORT`. See ../README.md."""
 
 import json
+import operator
 import sys
 
 import greenstalk
@@ -26,18 +27,20 @@ def shop(url, orders):
 def worker(url, broker):
     host, port = broker.rsplit(":", 1)
     done = 0
-    with psycopg.connect(url, autocommit=True) as database, greenstalk.Client((host, int(port)), watch=["bills"]) as queue:
+    # Without an encoding, bodies are bytes: what is no text ends no worker.
+    queue = greenstalk.Client((host, int(port)), watch=["bills"], encoding=None)
+    with queue, psycopg.connect(url, autocommit=True) as database:
         while True:
             try:
                 job = queue.reserve(timeout=2)
             except greenstalk.TimedOutError:
                 break
             try:
-                order = json.loads(job.body)["order"]
+                order = operator.index(json.loads(job.body)["order"])
                 database.execute("INSERT INTO bills (order_id) VALUES (%s) ON CONFLICT DO NOTHING", [order])
                 queue.delete(job)
                 done += 1
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, psycopg.DataError, psycopg.IntegrityError):
                 # It will not get better: kept for people to look at.
                 queue.bury(job)
             except psycopg.Error as error:

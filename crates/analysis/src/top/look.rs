@@ -77,6 +77,10 @@ const BROKER: MetricNames = MetricNames {
     response: "krarup_broker_response_time_seconds",
 };
 
+/// By how much the clock of a process and that of its reader may differ between two looks: answers
+/// are on their way for some time.
+const LIMIT: Seconds = 5.0;
+
 /// Two looks at one run of a process.
 #[derive(Clone, Debug)]
 pub(super) struct LookPair {
@@ -88,13 +92,14 @@ pub(super) struct LookPair {
 }
 
 impl LookPair {
-    /// None where no time is between them, or the process began anew, or is another one. The time
-    /// is that of the process's own clock: an answer may be on its way for longer than the one
-    /// before.
-    pub(super) fn of(before: Samples, now: Samples) -> Option<Self> {
+    /// None where no time is between them, or the process began anew, or is another one: its age
+    /// has then not grown by what has `elapsed` for the reader. The time is that of the process's
+    /// own clock: an answer may be on its way for longer than the one before.
+    pub(super) fn of(before: Samples, now: Samples, elapsed: Seconds) -> Option<Self> {
         let kind = ServiceKind::of(&now).filter(|kind| ServiceKind::of(&before) == Some(*kind))?;
         let seconds = ServiceKind::uptime(&now)? - ServiceKind::uptime(&before)?;
-        (seconds > 0.0).then_some(Self { kind, before, now, seconds })
+        let is_same = seconds > 0.0 && (elapsed - seconds).abs() <= LIMIT;
+        is_same.then_some(Self { kind, before, now, seconds })
     }
 
     /// The only value of a metric now; zero where it has none.

@@ -75,9 +75,9 @@ fn state(names: &[&str]) -> TopState {
 #[test]
 fn rates_are_what_was_counted_between_two_looks() {
     let mut state = state(&["p"]);
-    state.looked("p", proxy(100.0, 400.0, 300));
+    state.looked("p", 0.0, proxy(100.0, 400.0, 300));
     assert_eq!(state.figures(0.0, None).totals, None);
-    state.looked("p", proxy(102.0, 400.0, 300));
+    state.looked("p", 2.0, proxy(102.0, 400.0, 300));
     let figures = state.figures(2.0, None);
     let totals = figures.totals.unwrap();
     assert_eq!((totals.throughput_per_s, totals.errors_per_s, totals.processors), (400.0, 40.0, 0.5));
@@ -97,10 +97,14 @@ fn rates_are_what_was_counted_between_two_looks() {
 fn several_instances_are_summed_and_one_can_be_looked_at_alone() {
     let mut state = state(&["p", "q", "r"]);
     for (name, rate) in [("p", 400.0), ("q", 100.0)] {
-        state.looked(name, proxy(100.0, rate, 300));
-        state.looked(name, proxy(101.0, rate, 300));
+        state.looked(name, 0.0, proxy(100.0, rate, 300));
+    }
+    state.advance(0.0);
+    for (name, rate) in [("p", 400.0), ("q", 100.0)] {
+        state.looked(name, 1.0, proxy(101.0, rate, 300));
     }
     state.lost("r", 1.0, "refused");
+    state.advance(1.0);
     state.lost("r", 4.0, "refused still");
     let figures = state.figures(5.0, None);
     assert_eq!(figures.totals.unwrap().throughput_per_s, 500.0);
@@ -112,38 +116,53 @@ fn several_instances_are_summed_and_one_can_be_looked_at_alone() {
     assert_eq!(figures.instances[0].totals.unwrap().throughput_per_s, 400.0);
     let only = state.figures(5.0, Some("q"));
     assert_eq!((only.totals.unwrap().throughput_per_s, only.instances.len()), (100.0, 3));
+    for (only, expected) in [(None, Some(500.0)), (Some("q"), Some(100.0)), (Some("r"), None)] {
+        assert_eq!(state.course(1.0, 1, only)[0].throughput_per_s, expected, "{only:?}");
+    }
 }
 
 /// The time without an answer belongs to no rate, and neither does what a new process has counted.
 #[test]
 fn an_instance_that_comes_back_begins_anew() {
     let mut state = state(&["p"]);
-    state.looked("p", proxy(100.0, 400.0, 300));
+    state.looked("p", 0.0, proxy(100.0, 400.0, 300));
     state.lost("p", 1.0, "refused");
-    state.looked("p", proxy(102.0, 400.0, 300));
+    state.looked("p", 2.0, proxy(102.0, 400.0, 300));
     assert_eq!(state.figures(2.0, None).totals, None);
-    state.looked("p", proxy(103.0, 400.0, 300));
+    state.looked("p", 3.0, proxy(103.0, 400.0, 300));
     assert_eq!(state.figures(3.0, None).totals.unwrap().throughput_per_s, 400.0);
     // It was started anew between two looks.
-    state.looked("p", proxy(0.5, 400.0, 300));
+    state.looked("p", 4.0, proxy(0.5, 400.0, 300));
     assert_eq!(state.figures(4.0, None).totals, None);
     // What comes of an instance that is looked at no more is dropped.
     state.set_instances(["q".to_owned()]);
-    state.looked("p", proxy(1.5, 400.0, 300));
+    state.looked("p", 5.0, proxy(1.5, 400.0, 300));
     assert_eq!(state.instances().collect::<Vec<_>>(), ["q"]);
     assert_eq!((state.kind("p"), state.figures(5.0, None).totals), (None, None));
+}
+
+/// A process that has run for longer than the one before it, or another one behind its address, is
+/// told by the time that the reader saw pass.
+#[test]
+fn two_looks_an_hour_apart_are_of_one_run_only_if_it_ran_for_that_hour() {
+    for (uptime, is_same) in [(3_540.0, false), (4_196.0, true), (4_210.0, false)] {
+        let mut state = state(&["p"]);
+        state.looked("p", 0.0, proxy(600.0, 1.0, 300));
+        state.looked("p", 3_600.0, proxy(uptime, 1.0, 300));
+        assert_eq!(state.figures(3_600.0, None).totals.is_some(), is_same, "{uptime}");
+    }
 }
 
 #[test]
 fn the_course_has_a_gap_where_nothing_answers() {
     let mut state = state(&["p"]);
-    state.looked("p", proxy(100.0, 400.0, 300));
+    state.looked("p", 0.0, proxy(100.0, 400.0, 300));
     state.advance(0.0);
-    state.looked("p", proxy(130.0, 400.0, 300));
+    state.looked("p", 30.0, proxy(130.0, 400.0, 300));
     state.advance(30.0);
     state.lost("p", 31.0, "refused");
     state.advance(60.0);
-    let halves = state.course(60.0, 2);
+    let halves = state.course(60.0, 2, None);
     assert_eq!((halves[0].throughput_per_s, halves[1].throughput_per_s), (Some(400.0), None));
 }
 
@@ -151,7 +170,7 @@ fn the_course_has_a_gap_where_nothing_answers() {
 fn a_tube_has_its_workers_or_the_reason_why_there_is_no_conclusion() {
     let mut state = state(&["b", "c"]);
     for uptime in [10.0, 11.0] {
-        state.looked("b", broker(uptime, Some(6.0)));
+        state.looked("b", uptime, broker(uptime, Some(6.0)));
     }
     let figures = state.figures(1.0, None);
     let tube = &figures.tubes[0];
@@ -163,7 +182,7 @@ fn a_tube_has_its_workers_or_the_reason_why_there_is_no_conclusion() {
     assert_eq!(figures.services, [ServiceKind::Broker]);
     // Each of two brokers sees a part of the arrivals.
     for uptime in [10.0, 11.0] {
-        state.looked("c", broker(uptime, Some(4.0)));
+        state.looked("c", uptime, broker(uptime, Some(4.0)));
     }
     let two = state.figures(1.0, None);
     assert_eq!(
@@ -172,7 +191,7 @@ fn a_tube_has_its_workers_or_the_reason_why_there_is_no_conclusion() {
     );
     let mut silent = self::state(&["b"]);
     for uptime in [10.0, 11.0] {
-        silent.looked("b", broker(uptime, None));
+        silent.looked("b", uptime, broker(uptime, None));
     }
     assert_eq!(silent.figures(1.0, None).tubes[0].silent.as_deref(), Some("few_services"));
 }
@@ -182,11 +201,14 @@ fn what_is_said_beside_numbers_is_that_of_instances_that_answer() {
     let mut state = state(&["p"]);
     let report = ClientRates::default().report(&[], Stamp(0));
     for uptime in [10.0, 11.0] {
-        state.looked("p", proxy(uptime, 10.0, 300));
+        state.looked("p", uptime, proxy(uptime, 10.0, 300));
     }
     state.set_clients("p", report.clone());
-    state.set_clients("unknown", report);
+    state.set_clients("unknown", report.clone());
     assert_eq!(state.figures(1.0, None).clients.len(), 1);
+    state.set_clients("p", None);
+    assert_eq!(state.figures(1.0, None).clients, []);
+    state.set_clients("p", report);
     state.lost("p", 2.0, "refused");
     assert_eq!(state.figures(2.0, None).clients, []);
 }

@@ -101,6 +101,8 @@ const fn of_headroom(metric: HeadroomMetric) -> BrokerMetric {
     BrokerMetric { name: metric.name, help: metric.help, value: Source::Headroom(metric) }
 }
 
+const WAITING: &str = "krarup_broker_waiting";
+
 /// Every metric, in the order in which they are written.
 pub const TABLE: &[BrokerMetric] = &[
     BrokerMetric {
@@ -108,6 +110,11 @@ pub const TABLE: &[BrokerMetric] = &[
         help: "1, with the version as a label.",
         value: Source::Version,
     },
+    gauge(
+        WAITING,
+        |_| 0.0,
+        "1 while nothing is served here, since another broker owns the queues or they are being loaded: then there are no other metrics but the version and those of the process. 0 otherwise.",
+    ),
     gauge("krarup_broker_uptime_seconds", |now| now.service.uptime.as_seconds(), "Since the start."),
     gauge("krarup_broker_clients", |now| now.totals.connections as f64, "Clients connected now."),
     gauge("krarup_broker_producers", |now| now.totals.producers as f64, "Clients that have put something."),
@@ -334,6 +341,27 @@ impl BrokerMetric {
             | Source::Sizes => None,
         }
     }
+}
+
+/// What a broker shows that serves nothing yet, as Prometheus reads it.
+pub fn waiting(process: &ProcessMetrics) -> String {
+    let mut text = ExpositionText(String::new());
+    text.process(process);
+    for metric in TABLE {
+        let label = metric.label().unwrap_or_default();
+        match metric.value {
+            Source::Version => {
+                text.head(metric.name, metric.kind(), metric.help);
+                text.one(metric.name, label, env!("CARGO_PKG_VERSION"), 1);
+            }
+            Source::Gauge(_) if metric.name == WAITING => {
+                text.head(metric.name, metric.kind(), metric.help);
+                text.value(metric.name, 1);
+            }
+            _ => {}
+        }
+    }
+    text.0
 }
 
 /// The process's metrics and every one of the table, with help and kind before their values.

@@ -9,9 +9,10 @@ use krarup_broker::Queues;
 use krarup_broker::statistics::ProcessFacts;
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener};
+use krarup_serve::AdminAddress;
 use krarup_serve::broker::engine::{BrokerNotice, Protocol};
 use krarup_store::postgres::{Database, Owned, ProcessEnvironment, StoreError};
-use krarup_units::{Nanos, text};
+use krarup_units::{Address, Nanos, text};
 
 use super::args::BrokerArgs;
 use super::signals::ProcessSignals;
@@ -26,7 +27,28 @@ pub(super) struct Base {
     /// Listening sockets that this process was given: another handle of each goes to whichever
     /// serves or waits.
     pub(super) inherited: Vec<Listener>,
+    /// Where monitoring asks, also while this process waits for its turn; with shards each has its
+    /// own.
+    pub(super) admin: Option<AdminAddress>,
     pub(super) signals: ProcessSignals,
+}
+
+/// Why nothing is served yet, once it is this broker's turn.
+pub(super) const LOADS: &str = "the queues are being loaded";
+
+/// Why nothing is served while another broker owns the queues.
+pub(super) fn waits_for(owner: &str) -> String {
+    format!("it waits for its turn: the broker at {owner} owns the queues")
+}
+
+/// Answers monitoring from now on, where that is asked for.
+pub(super) fn monitored(address: Option<&Address>) -> Result<Option<AdminAddress>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    let admin = AdminAddress::listen(address, "--admin", LOADS).map_err(|why| {
+        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:9152, needs no name service")
+    })?;
+    eprintln!("metrics on http://{}/metrics", admin.address);
+    Ok(Some(admin))
 }
 
 impl Base {
@@ -155,8 +177,6 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
             );
         }
         BrokerNotice::Open(_) => {}
-        BrokerNotice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
-        BrokerNotice::NoAdmin(why) => eprintln!("warning: there is no admin address: {why}"),
         BrokerNotice::Stopping => eprintln!("stopping: finishing what is in flight"),
         BrokerNotice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");

@@ -6,8 +6,8 @@
 //! every 100 ms: who is there, who owns what ──▶ take a shard, or hand one over
 //! ```
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use krarup_broker::{Broker, broker};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
-use krarup_serve::ClientLimits;
 use krarup_serve::broker::MessageStore;
 use krarup_serve::broker::engine::{self, BrokerEnd, BrokerNotice, Ending, Protocol, ServedShard};
 use krarup_serve::broker::front::{self, Front};
+use krarup_serve::{AdminAddress, ClientLimits};
 use krarup_store::owners::Owners;
 use krarup_store::postgres::members::{MemberStep, MembersView, ShardMember};
 use krarup_store::postgres::{Database, Owned, StoreError};
@@ -62,6 +62,7 @@ struct Plan {
     secret: Option<String>,
     /// Greets the clients of the fronts.
     tls: Option<Acceptor>,
+    admins: Arc<[OnceLock<AdminAddress>]>,
 }
 
 pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> Result<(), Failure> {
@@ -74,10 +75,15 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
             .hint("add --store postgres://…, and leave --mode out"));
     };
     let mut records = BrokerRecords::begin(args, Some(place), &base.clock)?;
+    let admins: Arc<[OnceLock<AdminAddress>]> = (0..args.shards).map(|_| OnceLock::new()).collect();
+    for shard in 0..args.shards {
+        // One whose port is taken is tried again, and told of, when it is served here.
+        let _ = admin_of(args, &admins, shard);
+    }
     let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
     while let Some(member) = begin_to_share(&args, place, base, reached)? {
         reached = Reached::Before;
-        let (stopped, all) = turn(&mut args, place, member, base, &mut records)?;
+        let (stopped, all) = turn(&mut args, place, member, (base, &admins), &mut records)?;
         complete &= all;
         if stopped {
             break;
@@ -112,7 +118,7 @@ fn turn(
     args: &mut BrokerArgs,
     place: &Database,
     member: ShardMember,
-    base: &Base,
+    (base, admins): (&Base, &Arc<[OnceLock<AdminAddress>]>),
     records: &mut BrokerRecords,
 ) -> Result<(bool, bool), Failure> {
     let owners = Arc::new(Owners::unknown(args.shards));
@@ -125,6 +131,7 @@ fn turn(
         largest: base.largest,
         secret: base.secret.clone(),
         tls: base.tls.clone(),
+        admins: Arc::clone(admins),
     });
     warn_of_plain_text(args);
     let mut serving: Vec<Serving> = Vec::new();
@@ -364,7 +371,7 @@ fn serve(
     rows: Option<Lane>,
     ending: Arc<Ending>,
 ) -> Result<Option<Box<BrokerEnd>>, Mistake> {
-    let Plan { args, place, member, clock, largest, secret, tls } = plan;
+    let Plan { args, place, member, clock, largest, secret, tls, admins } = plan;
     let told = |problem: StoreError| problem.to_string();
     let Some(mut owned) = Owned::take_shard(place.clone(), shard, *member).map_err(told)? else {
         return Ok(None);
@@ -383,6 +390,13 @@ fn serve(
     }
     let host =
         args.advertise.as_ref().and_then(|address| Some(address.to_string().rsplit_once(':')?.0.to_owned()));
+    let admin = admin_of(args, admins, shard.number).unwrap_or_else(|why| {
+        eprintln!("warning: shard {} has no admin address: {why}", shard.number);
+        None
+    });
+    if let Some(admin) = &admin {
+        eprintln!("metrics on http://{}/metrics", admin.address);
+    }
     let settings = engine::BrokerEngineSettings {
         listen: among(args),
         advertise: None,
@@ -390,7 +404,7 @@ fn serve(
         memcached: Some(among(args)),
         tls: None,
         reloads: tls.clone(),
-        admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
+        admin,
         connections: usize::MAX,
         // Those are fronts, here and in other brokers, which look after their own clients.
         clients: ClientLimits { idle: Nanos::ZERO, ..limits(&args.edge.settings()) },
@@ -404,7 +418,6 @@ fn serve(
     let notice = |notice| match notice {
         // Clients connect elsewhere.
         BrokerNotice::Listening(..) | BrokerNotice::Open(_) | BrokerNotice::Stopping => {}
-        BrokerNotice::NoAdmin(why) => eprintln!("warning: shard {number} has no admin address: {why}"),
         BrokerNotice::Deposed => eprintln!("shard {number}: another broker has taken it over"),
         notice => tell(notice, true),
     };
@@ -420,6 +433,22 @@ fn among(args: &BrokerArgs) -> Address {
     let named = Some(&args.listen).filter(|address| address.file().is_none()).into_iter().chain(told).next();
     let host = named.map_or_else(|| "127.0.0.1".to_owned(), |address| address.host.clone());
     Address { host, port: 0 }
+}
+
+/// Where monitoring asks about a shard, from now on and whether it is served here or not; none:
+/// nowhere.
+fn admin_of(
+    args: &BrokerArgs,
+    admins: &[OnceLock<AdminAddress>],
+    shard: u32,
+) -> Result<Option<AdminAddress>, Mistake> {
+    let Some(address) = &args.admin else { return Ok(None) };
+    let kept = &admins[shard as usize];
+    if kept.get().is_none() {
+        let waits_for = format!("shard {shard} is not served here: another broker owns it, or none yet");
+        let _ = kept.set(AdminAddress::listen(&behind(address, shard)?, "--admin", &waits_for)?);
+    }
+    Ok(kept.get().cloned())
 }
 
 /// The address whose port is as many higher as the shard's number says; where the system is to

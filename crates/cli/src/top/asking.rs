@@ -20,6 +20,8 @@ use crate::headroom;
 const MOST: usize = 64;
 /// How long any answer but that about the headroom may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How often names are resolved.
+pub(super) const NAMES: Duration = Duration::from_secs(10);
 
 /// Seconds since this was made, for a state that knows no clock.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,8 @@ pub(super) enum Answered {
     Headroom(Box<Headroom>),
     HotKeys(Box<HotKeys>),
     Clients(Box<ClientsReport>),
+    /// It does not say this: what it said before is of another time.
+    Unsaid(TopQuestion),
 }
 
 /// What an instance answered, and when.
@@ -85,11 +89,14 @@ impl TopReply {
     pub(super) fn enter(self, state: &mut TopState) {
         let Self { instance, at, answered } = self;
         match answered {
-            Answered::Metrics(samples) => state.looked(&instance, samples),
+            Answered::Metrics(samples) => state.looked(&instance, at, samples),
             Answered::Nothing(why) => state.lost(&instance, at, why),
             Answered::Headroom(headroom) => state.set_headroom(&instance, *headroom),
             Answered::HotKeys(keys) => state.set_hot_keys(&instance, *keys),
             Answered::Clients(clients) => state.set_clients(&instance, *clients),
+            Answered::Unsaid(TopQuestion::Headroom) => state.set_headroom(&instance, None),
+            Answered::Unsaid(TopQuestion::HotKeys) => state.set_hot_keys(&instance, None),
+            Answered::Unsaid(TopQuestion::Clients) => state.set_clients(&instance, None),
         }
     }
 }
@@ -145,6 +152,38 @@ fn named(address: &Address, found: Vec<Address>) -> Vec<Address> {
     if found.len() == 1 { vec![address.clone()] } else { found }
 }
 
+/// The instances that are looked at, and when their names were resolved.
+#[derive(Debug)]
+pub(super) struct FollowedInstances {
+    pub(super) now: Vec<Address>,
+    resolved: Seconds,
+}
+
+impl FollowedInstances {
+    /// Those that names stand for `at` this moment.
+    pub(super) fn begin(now: Vec<Address>, at: Seconds) -> Self {
+        Self { now, resolved: at }
+    }
+
+    /// Resolves the names anew where that is due `at` this moment, from what is known of them. A
+    /// resolver that is out of reach says nothing about the instances.
+    pub(super) fn follow(
+        &mut self,
+        at: Seconds,
+        state: &mut TopState,
+        resolve: impl FnOnce(&[Address]) -> Result<Vec<Address>, Mistake>,
+    ) {
+        if at - self.resolved < NAMES.as_secs_f64() {
+            return;
+        }
+        self.resolved = at;
+        if let Ok(found) = resolve(&self.now) {
+            state.set_instances(found.iter().map(ToString::to_string));
+            self.now = found;
+        }
+    }
+}
+
 /// Asks all instances at once for their metrics, and for more.
 pub(super) fn look(instances: &[Address], asked: &[TopQuestion], elapsed: Elapsed) -> Vec<TopReply> {
     thread::scope(|scope| {
@@ -155,7 +194,7 @@ pub(super) fn look(instances: &[Address], asked: &[TopQuestion], elapsed: Elapse
                     let reply = metrics(instance, elapsed);
                     let kind = reply.kind();
                     let asked = asked.iter().filter(|question| kind.is_some_and(|kind| question.suits(kind)));
-                    let more = asked.filter_map(|question| more(instance, *question, elapsed));
+                    let more = asked.map(|question| more(instance, *question, elapsed));
                     let mut replies: Vec<_> = more.collect();
                     // What it says belongs to the look that it came with.
                     replies.insert(0, reply);
@@ -182,18 +221,18 @@ pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
     TopReply { instance: instance.to_string(), at, answered }
 }
 
-/// Asks for something more; none where it does not say: it is of an older version, say.
-pub(super) fn more(instance: &Address, asked: TopQuestion, elapsed: Elapsed) -> Option<TopReply> {
-    let answered = match asked {
-        TopQuestion::Headroom => Answered::Headroom(Box::new(headroom::answer(instance, "/headroom").ok()?)),
-        TopQuestion::HotKeys => {
-            Answered::HotKeys(Box::new(json(http::get_within(instance, "/hotkeys", LIMIT))?))
+/// Asks for something more. An instance may not say it: it is of an older version, or overloaded.
+pub(super) fn more(instance: &Address, asked: TopQuestion, elapsed: Elapsed) -> TopReply {
+    let ask = |path: &str| http::get_within(instance, path, LIMIT);
+    let says = match asked {
+        TopQuestion::Headroom => {
+            headroom::answer(instance, "/headroom").ok().map(Box::new).map(Answered::Headroom)
         }
-        TopQuestion::Clients => {
-            Answered::Clients(Box::new(json(http::get_within(instance, "/clients", LIMIT))?))
-        }
+        TopQuestion::HotKeys => json(ask("/hotkeys")).map(Box::new).map(Answered::HotKeys),
+        TopQuestion::Clients => json(ask("/clients")).map(Box::new).map(Answered::Clients),
     };
-    Some(TopReply { instance: instance.to_string(), at: elapsed.seconds(), answered })
+    let answered = says.unwrap_or(Answered::Unsaid(asked));
+    TopReply { instance: instance.to_string(), at: elapsed.seconds(), answered }
 }
 
 fn json<T: DeserializeOwned>(answer: Result<String, Mistake>) -> Option<T> {
@@ -210,4 +249,49 @@ pub(super) fn why_none_answers(replies: &[TopReply]) -> Option<Failure> {
     why.filter(|_| !replies.iter().any(answers)).map(|why| {
         Failure::run(why).hint("give the proxy or the broker an address with --admin, and that one here")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADROOM: &str = r#"{"schema": 1, "at_ns": 1, "verdict": "silent", "silent": [], "resources": [],
+        "traffic": {"now_per_s": 0, "highest_per_s": 0, "over_s": 0, "c1": 0, "c2": 0}, "what_if": [],
+        "proven_per_s": {"1s": 0, "100ms": 0}, "assumes": []}"#;
+
+    fn address(text: &str) -> Address {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_said_no_more_is_shown_no_more() {
+        let headroom: Headroom = serde_json::from_str(HEADROOM).unwrap();
+        let mut state = TopState::default();
+        state.set_instances(["p:9151".to_owned()]);
+        let mut enter = |answered: Answered| {
+            TopReply { instance: "p:9151".to_owned(), at: 1.0, answered }.enter(&mut state);
+            state.figures(1.0, None).headroom.len()
+        };
+        assert_eq!(enter(Answered::Headroom(Box::new(headroom))), 1);
+        assert_eq!(enter(Answered::Unsaid(TopQuestion::Clients)), 1);
+        assert_eq!(enter(Answered::Unsaid(TopQuestion::Headroom)), 0);
+    }
+
+    #[test]
+    fn an_address_that_a_name_has_later_is_looked_at_from_then_on() {
+        let (first, second) = (address("10.0.0.1:9151"), address("10.0.0.2:9151"));
+        let (one, both) = (vec![first.clone()], vec![first, second]);
+        let mut state = TopState::default();
+        state.set_instances(one.iter().map(ToString::to_string));
+        let mut instances = FollowedInstances::begin(one.clone(), 0.5);
+        instances.follow(10.4, &mut state, |_| panic!("it is not due"));
+        instances.follow(10.5, &mut state, |known| {
+            assert_eq!(known, one);
+            Ok(both.clone())
+        });
+        assert_eq!(state.instances().collect::<Vec<_>>(), ["10.0.0.1:9151", "10.0.0.2:9151"]);
+        instances.follow(20.4, &mut state, |_| panic!("it is not due"));
+        instances.follow(20.5, &mut state, |_| Err(Mistake::plain("the resolver is out of reach")));
+        assert_eq!((instances.now, state.instances().count()), (both, 2));
+    }
 }

@@ -22,11 +22,9 @@ use krarup_report::top::{TopKey, TopPage, TopView, draw};
 use krarup_units::{Address, Seconds};
 use ratatui::DefaultTerminal;
 
-use super::asking::{self, Elapsed, TopQuestion, TopReply};
+use super::asking::{self, Elapsed, NAMES, TopQuestion, TopReply};
 use crate::failure::Failure;
 
-/// How often names are resolved.
-const NAMES: Duration = Duration::from_secs(10);
 /// How often an instance is asked for its headroom: its answers are that old at most.
 const HEADROOM: Duration = Duration::from_secs(10);
 /// Rows that Page Up and Page Down move.
@@ -256,7 +254,7 @@ fn ask(
                     .or_else(|| kind.map(|_| ask_headroom(instance.clone(), elapsed, send.clone())));
             }
             let asked = wanted.asked().filter(|question| kind.is_some_and(|kind| question.suits(kind)));
-            for reply in asked.filter_map(|question| asking::more(&instance, question, elapsed)) {
+            for reply in asked.map(|question| asking::more(&instance, question, elapsed)) {
                 let _ = send.send(TopEvent::Answer(reply));
             }
         }
@@ -270,9 +268,8 @@ fn ask_headroom(instance: Address, elapsed: Elapsed, send: Sender<TopEvent>) -> 
     thread::spawn(move || {
         let _end = EndOnPanic(send.clone());
         loop {
-            if let Some(reply) = asking::more(&instance, TopQuestion::Headroom, elapsed)
-                && send.send(TopEvent::Answer(reply)).is_err()
-            {
+            let reply = asking::more(&instance, TopQuestion::Headroom, elapsed);
+            if send.send(TopEvent::Answer(reply)).is_err() {
                 return;
             }
             if ended.recv_timeout(HEADROOM) != Err(RecvTimeoutError::Timeout) {

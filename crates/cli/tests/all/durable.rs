@@ -304,6 +304,7 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
     standby::a_waiting_broker_outlives_the_database_and_its_sessions(&cluster);
+    standby::monitoring_hears_of_a_broker_that_waits(&cluster);
     standby::a_deposed_owner_is_the_next_that_waits(&cluster);
     standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
     standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);

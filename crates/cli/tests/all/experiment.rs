@@ -42,6 +42,9 @@ program = "load"
 flags = ["$workload", "--connections", "$connections"]
 "#;
 
+/// A line of the spec, and an anchor.
+const ANCHOR: &str = "seed = 7\nanchor = { levels = { workload = \"read\", connections = 1 } }";
+
 /// What is in each complete trial's folder: name and bytes of its manifest and its load.
 fn trials(out: &Path) -> BTreeMap<PathBuf, [Vec<u8>; 2]> {
     let inside = |folder: &Path| -> Vec<PathBuf> {
@@ -213,6 +216,23 @@ fn ctrl_c_keeps_what_is_complete_and_says_how_to_go_on() {
     assert_eq!(trials(&out).len(), 8);
 }
 
+/// Also where it is a run of the anchor, which is no repetition of its cell.
+#[test]
+fn ctrl_c_keeps_a_run_of_the_anchor() {
+    let spec = SPEC.replace("seed = 7", ANCHOR).replace("measure = \"100ms\"", "measure = \"1s\"");
+    let (spec, out) = place("experiment-stopped-anchor", &spec);
+    let mut stopped = begin(&spec, &out);
+    stopped.says_text("2/12 ");
+    stopped.signal(Signal::INT);
+    let ended = stopped.ended();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(
+        ended.errors.contains("1 trial is kept") || ended.errors.contains("trials are kept"),
+        "{ended:?}"
+    );
+    assert!(out.join("trials/workload=read,connections=1/anchor-0-0").is_dir(), "{ended:?}");
+}
+
 #[test]
 fn a_trial_that_does_not_pass_its_gates_is_kept_with_its_reason() {
     let spec = SPEC
@@ -310,6 +330,10 @@ fn a_plan_shows_cells_order_and_time_and_an_error_its_line() {
     assert!(shown.success && shown.output.contains("4 cells, 8 trials, about 4.40 s"), "{shown:?}");
     assert_eq!(shown.output.lines().filter(|line| line.starts_with("block ")).count(), 2);
     assert_eq!(plan(&spec).output, shown.output, "the same seed, the same order");
+    fs::write(&spec, SPEC.replace("seed = 7", ANCHOR).replace("min = 2", "min = 2, max = 3")).unwrap();
+    let shown = plan(&spec);
+    let said = "4 cells, 8 trials and 4 runs of the anchor, at most 12 and 6, about 6.60 s";
+    assert!(shown.success && shown.output.contains(said), "{shown:?}");
     fs::write(&spec, SPEC.replace("\"$connections\"", "\"$connection\"")).unwrap();
     let refused = plan(&spec);
     assert_eq!(refused.code, Some(2));
@@ -377,6 +401,7 @@ fn two_runs_of_one_spec_are_compared_with_intervals() {
 /// What fails for certain is found before anything is started, by `plan` and by `run`.
 #[test]
 fn programs_that_are_not_there_and_flags_that_are_unknown_are_found_before_the_first_trial() {
+    let left_out = format!("except = [{{ workload = \"read\", connections = 1 }}]\n{ANCHOR}");
     let changes = [
         (
             "\"--ratio\", \"1:0\"",
@@ -400,6 +425,7 @@ fn programs_that_are_not_there_and_flags_that_are_unknown_are_found_before_the_f
             "command = [\"/nowhere/proxy\"]",
             "there is no program `/nowhere/proxy` that can be run",
         ),
+        ("seed = 7", left_out.as_str(), "the anchor is a combination that `except` leaves out"),
     ];
     for (number, (from, to, said)) in changes.into_iter().enumerate() {
         assert!(SPEC.contains(from), "{from}");

@@ -5,8 +5,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::support::fresh;
 use crate::support::process::{Ended, Program};
+use crate::support::{file, fresh};
 
 /// What no answer has.
 const PROGRAMS_WORDS: &[&str] = &[
@@ -58,6 +58,8 @@ const OF_FLAGS: &[Row] = &[
         2,
         &["`replicas` is 3, and there are 2 servers"],
     ),
+    ("proxy -m 127.0.0.1:1 --print-config --check", 2, &["exclude each other", "--print-config"]),
+    ("proxy -m 127.0.0.1:1 -l [::1 -p 9", 2, &["-l: `[::1:9` is not an address"]),
     ("proxy -m 127.0.0.1:1 --sharded maybe", 2, &["--sharded: `maybe` is neither", "true or false"]),
     ("proxy -m 127.0.0.1:1 --idle-timeout 9parsec", 2, &["`9parsec` is not a length of time", "250ms"]),
     ("proxy -m 127.0.0.1:1 --listen 1.2.3.4:0", 2, &["this machine has no such address"]),
@@ -117,6 +119,11 @@ const OF_FILES: &[Row] = &[
     ("proxy --config {}/open.toml", 2, &["open.toml, line 1: a value is missing", "write key ="]),
     ("proxy --config {}/array.toml", 2, &["array.toml, line 1: `listen` is an array", "write one value"]),
     ("proxy --config {}/title.toml", 2, &["title.toml, line 1: there is no key `title`"]),
+    (
+        "proxy --config {}/pools.toml --distribution ketama --check",
+        2,
+        &["`distribution` at the top level is of the pool main, which has no servers", "[pools.NAME]"],
+    ),
     ("proxy --config {}/tls.toml", 2, &["tls.toml, line 1: there is no key `tls`", "it is a key of `edge`"]),
     ("proxy --import {}/none", 2, &["none: there is no such file"]),
     ("proxy --import {}/two.csv", 2, &["two.csv: line 1", "nutcracker.yml"]),
@@ -164,6 +171,7 @@ fn files(folder: &Path) {
         ("open.toml", b"servers = \n"),
         ("array.toml", b"listen = [\"127.0.0.1:1\"]\n"),
         ("title.toml", b"title = 3\n"),
+        ("pools.toml", b"[pools.a]\nservers = [\"127.0.0.1:1\"]\n"),
         ("tls.toml", b"tls = { certificate = \"a.pem\", key = \"a.key\" }\n"),
         ("minus.toml", b"connections = -3\n"),
         ("list.toml", b"connections = 1\nrate = { a = 1 }\n"),
@@ -267,6 +275,35 @@ fn a_proxy_says_at_its_start_where_keys_lie() {
         let mut proxy = Program::begin(&begun);
         proxy.says_text(says.trim_end());
         proxy.says_text("listening on ");
+    }
+}
+
+#[test]
+fn a_check_says_nothing_of_servers_that_are_not_looked_up_yet() {
+    let servers = "servers = [{ address = \"m.svc:11211\", every_address = true }]\n";
+    let text = format!("{servers}distribution = \"ketama\"\n[pools.b]\nservers = [\"127.0.0.1:1\"]\n");
+    let ended = Program::begin(&["proxy", "--config", &file("check-many", &text), "--check"]).ended();
+    let said = &ended.errors;
+    let count = "1 server and as many servers as m.svc:11211 stands for when it is looked up, clients on ";
+    assert!(ended.success && said.contains(count), "{ended:?}");
+    assert!(said.contains("pool b: every key on the one server"), "{said}");
+    assert!(!said.contains("pool main") && !said.contains("100.0 %"), "{said}");
+}
+
+#[test]
+fn an_address_and_a_port_take_the_place_of_a_socket() {
+    let path = file("socket-and-port", "listen = \"unix:/run/k.sock\"\nservers = [\"127.0.0.1:1\"]\n");
+    for (flags, listen) in [
+        (&["-p", "11311"][..], "127.0.0.1:11311"),
+        (&["-l", "0.0.0.0"], "0.0.0.0:11211"),
+        (&["-l", "::1"], "[::1]:11211"),
+        (&["-l", "[::1]", "-p", "9"], "[::1]:9"),
+        (&[], "unix:/run/k.sock"),
+    ] {
+        let words = [&["proxy", "--config", &path, "--print-config"], flags].concat();
+        let ended = Program::begin(&words).ended();
+        let line = format!("listen = \"{listen}\"");
+        assert!(ended.output.lines().any(|one| one == line), "{flags:?}: {ended:?}");
     }
 }
 

@@ -29,13 +29,16 @@ impl Spec {
         read_checked(text, name, |spec, table| {
             let check = Check { spec, table };
             let mut found = check.all();
+            if found.is_empty() {
+                found.extend(check.no_such_cell());
+            }
             found.extend(check.conditions());
             found
         })
     }
 
-    /// The same for a spec whose results are there: it may have conditions that always hold, which
-    /// earlier versions took.
+    /// The same for a spec whose results are there: it may have conditions that always hold, and
+    /// name cells that there are not, which earlier versions took.
     ///
     /// # Errors
     /// Every mistake with its line; `name` is the file's.
@@ -46,6 +49,9 @@ impl Spec {
 
 /// Flags by which memtier_benchmark and memaslap are told a rate.
 const RATE_FLAGS: [&str; 2] = ["--rate-limiting", "--tps"];
+
+/// The most letters of a folder's name that file systems take.
+const LONGEST_NAME: usize = 255;
 
 /// What a spec must keep beyond what its keys say, each alone.
 struct Check<'a> {
@@ -230,6 +236,65 @@ impl Check<'_> {
                 wrong(at, what, "name a level of each factor that has several")
             }
         }
+    }
+
+    /// Cells that are named and that there are not, and one that no folder can be named after.
+    fn no_such_cell(&self) -> Vec<Mistake> {
+        let (spec, plan) = (self.spec, Plan::of(self.spec));
+        if plan.cells.is_empty() {
+            let what = "`except` leaves out every cell";
+            return vec![Mistake::new(what, "leave an exception out").at(self.at("except"))];
+        }
+        let anchor = spec.anchor.iter();
+        let anchor = anchor.map(|anchor| ("the anchor".to_owned(), at(anchor), &anchor.get_ref().levels));
+        let baselines = spec.scale.iter().flat_map(|scale| &scale.baselines).map(|baseline| {
+            let Baseline { station, levels, .. } = baseline.get_ref();
+            (format!("the baseline of the {}", station.name()), at(baseline), levels)
+        });
+        let named = anchor.chain(baselines);
+        let missing = named.filter(|(.., levels)| !plan.cells.iter().any(|cell| cell.has(levels)));
+        let mistake = |(name, at, levels)| {
+            let (what, hint) = match self.apart(levels) {
+                Some([one, other]) => (
+                    format!("{name}: `{one}` and `{other}` never meet"),
+                    "`zip` moves them together: name levels that stand at one place of both lists",
+                ),
+                None => (
+                    format!("{name} is a combination that `except` leaves out"),
+                    "name another, or leave the exception out",
+                ),
+            };
+            Mistake::new(what, hint).at(at)
+        };
+        missing.map(mistake).chain(self.long_name(&plan)).collect()
+    }
+
+    /// Two of these levels that one zip keeps apart.
+    fn apart(&self, levels: &BTreeMap<String, LevelName>) -> Option<[String; 2]> {
+        let place = |name: &String| {
+            let level = levels.get(name)?;
+            let place = self.spec.factor(name)?.levels.iter().position(|one| one.name == *level)?;
+            Some((place, format!("{name} {level}")))
+        };
+        self.spec.zip.iter().find_map(|zip| {
+            let named: Vec<(usize, String)> = zip.get_ref().iter().filter_map(place).collect();
+            let (first, one) = named.first()?;
+            let (_, other) = named.iter().find(|(place, _)| place != first)?;
+            Some([one.clone(), other.clone()])
+        })
+    }
+
+    /// A cell whose folder cannot be made.
+    fn long_name(&self, plan: &Plan) -> Option<Mistake> {
+        let cell = plan.cells.iter().find(|cell| cell.folder.len() > LONGEST_NAME)?;
+        let letters = |factor: &&Factor| cell.level(factor.name.get_ref()).map_or(0, |level| level.0.len());
+        let longest = self.spec.factors.iter().max_by_key(letters)?;
+        let what = format!(
+            "the folder of a cell would have a name of {} letters, and {LONGEST_NAME} is the most",
+            cell.folder.len()
+        );
+        let hint = "shorten names of factors or levels: { name = \"…\", words = [\"…\"] }";
+        Some(Mistake::new(what, hint).at(at(&longest.name)))
     }
 
     /// What is scaled must be known, and ours to scale.
@@ -1017,6 +1082,49 @@ flags = ["--connections", "$clients"]
             let error = first(anchored(anchor));
             assert!(error.what.contains(what) && error.place == line(2), "{error}");
         }
+    }
+
+    #[test]
+    fn an_anchor_and_a_baseline_are_of_a_cell_that_there_is() {
+        let text = SMALL
+            .replace("[1, 2]", "[1, 2]\n[[factor]]\nname = \"threads\"\nlevels = [4, 8]")
+            .replace("\"$clients\"", "\"$clients\", \"--threads\", \"$threads\"")
+            .replace("\"cache\"", "\"cache\"\ncpu = 1")
+            .replace("\"load\"", "\"load\"\ncpu = 2");
+        const LEVELS: &str = "levels = { clients = 1, threads = 8 }";
+        let baseline = format!("{{ station = \"servers\", {LEVELS}, throughput = 9 }}");
+        for (named, key) in [
+            ("the anchor", format!("anchor = {{ {LEVELS} }}")),
+            ("the baseline of the servers", format!("scale = {{ by = 20, baseline = [{baseline}] }}")),
+        ] {
+            let with = |rule: &str| text.replace("title =", &format!("{rule}\n{key}\ntitle ="));
+            assert!(read(&with("")).is_ok(), "{key}");
+            for (rule, what, hint) in [
+                (
+                    "zip = [[\"clients\", \"threads\"]]",
+                    format!("{named}: `clients 1` and `threads 8` never meet"),
+                    "`zip` moves them together: name levels that stand at one place of both lists",
+                ),
+                (
+                    "except = [{ clients = 1, threads = 8 }]",
+                    format!("{named} is a combination that `except` leaves out"),
+                    "name another, or leave the exception out",
+                ),
+            ] {
+                let error = first(read(&with(rule)));
+                assert_eq!((error.place, error.what, error.hint.as_str()), (line(3), what, hint));
+                assert!(Spec::parse_recorded(&with(rule), "small.toml").is_ok(), "{rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_a_cell_and_its_folder_can_be_made() {
+        let error = wrong("title =", "except = [{ clients = 1 }, { clients = 2 }]\ntitle =");
+        assert_eq!((error.place, error.what.as_str()), (line(2), "`except` leaves out every cell"));
+        let error = wrong("[1, 2]", &format!("[1, \"{}\"]", "a".repeat(300)));
+        assert!(error.place == line(4) && error.what.contains("a name of 308 letters"), "{error}");
+        assert!(error.hint.contains("shorten names of factors or levels"), "{error}");
     }
 
     #[test]

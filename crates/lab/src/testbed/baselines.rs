@@ -48,7 +48,7 @@ pub fn identity(spec: &Spec, plan: &Plan, baseline: &Baseline) -> Option<Identit
 }
 
 fn cell<'a>(plan: &'a Plan, baseline: &Baseline) -> Option<&'a PlannedCell> {
-    plan.cells.iter().find(|cell| baseline.is_of(cell))
+    plan.cells.iter().find(|cell| cell.has(&baseline.levels))
 }
 
 /// Runs a single station until it gives what was published. `folder` makes an empty folder for a
@@ -124,4 +124,47 @@ fn one_run(
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: &str = r#"
+title = "t"
+[scale]
+by = 20
+[[scale.baseline]]
+station = "servers"
+levels = { clients = 2 }
+throughput = 9000
+[[scale.baseline]]
+station = "clients"
+levels = { clients = 2 }
+throughput = 700
+[[factor]]
+name = "clients"
+levels = [1, 2]
+[stations.servers]
+program = "cache"
+cpu = 1
+[stations.clients]
+program = "load"
+cpu = 2
+flags = ["--connections", "$clients"]
+"#;
+
+    #[test]
+    fn what_was_published_of_one_station_changes_no_search_for_another() {
+        let searches = |text: &str| {
+            let spec = Spec::parse(text, "spec.toml").unwrap();
+            let plan = Plan::of(&spec);
+            let baselines = &spec.scale.as_ref().unwrap().baselines;
+            let search = |place: usize| identity(&spec, &plan, baselines[place].get_ref()).unwrap();
+            [search(0), search(1)]
+        };
+        let (before, after) = (searches(SPEC), searches(&SPEC.replace("700", "800")));
+        assert_eq!(before[0], after[0]);
+        assert_ne!(before[1], after[1]);
+    }
 }

@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
@@ -61,6 +60,8 @@ pub struct Remote {
     /// The folder here that stands for the one there.
     here: PathBuf,
     ledger: Ledger,
+    /// Heard while its clock is asked.
+    stop: Stop,
     sessions: Mutex<Option<Sessions>>,
 }
 
@@ -136,6 +137,7 @@ impl Remote {
             connected: AtomicU32::new(1),
             here: run.folder.to_owned(),
             ledger: run.ledger.clone(),
+            stop: run.stop.clone(),
             sessions: Mutex::new(Some(Sessions { hold, line })),
         })
     }
@@ -355,18 +357,17 @@ impl Remote {
             let _ = tell.send(parcel::unpack(BufReader::new(stdout), &into));
             Vec::new()
         });
-        self.transport.call(
-            &self.agent(&["give", &self.path(here)]),
-            (Feed::Nothing, drain),
-            CARRYING,
-            stop,
-        )?;
-        match unpacked.recv() {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => {
+        let give = self.agent(&["give", &self.path(here)]);
+        let called = self.transport.call(&give, (Feed::Nothing, drain), CARRYING, stop);
+        // The call waits for the drain. Where files cannot be written here, the other end fails,
+        // too, and is not the cause; of a stream that breaks off it is.
+        match (unpacked.try_recv(), called) {
+            (Ok(Err(error)), called) if called.is_ok() || error.kind() != io::ErrorKind::InvalidData => {
                 Err(wrong(&*self.transport, format!("what it wrote cannot be brought here: {error}")))
             }
-            Err(_) => Err(wrong(&*self.transport, "what it wrote cannot be brought here")),
+            (_, Err(error)) => Err(error),
+            (Ok(_), Ok(_)) => Ok(()),
+            (Err(_), Ok(_)) => Err(wrong(&*self.transport, "what it wrote cannot be brought here")),
         }
     }
 
@@ -375,9 +376,10 @@ impl Remote {
     /// # Errors
     /// Where it does not answer, or its clock is too far off for clients to begin together.
     pub fn clock(&self) -> Result<Offset, StationError> {
-        let exchanges = self
-            .exchanges()
-            .map_err(|error| wrong(&*self.transport, format!("its clock cannot be asked: {error}")))?;
+        let exchanges = self.exchanges().map_err(|error| StationError {
+            why: format!("its clock cannot be asked: {}", error.why),
+            ..error
+        })?;
         let Some(offset) = Offset::of(&exchanges) else {
             return Err(wrong(&*self.transport, "its clock did not answer"));
         };
@@ -387,24 +389,23 @@ impl Remote {
         }
     }
 
-    fn exchanges(&self) -> io::Result<Vec<ClockExchange>> {
-        use std::os::unix::process::CommandExt;
-        let mut command = self.transport.command(&self.agent(&["clock"]));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        let mut child = command.spawn()?;
-        let (mut ask, answers) = (child.stdin.take(), child.stdout.take());
-        let mut answers = BufReader::new(answers.expect("stdout is piped")).lines();
-        let mut exchanges = Vec::new();
-        for _ in 0..EXCHANGES {
-            let asked = wall();
-            let told = ask.as_mut().map_or(Ok(()), |ask| ask.write_all(b"\n").and_then(|()| ask.flush()));
-            let Some(Ok(answer)) = answers.next().filter(|_| told.is_ok()) else { break };
-            let Ok(theirs) = answer.trim().parse() else { break };
-            exchanges.push(ClockExchange { asked, theirs: Nanos(theirs), answered: wall() });
-        }
-        drop(ask);
-        child.wait()?;
-        Ok(exchanges)
+    fn exchanges(&self) -> Result<Vec<ClockExchange>, StationError> {
+        let (questions, mut ask) = io::pipe().map_err(|error| wrong(&*self.transport, error.to_string()))?;
+        let (tell, told) = channel();
+        let drain: Drain = Box::new(move |stdout| {
+            let mut answers = BufReader::new(stdout).lines();
+            for _ in 0..EXCHANGES {
+                let asked = wall();
+                let written = ask.write_all(b"\n");
+                let Some(Ok(answer)) = answers.next().filter(|_| written.is_ok()) else { break };
+                let Ok(theirs) = answer.trim().parse() else { break };
+                let _ = tell.send(ClockExchange { asked, theirs: Nanos(theirs), answered: wall() });
+            }
+            Vec::new()
+        });
+        let feed = Feed::All(Box::new(questions));
+        self.transport.call(&self.agent(&["clock"]), (feed, drain), PATIENCE, &self.stop)?;
+        Ok(told.try_iter().collect())
     }
 }
 
@@ -460,5 +461,93 @@ impl Drop for Sessions {
                 let _ = process.stop(PATIENCE);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Command, ExitStatus};
+
+    use super::*;
+
+    /// A machine on which every command is this one of a shell.
+    #[derive(Debug)]
+    struct Shell(&'static str);
+
+    impl Transport for Shell {
+        fn name(&self) -> &str {
+            "m1"
+        }
+
+        fn command(&self, _: &[String]) -> Command {
+            let mut command = Command::new("sh");
+            command.args(["-c", self.0]);
+            command
+        }
+
+        fn connect(&self, _: &Ledger, _: &Stop) -> Result<Option<ChildProcess>, StationError> {
+            Ok(None)
+        }
+
+        fn broke(&self, _: ExitStatus, _: &[String]) -> bool {
+            true
+        }
+
+        fn unreachable(&self) -> Mistake {
+            Mistake::plain("is out of reach")
+        }
+
+        fn agent(&self, krarup: &str, _: [(&str, &str); 2]) -> Vec<String> {
+            vec![krarup.to_owned()]
+        }
+
+        fn other_version(&self) -> &'static str {
+            ""
+        }
+    }
+
+    fn remote(script: &'static str, here: &Path, stop: &Stop) -> Remote {
+        Remote {
+            name: "m1".into(),
+            address: "127.0.0.1".into(),
+            transport: Box::new(Shell(script)),
+            facts: Facts::default(),
+            krarup: "krarup".into(),
+            runs: "runs".into(),
+            run: "1/m1".into(),
+            connected: AtomicU32::new(1),
+            here: here.to_owned(),
+            ledger: Ledger::at(Path::new("")),
+            stop: stop.clone(),
+            sessions: Mutex::new(None),
+        }
+    }
+
+    #[test]
+    fn a_machine_is_not_blamed_for_what_cannot_be_written_here() {
+        let here = std::env::temp_dir().join(format!("krarup-collect-{}", std::process::id()));
+        fs::create_dir_all(&here).unwrap();
+        fs::write(here.join("clients"), b"no folder").unwrap();
+        let stop = Stop::default();
+        let collect = |script| remote(script, &here, &stop).collect(&here, &stop).unwrap_err().to_string();
+        // More than a pipe holds: the other end fails when this one reads no more.
+        let unwritten = collect("echo 8388608 clients/1.json; head -c 8388608 /dev/zero");
+        let cut_off = collect("echo 8 one.json; echo one; exit 1");
+        fs::remove_dir_all(&here).unwrap();
+        assert!(unwritten.contains("cannot be brought here"), "{unwritten}");
+        assert!(cut_off.contains("is out of reach"), "{cut_off}");
+    }
+
+    #[test]
+    fn a_clock_is_asked_several_times_and_not_for_ever() {
+        let stop = Stop::default();
+        let here = Path::new("trial");
+        let exchanges = remote("while read -r line; do echo 7; done", here, &stop).exchanges().unwrap();
+        let theirs: Vec<Nanos> = exchanges.iter().map(|one| one.theirs).collect();
+        assert_eq!(theirs, [Nanos(7); EXCHANGES]);
+        stop.ask();
+        let error = remote("exec sleep 1000", here, &stop).clock().unwrap_err().to_string();
+        assert!(error.contains("its clock cannot be asked: stopped on request"), "{error}");
     }
 }

@@ -661,7 +661,7 @@ type CommandWords<'a> = dyn Fn(&Host, &[String], usize) -> Vec<String> + 'a;
 
 /// Where a program listens that chooses its port itself.
 fn any_port(host: &Host) -> String {
-    format!("{}:0", host.address)
+    Address { host: host.address.clone(), port: 0 }.to_string()
 }
 
 /// Load generators that run side by side.
@@ -735,6 +735,12 @@ fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_listens_at_an_address_of_either_kind() {
+        let at = |address: &str| any_port(&Host { address: address.into(), ..Host::here() });
+        assert_eq!([at("10.0.0.4"), at("fd00::4")], ["10.0.0.4:0", "[fd00::4]:0"]);
+    }
 
     #[test]
     fn a_share_that_a_baseline_has_found_is_written_as_it_is() {

@@ -25,6 +25,9 @@ const READS: [&str; 6] = ["gat", "gats", "get", "gets", "lease-get", "metaget"];
 /// The values of `writes`, from the one that waits for least to the one that waits for most.
 const WRITES: [&str; 4] = ["async", "first", "quorum", "all"];
 
+/// The settings of which the smaller value holds, where handles within each other have both.
+const SMALLER_HOLDS: [&str; 2] = ["ttl_cap", "concurrency"];
+
 /// An operation, and the `reads` and the `fall_back` of its handle.
 type ReadsOf<'a> = (&'a str, &'static str, &'static str);
 
@@ -544,15 +547,30 @@ impl Translation<'_> {
         free
     }
 
-    /// The same pool with other settings.
+    /// The same pool with other settings. Those that it has are of a handle within this one.
     fn changed(&mut self, name: &str, changes: &[(&'static str, String)]) -> String {
         let pool = self.imported.pools.iter().find(|pool| pool.name == name).expect("it was added").clone();
         let mut settings = pool.settings;
         for (key, value) in changes {
-            set(&mut settings, key, value.clone());
+            let within = settings.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone());
+            match within {
+                Some(within) if OTHER_POOLS.contains(key) && within != *value => {
+                    self.note(format!(
+                        "{key}: of handles within each other only that of the innermost is translated, {within}; {value} is left out"
+                    ));
+                    return name.to_owned();
+                }
+                Some(within) if SMALLER_HOLDS.contains(key) && number(&within) < number(value) => {}
+                _ => set(&mut settings, key, value.clone()),
+            }
         }
         self.add(name, settings, pool.servers)
     }
+}
+
+/// The number of a setting that is one, or a time in seconds.
+fn number(value: &str) -> Option<u64> {
+    value.trim_matches('"').trim_end_matches('s').parse().ok()
 }
 
 /// What a handle is, and in the short form, after a bar, with what.

@@ -248,6 +248,37 @@ fn handles_around_a_pool_become_its_settings() {
 }
 
 #[test]
+fn of_handles_within_each_other_the_narrower_holds_and_what_is_left_out_is_noted() {
+    for (route, line) in [
+        (
+            r#"{"type": "ModifyExptimeRoute", "exptime": 3600, "action": "min", "target":
+                {"type": "ModifyExptimeRoute", "exptime": 60, "action": "min", "target": "PoolRoute|A"}}"#,
+            "ttl_cap = \"60s\"",
+        ),
+        (
+            r#"{"type": "OutstandingLimitRoute", "max_outstanding": 1000, "target":
+                {"type": "OutstandingLimitRoute", "max_outstanding": 10, "target": "PoolRoute|A"}}"#,
+            "concurrency = 10\n",
+        ),
+        (
+            r#"{"type": "OutstandingLimitRoute", "max_outstanding": 10, "target":
+                {"type": "OutstandingLimitRoute", "max_outstanding": 1000, "target": "PoolRoute|A"}}"#,
+            "concurrency = 10\n",
+        ),
+    ] {
+        let settings = settings(&mcrouter(route));
+        assert!(settings.contains(line), "{route}: {settings}");
+    }
+    let text = mcrouter(
+        r#"{"type": "FailoverRoute", "children":
+            [{"type": "FailoverRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}, "PoolRoute|S"]}"#,
+    );
+    let settings = settings(&text);
+    assert!(settings.contains("gutter = \"B\"") && !settings.contains("[pools.S]"), "{settings}");
+    assert!(notes(&text).contains("only that of the innermost is translated, B; S is left out"));
+}
+
+#[test]
 fn routing_prefixes_become_routes_that_take_them_off() {
     let text = r#"{"pools": {"A": {"servers": ["a:1"]}, "B": {"servers": ["b:1"]}},
         "routes": [{"aliases": ["/here/a/"], "route": "PoolRoute|A"}, {"aliases": ["/there/b/"], "route": "PoolRoute|B"}]}"#;

@@ -24,7 +24,7 @@ const POINTS: usize = 60;
 const NOW_WIDTH: u16 = 11;
 const HIGHEST_WIDTH: u16 = 25;
 /// A buffer for text is so wide: every column fits.
-const TEXT_WIDTH: u16 = 160;
+const TEXT_WIDTH: u16 = 256;
 /// Lines of text that are made at most.
 const TEXT_HEIGHT: u16 = 2_000;
 
@@ -95,17 +95,18 @@ pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, now: Seconds, vie
     }
     // One that a name stands for no more cannot be shown alone.
     view.instance = view.instance.take().filter(|only| state.instances().any(|name| name == only));
-    let figures = state.figures(now, view.instance.as_deref());
+    let mut figures = state.figures(now, view.instance.as_deref());
     let page = view.shown(&figures.services);
     let mut lines = Lines { left: area };
     let high = area.height;
     let title = lines.next();
     title.into_iter().for_each(|line| draw_title(line, buffer, &figures, view));
+    leave_out_others(&mut figures, view);
     for said in head(&figures, high) {
         lines.next().into_iter().for_each(|line| draw_head_line(line, buffer, &said, view.color));
     }
     if high >= 12 {
-        for course in courses(state, now, &figures, area.width) {
+        for course in courses(state, now, &figures, (view.instance.as_deref(), area.width)) {
             lines.next().into_iter().for_each(|line| draw_course(line, buffer, &course));
         }
     }
@@ -133,16 +134,17 @@ pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, now: Seconds, vie
 /// The same as lines of text, with every column and row; only letters of ASCII where `ascii` asks
 /// for that.
 pub fn text(state: &TopState, now: Seconds, view: &mut TopView, ascii: bool) -> String {
-    let figures = state.figures(now, view.instance.as_deref());
+    let mut figures = state.figures(now, view.instance.as_deref());
     let page = view.shown(&figures.services);
-    let mut body = pages::body(&figures, page, view.by_connection);
-    if let Some(order) = view.order(page) {
-        body.grid.sort(order.column, order.reversed);
-    }
     let mut area = Rect::new(0, 0, TEXT_WIDTH, TEXT_HEIGHT);
     let mut buffer = Buffer::empty(area);
     let mut lines = Lines { left: area };
     lines.next().into_iter().for_each(|line| draw_title(line, &mut buffer, &figures, view));
+    leave_out_others(&mut figures, view);
+    let mut body = pages::body(&figures, page, view.by_connection);
+    if let Some(order) = view.order(page) {
+        body.grid.sort(order.column, order.reversed);
+    }
     let said = head(&figures, u16::MAX).into_iter().chain(rates(&figures));
     for said in said.filter(|said| !(page == TopPage::Headroom && said.keyword == "headroom")) {
         lines.next().into_iter().for_each(|line| draw_head_line(line, &mut buffer, &said, false));
@@ -160,6 +162,13 @@ pub fn text(state: &TopState, now: Seconds, view: &mut TopView, ascii: bool) -> 
     }
     let out = out.join("\n") + "\n";
     if ascii { text::ascii(&out) } else { out }
+}
+
+/// Where one instance is shown alone, the title alone speaks of the others.
+fn leave_out_others(figures: &mut TopFigures, view: &TopView) {
+    if let Some(only) = &view.instance {
+        figures.instances.retain(|one| one.instance == *only);
+    }
 }
 
 // ---- above the table --------------------------------------------------------------------------
@@ -216,8 +225,9 @@ fn head(figures: &TopFigures, high: u16) -> Vec<HeadLine> {
         lines.push(workers_line(figures));
     }
     if high >= 14 {
-        let answering = figures.instances.iter().filter(|one| one.lost.is_none()).count();
-        lines.extend(figures.queue.as_ref().map(|queue| queue_line(queue, answering)));
+        let proxies = figures.instances.iter().filter(|one| one.service == Some(ServiceKind::Proxy));
+        let counting = proxies.filter(|one| one.totals.is_some()).count();
+        lines.extend(figures.queue.as_ref().map(|queue| queue_line(queue, counting)));
         lines.extend(figures.store.as_ref().into_iter().flat_map(store_lines));
     } else if (6..12).contains(&high) {
         lines.extend(rates(figures));
@@ -233,18 +243,23 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
     let all = || figures.headroom.iter().map(|said| &said.says);
     // What is broken now comes first, whatever else is concluded of it.
     let holds = |says: &Headroom| says.broken_now != Some(true);
-    let least =
-        all().filter(concluded).min_by(|a, b| holds(a).cmp(&holds(b)).then(ratio(a).total_cmp(&ratio(b))));
+    // Without traffic there is no ratio, and the lowest capacity comes first.
+    let capacity = |says: &Headroom| says.capacity_per_s.map_or(f64::INFINITY, |capacity| capacity.mean);
+    let least = all().filter(concluded).min_by(|a, b| {
+        let by_ratio = ratio(a).total_cmp(&ratio(b));
+        holds(a).cmp(&holds(b)).then(by_ratio).then(capacity(a).total_cmp(&capacity(b)))
+    });
     let Some(says) = least else {
         let why = all().next().map(|says| says.silent.first().map_or("", |reason| reason.text()));
         let text = match why {
             Some(why) => format!("no conclusion: {}", why.replacen(": ", "; ", 1)),
-            None => "not asked yet".to_owned(),
+            None => "no answer yet".to_owned(),
         };
         return HeadLine { keyword, text, tone: Tone::Plain };
     };
     let (known, asked) = (all().filter(concluded).count(), figures.headroom.len());
-    let is_least = known > 1 && all().filter(concluded).all(|other| ratio(says) <= ratio(other));
+    let compared = known > 1 && says.headroom_ratio.is_some();
+    let is_least = compared && all().filter(concluded).all(|other| ratio(says) <= ratio(other));
     let of = if is_least { format!(", the least of {known}") } else { String::new() };
     let unknown = asked - known;
     let unknown = (unknown > 0).then(|| format!("no conclusion from {unknown} of {asked} instances"));
@@ -299,7 +314,7 @@ fn workers_line(figures: &TopFigures) -> HeadLine {
     HeadLine { keyword, text, tone }
 }
 
-/// What all instances count; a server of several of them counts once for each.
+/// What so many proxies count; a server of several of them counts once for each.
 pub(super) fn queue_line(queue: &TopQueue, instances: usize) -> HeadLine {
     let parts = [
         format!("{} wait", count(queue.waiting)),
@@ -387,12 +402,17 @@ fn divided(area: Rect) -> (Rect, Rect) {
     (Rect { width: indent.saturating_sub(1), ..area }, behind)
 }
 
-/// Throughput and p99 with their last minute.
-fn courses(state: &TopState, now: Seconds, figures: &TopFigures, width: u16) -> [CourseLine; 2] {
+/// Throughput and p99 with their last minute, of all instances or of `only` one.
+fn courses(
+    state: &TopState,
+    now: Seconds,
+    figures: &TopFigures,
+    (only, width): (Option<&str>, u16),
+) -> [CourseLine; 2] {
     let points = usize::from(width.saturating_sub(INDENT + NOW_WIDTH + 1 + HIGHEST_WIDTH)).min(POINTS);
-    let course = state.course(now, points);
+    let course = state.course(now, points, only);
     // Bars may be means of several seconds; the highest is that of a second.
-    let seconds = state.course(now, POINTS);
+    let seconds = state.course(now, POINTS, only);
     let totals = figures.totals;
     let rate = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| Unit::PerSecond.show(rate));
     let time = |time: Option<Seconds>| time.map_or("–".to_owned(), milliseconds);

@@ -1,5 +1,7 @@
 //! A table whose columns have one unit each and matter more or less, sorted and fitted to a width.
 
+use std::cmp::Ordering;
+
 use krarup_units::Scale;
 
 use crate::document::TableValue;
@@ -61,6 +63,8 @@ pub(super) struct GridRow {
     pub(super) tone: RowTone,
     /// Whether it stays behind all others however they are sorted: the sum of what is not listed.
     pub(super) last: bool,
+    /// A column of words, and the number by which the row is sorted there.
+    pub(super) sorts_as: Option<(usize, f64)>,
 }
 
 /// A table.
@@ -86,14 +90,13 @@ impl TopGrid {
     /// Sorts by a column: numbers from the largest, words from A, or the other way round; what is
     /// missing comes behind them either way.
     pub(super) fn sort(&mut self, column: usize, reversed: bool) {
-        let place = |row: &GridRow| (row.last, kind(row.cells.get(column)));
+        let place = |row: &GridRow| (row.last, row.kind(column));
+        let size = |row: &GridRow| row.number(column).unwrap_or(0.0);
         self.rows.sort_by(|a, b| {
             let known = match (a.cells.get(column), b.cells.get(column)) {
+                _ if a.number(column).or(b.number(column)).is_some() => size(b).total_cmp(&size(a)),
                 (Some(TableValue::Text(first)), Some(TableValue::Text(second))) => first.cmp(second),
-                (first, second) => {
-                    let size = |cell: Option<&TableValue>| cell.and_then(size).unwrap_or(0.0);
-                    size(second).total_cmp(&size(first))
-                }
+                _ => Ordering::Equal,
             };
             place(a).cmp(&place(b)).then(if reversed { known.reverse() } else { known })
         });
@@ -152,11 +155,11 @@ impl TopGrid {
 
     fn column(&self, index: usize, sorted: Option<(usize, bool)>) -> FittedColumn {
         let GridColumn { heading, unit, .. } = self.columns[index];
-        let mark = match (sorted, unit) {
-            (Some((column, _)), _) if column != index => "",
-            (Some((_, false)), GridUnit::Number(_)) | (Some((_, true)), GridUnit::Text) => "▼",
-            (Some(_), _) => "▲",
-            (None, _) => "",
+        let numbers = unit != TEXT || self.rows.iter().any(|row| row.number(index).is_some());
+        let mark = match sorted {
+            Some((column, reversed)) if column == index && reversed != numbers => "▼",
+            Some((column, _)) if column == index => "▲",
+            _ => "",
         };
         let scale = match unit {
             GridUnit::Number(scale) => scale,
@@ -206,20 +209,24 @@ fn shown(cell: Option<&TableValue>, scale: Scale) -> String {
     }
 }
 
-fn size(cell: &TableValue) -> Option<f64> {
-    match cell {
-        TableValue::Number(value) => Some(*value),
-        TableValue::Measured(estimate) => Some(estimate.value),
-        TableValue::Text(_) | TableValue::Missing => None,
+impl GridRow {
+    /// The number by which it is sorted in a column; none: there are words, or nothing.
+    fn number(&self, column: usize) -> Option<f64> {
+        match self.cells.get(column)? {
+            TableValue::Number(value) => Some(*value),
+            TableValue::Measured(estimate) => Some(estimate.value),
+            TableValue::Text(_) => self.sorts_as.filter(|(of, _)| *of == column).map(|(_, number)| number),
+            TableValue::Missing => None,
+        }
     }
-}
 
-/// Numbers before words before nothing.
-fn kind(cell: Option<&TableValue>) -> u8 {
-    match cell {
-        Some(TableValue::Number(_) | TableValue::Measured(_)) => 0,
-        Some(TableValue::Text(_)) => 1,
-        Some(TableValue::Missing) | None => 2,
+    /// Numbers before words before nothing.
+    fn kind(&self, column: usize) -> u8 {
+        match self.cells.get(column) {
+            _ if self.number(column).is_some() => 0,
+            Some(TableValue::Text(_)) => 1,
+            _ => 2,
+        }
     }
 }
 
@@ -271,6 +278,22 @@ mod tests {
             grid.sort(column, reversed);
             assert_eq!(order(&grid), expected, "{column} {reversed}");
         }
+    }
+
+    #[test]
+    fn words_that_begin_with_a_number_are_sorted_by_it() {
+        let row = |name: &str, needed: Option<f64>| GridRow {
+            cells: vec![name.into()],
+            sorts_as: needed.map(|needed| (0, needed)),
+            ..GridRow::default()
+        };
+        let rows = vec![row("few", None), row("3 (2 – 4)", Some(3.0)), row("12 (9 – 14)", Some(12.0))];
+        let mut grid = TopGrid { columns: &COLUMNS[..1], rows };
+        grid.sort(0, false);
+        assert_eq!(order(&grid), ["12 (9 – 14)", "3 (2 – 4)", "few"]);
+        assert_eq!(grid.parts(80, Some((0, false)))[0][0].heading, "server▼");
+        grid.sort(0, true);
+        assert_eq!(order(&grid), ["3 (2 – 4)", "12 (9 – 14)", "few"]);
     }
 
     #[test]

@@ -97,6 +97,7 @@ const HOT_KEYS: &[GridColumn] = &[
     column("if shared", PERCENT, 3),
     column("if copied", PERCENT, 3),
     column("server", TEXT, 6),
+    column("instance", TEXT, 6),
 ];
 
 const HEADROOM: &[GridColumn] = &[
@@ -124,6 +125,9 @@ const TUBES: &[GridColumn] = &[
     column("drained in", SECONDS, 6),
 ];
 
+/// The place of the workers needed among [`TUBES`]: words, sorted by their first number.
+const WORKERS_NEEDED: usize = 9;
+
 const INSTANCES: &[GridColumn] = &[
     column("instance", TEXT, 0),
     column("state", TEXT, 1),
@@ -148,6 +152,18 @@ pub(super) const fn columns(page: TopPage) -> &'static [GridColumn] {
         TopPage::HotKeys => HOT_KEYS,
         TopPage::Headroom => HEADROOM,
         TopPage::Instances => INSTANCES,
+    }
+}
+
+/// Those that are shown of what is known about these kinds of service; of one instance `alone` none
+/// says which it is.
+pub(super) fn shown_columns(page: TopPage, services: &[ServiceKind], alone: bool) -> &'static [GridColumn] {
+    let all = columns(page);
+    match (page, services) {
+        (TopPage::Headroom | TopPage::HotKeys, _) if alone => &all[..all.len() - 1],
+        (TopPage::Operations, [ServiceKind::Broker]) => OF_BROKERS,
+        (TopPage::Operations, [_, _]) => OF_BOTH,
+        _ => all,
     }
 }
 
@@ -203,14 +219,7 @@ pub(super) fn body(figures: &TopFigures, page: TopPage, by_connection: bool) -> 
         };
         notes.push((String::new(), why.to_owned()));
     }
-    // Of one instance alone no column says which it is.
-    let alone = page == TopPage::Headroom && figures.instances.len() < 2;
-    let columns = match (page, figures.services.as_slice()) {
-        (TopPage::Headroom, _) if alone => &HEADROOM[..HEADROOM.len() - 1],
-        (TopPage::Operations, [ServiceKind::Broker]) => OF_BROKERS,
-        (TopPage::Operations, [_, _]) => OF_BOTH,
-        _ => columns(page),
-    };
+    let columns = shown_columns(page, &figures.services, figures.instances.len() < 2);
     PageBody { grid: TopGrid { columns, rows }, notes }
 }
 
@@ -228,9 +237,11 @@ const fn nothing(page: TopPage) -> &'static str {
 
 /// Why no key is listed.
 fn no_hot_key(all: &[SaidBy<HotKeys>]) -> &'static str {
-    if all.iter().any(|one| one.says.pools.iter().any(|pool| pool.samples > 0)) {
+    if all.is_empty() {
+        "no answer yet"
+    } else if all.iter().any(|one| one.says.pools.iter().any(|pool| pool.samples > 0)) {
         "no key stands out: none was sampled often enough to tell its share"
-    } else if !all.is_empty() && all.iter().all(|one| one.says.keys == "off") {
+    } else if all.iter().all(|one| one.says.keys == "off") {
         "hot_keys = \"off\": nothing is kept"
     } else {
         "no request was sampled in the last seconds, or hot_keys = \"off\""
@@ -263,7 +274,7 @@ fn server(one: &TopServer) -> GridRow {
         one.errors_per_s.into(),
         one.losses.into(),
     ];
-    GridRow { cells, tone, last: false }
+    GridRow { cells, tone, ..GridRow::default() }
 }
 
 fn pool(one: &TopPool) -> GridRow {
@@ -282,7 +293,7 @@ fn pool(one: &TopPool) -> GridRow {
         one.dropped_per_s.into(),
         one.guttered_per_s.into(),
     ];
-    GridRow { cells, tone, last: false }
+    GridRow { cells, tone, ..GridRow::default() }
 }
 
 fn operations(figures: &TopFigures) -> Vec<GridRow> {
@@ -334,7 +345,12 @@ fn tubes(all: &[TopTube]) -> Vec<GridRow> {
             needed,
             one.drain_s.into(),
         ];
-        GridRow { cells, tone: if short { RowTone::Warning } else { RowTone::Plain }, last: is_others }
+        GridRow {
+            cells,
+            tone: if short { RowTone::Warning } else { RowTone::Plain },
+            last: is_others,
+            sorts_as: one.workers.as_ref().map(|needed| (WORKERS_NEEDED, needed.mean)),
+        }
     };
     ordered.into_iter().map(row).collect()
 }
@@ -365,7 +381,7 @@ fn clients(all: &[SaidBy<ClientsReport>], by_connection: bool) -> Vec<GridRow> {
             load.received_per_s.into(),
             load.sent_per_s.into(),
         ];
-        GridRow { cells, tone: RowTone::Plain, last }
+        GridRow { cells, last, ..GridRow::default() }
     };
     let mut ordered: Vec<_> = summed.into_iter().collect();
     ordered.sort_by(|(_, a), (_, b)| b.requests_per_s.total_cmp(&a.requests_per_s));
@@ -380,8 +396,8 @@ fn hot_keys(all: &[SaidBy<HotKeys>], notes: &mut Vec<(String, String)>) -> Vec<G
         for pool in &says.pools {
             let only_by_bytes = |key: &&HotKey| pool.by_time.iter().all(|other| other.key != key.key);
             let by_bytes = pool.by_bytes.iter().filter(only_by_bytes);
-            rows.extend(pool.by_time.iter().map(|key| hot_key(key, &pool.pool, true)));
-            rows.extend(by_bytes.map(|key| hot_key(key, &pool.pool, false)));
+            rows.extend(pool.by_time.iter().map(|key| hot_key(key, &pool.pool, instance, true)));
+            rows.extend(by_bytes.map(|key| hot_key(key, &pool.pool, instance, false)));
             let of = if all.len() > 1 { format!(" of {instance}") } else { String::new() };
             let unseen = krarup_units::Unit::Share.show(pool.unseen_time);
             // Where no key is listed, too few were sampled to say what one has at most.
@@ -402,7 +418,7 @@ fn hot_keys(all: &[SaidBy<HotKeys>], notes: &mut Vec<(String, String)>) -> Vec<G
     rows
 }
 
-fn hot_key(key: &HotKey, pool: &str, by_time: bool) -> GridRow {
+fn hot_key(key: &HotKey, pool: &str, instance: &str, by_time: bool) -> GridRow {
     let share = TableValue::Measured(EstimateCell {
         value: key.share.mean,
         interval: Some((key.share.low, key.share.high)),
@@ -421,6 +437,7 @@ fn hot_key(key: &HotKey, pool: &str, by_time: bool) -> GridRow {
         less(key.coalescing_saves),
         less(key.copy_saves),
         key.server.as_deref().unwrap_or("–").into(),
+        instance.into(),
     ])
 }
 
@@ -464,5 +481,5 @@ fn instance(figures: &TopFigures, one: &TopInstance) -> GridRow {
         of(|totals| Some(totals.processors)),
         ratio.and_then(|says| says.headroom_ratio).map(|ratio| ratio.mean).into(),
     ];
-    GridRow { cells, tone, last: false }
+    GridRow { cells, tone, ..GridRow::default() }
 }

@@ -160,8 +160,8 @@ fn state(names: &[&str]) -> TopState {
                 "lost:9151" if second > 4 => {
                     state.lost(name, second as f64, "connection refused");
                 }
-                "broker:9150" => state.looked(name, broker(700 + second)),
-                _ => state.looked(name, proxy(700 + second)),
+                "broker:9150" => state.looked(name, second as f64, broker(700 + second)),
+                _ => state.looked(name, second as f64, proxy(700 + second)),
             }
         }
         state.advance(second as f64);
@@ -423,13 +423,82 @@ fn the_text_has_every_column_and_only_letters_of_ascii() {
     for page in TopPage::ALL {
         let text = text(&state, NOW, &mut TopView::of(page, false), true);
         assert!(text.is_ascii(), "{text}");
-        assert!(text.lines().all(|line| line.len() <= 160 && !line.ends_with(' ')), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 256 && !line.ends_with(' ')), "{text}");
         for column in pages::columns(page) {
             assert!(text.contains(column.heading), "{page:?} {}: {text}", column.heading);
         }
     }
     let said = text(&state, NOW, &mut TopView::of(TopPage::Headroom, false), false);
     assert!(said.contains("p99 < 8 ms holds up to about 23,900/s (19,700 – 26,800)"), "{said}");
+}
+
+#[test]
+fn the_text_has_every_column_however_long_names_are() {
+    let names = ["p", "q"].map(|letter| letter.repeat(60));
+    let mut state = state(&names.each_ref().map(String::as_str));
+    let mut keys = hot_keys();
+    for pool in &mut keys.pools {
+        pool.pool = "main".repeat(20);
+        for key in pool.by_time.iter_mut().chain(&mut pool.by_bytes) {
+            (key.name, key.server) = (Some("key".repeat(20)), Some("server".repeat(20)));
+        }
+    }
+    names.iter().for_each(|name| state.set_hot_keys(name, keys.clone()));
+    let text = text(&state, NOW, &mut TopView::of(TopPage::HotKeys, false), true);
+    let heading = text.lines().find(|line| line.starts_with("key ")).unwrap();
+    for column in pages::columns(TopPage::HotKeys) {
+        assert!(heading.contains(column.heading), "{}: {text}", column.heading);
+    }
+}
+
+/// Two proxies may have pools of one name.
+#[test]
+fn hot_keys_of_several_proxies_have_a_column_that_says_of_which() {
+    let shown = |names: &[&str]| {
+        let lines = lines(&state(names), &mut TopView::of(TopPage::HotKeys, false), 200, 30);
+        let heading = lines.iter().find(|line| line.starts_with("key ")).unwrap().clone();
+        let row = |name: &&&str| lines.iter().any(|line| line.contains("user:1") && line.ends_with(**name));
+        (heading.ends_with("instance"), names.iter().filter(row).count())
+    };
+    assert_eq!(shown(&["p:9151", "q:9151"]), (true, 2));
+    assert_eq!(shown(&["p:9151"]), (false, 0));
+}
+
+/// What the others count, lack and do is not beside the figures of one.
+#[test]
+fn one_instance_alone_is_shown_without_the_others() {
+    let of = |state: &TopState, page: TopPage, only: Option<&str>| {
+        let mut view = TopView::of(page, false);
+        view.instance = only.map(str::to_owned);
+        lines(state, &mut view, 120, 30)
+    };
+    let begins = |lines: &[String], word: &str| lines.iter().any(|line| line.starts_with(word));
+    let mixed = state(&["p:9151", "broker:9150"]);
+    let both = of(&mixed, TopPage::Servers, None);
+    assert!(begins(&both, "workers ") && has(&both, "60 s, highest 10,732/s"), "{both:#?}");
+    assert!(!has(&both, "seen from"), "one proxy alone counts servers: {both:#?}");
+    let alone = of(&mixed, TopPage::Servers, Some("p:9151"));
+    assert!(has(&alone, "p:9151, one of 2 instances"), "{alone:#?}");
+    assert!(!begins(&alone, "workers ") && has(&alone, "60 s, highest 10,000/s"), "{alone:#?}");
+    let several = state(&["lost:9151", "p:9151", "q:9151"]);
+    assert!(has(&of(&several, TopPage::Servers, None), "seen from 2 instances"));
+    let one = of(&several, TopPage::Servers, Some("q:9151"));
+    assert!(!has(&one, "seen from") && !begins(&one, "no answer"), "{one:#?}");
+    let lost = of(&several, TopPage::Servers, Some("lost:9151"));
+    assert!(begins(&lost, "no answer  lost:9151") && !begins(&lost, "headroom"), "{lost:#?}");
+    assert!(has(&lost, "figures come two looks after"), "{lost:#?}");
+}
+
+#[test]
+fn tubes_are_sorted_by_the_number_of_workers_they_need() {
+    let state = state(&["broker:9150"]);
+    let figures = state.figures(NOW, None);
+    let mut view = TopView::of(TopPage::Tubes, false);
+    (0..10).for_each(|_| assert!(view.press(TopKey::Sort, &figures)));
+    let lines = lines(&state, &mut view, 120, 30);
+    assert!(has(&lines, "workers needed▼"), "{lines:#?}");
+    let place = |tube: &str| lines.iter().position(|line| line.starts_with(tube));
+    assert!(place("jobs") < place("mails"), "6 before 2: {lines:#?}");
 }
 
 #[test]
@@ -463,6 +532,13 @@ fn what_is_broken_at_one_instance_comes_before_the_headroom_of_others() {
     assert!(quiet.ends_with("; no conclusion from 1 of 2 instances"), "{quiet}");
     state.set_headroom("p:9151", Headroom { broken_now: Some(true), ..silent });
     assert!(says(&state).contains("p99 < 8 ms is broken now"), "{}", says(&state));
+    for (name, mean) in [("p:9151", 9_000.0), ("q:9151", 8_000.0)] {
+        let capacity_per_s = Some(CapacityEstimate { low: 7_000.0, mean, high: 9_500.0 });
+        let no_traffic = headroom(HeadroomVerdict::Stated);
+        state.set_headroom(name, Headroom { capacity_per_s, headroom_ratio: None, ..no_traffic });
+    }
+    let idle = says(&state);
+    assert!(idle.contains("8,000/s") && !idle.contains("the least of"), "{idle}");
 }
 
 fn key() -> impl Strategy<Value = TopKey> {
@@ -555,6 +631,10 @@ fn without_a_hot_key_the_page_says_whether_requests_were_sampled() {
     assert!(has(&shown(none("digest")), "no request was sampled"));
     let off = shown(none("off"));
     assert!(has(&off, "nothing is kept") && !has(&off, "sampled in the last"), "{off:#?}");
+    let mut state = state(&["p:9151"]);
+    state.set_hot_keys("p:9151", None);
+    let unsaid = lines(&state, &mut TopView::of(TopPage::HotKeys, false), 160, 30);
+    assert!(has(&unsaid, "no answer yet") && !has(&unsaid, "sampled in the last"), "{unsaid:#?}");
 }
 
 #[test]

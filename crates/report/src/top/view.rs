@@ -145,7 +145,8 @@ impl TopView {
     /// The next column, and behind the last one the order that suits the page.
     fn sort_by_next(&mut self, figures: &TopFigures) {
         let page = self.shown(&figures.services);
-        let columns = pages::columns(page).len();
+        let alone = self.instance.is_some() || figures.instances.len() < 2;
+        let columns = pages::shown_columns(page, &figures.services, alone).len();
         let next = self.order(page).map_or(0, |order| order.column + 1);
         if next < columns {
             self.sorted.insert(page, SortOrder { column: next, reversed: false });

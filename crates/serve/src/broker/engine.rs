@@ -13,7 +13,6 @@ use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_net::tls::Acceptor;
@@ -23,7 +22,7 @@ use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use super::live::{self, BrokerHeadroom, BrokerLive};
 use super::message_store::MessageStore;
-use crate::admin::{self, Monitoring, Reload};
+use crate::admin::{AdminAddress, Monitoring, Reload, ShownMonitoring};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
@@ -59,7 +58,7 @@ pub struct BrokerEngineSettings {
     /// Whose certificate monitoring may have read again.
     pub reloads: Option<Acceptor>,
     /// Where monitoring may ask.
-    pub admin: Option<Address>,
+    pub admin: Option<AdminAddress>,
     /// How many clients may be connected at once.
     pub connections: usize,
     /// What clients may take.
@@ -156,10 +155,6 @@ pub enum BrokerNotice {
     Listening(Address, Protocol),
     /// Every client can connect here from other machines.
     Open(Address),
-    /// Monitoring can ask here.
-    Admin(Address),
-    /// Monitoring cannot ask for this shard, and why.
-    NoAdmin(String),
     /// A stop was asked for: no more clients are accepted.
     Stopping,
     /// So many requests are without an answer that will have none.
@@ -296,17 +291,17 @@ impl Refusal {
 struct BrokerAdmin {
     slot: Arc<SnapshotSlot<BrokerSnapshot>>,
     live: BrokerLive,
-    server: http::HttpServer,
+    _shown: ShownMonitoring,
 }
 
 /// Answers monitoring at `address`, from what the loop behind `waker` shows; a reload is one of
 /// the certificate.
 fn monitor(
-    address: &Address,
+    address: &AdminAddress,
     waker: &Arc<Waker>,
     settings: &BrokerEngineSettings,
     store: Option<&MessageStore>,
-) -> Result<BrokerAdmin, Mistake> {
+) -> BrokerAdmin {
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
@@ -320,25 +315,7 @@ fn monitor(
     let headroom = Some(headroom);
     let monitoring =
         Monitoring { program: "krarup broker", ask, headroom, clients: None, redline: None, reload };
-    Ok(BrokerAdmin { slot, live, server: admin::serve(address, "--admin", monitoring)? })
-}
-
-/// Answers monitoring where that is asked for. A shard, which may come at any time, is served
-/// without it as well.
-fn begin_to_monitor(
-    waker: &Arc<Waker>,
-    settings: &BrokerEngineSettings,
-    store: Option<&MessageStore>,
-    notice: &mut impl FnMut(BrokerNotice),
-) -> Result<Option<BrokerAdmin>, Mistake> {
-    let Some(address) = &settings.admin else { return Ok(None) };
-    match monitor(address, waker, settings, store) {
-        Err(why) if settings.part.is_some() => {
-            notice(BrokerNotice::NoAdmin(why.to_string()));
-            Ok(None)
-        }
-        begun => begun.map(Some),
-    }
+    BrokerAdmin { slot, live, _shown: address.show(monitoring) }
 }
 
 /// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it
@@ -372,10 +349,9 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         let poll = Poll::new().map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
         let next_id = broker.queues().next_id();
-        let admin = begin_to_monitor(&waker, &settings, store.as_ref(), &mut notice)?;
-        if let Some(admin) = &admin {
+        let admin = settings.admin.as_ref().map(|admin| monitor(admin, &waker, &settings, store.as_ref()));
+        if admin.is_some() {
             broker.keep_live(live::lanes(store.as_ref()));
-            notice(BrokerNotice::Admin(admin.server.address.clone()));
         }
         let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
         let clients = driver::DriverSettings {

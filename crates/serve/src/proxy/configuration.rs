@@ -138,7 +138,10 @@ impl Resolved {
                 };
                 if !server.every_address || found.is_empty() {
                     numbers.insert(server.address.clone(), found);
-                    servers.push(ServerConfig { every_address: false, ..server });
+                    // What a name before it stands for is not there twice.
+                    if !servers.iter().any(|other: &ServerConfig| other.address == server.address) {
+                        servers.push(ServerConfig { every_address: false, ..server });
+                    }
                     continue;
                 }
                 many.insert(server.address.clone(), found.clone());
@@ -147,7 +150,7 @@ impl Resolved {
                 found.dedup();
                 for number in found {
                     let address = Address::from(number);
-                    if servers.iter().any(|other: &ServerConfig| other.address == address) {
+                    if servers.iter().any(|other| other.address == address) {
                         continue;
                     }
                     numbers.insert(address.clone(), vec![number]);
@@ -220,6 +223,8 @@ pub struct ConfigurationSource {
     pub reread: Box<dyn FnMut() -> Result<Config, Mistake> + Send>,
     /// The file that it was read from, if any: see `reload_every`.
     pub file: Option<PathBuf>,
+    /// What the files held before names were looked up, where they are looked at again.
+    seen: u64,
     name_service: NameService,
 }
 
@@ -240,39 +245,56 @@ impl NameService {
 }
 
 impl ConfigurationSource {
-    /// Looks up the names of a configuration that was checked. Where names are looked up again, one
-    /// that is not known yet is told to `missing`: its server is down until it is known. Name
-    /// services may be slow when a machine starts, and the other servers need not wait.
+    /// Looks up the names of a configuration that was checked and was read from a `file`, if from
+    /// any. Where names are looked up again, one that is not known yet is told to `missing`: its
+    /// server is down until it is known. Name services may be slow when a machine starts, and the
+    /// other servers need not wait.
     ///
     /// # Errors
     /// As [`Resolved::of`], where a name would never be looked up again, or none at all is known.
     pub fn new(
         written: Config,
+        file: Option<PathBuf>,
         reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
-        mut missing: impl FnMut(&Mistake),
+        missing: impl FnMut(&Mistake),
     ) -> Result<Self, Mistake> {
-        let mut name_service = NameService::of_system();
+        Self::with_name_service(NameService::of_system(), written, file, reread, missing)
+    }
+
+    /// The same; `name_service` is asked.
+    fn with_name_service(
+        mut name_service: NameService,
+        written: Config,
+        file: Option<PathBuf>,
+        reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
+        missing: impl FnMut(&Mistake),
+    ) -> Result<Self, Mistake> {
+        // Look-ups may take long: what changes meanwhile is seen when the files are looked at next.
+        let looks = written.reload_every > Nanos::ZERO;
+        let seen = if looks { digest(&files_of(file.as_ref(), &written)) } else { 0 };
         let NameService { servers_of, resolve } = &mut name_service;
         let mut services = Services::new();
-        let found = with_servers(&written, &mut services, servers_of, &mut missing);
-        let resolved = match Resolved::of(&found, resolve) {
+        let mut unknown_services: HashMap<Address, Mistake> = HashMap::new();
+        let mut find = |service: &Address| {
+            servers_of(service).inspect_err(|why| _ = unknown_services.insert(service.clone(), why.clone()))
+        };
+        let found = with_servers(&written, &mut services, &mut find, &mut |_| {});
+        // A service is no host: why it has no servers is known already.
+        let mut look_up = |address: &Address| match unknown_services.get(address) {
+            Some(why) => Err(why.clone()),
+            None => resolve(address),
+        };
+        let resolved = match Resolved::of(&found, &mut look_up) {
             Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
-                let mut unknown = Vec::new();
-                let found = Resolved::of_known_names(&found, resolve, &mut |why| {
-                    unknown.push(why.clone());
-                })?;
+                let mut unknown: Vec<Mistake> = Vec::new();
+                let mut note = |why: &Mistake| unknown.push(why.clone());
+                let found = Resolved::of_known_names(&found, &mut look_up, &mut note)?;
                 unknown.iter().for_each(missing);
                 found
             }
             all => all?,
         };
-        Ok(Self { written, resolved, services, reread: Box::new(reread), file: None, name_service })
-    }
-
-    /// The same, with the file that it was read from.
-    #[must_use]
-    pub fn of_file(self, file: Option<PathBuf>) -> Self {
-        Self { file, ..self }
+        Ok(Self { written, resolved, services, reread: Box::new(reread), file, seen, name_service })
     }
 }
 
@@ -410,7 +432,7 @@ fn watch(
     wake: impl Fn(),
 ) {
     let files = files_of(source.file.as_ref(), &source.written);
-    let (seen, due) = (digest(&files), DueChecks::after(Clock::start(), &source.written));
+    let (seen, due) = (source.seen, DueChecks::after(Clock::start(), &source.written));
     let mut thread = ConfigurationThread { source, files, seen, due, refused: None, tell, wake };
     // It ends with the engine.
     while thread.pass(requested).is_some() {}
@@ -591,6 +613,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_also_behind_a_name_is_there_once() {
+        let named = "{ address = \"many:1\", every_address = true }";
+        for servers in [format!("{named}, \"10.0.0.1:1\""), format!("\"10.0.0.1:1\", {named}")] {
+            let written = config(&format!("servers = [{servers}]"));
+            let mut resolve = |address: &Address| match &*address.host {
+                "many" => Ok(numbers(&["10.0.0.1:1", "10.0.0.2:1"])),
+                _ => Ok(numbers(&["10.0.0.1:1"])),
+            };
+            let found = Resolved::of(&written, &mut resolve).unwrap();
+            assert_eq!(found.config.main.servers.len(), 2, "{servers}");
+            assert!(found.config.topology().is_ok(), "{servers}");
+        }
+    }
+
+    #[test]
     fn names_are_followed_although_one_that_stands_for_many_servers_is_not_found() {
         let written = config(
             "[pools.a]\nservers = [{ address = \"a:1\", every_address = true }]\n\
@@ -705,6 +742,47 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_service_is_told_by_its_own_reason_and_only_where_the_start_goes_on() {
+        let start = |text: &str| {
+            let servers_of = |_: &Address| Err(Mistake::plain("no name server"));
+            let resolve = |address: &Address| match &*address.host {
+                "one" => Ok(numbers(&["10.0.0.9:2"])),
+                _ => Err(Mistake::plain("not known")),
+            };
+            let name_service = NameService { servers_of: Box::new(servers_of), resolve: Box::new(resolve) };
+            let reread = || Err(Mistake::plain("there is no file"));
+            let mut told = Vec::new();
+            let missing = |why: &Mistake| told.push(why.to_string());
+            let source =
+                ConfigurationSource::with_name_service(name_service, config(text), None, reread, missing);
+            let servers = source.map(|source| source.resolved.config.addresses().len());
+            (servers.map_err(|why| why.to_string()), told)
+        };
+        let refused: (Result<usize, String>, Vec<String>) = (Err("no name server".to_owned()), Vec::new());
+        let both = "servers = [\"srv:_m._tcp.a\", \"one:2\"]";
+        assert_eq!(start(both), (Ok(2), vec!["no name server".to_owned()]));
+        assert_eq!(start(&format!("{both}\nresolve_every = 0")), refused);
+        assert_eq!(start("servers = [\"srv:_m._tcp.a\"]"), refused);
+    }
+
+    #[test]
+    fn a_change_of_the_file_during_the_start_is_seen() {
+        let path = std::env::temp_dir().join(format!("krarup-configuration-{}", std::process::id()));
+        let text = "servers = [\"10.0.0.1:1\"]\nreload_every = \"1ms\"\n";
+        std::fs::write(&path, text).unwrap();
+        let own = path.clone();
+        let reread = move || Ok(config(&std::fs::read_to_string(&own).unwrap()));
+        let source = ConfigurationSource::new(config(text), Some(path.clone()), reread, |_| {}).unwrap();
+        std::fs::write(&path, format!("threads = 4\n{text}")).unwrap();
+        let (wake, woken) = mpsc::channel();
+        let watcher = ConfigurationWatcher::begin(source, move || _ = wake.send(()));
+        woken.recv_timeout(RELOAD_TIMEOUT).expect("a change comes");
+        let Some(ConfigurationChange::Configuration(new)) = watcher.next() else { panic!("it was read") };
+        assert_eq!(new.read.unwrap().config.threads, 4);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn two_copies_among_servers_behind_a_name_are_one_while_there_is_one() {
         let written = config(
             "servers = [{ address = \"many:1\", every_address = true }]\ndistribution = \"ketama\"\nreplicas = 2",
@@ -742,6 +820,7 @@ mod tests {
                 services: Services::new(),
                 reread: Box::new(move || Ok(read.lock().unwrap().clone())),
                 file: None,
+                seen: 0,
                 name_service,
             };
             let (wake, woken) = mpsc::channel();
@@ -820,6 +899,7 @@ mod tests {
             services: Services::new(),
             reread: Box::new(|| Err(Mistake::plain("there is no file"))),
             file: None,
+            seen: 0,
             name_service: NameService { servers_of: Box::new(servers_of), resolve: Box::new(resolve) },
         };
         let (tell, changes) = mpsc::channel();

@@ -1,7 +1,9 @@
 //! What is refused because of the traffic: two servers with all keys, of which the first answers a
 //! thousand requests a second.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::thread;
 
 use krarup_model::headroom::LiveSystem;
 use krarup_net::snapshots::SnapshotSlot;
@@ -38,6 +40,11 @@ fn minute(rate: f64) -> LiveSnapshot {
 
 /// Of a loop that always answers that it has kept this.
 fn redline(kept: LiveSnapshot) -> Arc<LiveRedline> {
+    redline_with(kept, None)
+}
+
+/// The same with a file that proxies before the same servers lock.
+fn redline_with(kept: LiveSnapshot, redline_lock: Option<PathBuf>) -> Arc<LiveRedline> {
     let own = Arc::new(OnceLock::<Arc<SnapshotSlot<LiveState>>>::new());
     let wakes = Arc::clone(&own);
     let pool = ReplicatedPool { name: "main".to_owned(), servers: vec![0, 1] };
@@ -46,7 +53,7 @@ fn redline(kept: LiveSnapshot) -> Arc<LiveRedline> {
         system: LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]),
         target: None,
         pools: vec![pool],
-        redline_lock: None,
+        redline_lock,
         config: None,
         keys: Vec::new(),
     };
@@ -83,7 +90,8 @@ fn little_headroom_is_refused_unless_it_is_forced() {
 
 #[test]
 fn one_for_which_no_thread_can_be_had_leaves_nothing_behind() {
-    let redline = redline(minute(350.0));
+    let path = std::env::temp_dir().join(format!("krarup-redline-thread-{}", std::process::id()));
+    let redline = redline_with(minute(350.0), Some(path.clone()));
     let text = "target=p99%3C80ms";
     let asked = AskedRedline::of(HttpQuery { text, page: false }).unwrap();
     let begun = redline.begin(&asked, |_, _| Err(std::io::ErrorKind::WouldBlock.into()));
@@ -94,6 +102,28 @@ fn one_for_which_no_thread_can_be_had_leaves_nothing_behind() {
     let (status, begun) = post(&redline, text);
     assert_eq!(status, 200, "{begun}");
     assert_eq!(redline.end().status, 200);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn the_end_of_one_does_not_wait_for_the_next() {
+    fn begin_next(state: &mut RedlineState) {
+        (state.running, state.stop) = (true, false);
+        state.number += 1;
+    }
+    let redline = redline(minute(350.0));
+    begin_next(&mut lock(&redline.state));
+    let (ended, is_over) = mpsc::channel();
+    let ends = Arc::clone(&redline);
+    let thread = thread::spawn(move || ended.send(ends.end().status).unwrap());
+    // Once the state that says so can be locked, that thread waits.
+    let state = redline.changed.wait_while(lock(&redline.state), |state| !state.stop);
+    // One has ended and the next has begun before it wakes.
+    begin_next(&mut state.unwrap());
+    redline.changed.notify_all();
+    assert_eq!(is_over.recv_timeout(Duration::from_secs(60)), Ok(200));
+    thread.join().unwrap();
+    assert!(!lock(&redline.state).stop);
 }
 
 #[test]

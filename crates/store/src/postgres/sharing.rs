@@ -28,14 +28,14 @@ impl std::fmt::Debug for Sharing {
 
 impl Sharing {
     /// Makes the tables and indexes if they are not there, and waits until no broker owns the
-    /// queues; `waits` is told once who does.
+    /// queues; `waits` is told where that broker is, whenever it is another.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
     pub fn begin(place: Database, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
-        let mut told = false;
+        let mut told = None;
         loop {
             if client.query_one(OWN, &[])?.get(0) {
                 // No other is there: a broker that comes meanwhile waits.
@@ -48,10 +48,12 @@ impl Sharing {
             if super::members::join(&mut client, 0)? {
                 break;
             }
-            if !std::mem::replace(&mut told, true) {
-                let owner = client
-                    .query_one("SELECT coalesce(address, '') FROM krarup.owner WHERE shard = 0", &[])?;
-                waits(owner.get(0));
+            let owner: String = client
+                .query_one("SELECT coalesce(address, '') FROM krarup.owner WHERE shard = 0", &[])?
+                .get(0);
+            if told.as_ref() != Some(&owner) {
+                waits(&owner);
+                told = Some(owner);
             }
             thread::sleep(LOOK);
         }

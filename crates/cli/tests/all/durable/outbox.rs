@@ -9,6 +9,7 @@ use std::process::Command;
 use super::cluster::Cluster;
 use super::counts::told;
 use super::{broker, said, say};
+use crate::support::peer::Peer;
 use crate::support::process::{python, skipped};
 use crate::support::until;
 
@@ -16,8 +17,18 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/outbox").join(name)
 }
 
-/// Twelve orders of goods for ten; then a message that came twice and one that no worker
-/// understands beside them.
+fn put(peer: &mut Peer, body: &[u8]) {
+    let head = format!("put 5000 0 60 {}\r\n", body.len());
+    peer.send(&[head.as_bytes(), body, b"\r\n"].concat()).unwrap();
+    assert!(peer.line().unwrap().starts_with(b"INSERTED "));
+}
+
+/// Messages for which no bill can be written: no orders, and orders that there are not.
+const UNBILLED: [&[u8]; 5] =
+    [b"no order", b"\xff", b"{\"order\": {}}", b"{\"order\": 999}", b"{\"order\": 99999999999999999999}"];
+
+/// Twelve orders of goods for ten; then a message that came twice, those for which no bill can be
+/// written, and one in another tube.
 fn shop_and_worker(language: &str, url: impl Fn(u16) -> String, program: impl Fn() -> Command) {
     let Some(cluster) = Cluster::start(&format!("shop-{language}")) else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
@@ -29,17 +40,21 @@ fn shop_and_worker(language: &str, url: impl Fn(u16) -> String, program: impl Fn
     };
     assert_eq!(run("shop", "12"), "10 orders taken, 2 refused");
     let mut peer = broker.connect();
+    put(&mut peer, b"not theirs");
     say(&mut peer, "use bills\r\n", "USING bills\r\n");
-    for body in ["{\"order\": 1}", "no order"] {
-        peer.send(format!("put 5000 0 60 {}\r\n{body}\r\n", body.len()).as_bytes()).unwrap();
-        assert!(peer.line().unwrap().starts_with(b"INSERTED "));
-    }
+    put(&mut peer, b"{\"order\": 1}");
+    UNBILLED.iter().for_each(|body| put(&mut peer, body));
     until("all of them are ready", || {
-        told(&mut peer, "stats-tube bills\r\n", ["current-jobs-ready"]) == [12]
+        told(&mut peer, "stats-tube bills\r\n", ["current-jobs-ready"]) == [16]
     });
     assert_eq!(run("worker", &broker.address().to_string()), "11 messages done");
     assert_eq!(cluster.sql("shop", "SELECT count(*), sum(order_id) FROM bills"), "10|55");
     assert_eq!(cluster.sql("shop", "SELECT quantity FROM stock"), "0");
+    let of = |peer: &mut Peer, tube: &str| {
+        told(peer, &format!("stats-tube {tube}\r\n"), ["current-jobs-ready", "current-jobs-buried"])
+    };
+    assert_eq!(of(&mut peer, "default"), [1, 0], "no worker takes messages of other tubes");
+    assert_eq!(of(&mut peer, "bills"), [0, 5]);
     peer.send(b"peek-buried\r\n").unwrap();
     assert!(peer.line().unwrap().starts_with(b"FOUND ") && peer.line().unwrap() == b"no order\r\n");
     say(&mut peer, "peek-ready\r\n", "NOT_FOUND\r\n");

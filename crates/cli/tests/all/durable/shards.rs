@@ -422,8 +422,8 @@ pub(crate) fn a_shard_is_served_without_an_admin_address(cluster: &Cluster) {
     assert!(broker.stop().success);
 }
 
-/// Where metrics of the shard that is served next are.
-fn admin(broker: &mut Program) -> SocketAddr {
+/// Where metrics of the broker, or of the shard that is served next, are.
+pub(crate) fn admin(broker: &mut Program) -> SocketAddr {
     broker.says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok())
 }
 

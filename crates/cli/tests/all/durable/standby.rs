@@ -4,8 +4,9 @@
 use rustix::process::Signal;
 
 use crate::durable::cluster::Cluster;
+use crate::durable::shards::admin;
 use crate::durable::{MODES, broker, say};
-use crate::support::peer::Peer;
+use crate::support::peer::{Peer, asked};
 use crate::support::process::Program;
 use crate::support::until;
 
@@ -59,6 +60,35 @@ pub(crate) fn a_waiting_broker_outlives_the_database_and_its_sessions(cluster: &
         let second = second.listening();
         serves(&second);
         assert!(second.stop().success, "{flags:?}");
+    }
+}
+
+/// Monitoring is answered while it waits, and from what it serves once it does.
+pub(crate) fn monitoring_hears_of_a_broker_that_waits(cluster: &Cluster) {
+    for mode in ["owned", "batch"] {
+        let store = cluster.database(&format!("hears_{mode}"));
+        let owner = broker(&store, "owned");
+        let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store];
+        let mut second = Program::begin(&[&begin[..], &["--mode", mode, "--admin", "127.0.0.1:0"]].concat());
+        let admin = admin(&mut second);
+        second.says_text("waiting: ");
+        let waits = format!("the broker at {} owns the queues", owner.address());
+        until("it says what it waits for", || {
+            let ready = asked(admin, "GET", "/ready");
+            ready.starts_with("HTTP/1.1 503") && ready.contains(&waits)
+        });
+        assert!(asked(admin, "GET", "/health").starts_with("HTTP/1.1 200"));
+        let metrics = asked(admin, "GET", "/metrics");
+        assert!(metrics.contains("\nkrarup_broker_waiting 1\n"), "{metrics}");
+        assert!(!metrics.contains("krarup_broker_clients"), "{metrics}");
+        assert!(asked(admin, "GET", "/headroom").starts_with("HTTP/1.1 503"));
+        assert!(asked(admin, "POST", "/metrics").starts_with("HTTP/1.1 405"));
+        assert!(owner.stop().success);
+        let second = second.listening();
+        until("it is ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
+        let metrics = asked(admin, "GET", "/metrics");
+        assert!(metrics.contains("\nkrarup_broker_waiting 0\n"), "{metrics}");
+        assert!(second.stop().success);
     }
 }
 

@@ -42,6 +42,11 @@ fn machines(
         let known =
             inventory.map_or(Ok(None), |inventory| inventory.machines(&machine.host)).map_err(fail)?;
         match known {
+            Some(known) if known.len() > 1 && machine.address.is_some() => {
+                let what =
+                    format!("`{}` is {} machines, and one address is given", machine.host, known.len());
+                return Err(fail(Mistake::new(what, "write krarup_address in the inventory, for each")));
+            }
             Some(known) => all.extend(known.into_iter().map(|(name, known)| (name, over(machine, known)))),
             None if named.is_empty() => {
                 let groups = inventory.map_or(String::new(), |inventory| {
@@ -60,8 +65,9 @@ fn machines(
 
 /// What the spec says of a machine goes before what the inventory does.
 fn over(said: &Machine, known: Machine) -> Machine {
-    let Machine { user, port, identity, .. } = said.clone();
+    let Machine { address, user, port, identity, .. } = said.clone();
     Machine {
+        address: address.or(known.address),
         user: user.or(known.user),
         port: port.or(known.port),
         identity: identity.or(known.identity),
@@ -185,6 +191,11 @@ mod tests {
             (Some("me"), Some(7)),
             "the spec goes before the inventory"
         );
+        let at = |host: &str| Machine { address: Some("10.0.0.4".into()), ..named(host) };
+        let of = machines("clients", &[at("a")], Some(&inventory)).unwrap();
+        assert_eq!((of.len(), of[0].1.address.as_deref()), (1, Some("10.0.0.4")));
+        let error = names("clients", &[at("servers")], Some(&inventory)).unwrap_err().to_string();
+        assert!(error.contains("`servers` is 2 machines, and one address is given"), "{error}");
         let error = names("middleware", &[], Some(&inventory)).unwrap_err().to_string();
         assert!(
             error.contains("stations.middleware: has no hosts")

@@ -226,11 +226,11 @@ impl<'a> MemcachedSession<'a> {
                     let opens =
                         opens.or(first.end.map(|_| false)).map(|opens| (first.queue.to_owned(), opens));
                     // What a lost owner may have opened comes back.
-                    let repeatable = match first.take {
+                    let repeatable = queries.iter().all(|query| match query.take {
                         Some(TakeOption::Peek) => true,
-                        Some(TakeOption::Open) => first.end.is_none(),
+                        Some(TakeOption::Open) => query.end.is_none(),
                         _ => false,
-                    };
+                    });
                     let key = retrieve.keys.iter().next().unwrap_or_default();
                     let waits = Waits::of(retrieve, key, first);
                     Ok(To { repeatable, waits, opens, ..To::one(shard_of(first.queue, self.shards)) })

@@ -15,6 +15,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(1);
 
 /// What came of asking once.
+#[derive(Debug)]
 pub(super) enum Tried<T> {
     Answered(T),
     /// There is no owner that could be asked.
@@ -42,31 +43,46 @@ impl Retry {
         Self { end: Instant::now() + OWNER_TIMEOUT }
     }
 
-    /// Asks once, and says what follows from it; a moment later where it is to be asked again. When
-    /// this broker ends no owner is waited for.
+    /// Asks once, and says what follows from it; a moment later where it is to be asked again.
     pub(super) fn ask<T>(
         &mut self,
         front: &Inner,
         ask: impl FnOnce() -> Result<Tried<T>, End>,
     ) -> Result<Attempt<T>, End> {
-        let begun = Instant::now();
-        let moved = match ask()? {
-            Tried::Answered(answer) => return Ok(Attempt::Answered(answer)),
-            Tried::NoOwner if front.is_over() => return Err(End),
-            _ if front.is_abandoned() => return Err(End),
-            Tried::NoOwner => false,
-            Tried::Moved => true,
-        };
-        if !self.goes_on(moved, begun.elapsed()) {
-            return Ok(Attempt::GiveUp);
+        let attempt = self.ask_now(front, ask)?;
+        if matches!(attempt, Attempt::Retry) {
+            thread::sleep(RETRY_AFTER);
         }
-        thread::sleep(RETRY_AFTER);
-        Ok(Attempt::Retry)
+        Ok(attempt)
     }
 
-    /// Whether it is to be asked again, after it was asked for so long.
-    fn goes_on(&mut self, moved: bool, took: Duration) -> bool {
-        if moved && took > LONG {
+    /// Asks once, and says at once what follows from it. When this broker ends no owner is waited
+    /// for.
+    pub(super) fn ask_now<T>(
+        &mut self,
+        front: &Inner,
+        ask: impl FnOnce() -> Result<Tried<T>, End>,
+    ) -> Result<Attempt<T>, End> {
+        let begun = Instant::now();
+        let tried = ask()?;
+        let goes_on = self.goes_on(&tried, begun.elapsed());
+        match tried {
+            Tried::Answered(answer) => Ok(Attempt::Answered(answer)),
+            Tried::NoOwner if front.is_over() => Err(End),
+            _ if front.is_abandoned() => Err(End),
+            _ if goes_on => Ok(Attempt::Retry),
+            _ => Ok(Attempt::GiveUp),
+        }
+    }
+
+    /// Whether it may be asked once more, after this came of asking for so long.
+    fn goes_on<T>(&mut self, tried: &Tried<T>, took: Duration) -> bool {
+        let owned = match tried {
+            Tried::Answered(_) => true,
+            Tried::Moved => took > LONG,
+            Tried::NoOwner => false,
+        };
+        if owned {
             // It waited for a message until now, and for an owner only from now on.
             self.end = Instant::now() + OWNER_TIMEOUT;
         }
@@ -105,16 +121,25 @@ mod tests {
 
     #[test]
     fn an_owner_that_cannot_be_reached_is_not_waited_for_anew() {
-        for (moved, took, goes_on) in [
+        for (tried, took, goes_on) in [
             // To connect to it has taken its whole time.
-            (false, 2 * LONG, false),
-            (false, Duration::ZERO, false),
-            (true, Duration::ZERO, false),
-            (true, 2 * LONG, true),
+            (Tried::NoOwner::<()>, 2 * LONG, false),
+            (Tried::NoOwner, Duration::ZERO, false),
+            (Tried::Moved, Duration::ZERO, false),
+            (Tried::Moved, 2 * LONG, true),
         ] {
             let mut retry = Retry { end: Instant::now() };
-            assert_eq!(retry.goes_on(moved, took), goes_on, "{moved} after {took:?}");
+            assert_eq!(retry.goes_on(&tried, took), goes_on, "{tried:?} after {took:?}");
         }
-        assert!(Retry::begin().goes_on(false, 2 * LONG));
+        assert!(Retry::begin().goes_on(&Tried::NoOwner::<()>, 2 * LONG));
+    }
+
+    /// An owner that hands its shard over ends the wait, and says with the next request that it
+    /// has moved.
+    #[test]
+    fn an_owner_that_has_answered_is_waited_for_from_then_on() {
+        let mut retry = Retry { end: Instant::now() };
+        retry.goes_on(&Tried::Answered(()), 2 * LONG);
+        assert!(retry.goes_on(&Tried::Moved::<()>, Duration::ZERO));
     }
 }

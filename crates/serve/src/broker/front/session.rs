@@ -229,8 +229,9 @@ impl<'a> BeanstalkSession<'a> {
             Request::LimitTube { dead: Some(dead), tube, .. } if of(dead) != of(tube) => {
                 write::line(&mut self.out, ReplyWord::OtherShard);
             }
-            Request::Register(name) => self.of_clients(of(name), line, true)?,
-            Request::Unregister(name) => self.of_clients(of(name), line, false)?,
+            Request::Register(name) | Request::Unregister(name) => {
+                self.of_clients(of(name), request.verb(), line)?;
+            }
             Request::PeekSender(_) => self.of_sender(line, line)?,
             Request::PopSender(name) => {
                 let mut look = Vec::new();
@@ -239,7 +240,7 @@ impl<'a> BeanstalkSession<'a> {
             }
             Request::ListTubes | Request::ListTubesForMe => self.list(line)?,
             Request::Stats => self.stats(line)?,
-            Request::StatsReset => self.of_all(line)?,
+            Request::StatsReset => self.of_all(0..self.shards, 0, request.verb(), line)?,
             ref other => self.about(other.verb(), other.subject(), line)?,
         }
         Ok(())
@@ -263,13 +264,12 @@ impl<'a> BeanstalkSession<'a> {
     }
 
     fn log_in(&mut self, shard: u32, line: &[u8]) -> Result<(), End> {
-        let before = self.said.take();
         let answer = self.answer(shard, line, true)?;
-        self.said = if answer == ReplyWord::LoggedIn.line() { Some(line.into()) } else { before };
-        if let Some(owner) = &mut self.owner[shard as usize]
-            && self.said.as_deref() == Some(line)
-        {
-            owner.said.clone_from(&self.said);
+        if answer == ReplyWord::LoggedIn.line() {
+            self.said = Some(line.into());
+            if let Some(owner) = &mut self.owner[shard as usize] {
+                owner.said.clone_from(&self.said);
+            }
         }
         self.out.extend_from_slice(&answer);
         Ok(())
@@ -297,10 +297,10 @@ impl<'a> BeanstalkSession<'a> {
     }
 
     /// Several messages by their numbers: each shard is asked about its own, and the counts are
-    /// added.
+    /// added. Where one could not do it the client hears so, when the others have.
     fn by_numbers(&mut self, verb: Verb, ids: &Ids<'_>) -> Result<(), End> {
         let all: BTreeSet<Id> = ids.iter().collect();
-        let (well, mut done) = (verb.replies()[0], 0);
+        let (well, mut done, mut error) = (verb.replies()[0], 0, None);
         for first in 0..self.shards {
             let its: Vec<Id> = all.iter().copied().filter(|id| self.shards_of(*id)[0] == first).collect();
             let mut left = its.len() as u64;
@@ -312,20 +312,24 @@ impl<'a> BeanstalkSession<'a> {
                     break;
                 }
                 let answer = self.answer(shard, &line, false)?;
-                let count = match read(&answer) {
-                    Some(Reply::Line { word, number }) if word == well => number.unwrap_or(0),
-                    _ => 0,
+                let Some(Reply::Line { number, .. }) = read(&answer).filter(|reply| reply.is(well)) else {
+                    error = error.or(Some(answer));
+                    break;
                 };
                 if verb.group() == VerbGroup::Delete
                     && let Some(owner) = &mut self.owner[shard as usize]
                 {
                     its.iter().for_each(|id| _ = owner.held.remove(id));
                 }
+                let count = number.unwrap_or(0);
                 done += count;
                 left = left.saturating_sub(count);
             }
         }
-        write::numbered(&mut self.out, well, done);
+        match error {
+            Some(error) => self.out.extend_from_slice(&error),
+            None => write::numbered(&mut self.out, well, done),
+        }
         Ok(())
     }
 
@@ -376,7 +380,7 @@ impl<'a> BeanstalkSession<'a> {
         Ok(answers)
     }
 
-    fn try_once(
+    pub(super) fn try_once(
         &mut self,
         shard: u32,
         lines: &[&[u8]],

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use krarup_beanstalk::{Reply, ReplyWord, Request, write};
+use krarup_beanstalk::{Reply, ReplyWord, Request, Verb, write};
 use krarup_units::Nanos;
 
 use super::owner_connection::{LOOK, MOVED, Woken, read, wait};
-use super::retry::Retry;
+use super::retry::{Attempt, Retry};
 use super::serving::End;
 use super::session::BeanstalkSession;
 use krarup_broker::job::Id;
@@ -19,6 +19,19 @@ use krarup_broker::shards::shard_of;
 const LONG: Nanos = Nanos::from_secs(3_600);
 /// The names in `stats` that are sums of the shards' own.
 const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
+
+/// What shards say that were asked for a message.
+#[derive(Default)]
+struct LookAnswers {
+    /// The message that is taken next, by its priority and its number, and its shard.
+    ready: Option<((u32, Id), u32)>,
+    /// Whether a lease of the client ends within a second.
+    soon: bool,
+    /// Whether a shard has no owner, which may have one soon.
+    missing: bool,
+    /// Whether a shard had none for too long.
+    unreached: bool,
+}
 
 impl BeanstalkSession<'_> {
     // ---- waiting --------------------------------------------------------------------------------
@@ -55,17 +68,18 @@ impl BeanstalkSession<'_> {
     ) -> Result<(), End> {
         let mut retry = Retry::begin();
         loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            // Whole seconds, and never less than are left.
-            let seconds = left.map(|left| Nanos::from_secs(left.as_millis().div_ceil(1_000) as u64));
+            let left = || end.map(|end| end.saturating_duration_since(Instant::now()).as_millis());
+            // Whole seconds, and never fewer than the milliseconds that are left.
+            let seconds = left().map(|millis| Nanos::from_secs(millis.div_ceil(1_000) as u64));
             let asked = line(how, most, seconds.unwrap_or(LONG));
             let answer = match self.answer_in_time(shard, &asked, how != TakeMode::Pop, &mut retry)? {
                 None if self.hung_up => ReplyWord::TimedOut.line().to_vec(),
                 None => continue,
                 Some(answer) => answer,
             };
-            // An owner that ends tells the clients that wait that nothing came.
-            let early = answer == ReplyWord::TimedOut.line() && end.is_none_or(|end| Instant::now() < end);
+            // An owner that ends tells the clients that wait that nothing came. The last
+            // millisecond is not worth another question.
+            let early = answer == ReplyWord::TimedOut.line() && left() != Some(0);
             if early && !self.hung_up {
                 continue;
             }
@@ -76,7 +90,8 @@ impl BeanstalkSession<'_> {
 
     /// Out of the shards that it watches something of. Those where it only holds something are
     /// asked for their warning, and for nothing else: an owner takes every client for watching
-    /// something.
+    /// something. A shard without an owner keeps no message of the others from the client; while
+    /// there is none elsewhere it is waited for.
     fn reserve_of_several(
         &mut self,
         watched: &[u32],
@@ -85,21 +100,16 @@ impl BeanstalkSession<'_> {
         most: Option<u32>,
         end: Option<Instant>,
     ) -> Result<(), End> {
+        let mut asked: Vec<(u32, Retry)> =
+            watched.iter().chain(held).map(|shard| (*shard, Retry::begin())).collect();
         loop {
             // A client that asks for an answer before it looks misses nothing that comes meanwhile.
             let waits = end.is_none_or(|end| Instant::now() < end);
             if waits {
                 self.look_out(watched);
             }
-            let (mut best, mut soon) = (None, false);
-            for &shard in watched.iter().chain(held) {
-                let answer = self.answer(shard, &line(TakeMode::Look, None, Nanos::ZERO), true)?;
-                if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
-                    best = best.into_iter().chain([(ready, shard)]).min();
-                }
-                soon |= answer == ReplyWord::DeadlineSoon.line();
-            }
-            if let Some(((priority, id), shard)) = best {
+            let answers = self.look(watched, &mut asked)?;
+            if let Some(((priority, id), shard)) = answers.ready {
                 if how == TakeMode::Look {
                     write::ready(&mut self.out, priority, id);
                     return Ok(());
@@ -112,15 +122,38 @@ impl BeanstalkSession<'_> {
                 // Another client was quicker.
                 continue;
             }
-            if soon || !waits {
-                write::line(&mut self.out, if soon { ReplyWord::DeadlineSoon } else { ReplyWord::TimedOut });
-                return Ok(());
-            }
-            if !self.wait_for_any(watched, end) {
-                write::line(&mut self.out, ReplyWord::TimedOut);
+            let word = match answers {
+                LookAnswers { soon: true, .. } => ReplyWord::DeadlineSoon,
+                LookAnswers { unreached: true, .. } => ReplyWord::InternalError,
+                _ => ReplyWord::TimedOut,
+            };
+            let goes_on = word == ReplyWord::TimedOut && (waits || answers.missing);
+            // It ends where the client has hung up.
+            if !goes_on || !self.wait_for_any(watched, end.filter(|_| waits)) {
+                write::line(&mut self.out, word);
                 return Ok(());
             }
         }
+    }
+
+    /// Asks each of these shards what there is now.
+    fn look(&mut self, watched: &[u32], asked: &mut [(u32, Retry)]) -> Result<LookAnswers, End> {
+        let (front, look) = (self.front, line(TakeMode::Look, None, Nanos::ZERO));
+        let mut all = LookAnswers::default();
+        for (shard, retry) in asked {
+            let (shard, mut answers) = (*shard, Vec::new());
+            match retry.ask_now(front, || self.try_once(shard, &[&look[..]], &mut answers, true, false))? {
+                Attempt::Answered(()) => {}
+                Attempt::Retry => all.missing = true,
+                Attempt::GiveUp => all.unreached = true,
+            }
+            let Some(answer) = answers.pop() else { continue };
+            if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
+                all.ready = all.ready.into_iter().chain([(ready, shard)]).min();
+            }
+            all.soon |= answer == ReplyWord::DeadlineSoon.line();
+        }
+        Ok(all)
     }
 
     /// Sees to it that the owner of each shard is asked to tell when there is something.
@@ -207,7 +240,10 @@ impl BeanstalkSession<'_> {
         let mut all: Vec<(String, String)> = Vec::new();
         for shard in 0..self.shards {
             let answer = self.answer(shard, line, true)?;
-            let Some(reply) = read(&answer) else { continue };
+            let Some(reply @ Reply::Data(_)) = read(&answer) else {
+                self.out.extend_from_slice(&answer);
+                return Ok(());
+            };
             let mut lines = reply.pairs();
             if shard == 0 {
                 all = lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -228,11 +264,26 @@ impl BeanstalkSession<'_> {
         Ok(())
     }
 
-    /// Every owner does it, and answers alike.
-    pub(super) fn of_all(&mut self, line: &[u8]) -> Result<(), End> {
+    /// Every owner does it in this order; the client hears the answer of one of them, or of the
+    /// first that could not do it.
+    pub(super) fn of_all(
+        &mut self,
+        order: impl IntoIterator<Item = u32>,
+        counts: u32,
+        verb: Verb,
+        line: &[u8],
+    ) -> Result<(), End> {
         let mut told = Vec::new();
-        for shard in 0..self.shards {
-            told = self.answer(shard, line, true)?;
+        for shard in order {
+            let answer = self.answer(shard, line, true)?;
+            let word = read(&answer).and_then(|reply| reply.word());
+            if word.is_none_or(|word| !verb.replies().contains(&word)) {
+                told = answer;
+                break;
+            }
+            if shard == counts {
+                told = answer;
+            }
         }
         self.out.extend_from_slice(&told);
         Ok(())
@@ -242,23 +293,14 @@ impl BeanstalkSession<'_> {
 
     /// Every owner must know who is registered; the one whose word counts hears of a new client
     /// last, and of one that goes first.
-    pub(super) fn of_clients(&mut self, shard: u32, line: &[u8], comes: bool) -> Result<(), End> {
-        let mut told = Vec::new();
-        let others: Vec<u32> = (0..self.shards).filter(|other| *other != shard).collect();
-        if !comes {
-            told = self.answer(shard, line, true)?;
-        }
-        for other in others {
-            self.answer(other, line, true)?;
-        }
-        if comes {
-            told = self.answer(shard, line, true)?;
-        }
-        self.out.extend_from_slice(&told);
-        Ok(())
+    pub(super) fn of_clients(&mut self, shard: u32, verb: Verb, line: &[u8]) -> Result<(), End> {
+        let mut order: Vec<u32> = (0..self.shards).filter(|other| *other != shard).collect();
+        order.insert(if verb == Verb::Register { order.len() } else { 0 }, shard);
+        self.of_all(order, shard, verb, line)
     }
 
-    /// The message of a sender that has the smallest number, whichever shard it is of.
+    /// The message of a sender that has the smallest number, whichever shard it is of. Where there
+    /// is none, an owner that could not say so is heard before those that could.
     pub(super) fn of_sender(&mut self, look: &[u8], line: &[u8]) -> Result<(), End> {
         loop {
             let (mut best, mut nothing): (Option<(Id, u32)>, Vec<u8>) = (None, Vec::new());
@@ -266,7 +308,7 @@ impl BeanstalkSession<'_> {
                 let answer = self.answer(shard, look, true)?;
                 if let Some(Reply::Message { word: ReplyWord::Found, id, .. }) = read(&answer) {
                     best = best.into_iter().chain([(id, shard)]).min();
-                } else {
+                } else if nothing.is_empty() || nothing == ReplyWord::Empty.line() {
                     nothing = answer;
                 }
             }

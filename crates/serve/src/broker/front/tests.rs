@@ -87,6 +87,20 @@ fn front_with(protocol: Protocol, shards: u32, settings: FrontSettings) -> (Fron
     (Front::begin(door, protocol, settings, Arc::clone(&owners)).unwrap(), owners)
 }
 
+/// Before two shards, each of which has its owner.
+fn front_of_two(settings: FrontSettings) -> (Front, [Played; 2]) {
+    let (front, owners) = front_with(Protocol::Beanstalkd, 2, settings);
+    let played = [Played::new(), Played::new()];
+    (0..2).for_each(|shard| owners.set(shard, played[shard as usize].at(1)));
+    (front, played)
+}
+
+/// A name of this shard of two.
+fn name_of(shard: u32) -> String {
+    let mut names = (0..).map(|n| format!("t{n}"));
+    names.find(|name| krarup_broker::shards::shard_of(name, 2) == shard).unwrap()
+}
+
 fn client(of: &Front) -> Line {
     Line::of(TcpStream::connect(krarup_net::resolve(&of.address).unwrap()[0]).unwrap())
 }
@@ -193,6 +207,21 @@ fn a_client_that_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() 
     it.hears("VALUE q/t=3600000 5 1 9\r\nx\r\nEND\r\n");
     it.say("get q/t=3600000\r\n");
     line.line();
+    owners.set(0, None);
+    drop(line);
+    assert_eq!(it.rest(), "");
+}
+
+#[test]
+fn a_get_of_which_one_key_pops_is_not_carried_out_twice() {
+    let (front, owners) = front(Protocol::Memcached, 1);
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    let mut it = client(&front);
+    it.say("get q/peek q\r\n");
+    let mut line = owner.accept();
+    line.hears("get q/peek q\r\n");
+    // What it popped may be lost with it: the client must hear of that.
     owners.set(0, None);
     drop(line);
     assert_eq!(it.rest(), "");
@@ -364,16 +393,14 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
     quiet.hears("PONG\r\n");
     // One waits for an answer, one for a shard that no broker owns.
     let mut orphan = client(&front);
-    let name =
-        |shard| (0..).map(|n| format!("t{n}")).find(|name| krarup_broker::shards::shard_of(name, 2) == shard);
     for (it, shard) in [(&mut waits, 0), (&mut orphan, 1)] {
-        it.say(&format!("put-in-tube {} 1 0 60 1\r\nx\r\n", name(shard).unwrap()));
+        it.say(&format!("put-in-tube {} 1 0 60 1\r\nx\r\n", name_of(shard)));
     }
     let mut line = owner.accept();
     line.line();
     // And one for a message, of an owner that hangs.
     let mut hopes = client(&front);
-    hopes.say(&format!("watch {}\r\nignore default\r\nreserve\r\n", name(0).unwrap()));
+    hopes.say(&format!("watch {}\r\nignore default\r\nreserve\r\n", name_of(0)));
     let mut hangs = owner.accept();
     hangs.line();
     // First no broker is heard of any more, then none is waited for.
@@ -391,15 +418,9 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
 /// given nothing from there: its owner takes it for watching `default`, which it ignores.
 #[test]
 fn no_client_is_given_a_message_of_a_tube_that_it_ignores() {
-    let (front, owners) = front(Protocol::Beanstalkd, 2);
-    let played = [Played::new(), Played::new()];
-    (0..2).for_each(|shard| owners.set(shard, played[shard as usize].at(1)));
+    let (front, played) = front_of_two(settings());
     let home = krarup_broker::shards::shard_of(krarup_beanstalk::DEFAULT_TUBE, 2);
-    let name = |shard| {
-        let mut names = (0..).map(|n| format!("t{n}"));
-        names.find(|name| krarup_broker::shards::shard_of(name, 2) == shard).unwrap()
-    };
-    let (held, watched) = (name(home), name(1 - home));
+    let (held, watched) = (name_of(home), name_of(1 - home));
     let mut it = client(&front);
     it.say(&format!("watch {held}\r\nwatch {watched}\r\nignore default\r\nreserve-with-timeout 0\r\n"));
     let mut lines = Vec::new();
@@ -426,4 +447,74 @@ fn no_client_is_given_a_message_of_a_tube_that_it_ignores() {
         }
     }
     it.hears("WATCHING 1\r\nTIMED_OUT\r\n");
+}
+
+#[test]
+fn a_shard_without_an_owner_keeps_no_message_of_another() {
+    let (front, owners) = front(Protocol::Beanstalkd, 2);
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    let mut it = client(&front);
+    let (one, other) = (name_of(0), name_of(1));
+    it.say(&format!("watch {one}\r\nwatch {other}\r\nignore default\r\nreserve-with-timeout 0\r\n"));
+    let mut line = owner.accept();
+    line.hears(&format!("watch {one}\r\nignore default\r\nawait 0\r\n"));
+    line.say("WATCHING 2\r\nWATCHING 1\r\nREADY 1 5\r\n");
+    line.hears("reserve-with-timeout 0\r\n");
+    line.say("RESERVED 5 1\r\nx\r\n");
+    it.hears("WATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\nRESERVED 5 1\r\nx\r\n");
+}
+
+#[test]
+fn what_one_owner_of_several_could_not_do_is_an_error() {
+    const ERROR: &str = "INTERNAL_ERROR\r\n";
+    let (front, played) = front_of_two(settings());
+    let mut it = client(&front);
+    it.say("stats\r\n");
+    let mut first = played[0].accept();
+    first.hears("stats\r\n");
+    first.say("OK 15\r\n---\ncmd-put: 1\n\r\n");
+    let mut second = played[1].accept();
+    second.hears("stats\r\n");
+    second.say(ERROR);
+    it.hears(ERROR);
+    // The others do it all the same.
+    it.say("delete-batch 2 3\r\n");
+    first.hears("delete-batch 2\r\n");
+    first.say(ERROR);
+    second.hears("delete-batch 3\r\n");
+    second.say("DELETED 1\r\n");
+    it.hears(ERROR);
+    // The one whose word counts is asked last.
+    let register = format!("register {}\r\n", name_of(0));
+    it.say(&register);
+    second.hears(&register);
+    second.say(ERROR);
+    it.hears(ERROR);
+    it.say("stats-reset\r\n");
+    first.hears("stats-reset\r\n");
+    first.say(ERROR);
+    it.hears(ERROR);
+    it.say("peek-sender x\r\n");
+    first.hears("peek-sender x\r\n");
+    first.say(ERROR);
+    second.hears("peek-sender x\r\n");
+    second.say("EMPTY\r\n");
+    it.hears(ERROR);
+}
+
+#[test]
+fn an_owner_that_is_new_to_a_client_knows_its_login_before_the_next() {
+    let (front, played) = front_of_two(with_secret());
+    let mut it = client(&front);
+    let (one, other) = (name_of(0), name_of(1));
+    it.say(&format!("login {one} hush\r\nuse {other}\r\nlogin {other} hush\r\n"));
+    let mut line = played[0].accept();
+    line.hears(&format!("login {one} hush\r\n"));
+    line.say("LOGGED_IN\r\n");
+    let mut line = played[1].accept();
+    line.hears(&format!("login {one} hush\r\nuse {other}\r\nlogin {other} hush\r\n"));
+    let answers = format!("LOGGED_IN\r\nUSING {other}\r\nLOGGED_IN\r\n");
+    line.say(&answers);
+    it.hears(&answers);
 }
