@@ -35,8 +35,11 @@ pub enum Caution {
     /// Each side was run in one session.
     Sessions {
         /// Standard deviation of the anchor's throughput from run to run, as a share of it; none
-        /// where the two have no anchors.
+        /// where a side has no anchor, or fewer than two usable runs of it.
         spread: Option<f64>,
+        /// Whether both have an anchor.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        anchors: bool,
     },
     /// So many comparisons at 95 % show some differences by chance alone.
     Many {
@@ -64,12 +67,17 @@ impl fmt::Display for Caution {
                 f,
                 "The checks found fault with the figures themselves: {base} times in the first, {other} times in the second."
             ),
-            Self::Sessions { spread: None } => write!(
+            Self::Sessions { spread: None, anchors } => write!(
                 f,
                 "All trials of a side were run in one session, and nothing says how much two sessions of the same differ: verdicts of single cells are about \
-                 these two sessions, and over all cells there is none. Give the spec an anchor, as anchor = {{ levels = {{ … }}, every = 10 }}, and run both sides again."
+                 these two sessions, and over all cells there is none. {}, and run both sides again.",
+                if *anchors {
+                    "The anchor has fewer than two usable runs on a side: set its every lower"
+                } else {
+                    "Give the spec an anchor, as anchor = { levels = { … }, every = 10 }"
+                }
             ),
-            Self::Sessions { spread: Some(spread) } => write!(
+            Self::Sessions { spread: Some(spread), .. } => write!(
                 f,
                 "All trials of a side were run in one session. The anchor's throughput differs by {} % from run to run (standard deviation), and intervals hold \
                  that; what lasts for a whole session is in no run of an anchor.",

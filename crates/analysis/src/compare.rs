@@ -3,9 +3,9 @@
 //!
 //! Cells are paired by their levels. Within a cell the runs of both sides are independent samples,
 //! so their means are compared by Welch's interval; over all cells, the pairs belong together, so
-//! the mean of the ratios' logarithms has Student's interval (Jain 1991, §13.4). **A difference
-//! whose interval covers 0, or whose ratio's covers 1, is no difference**: nothing is said to be
-//! faster then.
+//! the mean of the ratios' logarithms has Student's interval (Jain 1991, §13.4); where only one
+//! cell has a ratio, its own interval counts. **A difference whose interval covers 0, or whose
+//! ratio's covers 1, is no difference**: nothing is said to be faster then.
 //!
 //! **Sessions.** All trials of a directory were run in one session: the same boot, the same
 //! neighbours, the same place in memory. What a session does to all of its trials alike is in every
@@ -14,7 +14,6 @@
 //! for each side. Without anchors nothing says how much it is: then there is no verdict over all
 //! cells, only how large a difference between the two sessions would explain what was found.
 
-use krarup_stats::compare::Direction;
 use krarup_stats::{Interval, Summary};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
@@ -91,7 +90,9 @@ pub fn compare((base_name, base): (&str, &Results), (other_name, other): (&str, 
         |verdict| matches!(verdict, Conclusion::Better | Conclusion::Worse | Conclusion::SessionsUnknown);
     // Where nothing differs, no session is to blame.
     if sessions.is_some() || verdicts.chain(overall.iter().map(|one| one.verdict)).any(differs) {
-        cautions.insert(0, Caution::Sessions { spread: sessions.map(|known| known.throughput.sqrt()) });
+        let spread = sessions.map(|known| known.throughput.sqrt());
+        let anchors = base.anchor.is_some() && other.anchor.is_some();
+        cautions.insert(0, Caution::Sessions { spread, anchors });
     }
     Comparison { base: base_name.to_owned(), other: other_name.to_owned(), overall, cautions, cells }
 }
@@ -103,25 +104,27 @@ fn over_all(
     place: usize,
     sessions: Option<&Sessions>,
 ) -> Option<Overall> {
-    let ratios: Vec<f64> = cells
+    let changes: Vec<&MeasureChange> = cells
         .iter()
-        .filter_map(|cell| cell.changes[place].ratio)
-        .filter(|ratio| *ratio > 0.0)
-        .map(f64::ln)
+        .map(|cell| &cell.changes[place])
+        .filter(|change| change.ratio.is_some_and(|ratio| ratio > 0.0))
         .collect();
+    let ratios: Vec<f64> = changes.iter().filter_map(|change| change.ratio).map(f64::ln).collect();
     let summary = Summary::of(&ratios).ok()?;
-    let of_cells =
-        summary.variance().ok().map(|variance| (variance / summary.n as f64, (summary.n - 1) as f64));
-    let session = sessions.map(|sessions| sessions.of_difference(measure));
-    let interval = of_cells.and_then(|of_cells| {
-        around(summary.mean, &std::iter::once(of_cells).chain(session).collect::<Vec<_>>())
-    });
-    let found = interval.map(direction);
+    let (interval, found) = if let [only] = changes[..] {
+        // One cell shows no scatter between cells: its runs say what may be said.
+        (only.ratio_interval.and_then(|interval| interval.map(f64::ln).ok()), only.verdict)
+    } else {
+        let of_cells = (summary.variance().ok()? / summary.n as f64, (summary.n - 1) as f64);
+        let session = sessions.map(|sessions| sessions.of_difference(measure));
+        let parts: Vec<(f64, f64)> = std::iter::once(of_cells).chain(session).collect();
+        let interval = around(summary.mean, &parts);
+        let found = interval.map_or(Conclusion::NoConclusion, |one| verdict(measure, direction(one)));
+        (interval, found)
+    };
     let verdict = match found {
-        None if summary.n < 2 => Conclusion::TooFewRuns,
-        None | Some(Direction::NoConclusion) => Conclusion::NoConclusion,
-        Some(_) if sessions.is_none() => Conclusion::SessionsUnknown,
-        Some(direction) => verdict(measure, direction),
+        Conclusion::Better | Conclusion::Worse if sessions.is_none() => Conclusion::SessionsUnknown,
+        found => found,
     };
     let nearest = interval.map(|interval| if interval.low > 0.0 { interval.low } else { interval.high });
     Some(Overall {
@@ -167,7 +170,8 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     if wrong_there + wrong_here > 0 {
         cautions.push(Caution::Concerns { base: wrong_there, other: wrong_here });
     }
-    let comparisons = cells.iter().map(|cell| cell.changes.len() as u64).sum();
+    let changes = cells.iter().flat_map(|cell| &cell.changes);
+    let comparisons = changes.filter(|change| change.difference_interval.is_some()).count() as u64;
     if comparisons > FEW {
         cautions.push(Caution::Many { comparisons });
     }
@@ -225,12 +229,17 @@ pub(crate) mod tests {
 
     /// Cells of 1 and of 8 clients, with these throughputs in their runs.
     pub(crate) fn results(rates: &[f64]) -> Results {
-        let trials: Vec<Trial> = [1_u32, 8]
-            .into_iter()
+        with_clients(&[1, 8], rates)
+    }
+
+    /// Cells of these clients.
+    fn with_clients(clients: &[u32], rates: &[f64]) -> Results {
+        let trials: Vec<Trial> = clients
+            .iter()
             .flat_map(|clients| {
                 rates.iter().zip(0..).map(move |(rate, repetition)| Trial {
                     repetition,
-                    ..steady_trial("read", clients, *rate)
+                    ..steady_trial("read", *clients, *rate)
                 })
             })
             .collect();
@@ -317,6 +326,40 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn one_cell_says_over_all_cells_what_its_runs_say() {
+        let one_cell = |rates: &[f64], of: &[f64]| {
+            let mut one = results(rates);
+            one.cells.truncate(1);
+            Results { anchor: anchor(of), ..one }
+        };
+        let compared = |of: &[f64]| {
+            let (base, other) =
+                (one_cell(&[1_000.0, 1_010.0, 990.0], of), one_cell(&[500.0, 505.0, 495.0], of));
+            compare(("a", &base), ("b", &other))
+        };
+        let found = compared(&[]);
+        let overall = &found.overall[0];
+        assert_eq!((overall.cells, overall.verdict), (1, Conclusion::SessionsUnknown));
+        assert!(overall.interval.unwrap().contains(0.5), "{overall:?}");
+        let share = overall.explained_by.unwrap();
+        assert!((0.9..1.0).contains(&share), "{share}");
+        assert!(!found.sentences()[0].contains("too few runs"), "{:?}", found.sentences());
+        let found = compared(&[1_000.0, 1_001.0, 999.0]);
+        assert_eq!(found.overall[0].verdict, Conclusion::Worse);
+    }
+
+    #[test]
+    fn comparisons_that_could_not_be_made_are_not_counted() {
+        let cautions = |rates: &[f64]| {
+            let results = with_clients(&[1, 2, 4, 8], rates);
+            compare(("a", &results), ("b", &results)).cautions
+        };
+        let once = cautions(&[1_000.0]);
+        assert!(!once.iter().any(|one| matches!(one, Caution::Many { .. })), "{once:?}");
+        assert!(cautions(&[1_000.0, 1_010.0]).contains(&Caution::Many { comparisons: 12 }));
+    }
+
+    #[test]
     fn all_cells_together_say_what_none_says_alone() {
         let rates = |factor: f64| {
             let trials: Vec<Trial> = (1..=12)
@@ -359,8 +402,16 @@ pub(crate) mod tests {
             "{:?}",
             found.sentences()
         );
-        assert_eq!(found.cautions[0], Caution::Sessions { spread: None });
-        assert!(found.cautions[0].to_string().contains("anchor"));
+        assert_eq!(found.cautions[0], Caution::Sessions { spread: None, anchors: false });
+        assert!(found.cautions[0].to_string().contains("Give the spec an anchor"));
+        // Of an anchor with one usable run it is told how to have more of them.
+        let alone = [1_000.0, 400.0];
+        let (base, other) =
+            (Results { anchor: anchor(&alone), ..base }, Results { anchor: anchor(&alone), ..other });
+        let found = compare(("a", &base), ("b", &other));
+        assert_eq!(found.cautions[0], Caution::Sessions { spread: None, anchors: true });
+        let said = found.cautions[0].to_string();
+        assert!(said.contains("fewer than two usable runs") && !said.contains("Give the spec"), "{said}");
         // An anchor that scatters more than the difference takes the verdict of the cells away,
         // too.
         let rough = [980.0, 1_020.0, 1_005.0, 995.0];
@@ -369,11 +420,10 @@ pub(crate) mod tests {
         let found = compare(("a", &base), ("b", &other));
         assert_eq!(found.overall[0].verdict, Conclusion::NoConclusion);
         assert_eq!(found.cells[0].changes[0].verdict, Conclusion::NoConclusion);
-        assert!(
-            matches!(found.cautions[0], Caution::Sessions { spread: Some(spread) } if (spread - 0.0168).abs() < 1e-3),
-            "{:?}",
-            found.cautions
-        );
+        let Caution::Sessions { spread: Some(spread), anchors: true } = found.cautions[0] else {
+            panic!("{:?}", found.cautions)
+        };
+        assert!((spread - 0.0168).abs() < 1e-3, "{spread}");
     }
 
     /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials

@@ -57,6 +57,11 @@ pub enum DesignReason {
         /// Largest ÷ smallest.
         ratio: f64,
     },
+    /// Two cells do not show whether errors grow with values: the simpler one.
+    TwoCells {
+        /// Largest ÷ smallest.
+        ratio: f64,
+    },
     /// There are values that are not above 0.
     NotPositive,
 }
@@ -74,6 +79,11 @@ impl fmt::Display for DesignReason {
             Self::Simpler { ratio } => write!(
                 f,
                 "the largest value is {} times the smallest, and the spread of a cell's runs does not grow with their mean",
+                text::three_digits(*ratio)
+            ),
+            Self::TwoCells { ratio } => write!(
+                f,
+                "the largest value is {} times the smallest, and two cells do not show whether the spread of their runs grows with their mean",
                 text::three_digits(*ratio)
             ),
             Self::NotPositive => f.write_str("some values are not above 0"),
@@ -204,6 +214,10 @@ fn choose(additive: &TwoLevel) -> (Model, DesignReason) {
     if ratio >= WIDE {
         return (Model::Multiplicative, DesignReason::WideRange { ratio });
     }
+    // Of two points the correlation is 1, whatever they are.
+    if additive.cells().len() < 3 {
+        return (Model::Additive, DesignReason::TwoCells { ratio });
+    }
     let (one, two) = (growth(additive), growth(&logarithms));
     if one >= GROWS && two < one {
         return (Model::Multiplicative, DesignReason::ErrorsGrow { additive: one, multiplicative: two });
@@ -302,6 +316,19 @@ mod tests {
         let found = studies(&results(growing, |mean| mean / 50.0).cells, &[]);
         assert!(matches!(found[0].choice, DesignReason::ErrorsGrow { .. }), "{:?}", found[0].choice);
         assert_eq!(found[0].model, Model::Multiplicative);
+    }
+
+    #[test]
+    fn two_cells_do_not_show_how_the_spread_grows() {
+        let rate = |servers: bool, _: bool| if servers { 1_100.0 } else { 1_000.0 };
+        // 990, 1,000 and 1,010 beside 1,089.5, 1,100 and 1,110.5.
+        let mut cells = results(rate, |mean| 5.0 + mean / 200.0).cells;
+        cells.retain(|cell| cell.factors[1].1 == "8");
+        let found = studies(&cells, &[]);
+        let study = &found[0];
+        assert_eq!((cells.len(), study.model), (2, Model::Additive));
+        assert!(matches!(study.choice, DesignReason::TwoCells { .. }), "{:?}", study.choice);
+        assert!(!study.choice.to_string().contains("does not grow"), "{}", study.choice);
     }
 
     /// Two operations that have nothing in common: each is a design of its own, and together they

@@ -58,7 +58,8 @@ pub struct HistoryChange {
     /// those of it alone.
     pub change: MeasureChange,
     /// The probability of such a difference if there were none, adjusted for all comparisons; none
-    /// where a side has fewer than two runs.
+    /// where a side has fewer than two runs, where nothing varies, and where a run has no
+    /// logarithm.
     pub p_value: Option<f64>,
 }
 
@@ -125,10 +126,11 @@ impl History {
                 )
             })
             .collect();
-        let chance =
-            self.changes.iter().filter(|change| change.change.verdict == Conclusion::ByChance).count();
+        let of =
+            |verdict: Conclusion| self.changes.iter().filter(|one| one.change.verdict == verdict).count();
+        let (chance, too_few) = (of(Conclusion::ByChance), of(Conclusion::TooFewRuns));
         let (tested, real) = (self.tested(), said.len());
-        let untested = self.changes.len() - tested;
+        let others = self.changes.len() - tested - too_few;
         let mut counted = format!(
             "{real} of {tested} comparisons show a change, with an error of 5 % for all of them together"
         );
@@ -137,8 +139,12 @@ impl History {
                 "; {chance} more would by themselves, and are no conclusion among so many: more repetitions would tell"
             ));
         }
-        if untested > 0 {
-            counted.push_str(&format!("; {untested} could not be made: too few runs"));
+        for (untested, why) in
+            [(too_few, "too few runs"), (others, "nothing varies, or a run has a value of 0")]
+        {
+            if untested > 0 {
+                counted.push_str(&format!("; {untested} could not be made: {why}"));
+            }
         }
         if real > TOLD {
             said.clear();

@@ -95,7 +95,7 @@ fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
             let known = || found.iter().any(|(_, one)| *one == caution);
             match caution {
                 Caution::Environment { .. } => found.push((place + 1, caution)),
-                Caution::Sessions { spread: None } if !known() => found.push((place + 1, caution)),
+                Caution::Sessions { spread: None, .. } if !known() => found.push((place + 1, caution)),
                 _ => {}
             }
         }
@@ -147,7 +147,7 @@ mod tests {
             "{said:?}"
         );
         assert!(said[12].starts_with("12 of 18 comparisons show a change"), "{said:?}");
-        assert_eq!(found.cautions, [(2, Caution::Sessions { spread: None })]);
+        assert_eq!(found.cautions, [(2, Caution::Sessions { spread: None, anchors: false })]);
     }
 
     /// What `krarup compare` calls a change by itself is none where it is the smallest of many.
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_caution_is_plain_text() {
-        let spreads = [None, Some(0.02)].map(|spread| Caution::Sessions { spread });
+        let spreads = [(None, false), (None, true), (Some(0.02), true)]
+            .map(|(spread, anchors)| Caution::Sessions { spread, anchors });
         let machine = Caution::Environment { of: "cores".into(), base: "2".into(), other: "4".into() };
         for caution in spreads.into_iter().chain([machine]) {
             assert!(!caution.to_string().contains('`'), "{caution}");
@@ -251,5 +252,17 @@ mod tests {
             "{:?}",
             found.sentences()
         );
+    }
+
+    #[test]
+    fn a_cell_that_answers_nothing_has_runs_enough() {
+        let base = results(1, &[1], &STEADY);
+        let mut other = crate::compare::tests::silent(results(2, &[1], &STEADY), 0);
+        other.cells[0].response.mean.value = 0.0;
+        other.cells[0].repetitions.iter_mut().for_each(|run| run.response = 0.0);
+        let said = history(vec![("a".into(), &base), ("b".into(), &other)]).sentences();
+        assert!(said.iter().all(|one| !one.contains("too few runs")), "{said:?}");
+        let untested = "; 1 could not be made: nothing varies, or a run has a value of 0";
+        assert!(said.iter().any(|one| one.contains(untested)), "{said:?}");
     }
 }

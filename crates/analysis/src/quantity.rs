@@ -73,8 +73,8 @@ impl Quantity {
 
     /// As [`Quantity::of_repetitions`]; of a single one, the interval is made from its windows: the
     /// same half width as their mean has, around the value of the run as a whole. Windows that
-    /// repeat each other are worth as many as [`effective_size`] says, where there are enough to
-    /// tell.
+    /// repeat each other are worth as many as [`effective_size`] says, in the standard error and in
+    /// the degrees of freedom, where there are enough to tell.
     ///
     /// # Errors
     /// As [`Quantity::of_repetitions`].
@@ -85,10 +85,9 @@ impl Quantity {
         }
         let spread = Summary::of(windows)?;
         let alike = if windows.len() < MANY_WINDOWS { None } else { effective_size(windows).ok() };
-        let wider = alike.map_or(1.0, |size| size.time.sqrt());
-        let interval = spread.mean_estimate(USUAL_LEVEL).ok().map(|estimate| {
-            let half = wider * estimate.interval.half_width();
-            Interval { low: plain.value - half, high: plain.value + half, level: USUAL_LEVEL }
+        let (wider, size) = alike.map_or((1.0, spread.n as f64), |size| (size.time.sqrt(), size.effective));
+        let interval = spread.standard_error().ok().and_then(|error| {
+            Interval::student(plain.value, wider * error, (size - 1.0).max(1.0), USUAL_LEVEL).ok()
         });
         Ok(Self { interval, n: spread.n, basis: IntervalBasis::Windows, ..plain })
     }
@@ -115,6 +114,12 @@ mod tests {
         let quick: Vec<f64> = (0..60).map(|place| 95.0 + 10.0 * f64::from(place % 2)).collect();
         assert!(half(&slow) > 2.0 * half(&quick), "{} {}", half(&slow), half(&quick));
         assert!((half(&quick) - 2.001 * 5.0425 / 60.0_f64.sqrt()).abs() < 0.01, "{}", half(&quick));
+        // They are worth about eleven independent values.
+        let worth = effective_size(&slow).unwrap().effective;
+        let sd = Summary::of(&slow).unwrap().sd().unwrap();
+        assert!((10.0..12.0).contains(&worth), "{worth}");
+        let expected = Interval::student(0.0, sd / worth.sqrt(), worth - 1.0, USUAL_LEVEL).unwrap();
+        assert!((half(&slow) - expected.high).abs() < 1e-9, "{} {}", half(&slow), expected.high);
     }
 
     #[test]

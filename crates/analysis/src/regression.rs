@@ -167,12 +167,13 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// The standard error and its degrees of freedom where each side of each cell has `times` as
-    /// many runs.
-    fn error(&self, times: f64) -> (f64, f64) {
+    /// The standard error and its degrees of freedom where each side of each cell has so many more
+    /// runs.
+    fn error(&self, more: u64) -> (f64, f64) {
+        let more = more as f64;
         let runs = self.runs.iter().map(|(variance, degrees)| {
-            let more = (degrees + 1.0) * times - 1.0;
-            (variance / times, more)
+            let n = degrees + 1.0;
+            (variance * n / (n + more), degrees + more)
         });
         error_of_sum(&runs.chain(self.session).collect::<Vec<_>>())
     }
@@ -201,7 +202,7 @@ pub fn judge(
     let runs: Option<Vec<(f64, f64)>> =
         sides.iter().flat_map(|(base, other)| [part(base), part(other)]).collect();
     let scatter = runs.map(|runs| Scatter { runs, session });
-    let interval = scatter.as_ref().and_then(|scatter| match scatter.error(1.0) {
+    let interval = scatter.as_ref().and_then(|scatter| match scatter.error(0) {
         (error, degrees) if error > 0.0 => Interval::student(change, error, degrees, levels.level).ok(),
         // Runs that are all alike leave no doubt.
         _ => Some(Interval { low: change, high: change, level: levels.level }),
@@ -215,9 +216,7 @@ pub fn judge(
         _ => RegressionVerdict::NoConclusion,
     };
     let more = (verdict == RegressionVerdict::NoConclusion).then(|| {
-        scatter.map_or(MoreRepetitions::Unknown, |scatter| {
-            more((change - bound).abs(), &scatter, repetitions, levels)
-        })
+        scatter.map_or(MoreRepetitions::Unknown, |scatter| more((change - bound).abs(), &scatter, levels))
     });
     Some(RegressionAnswer {
         limit: limit.clone(),
@@ -233,17 +232,14 @@ pub fn judge(
 
 /// The least number of further repetitions with which an interval leaves out a limit `distance`
 /// away, with the wanted probability: distance ≥ (t[1−α/2; ν] + t[power; ν]) · standard error.
-fn more(distance: f64, scatter: &Scatter, now: u64, levels: RegressionLevels) -> MoreRepetitions {
+fn more(distance: f64, scatter: &Scatter, levels: RegressionLevels) -> MoreRepetitions {
     let needed = |(error, degrees): (f64, f64)| {
         let half = |level| Interval::student(0.0, error, degrees, level).ok().map(|interval| interval.high);
         // One side of it has the probability `power`.
         Some(half(levels.level)? + half(2.0 * levels.power - 1.0)?)
     };
-    let decides = |repetitions: u64| {
-        let needed = needed(scatter.error(repetitions as f64 / now as f64));
-        needed.is_some_and(|needed| needed <= distance)
-    };
-    if !decides(now + MOST) {
+    let decides = |more: u64| needed(scatter.error(more)).is_some_and(|needed| needed <= distance);
+    if !decides(MOST) {
         // Even without the runs' own scatter.
         let of_sessions = scatter.session.and_then(|session| needed(error_of_sum(&[session])));
         return if of_sessions.is_some_and(|needed| needed > distance) {
@@ -252,12 +248,12 @@ fn more(distance: f64, scatter: &Scatter, now: u64, levels: RegressionLevels) ->
             MoreRepetitions::TooMany
         };
     }
-    let (mut too_few, mut enough) = (now, now + MOST);
+    let (mut too_few, mut enough) = (0, MOST);
     while enough - too_few > 1 {
         let middle = too_few.midpoint(enough);
         if decides(middle) { enough = middle } else { too_few = middle }
     }
-    MoreRepetitions::Some(enough - now)
+    MoreRepetitions::Some(enough)
 }
 
 /// The names of what two directories of results are compared by.
@@ -457,6 +453,17 @@ mod tests {
             })
             .count();
         assert!((350..=470).contains(&decided), "{decided} of 500 with {all} runs, 80 % were promised");
+    }
+
+    /// Each cell gets as many more, however many it has: what scatters most has the most already.
+    #[test]
+    fn cells_with_more_runs_do_not_shorten_the_way() {
+        let scaled = |runs: &[f64]| pair(runs, &runs.iter().map(|run| run * 0.98).collect::<Vec<f64>>());
+        let quiet = scaled(&[100.0, 101.0, 99.0]);
+        let noisy = scaled(&[90.0, 110.0, 90.0, 110.0, 90.0, 110.0, 90.0, 110.0, 90.0, 110.0]);
+        let seen = of("x < -5%", &[quiet, noisy]);
+        let Some(MoreRepetitions::Some(more)) = seen.more else { panic!("{seen:?}") };
+        assert!((30..50).contains(&more), "{more}");
     }
 
     #[test]

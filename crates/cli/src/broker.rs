@@ -96,6 +96,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     while let Some((queues, store, sharing)) = begin(&mut args, place.as_ref(), &base, reached)? {
         reached = Reached::Before;
         let mut ended = serve(&mut args, (queues, store, sharing), &base, &records)?;
+        base.tells()("it is stopping");
         records.add(&mut ended);
         print!("{}", ending::statistics(&ended));
         if !ended.deposed || base.signals.stops() > 0 {
@@ -222,27 +223,23 @@ fn owned(
     let (args, clock) = (args.clone(), base.clock);
     let address = args.listen.to_string();
     let mut given = base.inherited()?.into_iter().next();
-    let admin = base.admin.clone();
+    let tells = base.tells();
     let (mut waiting, mut relay) = (false, None);
-    waiting::turn(&base.signals, place, reached, move |place, there| {
+    waiting::turn(&base.signals, place, reached, base.tells(), move |place, there| {
         let waits = |owner: &str| {
             there();
             if !std::mem::replace(&mut waiting, true) {
                 eprintln!("waiting: the broker at {owner} owns the queues");
                 relay = send_on(&args.listen, given.take());
             }
-            if let Some(admin) = &admin {
-                admin.waits_for(&waits_for(owner));
-            }
+            tells(&waits_for(owner));
             if let Some(relay) = &relay {
                 // One that shares them, or has not said where it is, cannot be asked.
                 relay.send_to(owner.parse().ok());
             }
         };
         let mut owned = Owned::take(place.clone(), &address, waits)?;
-        if let Some(admin) = &admin {
-            admin.waits_for(LOADS);
-        }
+        tells(LOADS);
         let queues = load(&args, &mut owned, &clock)?;
         let listen = relay.take().map(|relay: Relay| relay.address.clone());
         Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
@@ -271,13 +268,11 @@ fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
 /// A share in the queues of a database, once no broker owns them; none: a stop was asked for first.
 fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
     let mut waiting = false;
-    let admin = base.admin.clone();
-    let sharing = waiting::turn(&base.signals, place, reached, move |place, there| {
+    let tells = base.tells();
+    let sharing = waiting::turn(&base.signals, place, reached, base.tells(), move |place, there| {
         let waits = |owner: &str| {
             there();
-            if let Some(admin) = &admin {
-                admin.waits_for(&waits_for(owner));
-            }
+            tells(&waits_for(owner));
             if !std::mem::replace(&mut waiting, true) {
                 eprintln!("waiting: the broker at {owner} owns the queues");
             }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use krarup_lab::platform::host_name;
-use krarup_load::config::LoadShare;
+use krarup_load::config::{Extent, LoadShare};
 use krarup_load::merge::MergeError;
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
-use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, table};
+use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, LoadWarning, table};
 use krarup_net::Clock;
 use krarup_record::file;
 use krarup_settings::Mistakes;
@@ -189,10 +189,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.print_config {
         return write(Path::new("-"), |out| out.write_all(settings.commented().as_bytes()));
     }
-    if args.find_max.is_some() && !settings.says("rate") {
+    // A rate would take the place of a trace and of think times: these are refused below.
+    if args.find_max.is_some() && !["rate", "replay", "think"].iter().any(|key| settings.says(key)) {
         settings = settings.with_flags([("rate", "1000".to_owned())]).map_err(wrong)?;
     }
     let load = own_share(args, settings.load().map_err(wrong)?)?;
+    let search = args.find_max.map(|p99| searched(&load).map(|open| (p99, open))).transpose()?;
     krarup_net::files::allow_many();
     let mut tell = observer(args.progress);
     // Of populating nothing is kept, and what other runs have written stays.
@@ -204,14 +206,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     };
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
     if (args.populate || args.populate_only) && load.share.is_none_or(|share| share.number == 1) {
-        let stored = conductor.populate(&load, &mut observe).map_err(failure)?;
-        eprintln!("populated: {stored} keys stored and verified");
+        let (stored, verified) = conductor.populate(&load, &mut observe).map_err(failure)?;
+        let which = if verified == stored { " and".to_owned() } else { format!(", {verified} of them") };
+        eprintln!("populated: {stored} keys stored{which} verified");
     }
     if args.populate_only {
         return Ok(());
     }
-    if let Some(p99) = args.find_max {
-        return find_max(args, load, TrialLimit { p99, carried: CARRIED }, &mut conductor);
+    if let Some((p99, open)) = search {
+        return find_max(args, load, &open, TrialLimit { p99, carried: CARRIED }, &mut conductor);
     }
     let plan = |path: &PathBuf| args.row_keys.over(args.row_files.plan(path.clone(), host_name));
     conductor.keep_rows(args.rows.as_ref().map(plan));
@@ -294,20 +297,29 @@ fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
 /// A rate was not carried where less than this share of what was due was answered.
 const CARRIED: f64 = 0.98;
 
+/// The arrivals of a load whose highest rate can be searched for.
+fn searched(load: &Load) -> Result<Open, Failure> {
+    let (wrong, hint) = match (&load.arrivals, load.extent) {
+        _ if !load.classes.is_empty() => {
+            ("with one class of clients", "leave out what the file says of classes")
+        }
+        (Arrivals::Replay(_), _) => ("with an open load, not with a trace", "leave out `replay`"),
+        (Arrivals::Closed(_), _) => ("with an open load, whose clients do not think", "leave out `think`"),
+        (_, Extent::Requests(_)) => ("in trials of one length", "say `seconds` instead of `requests`"),
+        (Arrivals::Open(open), _) => return Ok(open.clone()),
+    };
+    Err(Failure::usage(format!("the highest rate is searched for {wrong}")).hint(hint))
+}
+
 /// Searches for the highest rate, several times over, and reports it.
 fn find_max(
     args: &LoadArgs,
     mut load: Load,
+    open: &Open,
     limit: TrialLimit,
     conductor: &mut Conductor,
 ) -> Result<(), Failure> {
-    let Arrivals::Open(Open { process, legs }) = &load.arrivals else {
-        return Err(Failure::usage("the highest rate is searched for with an open load, not with a trace"));
-    };
-    if !load.classes.is_empty() {
-        return Err(Failure::usage("the highest rate is searched for with one class of clients"));
-    }
-    let (process, start, seed) = (*process, legs[0].to, load.seed);
+    let (process, start, seed) = (open.process, open.legs[0].to, load.seed);
     let max = FoundMax::search(limit, args.repetitions, start, seed, |number, rate| {
         let legs = vec![Leg { from: rate, to: rate, seconds: 0.0 }];
         load.arrivals = Arrivals::Open(Open { process, legs });
@@ -347,6 +359,9 @@ fn failure(error: LoadError) -> Failure {
         LoadError::TooLate { .. } => failure.hint(
             "give --start-at a later instant: the clients have to be connected by then, and clocks of other machines may differ",
         ),
+        LoadError::System(error) if error.kind() == io::ErrorKind::Interrupted => {
+            Failure::stopped(error.to_string())
+        }
         LoadError::System(_) => failure.hint("each connection takes a file descriptor: `ulimit -n` shows how many there may be"),
     }
 }
@@ -422,6 +437,9 @@ fn verdict(result: &LoadResult) -> Result<(), Failure> {
     }
     if result.account.answered == 0 {
         return Err(Failure::run("not one request was answered"));
+    }
+    if !result.interrupted && result.warnings.contains(&LoadWarning::NothingMeasured) {
+        return Err(Failure::run("nothing was measured").hint("make --warm-up shorter, or the run longer"));
     }
     Ok(())
 }

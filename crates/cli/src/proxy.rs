@@ -144,7 +144,14 @@ impl ProxyArgs {
         let base = if configured.file().is_some() { Config::default().listen } else { configured };
         let port = self.port.unwrap_or(base.port);
         let Some(host) = &self.address else { return Ok(Address { port, ..base }) };
-        let is_bare = host.contains(':') && !host.starts_with('[');
+        let number = host.split('%').next().unwrap_or_default();
+        let is_bare = number.parse::<std::net::Ipv6Addr>().is_ok();
+        if host.contains('/') || (host.contains(':') && !host.starts_with('[') && !is_bare) {
+            return Err(Mistake::new(
+                format!("-l: `{host}` is no address alone"),
+                "write it like 127.0.0.1 or ::1, and the port with -p; --listen takes both, or unix:/path",
+            ));
+        }
         let text = if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         text.parse::<Address>().map_err(|why| why.of("-l"))
     }

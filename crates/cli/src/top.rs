@@ -4,6 +4,7 @@ mod asking;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use krarup_units::{Address, Seconds};
 
 use crate::failure::Failure;
 use crate::flags::whole;
-use asking::{Elapsed, FollowedInstances, TopQuestion};
+use asking::{Elapsed, TopQuestion};
 
 /// Watch proxies and brokers: rates, queues and times of the last second, servers, tubes, clients,
 /// hot keys and headroom.
@@ -124,7 +125,6 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     }
     let elapsed = Elapsed::begin();
     let instances = asking::instances(&args.addresses, &[])?;
-    let resolved = elapsed.seconds();
     let mut state = TopState::default();
     state.set_instances(instances.iter().map(ToString::to_string));
     // A wrong address is told at once: only what has answered is waited for.
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     state.advance(elapsed.seconds());
     let prints = args.once || args.json || args.looks.is_some() || !is_screen();
     if prints {
-        return args.print_looks(state, FollowedInstances::begin(instances, resolved), elapsed);
+        return args.print_looks(state, instances, elapsed);
     }
     let color = args.color.unwrap_or(ColorChoice::Auto).is_color();
     let view = TopView::of(args.page.map_or(TopPage::Servers, NamedPage::page), color);
@@ -159,7 +159,7 @@ impl TopArgs {
     fn print_looks(
         &self,
         mut state: TopState,
-        mut instances: FollowedInstances,
+        mut instances: Vec<Address>,
         elapsed: Elapsed,
     ) -> Result<(), Failure> {
         let page = self.page.unwrap_or(NamedPage::Operations);
@@ -170,13 +170,19 @@ impl TopArgs {
             NamedPage::Clients => &[TopQuestion::Clients, TopQuestion::Headroom],
             _ => &[TopQuestion::Headroom],
         };
+        let (tell, names) = mpsc::channel();
+        asking::follow_names(self.addresses.clone(), instances.clone(), move |found| {
+            tell.send(found).is_ok()
+        });
         let looks = if self.once { Some(1) } else { self.looks };
         let mut looked = 0;
         while looks.is_none_or(|looks| looked < looks) {
             thread::sleep(Duration::from_secs_f64(self.every));
-            let resolve = |known: &[Address]| asking::instances(&self.addresses, known);
-            instances.follow(elapsed.seconds(), &mut state, resolve);
-            let replies = asking::look(&instances.now, asked, elapsed);
+            if let Some(found) = names.try_iter().last() {
+                state.set_instances(found.iter().map(ToString::to_string));
+                instances = found;
+            }
+            let replies = asking::look(&instances, asked, elapsed);
             let why = asking::why_none_answers(&replies);
             replies.into_iter().for_each(|reply| reply.enter(&mut state));
             let now = elapsed.seconds();

@@ -82,8 +82,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Client `number` of a class, with `depth` free slots that want to be used from stamp zero on.
-    /// Its records name `target` and `class`.
+    /// A client of a class with `depth` free slots that want to be used from stamp zero on. Its
+    /// think times are stream `number` of `seed`; its records name `target` and `class`.
     pub fn new(seed: u64, number: u64, depth: u32, think: Think, target: u16, class: u16) -> Self {
         Self {
             outbox: Outbox::default(),
@@ -140,6 +140,12 @@ impl Client {
     /// Whether an answer has given rise to a request that waits for a slot.
     pub fn has_follow_up(&self) -> bool {
         !self.follow.is_empty()
+    }
+
+    /// Whether it is still to say what becomes of a message, which only the connection can that
+    /// reserved it.
+    pub fn owes_end(&self) -> bool {
+        matches!(self.follow.front(), Some((_, FollowUp::End(..))))
     }
 
     /// Writes the next request to the outbox; a slot must be free. `due` is when it should have

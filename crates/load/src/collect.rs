@@ -238,6 +238,9 @@ pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) 
     if late > 0 {
         warnings.push(LoadWarning::UnansweredUnmeasured { count: late, of: account.sent });
     }
+    if overall.count == 0 && account.answered > 0 {
+        warnings.push(LoadWarning::NothingMeasured);
+    }
     let asked = overall.hits + overall.misses;
     if overall.misses as f64 > MISSES * asked as f64 {
         warnings.push(LoadWarning::Misses { count: overall.misses, of: asked });
@@ -339,6 +342,21 @@ mod tests {
         let result = reported(&load, account, Done { sent: 2, ..Done::default() });
         assert_eq!((result.overall.failed(), result.failed()), (0, 1));
         assert_eq!(result.warnings, [LoadWarning::UnansweredUnmeasured { count: 1, of: 2 }]);
+    }
+
+    #[test]
+    fn a_run_that_ended_in_its_warm_up_has_measured_nothing() {
+        let measured = MeasuredSpan { from: Stamp(1_000_000_000), to: Stamp(u64::MAX / 2) };
+        let mut account = Account::new(measured, 1);
+        let mut visit = Visit::at(Stamp(0), Operation::Get);
+        (visit.taken, visit.replied) = (Stamp(0), Stamp(5_000));
+        let server = ServerVisit::ok(0, visit.taken, visit.replied);
+        account.answered(ReplyClass::Values, &mut visit, server);
+        account.close(Stamp(5_000));
+        let load = Load { extent: Extent::Requests(1), warm_up: 1.0, ..Load::default() };
+        let result = reported(&load, account, Done { sent: 1, ..Done::default() });
+        assert_eq!((result.overall.count, result.account.answered), (0, 1));
+        assert_eq!(result.warnings, [LoadWarning::NothingMeasured]);
     }
 
     /// A closed class of 4,000 requests beside an open one of 10, which are sent seconds late: they

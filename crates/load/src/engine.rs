@@ -40,6 +40,8 @@ const LONGEST_PAUSE: Nanos = Nanos::from_millis(1_000);
 const LONGEST_ATTEMPT: Nanos = Nanos::from_secs(5);
 /// No stamp of any run.
 const NEVER: Stamp = Stamp(u64::MAX);
+/// How often it is asked, while connections are made, whether the run is to stop.
+const ASK_AGAIN: Nanos = Nanos::from_millis(100);
 /// Sleeps shorter than this are timed to the microsecond.
 const FINE: Nanos = Nanos::from_millis(50);
 
@@ -158,6 +160,15 @@ impl ClientGroup {
             arrival: None,
             idle: VecDeque::new(),
             shortage: Shortage::default(),
+        }
+    }
+
+    /// When the next arrival that this thread is still to send was due; none if there is none
+    /// before `end`.
+    fn waiting(&self, end: Stamp) -> Option<Stamp> {
+        match &self.source {
+            RequestSource::Open(arriving) if arriving.budget > 0 => self.arrival.filter(|&due| due < end),
+            _ => None,
         }
     }
 }
@@ -387,8 +398,9 @@ impl GeneratorThread {
     /// Connects all clients, trying again until `limit` is over. Says how many connections stand.
     ///
     /// # Errors
-    /// When none does: why the last attempt failed.
-    pub fn connect(&mut self, limit: Nanos) -> Result<usize, io::Error> {
+    /// When none does: why the last attempt failed. [`io::ErrorKind::Interrupted`] where `stopped`
+    /// says that the run is to stop.
+    pub fn connect(&mut self, limit: Nanos, stopped: &mut dyn FnMut() -> bool) -> Result<usize, io::Error> {
         let begun = self.clock.now();
         let deadline = begun + limit;
         for number in 0..self.connections.len() {
@@ -397,11 +409,15 @@ impl GeneratorThread {
         let mut events = Events::with_capacity(1_024);
         while self.up < self.connections.len() {
             let now = self.clock.now();
-            if now >= deadline || self.stop.get() <= now {
+            if now >= deadline {
                 break;
             }
+            if stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             self.ring(now);
-            let next = self.alarms.peek().map_or(deadline, |Reverse((at, _))| (*at).min(deadline));
+            let until = deadline.min(now + ASK_AGAIN);
+            let next = self.alarms.peek().map_or(until, |Reverse((at, _))| (*at).min(until));
             self.sleep(now, next, &mut events)?;
             for event in &events {
                 if event.token() != WAKE && event.token() != TIMER {
@@ -570,10 +586,8 @@ impl GeneratorThread {
             next = next.min(*at);
         }
         for group in &self.groups {
-            if let Some(due) = group.arrival
-                && due < self.end
+            if let Some(due) = group.waiting(self.end)
                 && !group.idle.is_empty()
-                && matches!(&group.source, RequestSource::Open(arriving) if arriving.budget > 0)
             {
                 next = next.min(due);
             }
@@ -605,8 +619,12 @@ impl GeneratorThread {
     /// Whether nothing is left to do.
     fn is_done(&self, now: Stamp) -> bool {
         if now >= self.end {
-            return now >= self.end + self.drain
-                || self.connections.iter().all(|one| one.client.in_flight() == 0);
+            // A connection that stands or is being made takes what its class was to send before.
+            let goes_on = |one: &Connection| {
+                let waiting = self.groups[usize::from(one.group)].waiting(self.end);
+                one.client.in_flight() > 0 || (waiting.is_some() && !matches!(one.link, Link::Down))
+            };
+            return now >= self.end + self.drain || !self.connections.iter().any(goes_on);
         }
         let begun_all = self.owners.iter().all(|owner| owner.budget == 0)
             && self.groups.iter().all(|group| match &group.source {
@@ -693,8 +711,12 @@ impl GeneratorThread {
         if !matches!(connection.link, Link::Up(_)) || !connection.client.outbox.is_empty() {
             return;
         }
-        if connection.left == 0 {
-            if connection.client.in_flight() == 0 && now < self.end {
+        let owes_end = now < self.end && connection.client.owes_end();
+        if connection.left == 0 && !owes_end {
+            // At the end it is made anew only for what was due before.
+            let group = &self.groups[usize::from(connection.group)];
+            let end = if group.waiting(self.end).is_some() { self.end + self.drain } else { self.end };
+            if connection.client.in_flight() == 0 && now < end {
                 self.renew(number, now);
             }
             return;
@@ -711,13 +733,13 @@ impl GeneratorThread {
             (RequestSource::Closed, Some(owner)) => {
                 let owner = &mut self.owners[owner as usize];
                 while now < self.end
-                    && connection.left > 0
+                    && (connection.left > 0 || client.owes_end())
                     && (owner.budget > 0 || client.has_follow_up())
                     && client.wants().is_some_and(|from| from <= now)
                 {
                     let is_new = client.issue(None, now, &mut owner.stream, &mut shared);
                     owner.budget -= u64::from(is_new && owner.budget != u64::MAX);
-                    connection.left -= 1;
+                    connection.left = connection.left.saturating_sub(1);
                 }
                 if let Some(from) = client.wants()
                     && from < connection.alarm
@@ -729,9 +751,13 @@ impl GeneratorThread {
             }
             (RequestSource::Closed, None) => {}
             (RequestSource::Open(arriving), _) => {
-                while now < self.end && connection.left > 0 && client.has_follow_up() && client.free() > 0 {
+                while now < self.end
+                    && (connection.left > 0 || client.owes_end())
+                    && client.has_follow_up()
+                    && client.free() > 0
+                {
                     client.issue(None, now, &mut arriving.stream, &mut shared);
-                    connection.left -= 1;
+                    connection.left = connection.left.saturating_sub(1);
                 }
                 let new = client.free().saturating_sub(connection.queued);
                 connection.queued += new;

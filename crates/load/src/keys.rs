@@ -261,6 +261,13 @@ pub enum Draw {
     },
 }
 
+/// The largest standard deviation of a normal law, as a share of the range: with a larger one
+/// nearly all draws lie outside of the range.
+const MOST_DEVIATION: f64 = 10.0;
+/// How many draws of a normal law in a row may lie outside of the range. More do only where the
+/// mean is its end, and the deviation is lost beside it.
+const MOST_OUTSIDE: u32 = 1_000;
+
 impl KeyLaw {
     /// What is wrong with the law's figures.
     ///
@@ -278,11 +285,13 @@ impl KeyLaw {
             Self::Uniform | Self::Sequential | Self::Parted => Ok(()),
             Self::Gaussian { mean, deviation } => {
                 share("the mean of the key law", mean)?;
-                if deviation > 0.0 && deviation.is_finite() {
-                    Ok(())
-                } else {
-                    Err(Mistake::plain(format!("the deviation of the key law is {deviation}, not above 0")))
+                if deviation > 0.0 && deviation <= MOST_DEVIATION {
+                    return Ok(());
                 }
+                let what = format!(
+                    "the deviation of the key law is {deviation}, not above 0 and up to {MOST_DEVIATION}"
+                );
+                Err(Mistake::new(what, "it is a share of the range, as 0.1"))
             }
             Self::Zipf { exponent } if (0.0..=20.0).contains(&exponent) => Ok(()),
             Self::Zipf { exponent } => {
@@ -331,14 +340,17 @@ impl Draw {
                 }
                 place
             }
-            Self::Gaussian { mean, deviation } => loop {
-                let normal: f64 = StandardNormal.sample(random);
-                let place = (*mean + *deviation * normal).floor();
-                // What lies outside is drawn again: put on the edges it would make them hot.
-                if place >= 0.0 && place < count as f64 {
-                    return place as u64;
+            Self::Gaussian { mean, deviation } => {
+                for _ in 0..MOST_OUTSIDE {
+                    let normal: f64 = StandardNormal.sample(random);
+                    let place = (*mean + *deviation * normal).floor();
+                    // What lies outside is drawn again: put on the edges it would make them hot.
+                    if place >= 0.0 && place < count as f64 {
+                        return place as u64;
+                    }
                 }
-            },
+                (*mean as u64).min(count - 1)
+            }
             Self::Zipf(zipf) => (zipf.sample(random) as u64).clamp(1, count) - 1,
             Self::Hot { hot, draws } => {
                 use rand::RngExt;
@@ -452,6 +464,13 @@ mod tests {
     }
 
     #[test]
+    fn a_deviation_that_is_lost_beside_the_end_of_the_range_draws_the_last_key() {
+        let law = KeyLaw::Gaussian { mean: 1.0, deviation: 1e-30 };
+        assert_eq!(law.check(), Ok(()));
+        assert_eq!(law.draw(10, 0, 1).next(&mut random::stream(1, "keys", 0), 10), 9);
+    }
+
+    #[test]
     fn hot_keys_get_their_share() {
         let shares = shares(KeyLaw::Hot { keys: 0.1, draws: 0.9 }, 100, 100_000);
         let hot: f64 = shares[..10].iter().sum();
@@ -463,6 +482,8 @@ mod tests {
     fn figures_that_make_no_law_are_refused() {
         for law in [
             KeyLaw::Gaussian { mean: 0.5, deviation: 0.0 },
+            KeyLaw::Gaussian { mean: 0.5, deviation: 1e9 },
+            KeyLaw::Gaussian { mean: 0.5, deviation: f64::NAN },
             KeyLaw::Gaussian { mean: 2.0, deviation: 0.1 },
             KeyLaw::Zipf { exponent: -1.0 },
             KeyLaw::Zipf { exponent: f64::NAN },

@@ -377,6 +377,8 @@ pub enum LoadWarning {
         /// How many were sent in the whole run.
         of: u64,
     },
+    /// Requests were answered, but none in the measured part: its figures are of nothing.
+    NothingMeasured,
     /// Keys were not found.
     Misses {
         /// How many.
@@ -447,6 +449,10 @@ impl fmt::Display for LoadWarning {
                 text::count(count as f64),
                 text::count(of as f64),
                 percent(count, of)
+            ),
+            Self::NothingMeasured => f.write_str(
+                "not one request was answered or given up in the measured part: the run has no figures; \
+                 make the warm-up shorter, or the run longer",
             ),
             Self::Misses { count, of } => write!(
                 f,

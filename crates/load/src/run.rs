@@ -73,8 +73,12 @@ pub enum LoadError {
     System(#[from] io::Error),
 }
 
-/// Makes every thread's clients and connects them.
-fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Waker)>, LoadError> {
+/// Makes every thread's clients and connects them, unless `stopped` says that the run is to stop.
+fn connect(
+    load: &Load,
+    stop: &Arc<StopTime>,
+    stopped: &mut dyn FnMut() -> bool,
+) -> Result<Vec<(GeneratorThread, Waker)>, LoadError> {
     let traces = read_traces(load)?;
     let encryption = Target::encryption(load).map_err(LoadError::Config)?;
     let targets = Target::all(load, encryption.as_ref()).map_err(LoadError::Unreachable)?;
@@ -82,7 +86,10 @@ fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Wa
     let mut engines = Vec::new();
     for task in tasks::tasks(load, &targets.into(), &traces, stop) {
         let (mut engine, waker) = GeneratorThread::new(task)?;
-        engine.connect(limit).map_err(|error| {
+        engine.connect(limit, stopped).map_err(|error| {
+            if error.kind() == io::ErrorKind::Interrupted {
+                return interrupted();
+            }
             let targets: Vec<_> = load.targets.iter().map(Address::to_string).collect();
             let what = format!("cannot connect to {}: {}", targets.join(", "), system_words(&error));
             LoadError::Unreachable(Mistake::plain(what))
@@ -92,13 +99,23 @@ fn connect(load: &Load, stop: &Arc<StopTime>) -> Result<Vec<(GeneratorThread, Wa
     Ok(engines)
 }
 
+fn interrupted() -> LoadError {
+    io::Error::new(io::ErrorKind::Interrupted, "interrupted before the load began").into()
+}
+
 /// The traces of those classes that replay one, in the order of the classes.
 fn read_traces(load: &Load) -> Result<Traces, LoadError> {
+    let checked = |trace: Trace| {
+        if load.verify && trace.appends() {
+            let what = "it appends to values of keys that it names: what it finds there cannot be verified";
+            return Err(Mistake::new(what, "leave out --verify"));
+        }
+        Ok(Some(Arc::new(trace)))
+    };
     let read = |arrivals: &Arrivals| match arrivals {
-        Arrivals::Replay(replay) => match Trace::read(&replay.trace) {
-            Ok(trace) => Ok(Some(Arc::new(trace))),
-            Err(why) => Err(LoadError::Trace { path: replay.trace.clone(), why }),
-        },
+        Arrivals::Replay(replay) => Trace::read(&replay.trace)
+            .and_then(checked)
+            .map_err(|why| LoadError::Trace { path: replay.trace.clone(), why }),
         _ => Ok(None),
     };
     load.parts().iter().map(|class| read(&class.arrivals)).collect()
@@ -215,8 +232,7 @@ impl Conductor {
                     _ => {}
                 }
                 if self.stop_asked() {
-                    let why = "interrupted before the load began";
-                    return Err(io::Error::new(io::ErrorKind::Interrupted, why).into());
+                    return Err(interrupted());
                 }
             } else {
                 thread::sleep(left);
@@ -245,7 +261,7 @@ impl Conductor {
     ) -> Result<LoadResult, LoadError> {
         load.check().map_err(LoadError::Config)?;
         let stop = Arc::new(StopTime::default());
-        let engines = connect(load, &stop)?;
+        let engines = connect(load, &stop, &mut || self.stop_asked())?;
         let mut second = None;
         if let Some(beginning) = self.begin.take_if(|_| phase == Phase::Run) {
             if beginning.is_clock_checked {
@@ -292,7 +308,8 @@ impl Conductor {
     }
 
     /// Stores every key of the workload at every target, in order and exactly once, and verifies
-    /// that each is there.
+    /// each but those of commands that change values in place. Says how many were stored, and how
+    /// many of them verified.
     ///
     /// # Errors
     /// The first thing that went wrong, in words.
@@ -300,7 +317,7 @@ impl Conductor {
         &mut self,
         load: &Load,
         observe: &mut dyn FnMut(&LoadProgress<'_>),
-    ) -> Result<u64, LoadError> {
+    ) -> Result<(u64, u64), LoadError> {
         load.check().map_err(LoadError::Config)?;
         // Classes that share a range of keys and the size of values share what is stored.
         let mut workloads: Vec<(Workload, Vec<KeyFamily>)> = Vec::new();
@@ -321,7 +338,7 @@ impl Conductor {
                 None => workloads.push((class.workload, families)),
             }
         }
-        let mut stored_keys = 0;
+        let (mut stored_keys, mut verified_keys) = (0, 0);
         for target in &load.targets {
             let failed = |why| Err(LoadError::Populate { address: target.to_string(), why });
             for (workload, families) in &workloads {
@@ -335,9 +352,10 @@ impl Conductor {
             for (workload, _) in &workloads {
                 let result = self.run_phase(Phase::Check, &load.checking(target, workload), observe)?;
                 missing(&result, workload.keys.count).map_or(Ok(()), failed)?;
+                verified_keys += result.account.hits;
             }
         }
-        Ok(stored_keys)
+        Ok((stored_keys, verified_keys))
     }
 
     /// Takes what has come; waits if nothing has. `false` when all threads are done.

@@ -181,7 +181,8 @@ impl Part<'_> {
             let next =
                 (connections > 1 && owner.is_some()).then(|| begun + ((connection + 1) % connections) as u32);
             task.connections.push(NewConnection {
-                client: Client::new(seed, client, depth, think, target, self.number),
+                // Each connection draws think times of its own.
+                client: Client::new(seed, client | (connection << 40), depth, think, target, self.number),
                 target,
                 group: task.groups.len() as u16 - 1,
                 owner,
@@ -197,8 +198,11 @@ mod tests {
     use krarup_units::PerSecond;
 
     use super::*;
+    use crate::account::Account;
+    use crate::client::ThreadContext;
     use crate::config::LoadShare;
     use crate::schedule::{ArrivalProcess, Leg, Open};
+    use crate::workload::{Mix, Scratch, Workload};
 
     fn tasks_of(load: &Load) -> Vec<Task> {
         assert_eq!(load.check(), Ok(()));
@@ -264,6 +268,43 @@ mod tests {
                 (0, Some(3), 0)
             ]
         );
+    }
+
+    /// How long the one client thinks after its first answer, on its connection to each server.
+    fn first_thoughts(targets: &[&str]) -> Vec<Option<Stamp>> {
+        let workload = Workload { mix: Mix::Ratio { sets: 0, gets: 1 }, ..Workload::default() };
+        let load = Load {
+            targets: targets.iter().map(|text| text.parse().unwrap()).collect(),
+            spread: ServerChoice::Every,
+            connections: 1,
+            arrivals: Arrivals::Closed(Think::Exponential(1.0)),
+            workload,
+            ..Load::default()
+        };
+        let mut task = tasks_of(&load).remove(0);
+        let (mut account, mut scratch) = (Account::new(task.measured, 1), Scratch::default());
+        let mut shared = ThreadContext {
+            plan: &task.groups[0].plan,
+            account: &mut account,
+            scratch: &mut scratch,
+            verify: false,
+        };
+        let mut thoughts = Vec::new();
+        for NewConnection { client, .. } in &mut task.connections {
+            client.put_slot(Stamp(0));
+            client.issue(None, Stamp(0), &mut task.owners[0].stream, &mut shared);
+            while client.take_slot().is_some() {}
+            assert_eq!(client.receive(b"END\r\n", Stamp(0), &mut shared), Ok(1));
+            thoughts.push(client.wants());
+        }
+        thoughts
+    }
+
+    #[test]
+    fn each_connection_of_a_client_has_think_times_of_its_own() {
+        let both = first_thoughts(&["127.0.0.1:1", "127.0.0.1:2"]);
+        assert_ne!(both[0], both[1]);
+        assert_eq!(both[..1], first_thoughts(&["127.0.0.1:1"]));
     }
 
     /// What each thread is to do, as a text: its connections (client and server), how many requests

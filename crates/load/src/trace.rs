@@ -281,6 +281,13 @@ impl Trace {
         self.rows.get(number).copied()
     }
 
+    /// Whether it changes in place what it stores under a key that it names: then the value is none
+    /// that can be verified.
+    pub fn appends(&self) -> bool {
+        let appends = |row: &TraceRow| matches!(row.command, Command::Append | Command::Prepend);
+        self.rows.iter().any(|row| appends(row) && row.names_from().is_some())
+    }
+
     /// The keys a row names, as numbers for [`Self::text`]; none where they are not known.
     pub fn names(&self, row: &TraceRow) -> Option<&[u32]> {
         let begin = row.names_from()? as usize;
@@ -509,6 +516,14 @@ mod tests {
             let error = Trace::of_csv(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_trace_appends_where_it_names_the_key() {
+        let appends = |text: &str| Trace::of_csv(text.as_bytes()).unwrap().appends();
+        assert!(appends("time,op,key\n0,set,a\n1,append,a\n") && appends("time,op,key\n0,prepend,a\n"));
+        // A key that is drawn is one of those whose values are not verified.
+        assert!(!appends("time,op,key\n0,set,a\n1,append,\n"));
     }
 
     #[test]

@@ -250,7 +250,10 @@ impl Distribution {
                 range("mean", *mean, 0.0, false).or(range("scv", *scv, 0.0, false))
             }
             Self::Weibull { mean, shape } => {
-                range("mean", *mean, 0.0, false).or(range("shape", *shape, 0.0, true))
+                range("mean", *mean, 0.0, false).or(range("shape", *shape, 0.0, true)).or_else(|| {
+                    let holds = ln_gamma(1.0 + 2.0 / shape) <= MOST_LN_SQUARE;
+                    (!holds).then(|| format!("shape is {shape}: its variance is more than a number holds"))
+                })
             }
             Self::Pareto { mean, shape } => {
                 range("mean", *mean, 0.0, false).or(range("shape", *shape, 1.0, true))
@@ -266,6 +269,9 @@ impl Distribution {
         problem.map_or(Ok(()), |why| wrong(why, "use a value inside the range"))
     }
 }
+
+/// The logarithm of the mean square of a Weibull time of scale 1 at most: e^709 is the end of f64.
+const MOST_LN_SQUARE: f64 = 700.0;
 
 /// ln Γ(x) for x > 0, by Stirling's series after shifting x above 10; error below 1e-13 (Abramowitz
 /// & Stegun 6.1.41).
@@ -330,6 +336,10 @@ mod tests {
         assert_eq!(error.to_string(), "hyperexponential time: scv is 0.5, must be ≥ 1");
         assert!(Distribution::exponential(f64::NAN).check().is_err());
         assert!(Distribution::Empirical { values: vec![] }.check().is_err());
+        for shape in [0.005, 1e-320] {
+            assert!(Distribution::Weibull { mean: 1.0, shape }.check().is_err(), "{shape}");
+        }
+        assert!(Distribution::Weibull { mean: 1.0, shape: 0.1 }.check().is_ok());
     }
 
     /// −d/ds at 0 is the mean, d²/ds² the mean square.

@@ -28,7 +28,7 @@ const SOLVER: &str = "the decomposition of held pools and forks";
 pub(crate) enum PathPart {
     /// A station. `scv` is the squared coefficient of variation of a visit's service time; 1 where
     /// it does not matter, and where all services are exponential, whatever their means.
-    Station { station: usize, visits: f64, demand: Seconds, scv: f64 },
+    Station { station: usize, demand: Seconds, scv: f64 },
     /// A pool and what happens while a slot is held.
     Pool { pool: usize, parts: Vec<PathPart> },
     /// Stations that forks share, and all visits to them. `stations` are those of the cluster, in
@@ -122,7 +122,7 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<PathPart> {
                 } else {
                     1.0
                 };
-                parts.push(PathPart::Station { station, visits, demand, scv });
+                parts.push(PathPart::Station { station, demand, scv });
             }
         }
     }

@@ -8,7 +8,7 @@
 
 use krarup_units::Seconds;
 
-use self::chain::join_all;
+use self::chain::{join_all, rising};
 use crate::Error;
 
 mod chain;
@@ -97,7 +97,9 @@ pub struct Sweep {
 }
 
 /// The most clients of a closed class that are solved one after the other.
-const MOST_CLIENTS: u64 = 1_000_000;
+const MOST_CLIENTS: u64 = 100_000;
+/// The most where a station is slower with more requests there: the work grows with their square.
+const MOST_SLOWED: usize = 20_000;
 
 /// Refuses more clients than are solved one after the other.
 pub(crate) fn check_population(population: u64) -> Result<(), Error> {
@@ -114,7 +116,8 @@ pub(crate) fn check_population(population: u64) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Invalid`] for a demand or think time that is negative or not finite, or a network
-/// without any time in it; [`Error::Violated`] when the answer breaks a law.
+/// without any time in it; [`Error::TooLarge`] for so many customers at a station that they slow
+/// down; [`Error::Violated`] when the answer breaks a law.
 pub fn solve(resources: &[ClassStation], think: Seconds, population: usize) -> Result<Sweep, Error> {
     solve_with_rewards(resources, think, population, &[])
 }
@@ -152,6 +155,12 @@ pub fn solve_with_rewards(
         let base = has_base.then(|| mean_value_analysis(&fixed, all_think, population).0);
         let rates: Vec<Vec<f64>> =
             varying.iter().map(|k| (1..=population).map(|j| resources[*k].rate(j)).collect()).collect();
+        if population > MOST_SLOWED && !rates.iter().all(|rates| rising(rates)) {
+            return Err(Error::TooLarge {
+                what: format!("exact solution for {population} clients at rates that fall"),
+                hint: "simulate".into(),
+            });
+        }
         let wanted: Vec<&[Reward]> =
             varying.iter().map(|k| rewards.get(*k).map_or(&[][..], Vec::as_slice)).collect();
         let joined = join_all(&rates, &wanted, base);
@@ -572,5 +581,15 @@ mod tests {
         let error = solve(&[ClassStation::fixed("disk", -1.0)], 0.0, 3).unwrap_err();
         assert_eq!(error.to_string(), "station `disk`: has a demand of -1 s");
         assert!(solve(&[ClassStation::fixed("disk", 0.0)], 0.0, 3).is_err());
+    }
+
+    #[test]
+    fn more_clients_than_memory_and_time_suffice_for_are_refused() {
+        assert!(matches!(check_population(100_001), Err(Error::TooLarge { .. })));
+        assert!(check_population(100_000).is_ok());
+        let pace = Pace::Speeds(vec![1.0, 0.5]);
+        let slowed = ClassStation { name: "db".into(), demand: 0.1, pace };
+        let error = solve(&[slowed], 1.0, 20_001).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }) && error.hint() == Some("simulate"), "{error}");
     }
 }

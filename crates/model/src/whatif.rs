@@ -15,6 +15,9 @@ use crate::simulate::{self, SimulationSettings};
 use crate::solve::{Solution, SolutionMethod, solve};
 use crate::table::{ResultTable, TableCell};
 
+/// More replicas of a station are not made.
+const MOST_REPLICAS: u32 = 10_000;
+
 /// One change, written `name.key=value`.
 ///
 /// | change | on | |
@@ -69,11 +72,13 @@ impl Change {
 
     fn count(&self) -> Result<u32, Error> {
         let value = self.number()?;
-        if value.fract() == 0.0 && value <= f64::from(u32::MAX) {
-            Ok(value as u32)
-        } else {
-            Err(self.wrong("is not a whole number", "write a whole number from 1"))
+        if value.fract() != 0.0 {
+            return Err(self.wrong("is not a whole number", "write a whole number from 1"));
         }
+        if value > f64::from(u32::MAX) {
+            return Err(self.wrong("is too many", format!("write {} at most", u32::MAX)));
+        }
+        Ok(value as u32)
     }
 }
 
@@ -122,6 +127,9 @@ fn change_station(network: &mut Network, station: StationId, change: &Change) ->
         }
         "replicas" => {
             let count = change.count()?;
+            if count > MOST_REPLICAS {
+                return Err(change.wrong("is too many", format!("write {MOST_REPLICAS} at most")));
+            }
             let original = network.stations[station.0].clone();
             let mut copies = vec![station];
             for number in 2..=count {
@@ -327,7 +335,7 @@ pub fn percentiles(
             let widths = known(&was.response).zip(known(&is.response));
             table.push(vec![
                 new.name.as_str().into(),
-                format!("p{}", (was.share * 1e4).round() / 100.0).into(),
+                percentile_name(was.share).into(),
                 was.response.value.into(),
                 is.response.value.into(),
                 (is.response.value / was.response.value - 1.0).into(),
@@ -336,6 +344,11 @@ pub fn percentiles(
         }
     }
     Ok(table)
+}
+
+/// Of 0.99999, p99.999.
+fn percentile_name(share: f64) -> String {
+    format!("p{}", (share * 1e7).round() / 1e5)
 }
 
 /// What matters most: for each station, by how many percent X (all classes) and R of the first
@@ -459,6 +472,21 @@ mod tests {
         assert!(error.hint().unwrap().contains("memcached"), "{error}");
         assert!(Change::from_str("faster please").is_err());
         assert!(apply(&example(), &changes(&["uplink.servers=2"])).is_err());
+    }
+
+    #[test]
+    fn too_many_is_said_to_be_too_many() {
+        for change in ["memcached.replicas=10001", "get.population=10000000000"] {
+            let error = apply(&example(), &changes(&[change])).unwrap_err();
+            assert!(error.to_string().contains("is too many"), "{error}");
+        }
+        let error = apply(&example(), &changes(&["get.population=1.5"])).unwrap_err();
+        assert!(error.to_string().contains("is not a whole number"), "{error}");
+    }
+
+    #[test]
+    fn percentiles_are_named_with_all_their_digits() {
+        assert_eq!([0.5, 0.999, 0.999_99].map(percentile_name), ["p50", "p99.9", "p99.999"]);
     }
 
     #[test]

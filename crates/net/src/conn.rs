@@ -206,8 +206,9 @@ impl Conn {
         }
     }
 
-    /// Whether the last read found the end behind what it brought, so that the next finds it at
-    /// once and no readiness tells of it: only where they are encrypted, in the same bytes.
+    /// Whether the last read found the end or a failure behind what it brought, so that the next
+    /// finds it at once and no readiness tells of it: only where they are encrypted, in the same
+    /// bytes.
     pub fn has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ended())
     }

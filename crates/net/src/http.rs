@@ -3,9 +3,10 @@
 //! [`events`].
 //!
 //! A connection never waits for another one. Everything is bounded: 256 connections at once, a
-//! request line and headers of 8 KiB at most, two seconds to send them. Where all places are taken,
-//! a new connection takes the place of the one that has been silent for longest, so that
-//! connections which send nothing cannot keep monitoring out.
+//! request line and headers of 8 KiB at most, two seconds until they begin and two more until they
+//! end, 90 seconds until the answer is taken, unless it is a stream. Where all places are taken, a
+//! new connection takes the place of the one that has been silent for longest, so that connections
+//! which send nothing cannot keep monitoring out.
 
 pub mod events;
 
@@ -43,9 +44,9 @@ use crate::listen::refused;
 const LONGEST_HEAD: usize = 8 << 10;
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: u64 = 16 << 20;
-/// How long a client may take over its request, and over taking the answer.
+/// How long a client may take to begin its request, and then to end its head.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a connection may last: a reload answers within a minute.
+/// How long a connection may last, until its answer is taken: a reload answers within a minute.
 const LONGEST: Duration = Duration::from_secs(90);
 /// The most connections at once. Each answer is made on a thread of its own, because it may wait
 /// for an event loop: were there fewer of these, one that waits would hold another.
@@ -464,10 +465,14 @@ pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Resu
         let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut received = Vec::new();
-        stream.take(LONGEST_ANSWER).read_to_end(&mut received)?;
+        stream.take(LONGEST_ANSWER + 1).read_to_end(&mut received)?;
         Ok(received)
     };
     let received = ask().map_err(|error| format!("{address} cannot be asked: {}", system_words(&error)))?;
+    if received.len() as u64 > LONGEST_ANSWER {
+        let most = LONGEST_ANSWER >> 20;
+        return Err(Mistake::plain(format!("the answer of {address} is longer than {most} MiB")));
+    }
     let head = end_of_head(&received).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
     let (head, body) = received.split_at(head);
     let head = String::from_utf8_lossy(head);
@@ -613,6 +618,31 @@ mod tests {
         let why = get(&address, "/here").unwrap_err().to_string();
         assert!(why.contains("ends in the middle"), "{why}");
         assert!(peer.join().unwrap() > 0);
+    }
+
+    #[test]
+    fn an_answer_that_is_longer_than_is_read_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(listener.local_addr().unwrap());
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            // It is not read to its end.
+            _ = stream.write_all(&vec![b'x'; LONGEST_ANSWER as usize]);
+            asked
+        });
+        let why = get(&address, "/here").unwrap_err().to_string();
+        assert!(why.contains("is longer than 16 MiB"), "{why}");
+        assert!(peer.join().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_server_that_is_silent_is_given_up_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(listener.local_addr().unwrap());
+        let why = get_within(&address, "/", Duration::from_millis(10)).unwrap_err().to_string();
+        assert!(why.ends_with("cannot be asked: no answer in time"), "{why}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::Listener;
+use crate::stream::SocketFile;
 use krarup_units::{Address, Mistake};
 
 /// How a mistake ends that says why an address cannot be listened on that is in use.
@@ -113,8 +114,8 @@ fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
         io::ErrorKind::PermissionDenied => Mistake::plain("its directory cannot be written to"),
         _ => Mistake::plain(error.to_string()),
     })?;
-    let listener =
-        Listener::Unix { listener: UnixListener::from_std(socket.into()), file: Some(path.to_owned()) };
+    let file = Some(SocketFile::at(path));
+    let listener = Listener::Unix { listener: UnixListener::from_std(socket.into()), file };
     if let Some(mode) = options.mode {
         listener.set_mode(mode).map_err(|error| format!("its permissions cannot be set: {error}"))?;
     }
@@ -195,6 +196,18 @@ mod tests {
         let error = listen_with(&address, options).unwrap_err();
         assert!(error.to_string().contains("another process listens there"), "{error}");
         drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_ours_is_left_there() {
+        let (address, path) = file();
+        let first = listen_with(&address, Options::default()).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = listen_with(&address, Options::default()).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
         assert!(!path.exists());
     }
 

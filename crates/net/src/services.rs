@@ -58,9 +58,11 @@ fn name_server(line: &str) -> Option<SocketAddr> {
 fn servers_by(service: &Address, name_servers: &[SocketAddr]) -> Result<Vec<Address>, Mistake> {
     let name = service.service().unwrap_or(&service.host);
     let wrong = |why: &str| Mistake::plain(format!("`{service}` cannot be looked up: {why}"));
+    let asked = Name::new(name)
+        .map_err(|_| wrong("it is longer than 255 bytes, or has a part that is empty or longer than 63"))?;
     let mut last = String::new();
     for server in name_servers.iter().cycle().take(name_servers.len() * ATTEMPTS) {
-        match ask(name, *server) {
+        match ask(&asked, *server) {
             Ok(Answer::Servers(found)) if found.is_empty() => return Err(wrong("it has no server")),
             Ok(Answer::Servers(found)) => return Ok(found),
             Ok(Answer::Unknown) => return Err(wrong("there is no such name")),
@@ -81,7 +83,7 @@ enum Answer {
 }
 
 /// Asks one name server.
-fn ask(name: &str, server: SocketAddr) -> io::Result<Answer> {
+fn ask(name: &Name<'_>, server: SocketAddr) -> io::Result<Answer> {
     let invalid =
         |error: simple_dns::SimpleDnsError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
     let local: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
@@ -92,8 +94,7 @@ fn ask(name: &str, server: SocketAddr) -> io::Result<Answer> {
     let id = RandomState::new().build_hasher().finish() as u16;
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
-    let asked = Name::new(name).map_err(invalid)?;
-    packet.questions.push(Question::new(asked, TYPE::SRV.into(), CLASS::IN.into(), false));
+    packet.questions.push(Question::new(name.clone(), TYPE::SRV.into(), CLASS::IN.into(), false));
     let question = packet.build_bytes_vec().map_err(invalid)?;
     socket.send(&question)?;
     let end = Instant::now() + PATIENCE;
@@ -243,6 +244,13 @@ mod tests {
         assert!(told(Vec::new(), RCODE::NameError).contains("there is no such name"));
         let none = told(Vec::new(), RCODE::NoError);
         assert!(none.contains(SERVICE) && none.contains("it has no server"), "{none}");
+    }
+
+    #[test]
+    fn no_name_server_is_blamed_for_a_name_that_cannot_be_asked_for() {
+        let long = format!("srv:_memcache._tcp.{}example", "cache.".repeat(50));
+        let told = servers(&long, "127.0.0.1:53".parse().unwrap()).unwrap_err().to_string();
+        assert!(told.contains("longer than 255 bytes") && !told.contains("name server"), "{told}");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::fs::Permissions;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -105,8 +105,35 @@ pub enum Listener {
         /// The socket.
         listener: UnixListener,
         /// Its file, if it is ours to remove.
-        file: Option<PathBuf>,
+        file: Option<SocketFile>,
     },
+}
+
+/// The file of a unix socket, and what tells it from another that took its place.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Its device and its number there, which no other file gets while the socket is open.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// The one that lies there now.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: Self::identity(path) }
+    }
+
+    fn identity(path: &Path) -> Option<(u64, u64)> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        Some((found.dev(), found.ino()))
+    }
+
+    /// Removes it, unless another lies in its place.
+    fn remove(&self) {
+        if Self::identity(&self.path) == self.identity {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Listener {
@@ -145,7 +172,7 @@ impl Listener {
     /// From the system.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         let Self::Unix { file: Some(file), .. } = self else { return Ok(()) };
-        std::fs::set_permissions(file, Permissions::from_mode(mode))
+        std::fs::set_permissions(&file.path, Permissions::from_mode(mode))
     }
 
     /// From now on `token` tells when a connection waits.
@@ -186,7 +213,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix { file: Some(file), .. } = self {
-            let _ = std::fs::remove_file(file);
+            file.remove();
         }
     }
 }

@@ -191,15 +191,18 @@ pub(crate) struct TlsSession {
     session: Connection,
     /// Whether the end of what the peer says was read: no readiness will tell of it again.
     ended: bool,
+    /// What broke the connection behind bytes that are still to be read.
+    failed: Option<io::Error>,
 }
 
 impl TlsSession {
     fn new(mut session: Connection) -> Self {
         session.set_buffer_limit(Some(WAITING));
-        Self { session, ended: false }
+        Self { session, ended: false, failed: None }
     }
 
-    /// Whether the peer has said its last, and that was read.
+    /// Whether the peer has said its last, and that was read; also where the connection broke
+    /// behind it.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -245,7 +248,15 @@ impl TlsSession {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 // The peer has closed without saying so; what came before counts all the same.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.end(filled),
-                Err(error) => return Moved::Failed(error),
+                Err(error) => self.failed = Some(error),
+            }
+            if let Some(error) = self.failed.take() {
+                if filled == 0 {
+                    return Moved::Failed(error);
+                }
+                // What came before counts here too; the next read finds the failure.
+                (self.ended, self.failed) = (true, Some(error));
+                return Moved::Some(filled);
             }
             match self.session.read_tls(stream) {
                 Ok(_) => {}
@@ -253,14 +264,15 @@ impl TlsSession {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return if filled > 0 { Moved::Some(filled) } else { Moved::None };
                 }
-                Err(error) => return Moved::Failed(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    continue;
+                }
             }
             let understood = self.session.process_new_packets();
             // Its part of the greeting, or the reason why there will be none.
             let sent = self.flush(stream);
-            if let Err(error) = understood.map_err(io::Error::other).and(sent) {
-                return Moved::Failed(error);
-            }
+            self.failed = understood.map_err(io::Error::other).and(sent).err();
         }
     }
 
@@ -298,13 +310,58 @@ impl TlsSession {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::net::{SendFlags, send};
+
     use super::*;
+    use crate::conn::Conn;
+
+    fn file(name: &str) -> PathBuf {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/certificates")).join(name)
+    }
+
+    /// A server and its client that have greeted each other.
+    fn greeted() -> (Conn, Conn) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let [mut server, mut client] = [listener.accept().unwrap().0, client].map(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            Conn::alone(mio::net::TcpStream::from_std(stream).into()).unwrap()
+        });
+        let identity = TlsIdentity { certificate: file("proxy.pem"), key: file("proxy.key") };
+        server.encrypt_accepted(&Acceptor::new(&identity, None).unwrap()).unwrap();
+        client.encrypt_to(&Connector::new(&file("authority.pem"), None).unwrap(), "localhost").unwrap();
+        client.flush().unwrap();
+        while !(server.is_greeted() && client.is_greeted()) {
+            for side in [&mut server, &mut client] {
+                assert!(matches!(side.read(&mut [0; 8]), Moved::None));
+            }
+        }
+        (server, client)
+    }
+
+    #[test]
+    fn what_came_before_a_failure_is_read_first() {
+        for no_tls in [&b""[..], b"no TLS"] {
+            let (mut server, mut client) = greeted();
+            assert!(matches!(client.write(b"hello"), Moved::Some(5)));
+            assert_eq!(send(client.stream(), no_tls, SendFlags::empty()).unwrap(), no_tls.len());
+            client.reset();
+            // Nothing is waited for but the reset.
+            poll(&mut [PollFd::new(server.stream(), PollFlags::empty())], None).unwrap();
+            let mut room = [0; 3];
+            assert!(matches!(server.read(&mut room), Moved::Some(3)));
+            assert_eq!((&room, server.has_ended()), (b"hel", false));
+            assert!(matches!(server.read(&mut room), Moved::Some(2)));
+            assert_eq!((&room[..2], server.has_ended()), (&b"lo"[..], true));
+            assert!(matches!(server.read(&mut room), Moved::Failed(_)));
+        }
+    }
 
     #[test]
     fn a_certificate_whose_time_is_over_is_reported_and_a_good_one_is_not() {
-        let file = |name: &str| {
-            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/certificates")).join(name)
-        };
         let told = outdated(&file("expired.pem")).expect("its time is over");
         assert!(told.contains("expired.pem has expired"), "{told}");
         for good in ["proxy.pem", "stranger.pem", "authority.pem", "proxy.key", "no-such-file.pem"] {

@@ -268,7 +268,9 @@ impl Config {
             return Err(format!("the pool at the top level is called {MAIN}, and so is another").into());
         }
         if self.main.servers.is_empty()
-            && let Some((key, _)) = differing(&self.main).next()
+            // Where a file of an earlier version was printed, it has that `hash`.
+            && let Some((key, _)) =
+                differing(&self.main).find(|(key, _)| *key != "hash" || self.main.distribution != KeySpread::All)
         {
             let what = format!("`{key}` at the top level is of the pool {MAIN}, which has no servers");
             return Err(Mistake::new(what, "write it under [pools.NAME] in the file").into());
@@ -475,9 +477,11 @@ impl Config {
 
 /// Whether `all` stands for all addresses of this machine, and has the port of `one` of them.
 fn covers(all: &Address, one: &Address) -> bool {
+    let is_ipv4 = one.host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let is_of_kind = match &*all.host {
-        "0.0.0.0" => one.host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'),
-        "::" => one.host.contains(':'),
+        "0.0.0.0" => is_ipv4,
+        // Of both kinds, unless the system says otherwise.
+        "::" => is_ipv4 || one.host.contains(':'),
         _ => false,
     };
     is_of_kind && all.port != 0 && all.port == one.port
@@ -639,7 +643,7 @@ mod tests {
             let text = format!("{line}\n[pools.a]\nservers = [\"h:1\", \"h:2\"]");
             Config::parse(&text, "f.toml").unwrap().check()
         };
-        for line in ["", "timeout = \"2s\"", "distribution = \"all\""] {
+        for line in ["", "timeout = \"2s\"", "distribution = \"all\"", "servers = []\nhash = \"fnv1a_64\""] {
             assert_eq!(check(line), Ok(()), "{line}");
         }
         for (line, key) in [("distribution = \"ketama\"", "distribution"), ("rate = 5", "rate")] {
@@ -664,6 +668,8 @@ mod tests {
             ("admin = \"h:1\"".into(), "itself listens"),
             (format!("listen = \"0.0.0.0:9\"\n{pool} \"127.0.0.1:9\""), "127.0.0.1:9 are one port"),
             (format!("listen = \"[::1]:9\"\n{pool} \"[::]:9\""), "are one port"),
+            (format!("listen = \"[::]:9\"\n{pool} \"0.0.0.0:9\""), "are one port"),
+            ("listen = \"[::]:9\"\nadmin = \"127.0.0.1:9\"".into(), "`admin` is"),
             (format!("listen = \"unix:/a\"\n{pool} \"unix:/a\""), "listened on for two pools"),
         ] {
             let why = check(&text).unwrap_err().to_string();

@@ -236,8 +236,9 @@ impl AdminAddress {
     /// Answers from what is served, until what is returned is dropped.
     pub(crate) fn show<T: Monitored>(&self, monitoring: Monitoring<T>) -> ShownMonitoring {
         let answer = move |method, path: &str, query: HttpQuery<'_>| monitoring.answer(method, path, query);
-        lock(&self.state).served = Some(Arc::new(answer));
-        ShownMonitoring(Arc::clone(&self.state))
+        let served: Arc<Answer> = Arc::new(answer);
+        lock(&self.state).served = Some(Arc::clone(&served));
+        ShownMonitoring { state: Arc::clone(&self.state), served }
     }
 }
 
@@ -248,11 +249,18 @@ impl std::fmt::Debug for AdminAddress {
 }
 
 /// What an admin address answers from, until this is dropped.
-pub(crate) struct ShownMonitoring(Arc<Mutex<AdminState>>);
+pub(crate) struct ShownMonitoring {
+    state: Arc<Mutex<AdminState>>,
+    served: Arc<Answer>,
+}
 
 impl Drop for ShownMonitoring {
     fn drop(&mut self) {
-        lock(&self.0).served = None;
+        // An engine that was given up may end after its successor has begun.
+        let mut state = lock(&self.state);
+        if state.served.as_ref().is_some_and(|served| Arc::ptr_eq(served, &self.served)) {
+            state.served = None;
+        }
     }
 }
 

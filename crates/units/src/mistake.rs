@@ -186,6 +186,10 @@ pub fn system_words(error: &io::Error) -> String {
         ErrorKind::ConnectionRefused => "connection refused: nothing listens there".into(),
         ErrorKind::ConnectionReset => "the other side reset the connection".into(),
         ErrorKind::BrokenPipe => "the other side closed the connection".into(),
+        // A socket with a limit says the former when that is over.
+        ErrorKind::WouldBlock | ErrorKind::TimedOut if error.get_ref().is_none() => {
+            "no answer in time".into()
+        }
         ErrorKind::InvalidData if error.raw_os_error().is_none() && error.to_string().contains("UTF-8") => {
             "it is no text in UTF-8".into()
         }
@@ -343,6 +347,11 @@ mod tests {
     fn the_system_is_quoted_without_its_numbers() {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(system_words(&refused), "connection refused: nothing listens there");
+        for late in [io::Error::from_raw_os_error(11), ErrorKind::TimedOut.into()] {
+            assert_eq!(system_words(&late), "no answer in time");
+        }
+        let own = io::Error::new(ErrorKind::TimedOut, "the queue is full");
+        assert_eq!(system_words(&own), "the queue is full");
         let wrapped = io::Error::other(format!("a/b: {}", io::Error::from_raw_os_error(28)));
         assert_eq!(system_words(&wrapped), "a/b: No space left on device");
         assert_eq!(without_number("x (os error 2) and y (os error 13)"), "x and y");

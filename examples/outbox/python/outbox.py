@@ -40,7 +40,7 @@ def worker(url, broker):
                 database.execute("INSERT INTO bills (order_id) VALUES (%s) ON CONFLICT DO NOTHING", [order])
                 queue.delete(job)
                 done += 1
-            except (ValueError, KeyError, TypeError, psycopg.DataError, psycopg.IntegrityError):
+            except (ValueError, KeyError, TypeError, RecursionError, psycopg.DataError, psycopg.IntegrityError):
                 # It will not get better: kept for people to look at.
                 queue.bury(job)
             except psycopg.Error as error:

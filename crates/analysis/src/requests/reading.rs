@@ -2,7 +2,7 @@
 
 use krarup_record::{MeasuredDistribution, Operation, Quantity as Time, ServerVisit, Visit, VisitTally};
 use krarup_stats::steady::{WarmUp, mser};
-use krarup_units::{Nanos, Seconds};
+use krarup_units::Nanos;
 
 use super::cut::{BATCHES, Cut};
 use super::estimates::{
@@ -69,9 +69,9 @@ impl RowReader {
         let windows = windows(&cut, &self.sums.windows);
         // The last window is cut short by the end, and the first by the first request.
         let whole = windows.get(1..windows.len().saturating_sub(1)).unwrap_or_default();
-        let rates: Vec<f64> = whole.iter().map(|window| window.completed as f64 / window.length).collect();
-        let responses: Vec<f64> = whole.iter().filter_map(|window| window.response).collect();
-        let settled = [&rates, &responses].map(|series| settled(series, cut.window.as_seconds()));
+        let rate = |window: &EstimateWindow| Some(window.completed as f64 / window.length);
+        let response = |window: &EstimateWindow| window.response;
+        let settled = [settled(whole, rate), settled(whole, response)];
         let stations = self.sums.stations.iter().enumerate().filter_map(|(station, sums)| {
             Some(sums.as_ref()?.estimates(&cut, station as u16, self.of_clients))
         });
@@ -116,10 +116,13 @@ fn windows(cut: &Cut, tallies: &[VisitTally]) -> Vec<EstimateWindow> {
 }
 
 /// The series begins with the second window, so that one more is left out than the rule says.
-fn settled(series: &[f64], window: Seconds) -> Settled {
-    match mser(series) {
-        Ok(WarmUp::Ends { after: 0, .. }) => Settled::After(0.0),
-        Ok(WarmUp::Ends { after, .. }) => Settled::After((after + 1) as f64 * window),
+/// Windows without a value count as time, too.
+fn settled(windows: &[EstimateWindow], of: fn(&EstimateWindow) -> Option<f64>) -> Settled {
+    let series = windows.iter().enumerate().filter_map(|(place, window)| Some((place, of(window)?)));
+    let (places, values): (Vec<usize>, Vec<f64>) = series.unzip();
+    match mser(&values) {
+        Ok(WarmUp::Ends { after, .. }) if places[after] == 0 => Settled::After(0.0),
+        Ok(WarmUp::Ends { after, .. }) => Settled::After(windows[places[after]].start),
         Ok(WarmUp::NotOver { .. }) => Settled::Never,
         Err(_) => Settled::Unknown,
     }
@@ -356,6 +359,23 @@ mod tests {
         );
         assert!(found.stations[0].operations[0].response.mean.value < 6e-3);
         assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    }
+
+    /// Nothing is answered for 9 s, and what comes in the 4 s after is slow.
+    #[test]
+    fn windows_without_an_answer_are_part_of_the_warm_up() {
+        let rows = regular(4_000).into_iter().enumerate();
+        let rows = rows.filter(|(number, _)| !(100..1_000).contains(number));
+        let mut rows: Vec<(Visit, ServerVisit)> = rows.map(|(_, row)| row).collect();
+        for (visit, server) in &mut rows[100..500] {
+            visit.replied.0 += 200 * MILLI;
+            server.answered.0 += 200 * MILLI;
+        }
+        let [_, by_response] = found(&rows, cut(&rows, 0, 0)).settled;
+        assert!(
+            matches!(by_response, Settled::After(after) if (14.0..17.0).contains(&after)),
+            "{by_response:?}"
+        );
     }
 
     /// All clients are answered once more in the last 5 ms, of a window of 500: its rate says

@@ -33,8 +33,14 @@ pub(super) struct Base {
     pub(super) signals: ProcessSignals,
 }
 
+/// Why nothing is served yet: it is not known whose turn it is.
+pub(super) const ASKS: &str = "the database is asked whose turn it is";
+
 /// Why nothing is served yet, once it is this broker's turn.
 pub(super) const LOADS: &str = "the queues are being loaded";
+
+/// Why nothing is served while the database does not answer.
+pub(super) const LOST: &str = "it waits for its turn: the database is out of reach";
 
 /// Why nothing is served while another broker owns the queues.
 pub(super) fn waits_for(owner: &str) -> String {
@@ -44,7 +50,7 @@ pub(super) fn waits_for(owner: &str) -> String {
 /// Answers monitoring from now on, where that is asked for.
 pub(super) fn monitored(address: Option<&Address>) -> Result<Option<AdminAddress>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let admin = AdminAddress::listen(address, "--admin", LOADS).map_err(|why| {
+    let admin = AdminAddress::listen(address, "--admin", ASKS).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:9152, needs no name service")
     })?;
     eprintln!("metrics on http://{}/metrics", admin.address);
@@ -52,6 +58,16 @@ pub(super) fn monitored(address: Option<&Address>) -> Result<Option<AdminAddress
 }
 
 impl Base {
+    /// What tells those that ask at the admin address why nothing is served.
+    pub(super) fn tells(&self) -> impl Fn(&str) + Send + 'static {
+        let admin = self.admin.clone();
+        move |why| {
+            if let Some(admin) = &admin {
+                admin.waits_for(why);
+            }
+        }
+    }
+
     pub(super) fn inherited(&self) -> Result<Vec<Listener>, Failure> {
         let handles = self.inherited.iter().map(Listener::try_clone).collect::<Result<_, _>>();
         handles.map_err(|error| {

@@ -76,9 +76,17 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
     };
     let mut records = BrokerRecords::begin(args, Some(place), &base.clock)?;
     let admins: Arc<[OnceLock<AdminAddress>]> = (0..args.shards).map(|_| OnceLock::new()).collect();
+    let clients: Vec<u16> = [Some(&args.listen), args.memcached_listen.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|door| door.port)
+        .collect();
     for shard in 0..args.shards {
+        let door = args.admin.as_ref().map(|address| behind(address, shard));
         // One whose port is taken is tried again, and told of, when it is served here.
-        let _ = admin_of(args, &admins, shard);
+        if door.is_some_and(|door| door.is_ok_and(|door| door.port == 0 || !clients.contains(&door.port))) {
+            let _ = admin_of(args, &admins, shard);
+        }
     }
     let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
     while let Some(member) = begin_to_share(&args, place, base, reached)? {
@@ -101,7 +109,7 @@ fn begin_to_share(
     reached: Reached,
 ) -> Result<Option<ShardMember>, Failure> {
     let (shards, mut waiting) = (args.shards, false);
-    waiting::turn(&base.signals, place, reached, move |place, there| {
+    waiting::turn(&base.signals, place, reached, base.tells(), move |place, there| {
         let waits = || {
             there();
             if !std::mem::replace(&mut waiting, true) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use krarup_store::postgres::{Database, StoreError};
 
+use super::base::{ASKS, LOST};
 use super::signals::ProcessSignals;
 use crate::failure::Failure;
 
@@ -26,12 +27,14 @@ pub(super) enum Reached {
 }
 
 /// What `attempt` comes to, as often as it takes; none: a stop was asked for first. `attempt` calls
-/// what it is given when the database answers and it is not its turn. It runs on a thread of its
+/// what it is given when the database answers and it is not its turn; `waits_for` hears why nothing
+/// is served meanwhile. It runs on a thread of its
 /// own: a database that does not answer keeps no signal from being heard.
 pub(super) fn turn<T: Send + 'static>(
     signals: &ProcessSignals,
     place: &Database,
     reached: Reached,
+    waits_for: impl Fn(&str) + Send + 'static,
     mut attempt: impl FnMut(&Database, &mut dyn FnMut()) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<Option<T>, Failure> {
     let (tell, told) = mpsc::channel();
@@ -53,6 +56,9 @@ pub(super) fn turn<T: Send + 'static>(
         let (mut pause, mut lost) = (FIRST, false);
         loop {
             let begun = Instant::now();
+            if !lost {
+                waits_for(ASKS);
+            }
             let came = attempt(&place, &mut || {
                 if std::mem::take(&mut lost) {
                     eprintln!("the database is there again");
@@ -60,6 +66,7 @@ pub(super) fn turn<T: Send + 'static>(
             });
             match came {
                 Err(StoreError::Database(why)) => {
+                    waits_for(LOST);
                     if !std::mem::replace(&mut lost, true) {
                         eprintln!(
                             "warning: the database is out of reach: {}; this broker goes on waiting for its turn",

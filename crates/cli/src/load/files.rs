@@ -58,7 +58,7 @@ impl LoadFiles {
 
     /// Completes all files, and tells the first problem.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        let completed = self.files.into_iter().try_for_each(Files::finish);
+        let completed = self.files.into_iter().map(Files::finish).fold(Ok(()), Result::and);
         self.problem.map_or(completed, Err)
     }
 }

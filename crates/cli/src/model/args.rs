@@ -65,7 +65,7 @@ pub(super) struct BoundsArgs {
     #[arg(value_name = "FILE")]
     pub(super) network: PathBuf,
     /// Populations to bound [default: some up to the network's own]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count::<u64>)]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = whole::<u64>(1, u64::MAX))]
     pub(super) population: Vec<u64>,
     #[command(flatten)]
     pub(super) output: Output,

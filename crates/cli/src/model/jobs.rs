@@ -36,7 +36,9 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
         std::iter::once(classes).chain(stations.iter().flatten().cloned()).collect::<Vec<_>>()
     };
     let bounds = limits::of(&network).ok();
-    let figures = if solution.points.len() > 1 {
+    // One point has a row for each class, and all of them are shown.
+    let by_population = solution.points.len() > 1;
+    let figures = if by_population {
         vec![classes_figure(&solution, bounds.as_ref(), &[]), stations_figure(&solution, &network)]
     } else {
         Vec::new()
@@ -44,7 +46,7 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
     Ok(Answer {
         title: format!("{}: solution", name(&network.name)),
         notes: solution.notes.clone(),
-        tables: with_stations(thinned(&classes)),
+        tables: with_stations(if by_population { thinned(&classes) } else { classes.clone() }),
         full: Some(with_stations(classes)),
         figures,
         value: json!(solution),
@@ -55,11 +57,17 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
     let network = read_network(&args.network)?;
     let fail = |error: Error| failed(&args.network, &error);
     let limits = limits::of(&network).map_err(fail)?;
-    let most = network.classes[0].population().unwrap_or(1);
+    let closed = network.classes[0].population();
+    if closed.is_none() && !args.population.is_empty() {
+        let class = &network.classes[0].name;
+        return Err(Failure::usage(format!("class `{class}` is open: it has no population to bound"))
+            .hint("leave --population out, or give the class a population in place of its rate"));
+    }
+    let most = closed.unwrap_or(1);
     let populations = if args.population.is_empty() { selection(most) } else { args.population.clone() };
     let mut tables = vec![limits.table()];
     let mut notes = Vec::new();
-    if network.classes[0].population().is_some() {
+    if closed.is_some() {
         tables.push(limits.bounds_table(&populations));
         tables.extend(limits.product_form_table(&populations));
         notes.push(format!("the knee is at N* = {}", krarup_units::text::count(limits.knee)));
@@ -78,8 +86,7 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
         Err(error) => notes.push(format!("no sensitivities: {error}")),
     }
     let value = json!({ "limits": limits, "tables": tables });
-    let figure = network.classes[0]
-        .population()
+    let figure = closed
         .and(solution)
         .filter(|solution| solution.points.len() > 1)
         .map(|solution| classes_figure(&solution, Some(&limits), &[]));

@@ -233,6 +233,7 @@ fn answer(name: &str, simulated: &Simulated) -> Answer {
         StopReason::Events => "that were all events allowed",
         StopReason::Asked => "stopped on request",
         StopReason::Counted => "all that were asked for",
+        StopReason::Replications => "10,000 replications are the most: make them longer",
     };
     let runs = match simulated.replications {
         1 => "one run".to_owned(),

@@ -1,6 +1,7 @@
 //! What instances are asked, and which they are.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ const MOST: usize = 64;
 /// How long any answer but that about the headroom may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How often names are resolved.
-pub(super) const NAMES: Duration = Duration::from_secs(10);
+const NAMES: Duration = Duration::from_secs(10);
 
 /// Seconds since this was made, for a state that knows no clock.
 #[derive(Clone, Copy, Debug)]
@@ -152,34 +153,40 @@ fn named(address: &Address, found: Vec<Address>) -> Vec<Address> {
     if found.len() == 1 { vec![address.clone()] } else { found }
 }
 
-/// The instances that are looked at, and when their names were resolved.
-#[derive(Debug)]
-pub(super) struct FollowedInstances {
-    pub(super) now: Vec<Address>,
-    resolved: Seconds,
+/// Resolves names again and again on a thread of its own, where there are any, and tells the
+/// instances that they stand for whenever those are others; until `tell` says that it is over.
+pub(super) fn follow_names(
+    addresses: Vec<Address>,
+    first: Vec<Address>,
+    tell: impl FnMut(Vec<Address>) -> bool + Send + 'static,
+) {
+    let is_number = |address: &Address| address.host.parse::<IpAddr>().is_ok();
+    if addresses.iter().all(|address| is_number(address) || address.is_local()) {
+        return;
+    }
+    // Nothing is ever sent here: it is a wait that a closed channel would end.
+    let (open, never) = mpsc::channel::<()>();
+    let resolve = move |known: &[Address]| {
+        let (_open, _over) = (&open, never.recv_timeout(NAMES));
+        instances(&addresses, known)
+    };
+    thread::spawn(move || follow(first, resolve, tell));
 }
 
-impl FollowedInstances {
-    /// Those that names stand for `at` this moment.
-    pub(super) fn begin(now: Vec<Address>, at: Seconds) -> Self {
-        Self { now, resolved: at }
-    }
-
-    /// Resolves the names anew where that is due `at` this moment, from what is known of them. A
-    /// resolver that is out of reach says nothing about the instances.
-    pub(super) fn follow(
-        &mut self,
-        at: Seconds,
-        state: &mut TopState,
-        resolve: impl FnOnce(&[Address]) -> Result<Vec<Address>, Mistake>,
-    ) {
-        if at - self.resolved < NAMES.as_secs_f64() {
-            return;
-        }
-        self.resolved = at;
-        if let Ok(found) = resolve(&self.now) {
-            state.set_instances(found.iter().map(ToString::to_string));
-            self.now = found;
+/// A resolver that is out of reach says nothing about the instances.
+fn follow(
+    mut known: Vec<Address>,
+    mut resolve: impl FnMut(&[Address]) -> Result<Vec<Address>, Mistake>,
+    mut tell: impl FnMut(Vec<Address>) -> bool,
+) {
+    loop {
+        if let Ok(found) = resolve(&known)
+            && found != known
+        {
+            known.clone_from(&found);
+            if !tell(found) {
+                return;
+            }
         }
     }
 }
@@ -212,6 +219,9 @@ pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
     let at = elapsed.seconds();
     let answered = match answer.map(|text| Samples::read(&text)) {
         Ok(samples) if ServiceKind::of(&samples).is_some() => Answered::Metrics(samples),
+        Ok(samples) if samples.value("krarup_broker_waiting") == Some(1.0) => {
+            Answered::Nothing("it waits for its turn, or loads the queues".to_owned())
+        }
         Ok(_) => Answered::Nothing("it is no krarup proxy or broker".to_owned()),
         Err(why) => {
             let front = format!("{instance} cannot be asked: ");
@@ -281,17 +291,19 @@ mod tests {
     fn an_address_that_a_name_has_later_is_looked_at_from_then_on() {
         let (first, second) = (address("10.0.0.1:9151"), address("10.0.0.2:9151"));
         let (one, both) = (vec![first.clone()], vec![first, second]);
-        let mut state = TopState::default();
-        state.set_instances(one.iter().map(ToString::to_string));
-        let mut instances = FollowedInstances::begin(one.clone(), 0.5);
-        instances.follow(10.4, &mut state, |_| panic!("it is not due"));
-        instances.follow(10.5, &mut state, |known| {
-            assert_eq!(known, one);
-            Ok(both.clone())
+        let out_of_reach = || Err(Mistake::plain("the resolver is out of reach"));
+        let mut answers =
+            vec![Ok(one.clone()), out_of_reach(), Ok(both.clone()), Ok(both.clone()), Ok(one.clone())]
+                .into_iter();
+        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        let resolve = |known: &[Address]| {
+            asked.push(known.len());
+            answers.next().expect("it has ended")
+        };
+        follow(one.clone(), resolve, |found| {
+            told.push(found);
+            told.len() < 2
         });
-        assert_eq!(state.instances().collect::<Vec<_>>(), ["10.0.0.1:9151", "10.0.0.2:9151"]);
-        instances.follow(20.4, &mut state, |_| panic!("it is not due"));
-        instances.follow(20.5, &mut state, |_| Err(Mistake::plain("the resolver is out of reach")));
-        assert_eq!((instances.now, state.instances().count()), (both, 2));
+        assert_eq!((asked, told), (vec![1, 1, 1, 2, 2], vec![both, one]));
     }
 }

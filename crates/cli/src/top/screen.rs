@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use krarup_report::top::{TopKey, TopPage, TopView, draw};
 use krarup_units::{Address, Seconds};
 use ratatui::DefaultTerminal;
 
-use super::asking::{self, Elapsed, NAMES, TopQuestion, TopReply};
+use super::asking::{self, Elapsed, TopQuestion, TopReply};
 use crate::failure::Failure;
 
 /// How often an instance is asked for its headroom: its answers are that old at most.
@@ -105,7 +105,11 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let (send, received) = mpsc::channel();
     end_on_signals(send.clone()).map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
-    follow_names(addresses.to_vec(), instances.clone(), send.clone());
+    let (end, names) = (EndOnPanic(send.clone()), send.clone());
+    asking::follow_names(addresses.to_vec(), instances.clone(), move |found| {
+        let _end = &end;
+        names.send(TopEvent::Instances(found)).is_ok()
+    });
     let refused = |error: io::Error| Failure::run(format!("the terminal cannot be used: {error}"));
     let mut screen = Screen::take().map_err(refused)?;
     read_keys(send.clone());
@@ -269,6 +273,10 @@ fn ask_headroom(instance: Address, elapsed: Elapsed, send: Sender<TopEvent>) -> 
         let _end = EndOnPanic(send.clone());
         loop {
             let reply = asking::more(&instance, TopQuestion::Headroom, elapsed);
+            // Another may ask meanwhile, and what it was told stands.
+            if ended.try_recv() == Err(TryRecvError::Disconnected) {
+                return;
+            }
             if send.send(TopEvent::Answer(reply)).is_err() {
                 return;
             }
@@ -278,31 +286,6 @@ fn ask_headroom(instance: Address, elapsed: Elapsed, send: Sender<TopEvent>) -> 
         }
     });
     keep
-}
-
-/// Resolves names again and again, where there are any.
-fn follow_names(addresses: Vec<Address>, first: Vec<Address>, send: Sender<TopEvent>) {
-    let is_number = |address: &Address| address.host.parse::<std::net::IpAddr>().is_ok();
-    if addresses.iter().all(|address| is_number(address) || address.is_local()) {
-        return;
-    }
-    thread::spawn(move || {
-        let _end = EndOnPanic(send.clone());
-        // Nothing is ever sent here: it is a wait that a closed channel would end.
-        let (_open, never) = mpsc::channel::<()>();
-        let mut known = first;
-        while never.recv_timeout(NAMES) == Err(RecvTimeoutError::Timeout) {
-            // A resolver that is out of reach says nothing about the instances.
-            if let Ok(found) = asking::instances(&addresses, &known)
-                && found != known
-            {
-                known.clone_from(&found);
-                if send.send(TopEvent::Instances(found)).is_err() {
-                    return;
-                }
-            }
-        }
-    });
 }
 
 /// SIGINT, SIGTERM and SIGHUP end the program in order.

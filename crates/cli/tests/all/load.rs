@@ -207,6 +207,15 @@ fn populating_stores_every_key_in_order_and_exactly_once_and_verifies_it() {
 }
 
 #[test]
+fn keys_whose_values_change_in_place_are_stored_and_not_verified() {
+    let server = scripted(storing());
+    let flags = ["-s", &server.address, "--populate-only", "--keys", "10", "--mix", "get=1,incr=1,append=1"];
+    let (code, _, stderr) = finished(&flags);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("30 keys stored, 10 of them verified"), "{stderr}");
+}
+
+#[test]
 fn keys_that_are_gone_after_populating_are_told() {
     let mut store = storing();
     let server = scripted(move |number, request| match request {
@@ -289,6 +298,30 @@ fn an_interrupt_ends_the_run_and_still_reports() {
     assert_eq!(result["interrupted"], true);
     assert_nothing_is_lost_in_silence(&result);
     assert!(number(&result, "/account/answered") > 0);
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_fails() {
+    let server = scripted(storing());
+    let (code, result, stderr) = result(&["-s", &server.address, "-c", "1", "-n", "5", "--warm-up", "600s"]);
+    assert_eq!((code, number(&result, "/account/answered")), (1, 5), "{stderr}");
+    assert_eq!(result["warnings"][0]["warning"], "nothing_measured");
+    assert!(stderr.contains("nothing was measured") && stderr.contains("hint:"), "{stderr}");
+}
+
+#[test]
+fn a_signal_ends_a_generator_that_is_still_connecting() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let login = file_with("silent-login", "anna:secret\n");
+    let load = begun(&["-s", &address, "-c", "1", "--login", text(&login), "--connect-timeout", "600s"]);
+    // It has said who it is, and gets no answer.
+    let (mut peer, _) = silent.accept().unwrap();
+    assert!(peer.read(&mut [0; 64]).unwrap() > 0);
+    load.signal(Signal::TERM);
+    let ended = load.ended();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(ended.errors.contains("interrupted before the load began"), "{ended:?}");
 }
 
 /// What the wall clock will show in so many milliseconds.
@@ -423,6 +456,22 @@ fn a_file_that_cannot_be_completed_takes_neither_the_result_nor_the_other_files_
 }
 
 #[test]
+fn files_of_classes_are_completed_where_that_of_all_cannot_be() {
+    let server = scripted(storing());
+    let config = file_with("full.toml", "connections = 2\n[classes.readers]\n[classes.writers]\n");
+    let csv = file_with("full.csv", "");
+    std::fs::remove_file(&csv).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &csv).unwrap();
+    let flags = ["-s", &server.address, "--config", text(&config), "-n", "60", "--csv", text(&csv)];
+    let (code, _, stderr) = finished(&flags);
+    assert!(code == 1 && stderr.contains("cannot be written"), "{stderr}");
+    for class in ["readers.csv", "writers.csv"] {
+        let rows = file::windows::read(std::fs::File::open(csv.with_extension(class)).unwrap()).unwrap();
+        assert_eq!(rows.iter().map(|row| row.tally.count).sum::<u64>(), 30);
+    }
+}
+
+#[test]
 fn seconds_of_an_earlier_run_stay_where_no_run_is_completed() {
     let server = scripted(storing());
     let (csv, hlog) = (file_with("earlier.csv", "earlier"), file_with("earlier.hlog", "earlier"));
@@ -506,6 +555,23 @@ fn the_highest_rate_is_searched_for_and_comes_with_its_trials() {
     assert!(trials.iter().any(|trial| trial["carried"] == false), "{stderr}");
     assert_eq!(found["found"].as_array().unwrap().len(), 2);
     assert!(found["rate"]["value"].as_f64().unwrap() > 0.0 && found["rate"]["n"] == 2);
+}
+
+#[test]
+fn the_highest_rate_of_what_is_no_open_load_is_not_searched_for() {
+    let thinking = file_with("thinking.toml", "think = \"1ms\"\n");
+    let counted = file_with("counted.toml", "requests = 100\n");
+    let classes = file_with("searched.toml", "[classes.a]\nratio = \"0:1\"\n[classes.b]\n");
+    for (flags, named) in [
+        (["--replay", "t.csv"], "not with a trace"),
+        (["--config", text(&thinking)], "whose clients do not think"),
+        (["--config", text(&counted)], "in trials of one length"),
+        (["--config", text(&classes)], "with one class of clients"),
+    ] {
+        let (code, stdout, stderr) = finished(&[&["--find-max", "1ms", "--populate"][..], &flags].concat());
+        assert_eq!((code, stdout.as_str()), (2, ""), "{flags:?}: {stderr}");
+        assert!(stderr.contains(named) && stderr.contains("hint:"), "{flags:?}: {stderr}");
+    }
 }
 
 #[test]
@@ -900,6 +966,14 @@ fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
 }
 
 #[test]
+fn a_trace_that_appends_cannot_be_verified() {
+    let trace = file_with("append.csv", "time,op,key,size\n0,set,a,40\n1,append,a,40\n2,get,a,\n");
+    let (code, _, stderr) = finished(&["--replay", text(&trace), "--verify"]);
+    assert!(code == 2 && stderr.contains("append.csv") && stderr.contains("verified"), "{stderr}");
+    assert!(stderr.contains("hint: leave out --verify"), "{stderr}");
+}
+
+#[test]
 fn what_a_run_recorded_can_be_replayed() {
     let server = scripted(storing());
     let rows = file_with("recorded.parquet", "");
@@ -956,6 +1030,19 @@ fn connections_are_made_anew_after_their_number_of_requests() {
     let requests =
         |bytes: &Vec<u8>| bytes.windows(4).filter(|four| *four == b"get " || *four == b"set ").count();
     assert!(received.iter().all(|bytes| requests(bytes) <= 10));
+}
+
+#[test]
+fn what_was_due_before_the_end_is_sent_on_connections_that_are_made_anew() {
+    let server = scripted(storing());
+    // A request every 50 µs, for each of which a connection is made.
+    let paced = ["-s", &server.address, "-c", "1", "--rate", "20000", "--arrivals", "paced"];
+    let more = ["--seconds", "50ms", "--drain", "60s", "--reconnect-after", "1"];
+    let (code, result, stderr) = result(&[&paced[..], &more].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    assert_eq!(number(&result, "/account/unsent"), 0, "{stderr}");
+    assert!((990..=1_010).contains(&number(&result, "/account/answered")), "{}", result["account"]);
 }
 
 #[test]
@@ -1140,5 +1227,22 @@ fn workers_of_several_queues_use_each_their_own_and_give_back_what_they_cannot_d
     stream.read_to_string(&mut tubes).unwrap();
     for tube in 0..3 {
         assert!(tubes.contains(&format!("- load-tube-{tube}\n")), "{tubes}");
+    }
+}
+
+/// Only the connection that reserved a message may say what becomes of it.
+#[test]
+fn what_becomes_of_a_message_is_said_before_its_connection_is_made_anew() {
+    let broker = Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", "memory"]);
+    let address = broker.address().to_string();
+    for extra in [&["--pipeline", "1"][..], &["--rate", "100000"]] {
+        let flags = ["-s", &address, "-c", "1", "-n", "100", "--mix", "put=1,release=1"];
+        let (code, result, stderr) = result(&[&flags[..], &["--reconnect-after", "1"], extra].concat());
+        assert_eq!(code, 0, "{stderr}");
+        assert_nothing_is_lost_in_silence(&result);
+        let answers = &result["account"]["answers"];
+        let reserved = number(answers, "/reserve/values");
+        assert!(reserved > 0, "{answers}");
+        assert_eq!(number(answers, "/release/ok"), reserved, "{answers}");
     }
 }

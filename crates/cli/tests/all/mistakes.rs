@@ -60,6 +60,12 @@ const OF_FLAGS: &[Row] = &[
     ),
     ("proxy -m 127.0.0.1:1 --print-config --check", 2, &["exclude each other", "--print-config"]),
     ("proxy -m 127.0.0.1:1 -l [::1 -p 9", 2, &["-l: `[::1:9` is not an address"]),
+    (
+        "proxy -m 127.0.0.1:1 -l 127.0.0.1:9 --check",
+        2,
+        &["-l: `127.0.0.1:9` is no address alone", "--listen"],
+    ),
+    ("proxy -m 127.0.0.1:1 -l /run/k.sock", 2, &["-l: `/run/k.sock` is no address alone", "--listen"]),
     ("proxy -m 127.0.0.1:1 --sharded maybe", 2, &["--sharded: `maybe` is neither", "true or false"]),
     ("proxy -m 127.0.0.1:1 --idle-timeout 9parsec", 2, &["`9parsec` is not a length of time", "250ms"]),
     ("proxy -m 127.0.0.1:1 --listen 1.2.3.4:0", 2, &["this machine has no such address"]),

@@ -66,6 +66,38 @@ fn the_example_is_solved_bounded_and_changed() {
 }
 
 #[test]
+fn every_class_of_one_point_has_its_row() {
+    let here = directory("model-classes");
+    let names: Vec<String> = (1..=13).map(|number| format!("reader-{number:02}")).collect();
+    let class = |name: &String| {
+        format!(r#"{{ name = "{name}", rate = 1, path = [{{ at = "db", service = 0.01 }}] }}"#)
+    };
+    let classes: Vec<String> = names.iter().map(class).collect();
+    let network = format!("station = [{{ name = \"db\" }}]\nclass = [{}]\n", classes.join(",\n"));
+    fs::write(here.join("n.toml"), network).expect("written");
+    let table = text(&krarup(&here, &["model", "solve", "n.toml"]));
+    assert!(names.iter().all(|name| table.contains(name)), "{table}");
+}
+
+#[test]
+fn populations_that_bound_nothing_are_refused() {
+    let here = directory("model-bounds");
+    let open = r#"station = [{ name = "db" }]
+        class = [{ name = "get", rate = 1, path = [{ at = "db", service = 0.01 }] }]"#;
+    fs::write(here.join("open.toml"), open).expect("written");
+    fs::write(here.join("closed.toml"), open.replace("rate = 1", "population = 3")).expect("written");
+    let bounds = |file, population| {
+        let output = krarup(&here, &["model", "bounds", file, "--population", population]);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = bounds("open.toml", "10");
+    assert!(code == Some(2) && said.contains("class `get` is open"), "{said}");
+    let (code, said) = bounds("closed.toml", "0");
+    assert!(code == Some(2) && said.contains("0 is less than 1"), "{said}");
+    assert_eq!(bounds("closed.toml", "1,10").0, Some(0));
+}
+
+#[test]
 fn an_error_names_the_file_the_line_and_what_there_is() {
     let here = directory("model-error");
     let example =

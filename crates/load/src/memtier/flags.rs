@@ -403,9 +403,14 @@ impl Given {
         Ok(())
     }
 
+    /// How many keys there are.
+    fn keys(&self) -> u64 {
+        self.maximum.saturating_sub(self.minimum).saturating_add(1)
+    }
+
     /// The law that a letter stands for, as `krarup load` has it.
     fn law(&self, letter: char) -> Result<String, Mistake> {
-        let count = (self.maximum - self.minimum + 1) as f64;
+        let count = self.keys() as f64;
         Ok(match letter {
             'R' => "uniform".to_owned(),
             'S' => "sequential".to_owned(),
@@ -423,7 +428,7 @@ impl Given {
 
     /// How many requests each client sends; none where the run is timed.
     fn per_client(&self, connections: u32) -> Option<u64> {
-        let count = self.maximum - self.minimum + 1;
+        let count = self.keys();
         match (self.test_time, self.requests) {
             (Some(_), _) => None,
             (None, None) => Some(10_000),
@@ -467,7 +472,7 @@ impl Given {
             ("ratio", format!("{}:{}", self.ratio.0, self.ratio.1)),
             ("multi_get", self.multi_get.max(1).to_string()),
             ("data_size", self.size.clone()),
-            ("keys", (self.maximum - self.minimum).saturating_add(1).to_string()),
+            ("keys", self.keys().to_string()),
             ("key_minimum", self.minimum.to_string()),
             ("key_prefix", self.prefix.clone()),
             ("key_law", self.law(self.patterns.1)?),
@@ -557,6 +562,12 @@ mod tests {
         assert_eq!(memtier.load.workload.set_law, KeyLaw::Sequential);
         assert_eq!(memtier.load.extent, Extent::Requests(20_002));
         assert_eq!(memtier.requests_per_client, Some(10_001));
+    }
+
+    #[test]
+    fn the_widest_range_of_keys_is_read() {
+        let line = format!("--key-maximum={} --key-pattern=G:G --requests=allkeys", u64::MAX);
+        assert_eq!(read(&line).unwrap().load.workload.keys.count, u64::MAX);
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl<'a> Course<'a> {
     pub(super) fn finish(mut self, each: Option<EachVisit<'_>>) -> Result<Simulated, Error> {
         match self.settings.runs {
             Runs::Long => self.long(each),
-            Runs::Replications { length } => self.replications(length, each),
+            Runs::Replications { length } => self.replications(length, MOST_REPLICATIONS, each),
             Runs::Counted { length, count } => {
                 let runs = self.counted(0..count, length, each)?;
                 self.together(runs, length)
@@ -532,7 +532,13 @@ impl<'a> Course<'a> {
         self.result(&sample, left_out, &timeline, Some(StopReason::Counted), first.drift())
     }
 
-    fn replications(&mut self, length: Seconds, mut each: Option<EachVisit<'_>>) -> Result<Simulated, Error> {
+    /// Replications until they know enough, `most` of them.
+    fn replications(
+        &mut self,
+        length: Seconds,
+        most: usize,
+        mut each: Option<EachVisit<'_>>,
+    ) -> Result<Simulated, Error> {
         let origin = self.fixed_warm_up();
         let width = self.width(length);
         let mut first = First::default();
@@ -579,8 +585,8 @@ impl<'a> Course<'a> {
                 let length = plan.checkpoint(count as f64, reached, self.settings.precision);
                 counts = length.map(|length| count..count + FEWEST_REPLICATIONS.max(length.ceil() as usize));
             }
-            if stop.is_none() && samples.len() == MOST_REPLICATIONS {
-                stop = Some(StopReason::Events);
+            if stop.is_none() && samples.len() == most {
+                stop = Some(StopReason::Replications);
             }
             if stop.is_none() && (self.progress)(&self.state).is_break() {
                 stop = Some(StopReason::Asked);
@@ -620,9 +626,13 @@ impl<'a> Course<'a> {
         let narrow = reached.is_some_and(|reached| reached <= self.settings.precision);
         if !narrow && self.settings.precision > 0.0 && stop != StopReason::Counted {
             let reached = reached.map_or("an unknown".into(), |p| format!("{:.2} %", p * 100.0));
+            let when = match stop {
+                StopReason::Events => "after the most events allowed",
+                StopReason::Replications => "after the most replications that are made (make them longer)",
+                _ => "on request",
+            };
             simulated.warnings.push(format!(
-                "stopped {} at {reached} relative half width; {:.2} % were asked for",
-                if stop == StopReason::Events { "after the most events allowed" } else { "on request" },
+                "stopped {when} at {reached} relative half width; {:.2} % were asked for",
                 self.settings.precision * 100.0
             ));
         }
@@ -708,6 +718,26 @@ mod tests {
         let length = plan.checkpoint(96.0, Some(0.02), precision);
         assert!(length.is_some_and(|length| (length - SPARE * 512.0).abs() < 1e-9), "{length:?}");
         assert_eq!(Plan::default().checkpoint(32.0, Some(0.0), 0.0), None, "0 is never");
+    }
+
+    #[test]
+    fn the_most_replications_are_no_limit_of_events() {
+        let network = crate::form::from_toml(
+            r#"station = [{ name = "db" }]
+               class = [{ name = "c", rate = 0.5, path = [{ at = "db", service = 1 }] }]"#,
+        )
+        .unwrap();
+        let settings = SimulationSettings {
+            precision: 1e-6,
+            runs: Runs::Replications { length: 200.0 },
+            ..SimulationSettings::default()
+        };
+        let mut progress = |_: &SimulationProgress| ControlFlow::Continue(());
+        let mut course = Course::new(&network, &settings, &mut progress).unwrap();
+        let simulated = course.replications(200.0, 12, None).unwrap();
+        assert_eq!((simulated.stop, simulated.replications), (StopReason::Replications, 12));
+        let told = simulated.warnings.iter().any(|warning| warning.contains("the most replications"));
+        assert!(told, "{:?}", simulated.warnings);
     }
 
     #[test]

@@ -31,6 +31,9 @@ mod slots;
 
 /// Most requests under way at once (and clients): what they take in memory is bounded.
 const MOST_REQUESTS: usize = 1 << 22;
+/// Most clients that find no room at one moment, beyond some for each request under way: more are
+/// the same ones, back at once and refused again.
+const MOST_REFUSED: u64 = 1 << 20;
 
 /// A fork whose answers are awaited.
 #[derive(Clone, Copy, Debug)]
@@ -182,6 +185,16 @@ pub(super) struct SimulationEngine<'a> {
     choice: Vec<u32>,
     rows: Option<RowGatherer<'a>>,
     full: bool,
+    refused: Refused,
+}
+
+/// Clients that found no room at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refused {
+    at: f64,
+    count: u64,
+    /// Of the last one.
+    class: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +260,7 @@ impl<'a> SimulationEngine<'a> {
             choice: Vec::new(),
             rows,
             full: false,
+            refused: Refused::default(),
         };
         for (class, description) in network.classes.iter().enumerate() {
             let class = class as u32;
@@ -264,8 +278,8 @@ impl<'a> SimulationEngine<'a> {
     /// Runs to `time`, or until `events` have happened in all.
     ///
     /// # Errors
-    /// When requests are there and nothing more can happen to them (a deadlock), or too many are
-    /// there.
+    /// When requests are there and nothing more can happen to them (a deadlock), too many are
+    /// there, or time stands still, since those that find no room are back at once.
     pub(super) fn run(&mut self, time: Seconds, events: u64) -> Result<Pause, Error> {
         while let Some(due) = self.calendar.next_time() {
             if due >= time {
@@ -292,7 +306,7 @@ impl<'a> SimulationEngine<'a> {
                 self.settle();
             }
             if self.full || number >= ENTRIES - 1 {
-                return Err(self.too_many());
+                return Err(if self.stands_still() { self.no_time() } else { self.too_many() });
             }
         }
         if self.classes.iter().any(|class| class.present > 0) {
@@ -397,7 +411,17 @@ impl<'a> SimulationEngine<'a> {
         let sums = &mut self.tally.classes[request.class as usize];
         sums.lost += 1;
         sums.spent += self.now - request.started;
+        if self.closed[request.class as usize] {
+            let count = if self.refused.at < self.now { 1 } else { self.refused.count + 1 };
+            self.refused = Refused { at: self.now, count, class: request.class as usize };
+            self.full |= self.stands_still();
+        }
         self.end(id);
+    }
+
+    /// Whether so many clients found no room at one moment that some must have come back at once.
+    fn stands_still(&self) -> bool {
+        self.refused.count > MOST_REFUSED + 16 * self.requests.len() as u64
     }
 
     fn end(&mut self, id: u32) {

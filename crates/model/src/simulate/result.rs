@@ -57,6 +57,8 @@ pub enum StopReason {
     Asked,
     /// All replications that were asked for are done.
     Counted,
+    /// As many replications as are made at most are done.
+    Replications,
 }
 
 /// One class.

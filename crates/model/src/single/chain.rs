@@ -59,6 +59,11 @@ pub(super) fn join_all(rates: &[Vec<f64>], rewards: &[&[Reward]], base: Option<V
     joined
 }
 
+/// Whether a rate is never below the one with a customer less.
+pub(super) fn rising(rates: &[f64]) -> bool {
+    rates.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - 1e-9))
+}
+
 fn join_optional(a: Option<Vec<f64>>, b: Option<&[f64]>) -> Option<Vec<f64>> {
     match (a, b) {
         (Some(a), Some(b)) => Some(join(&a, b, None).0),
@@ -133,7 +138,6 @@ const NEGLIGIBLE: f64 = 1e-25;
 
 impl<'a> Chain<'a> {
     fn new(others: &'a [f64], own: &'a [f64]) -> Self {
-        let rising = |rates: &[f64]| rates.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - 1e-9));
         let inverse = |rates: &[f64]| rates.iter().map(|r| 1.0 / r).collect::<Vec<_>>();
         Self {
             others,

@@ -13,13 +13,29 @@ use crate::{Distribution, Error};
 
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 
-/// The only station of an open network of one class, if it is one with servers.
+/// How many visits each request makes on a path; `None` where not all make as many, or hold a slot
+/// or send several copies on the way.
+fn visits(path: &[Step]) -> Option<u32> {
+    let of_step = |step: &Step| match step {
+        Step::Visit(visit) => ((visit.count - 1.0).abs() < 1e-12).then_some(1),
+        Step::Fork(fork) => (fork.choose == 1).then_some(1),
+        Step::OneOf { branches } => {
+            let first = visits(&branches.first()?.path)?;
+            branches.iter().all(|branch| visits(&branch.path) == Some(first)).then_some(first)
+        }
+        Step::Hold { .. } => None,
+    };
+    path.iter().map(of_step).sum()
+}
+
+/// The only station of an open network of one class, if it is one with servers and each request
+/// visits it once.
 pub(super) fn lone_station(network: &Network) -> Option<usize> {
     let [class] = &network.classes[..] else { return None };
     class.rate()?;
     let parts = layered::parts(network, class).ok()?;
     match parts[..] {
-        [PathPart::Station { station, visits, .. }] if (visits - 1.0).abs() < 1e-12 => {
+        [PathPart::Station { station, .. }] if visits(&class.path) == Some(1) => {
             matches!(network.stations[station].kind, StationKind::Servers { .. }).then_some(station)
         }
         _ => None,
@@ -261,10 +277,10 @@ pub(super) fn table(title: String, waits: &[Waits]) -> Option<ResultTable> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Distribution;
     use crate::form::from_toml;
     use crate::solve::{Solution, SolutionMethod, solve};
     use crate::station::{gm1, md1, mm1};
+    use crate::{Distribution, Error};
 
     fn solved(source: &str) -> Solution {
         solve(&from_toml(source).unwrap(), SolutionMethod::Auto).unwrap()
@@ -330,6 +346,29 @@ mod tests {
             let other = one(station, gaps, service);
             assert!(!other.exact, "{station} {gaps} {service}");
         }
+    }
+
+    /// Half of the requests come twice and the others not at all, so that one visit is the mean.
+    #[test]
+    fn one_visit_in_the_mean_is_not_one_of_each_request() {
+        let source = |station: &str| {
+            format!(
+                r#"station = [{{ name = "db"{station} }}]
+                class = [{{ name = "c", rate = 0.5, path = [{{ one_of = [
+                    {{ share = 1, path = [{{ at = "db", service = 1 }}, {{ at = "db", service = 1 }}] }},
+                    {{ share = 1, path = [] }} ] }}] }}]"#
+            )
+        };
+        let solution = solved(&source(""));
+        assert!(solution.last().waits.is_empty() && solution.waits_table().is_none());
+        let limited = from_toml(&source(", capacity = 3")).unwrap();
+        let error = solve(&limited, SolutionMethod::Auto).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        let once = solved(&source("").replace("path = []", "path = [{ at = \"db\", service = 1 }]").replace(
+            "{ at = \"db\", service = 1 }, { at = \"db\", service = 1 }",
+            "{ at = \"db\", service = 1 }",
+        ));
+        assert_eq!(once.last().waits.len(), 1);
     }
 
     #[test]

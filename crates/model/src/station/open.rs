@@ -4,6 +4,7 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use super::{check_rates, erlang_c, quantile};
+use crate::distribution::balanced;
 use crate::{Distribution, Error, laws};
 
 /// A station in the long run, fed by arrivals at a rate it can serve.
@@ -15,6 +16,8 @@ pub struct OpenStation {
     pub servers: u32,
     /// Mean service time S.
     pub service: Seconds,
+    /// Squared coefficient of variation of the service time, c_s².
+    pub service_scv: f64,
     /// ρ = λ·S/m, below 1.
     pub utilization: f64,
     /// Probability that an arrival waits.
@@ -41,8 +44,8 @@ pub enum Tail {
     Exponential,
     /// Constant service: exact for M/D/1.
     Constant,
-    /// Exponential for those that wait with the right mean; the response adds a mean service. An
-    /// approximation, good in the tail of busy stations.
+    /// Exponential for those that wait with the right mean; the response adds a service of the
+    /// right mean and variation. An approximation, good in the tail of busy stations.
     Approximate,
 }
 
@@ -135,7 +138,9 @@ pub fn mg1(arrival: f64, service: &Distribution) -> Result<OpenStation, Error> {
     }
     let (_, utilization) = stable(arrival, mean, 1)?;
     let wait = utilization * mean * (1.0 + scv) / (2.0 * (1.0 - utilization));
-    Ok(OpenStation::new(arrival, mean, 1, utilization, 1.0 - utilization, wait, Tail::Approximate))
+    let empty = 1.0 - utilization;
+    let station = OpenStation::new(arrival, mean, 1, utilization, empty, wait, Tail::Approximate);
+    Ok(OpenStation { service_scv: scv, ..station })
 }
 
 /// G/M/1: any gaps between arrivals, each independent of the others, one server, exponential
@@ -233,7 +238,9 @@ pub fn ggm(
         1.0
     };
     let wait = plain.wait * variation * regular;
-    Ok(OpenStation::new(arrival, service, servers, plain.delayed, f64::NAN, wait, Tail::Approximate))
+    let station =
+        OpenStation::new(arrival, service, servers, plain.delayed, f64::NAN, wait, Tail::Approximate);
+    Ok(OpenStation { service_scv, ..station })
 }
 
 /// Kingman's upper bound of the mean wait of G/G/1, W ≤ λ·(σ_a² + σ_s²) / (2·(1 − ρ)): it holds for
@@ -302,6 +309,7 @@ impl OpenStation {
             throughput,
             servers,
             service,
+            service_scv: if tail == Tail::Constant { 0.0 } else { 1.0 },
             utilization: throughput * service / f64::from(servers),
             delayed,
             empty,
@@ -334,35 +342,46 @@ impl OpenStation {
             return 1.0;
         }
         match self.tail {
+            Tail::Exponential => self.exponential_tail(time, self.service),
+            // One of two exponential services with balanced means.
+            Tail::Approximate if self.service_scv > 1.0 => balanced(self.service, self.service_scv)
+                .map(|(share, mean)| share * self.exponential_tail(time, mean))
+                .iter()
+                .sum(),
+            // A constant part and an exponential one, whose standard deviation is its mean.
             Tail::Constant | Tail::Approximate => {
-                if time < self.service {
+                let varying = self.service * self.service_scv.sqrt();
+                let rest = time - (self.service - varying);
+                if rest < 0.0 {
                     1.0
+                } else if varying > 0.0 {
+                    self.exponential_tail(rest, varying)
                 } else {
-                    self.wait_tail(time - self.service)
+                    self.wait_tail(rest)
                 }
             }
-            // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), where μ·(1 + g) is the rate of the
-            // exponential wait of those that wait; g = m − 1 − a for M/M/m (Bolch et al. 2006,
-            // 6.5).
-            Tail::Exponential => {
-                let scaled = time / self.service;
-                let gap = if self.wait > 0.0 {
-                    self.delayed * self.service / self.wait - 1.0
-                } else {
-                    f64::from(self.servers) - 1.0 - self.throughput * self.service
-                };
-                let sum = if (gap * scaled).abs() < 1e-9 { scaled } else { -(-gap * scaled).exp_m1() / gap };
-                let second = if gap < 0.0 {
-                    // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither
-                    // overflows.
-                    (-scaled * (1.0 + gap)).exp() * -(gap * scaled).exp_m1() / -gap
-                } else {
-                    (-scaled).exp() * sum
-                };
-                (-scaled).exp()
-                    + self.delayed * if gap.abs() * scaled < 1e-9 { (-scaled).exp() * scaled } else { second }
-            }
         }
+    }
+
+    /// Probability that a wait and an exponential service of this `mean` together are longer than
+    /// `time`: e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), where μ·(1 + g) is the rate of the exponential
+    /// wait of those that wait; g = m − 1 − a for M/M/m (Bolch et al. 2006, 6.5).
+    fn exponential_tail(&self, time: Seconds, mean: Seconds) -> f64 {
+        let scaled = time / mean;
+        let gap = if self.wait > 0.0 {
+            self.delayed * mean / self.wait - 1.0
+        } else {
+            f64::from(self.servers) - 1.0 - self.throughput * self.service
+        };
+        let sum = if (gap * scaled).abs() < 1e-9 { scaled } else { -(-gap * scaled).exp_m1() / gap };
+        let second = if gap < 0.0 {
+            // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither overflows.
+            (-scaled * (1.0 + gap)).exp() * -(gap * scaled).exp_m1() / -gap
+        } else {
+            (-scaled).exp() * sum
+        };
+        (-scaled).exp()
+            + self.delayed * if gap.abs() * scaled < 1e-9 { (-scaled).exp() * scaled } else { second }
     }
 
     /// The waiting time that a `share` of the requests does not exceed (0.99 is the 99th
@@ -562,6 +581,22 @@ mod tests {
             let exact = gm1(&Distribution::constant(1.0 / rho), 1.0).unwrap().wait;
             let wait = ggm(rho, 0.0, 1.0, 1.0, 1).unwrap().wait;
             assert!((wait / exact - 1.0).abs() < 0.03, "{rho}: {wait} and {exact}");
+        }
+    }
+
+    /// At 20 % load few wait, and responses are as service times are: exponential here, and 95 % of
+    /// those are below 3.0.
+    #[test]
+    fn responses_vary_as_the_service_does() {
+        let percentile = |scv| ggm(0.2, 0.25, 1.0, scv, 2).unwrap().response_percentile(0.95);
+        assert!((2.99..3.1).contains(&percentile(1.0)), "{}", percentile(1.0));
+        let all = [0.0, 0.25, 0.999_999, 1.0, 4.0].map(percentile);
+        assert!(all.windows(2).all(|pair| pair[0] <= pair[1]), "{all:?}");
+        assert!((percentile(1.000_001) - percentile(1.0)).abs() < 1e-4, "{}", percentile(1.000_001));
+        for scv in [0.0, 0.3, 1.0, 5.0] {
+            let s = ggm(1.2, 0.25, 1.0, scv, 2).unwrap();
+            let mean: f64 = (0..40_000).map(|i| s.response_tail((f64::from(i) + 0.5) * 0.005) * 0.005).sum();
+            assert!((mean - s.response).abs() < 1e-3 * s.response, "{scv}: {mean} {}", s.response);
         }
     }
 

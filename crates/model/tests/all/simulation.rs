@@ -622,6 +622,13 @@ fn what_cannot_be_simulated_is_named() {
     timeless.classes[0].path = vec![Step::visit(StationId(0), Distribution::constant(0.0))];
     let error = simulate(&timeless, &settings(1000), &mut on).unwrap_err();
     assert!(error.to_string().contains("no time at all"), "{error}");
+    let crowded = read(
+        r#"station = [{ name = "db", capacity = 5 }]
+           class = [{ name = "get", population = 10, path = [{ at = "db", service = 1 }] }]"#,
+    );
+    let error = simulate(&crowded, &settings(5_000_000), &mut on).unwrap_err();
+    assert!(error.to_string().contains("`get`: comes back at once"), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("think time")), "{error}");
     let wrong = SimulationSettings { level: 95.0, ..settings(1000) };
     let error = simulate(&replicated_writes(2, 2), &wrong, &mut on).unwrap_err();
     assert!(error.to_string().contains("level"), "{error}");

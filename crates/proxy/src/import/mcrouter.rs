@@ -171,6 +171,11 @@ impl Translation<'_> {
             let tree = self.tree(route)?;
             for alias in entry.get("aliases").and_then(Value::as_array).into_iter().flatten() {
                 let alias = alias.as_str().ok_or("an alias must be a text")?;
+                let same = |route: &ImportedRoute| route.prefix == alias;
+                if whole.as_ref().is_some_and(|whole| whole.routes.iter().any(same)) {
+                    self.note(format!("{alias}: only the first route of that alias is translated"));
+                    continue;
+                }
                 let mut named =
                     vec![ImportedRoute { prefix: alias.to_owned(), pool: tree.pool.clone(), strip: true }];
                 if !tree.routes.is_empty() {
@@ -556,7 +561,7 @@ impl Translation<'_> {
             match within {
                 Some(within) if OTHER_POOLS.contains(key) && within != *value => {
                     self.note(format!(
-                        "{key}: of handles within each other only that of the innermost is translated, {within}; {value} is left out"
+                        "{key}: of handles within each other only that of the innermost is translated"
                     ));
                     return name.to_owned();
                 }

@@ -275,7 +275,17 @@ fn of_handles_within_each_other_the_narrower_holds_and_what_is_left_out_is_noted
     );
     let settings = settings(&text);
     assert!(settings.contains("gutter = \"B\"") && !settings.contains("[pools.S]"), "{settings}");
-    assert!(notes(&text).contains("only that of the innermost is translated, B; S is left out"));
+    assert!(notes(&text).contains("gutter: of handles within each other only that of the innermost"));
+}
+
+#[test]
+fn an_alias_that_stands_twice_is_one_route() {
+    let text = r#"{"pools": {"A": {"servers": ["a:1"]}, "B": {"servers": ["b:1"]}},
+        "routes": [{"aliases": ["/a/b/", "/a/b/"], "route": "PoolRoute|A"},
+                   {"aliases": ["/a/b/"], "route": "PoolRoute|B"}]}"#;
+    let settings = settings(text);
+    assert_eq!(settings.matches("prefix = \"/a/b/\"").count(), 1, "{settings}");
+    assert!(notes(text).contains("/a/b/: only the first route of that alias is translated"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The page in a buffer of any size: lines above, the table, the keys below.
 
-use krarup_analysis::top::{ServiceKind, TopFigures, TopPoint, TopQueue, TopState, TopStore};
+use krarup_analysis::top::{ServiceKind, TopFigures, TopInstance, TopPoint, TopQueue, TopState, TopStore};
 use krarup_model::headroom::{Headroom, HeadroomVerdict};
 use krarup_units::text::{count, three_digits};
 use krarup_units::{Seconds, Unit, lines};
@@ -257,11 +257,12 @@ fn headroom_line(figures: &TopFigures) -> HeadLine {
         };
         return HeadLine { keyword, text, tone: Tone::Plain };
     };
-    let (known, asked) = (all().filter(concluded).count(), figures.headroom.len());
+    let answers = |one: &&TopInstance| one.service.is_some() && one.lost.is_none();
+    let (known, asked) = (all().filter(concluded).count(), figures.instances.iter().filter(answers).count());
     let compared = known > 1 && says.headroom_ratio.is_some();
     let is_least = compared && all().filter(concluded).all(|other| ratio(says) <= ratio(other));
     let of = if is_least { format!(", the least of {known}") } else { String::new() };
-    let unknown = asked - known;
+    let unknown = asked.saturating_sub(known);
     let unknown = (unknown > 0).then(|| format!("no conclusion from {unknown} of {asked} instances"));
     let broken = says.broken_now == Some(true);
     let target = says.target.map_or("the first resource is full".to_owned(), |target| target.to_string());

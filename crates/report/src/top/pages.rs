@@ -238,7 +238,7 @@ const fn nothing(page: TopPage) -> &'static str {
 /// Why no key is listed.
 fn no_hot_key(all: &[SaidBy<HotKeys>]) -> &'static str {
     if all.is_empty() {
-        "no answer yet"
+        "no answer yet; brokers, and proxies before this version, do not say"
     } else if all.iter().any(|one| one.says.pools.iter().any(|pool| pool.samples > 0)) {
         "no key stands out: none was sampled often enough to tell its share"
     } else if all.iter().all(|one| one.says.keys == "off") {

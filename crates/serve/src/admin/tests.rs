@@ -198,3 +198,34 @@ fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
     assert_eq!(monitoring.answer(HttpMethod::Post, "/reload", NO_QUERY).status, 404);
     assert!(!monitoring.answer(HttpMethod::Get, "/", NO_QUERY).body.contains("reload"));
 }
+
+#[test]
+fn an_engine_that_ends_late_leaves_what_its_successor_shows() {
+    let admin = AdminAddress::listen(&"127.0.0.1:0".parse().unwrap(), "--admin", "it waits").unwrap();
+    let is_served = || lock(&admin.state).served.is_some();
+    assert!(!is_served());
+    let (slot, _woken) = slot();
+    let first = admin.show(monitoring(&slot));
+    let second = admin.show(monitoring(&slot));
+    drop(first);
+    assert!(is_served());
+    drop(second);
+    assert!(!is_served());
+}
+
+#[test]
+fn a_broker_that_serves_nothing_is_well_and_not_ready() {
+    let say = |method, path| {
+        let said = unserved(method, path, "it waits for its turn");
+        (said.status, said.body)
+    };
+    assert_eq!(say(HttpMethod::Get, "/health"), (200, "ok\n".to_owned()));
+    for path in ["/ready", "/headroom", "/tubes", "/reload"] {
+        assert_eq!(say(HttpMethod::Get, path), (503, "it waits for its turn\n".to_owned()));
+    }
+    assert_eq!(say(HttpMethod::Post, "/health").0, 405);
+    let (status, metrics) = say(HttpMethod::Get, "/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("\nkrarup_broker_waiting 1\n") && metrics.contains("krarup_build_info{"));
+    assert!(!metrics.contains("krarup_broker_clients"));
+}

@@ -287,7 +287,7 @@ impl Refusal {
     }
 }
 
-/// The server that answers monitoring, and where the loop lays down what it answers from.
+/// Where the loop lays down what monitoring is answered from.
 struct BrokerAdmin {
     slot: Arc<SnapshotSlot<BrokerSnapshot>>,
     live: BrokerLive,

@@ -19,9 +19,9 @@ use krarup_units::{Nanos, Stamp};
 /// after the next tick of the system's clock costs nothing to set; one before it does, and in a
 /// virtual machine dearly.
 const LIMIT: Nanos = Nanos::from_millis(5);
-/// With fewer requests under way than this nothing is held: a client that asked alone would wait
-/// for another's answer, and next to nothing is saved.
-const FEW: usize = 4;
+/// With fewer requests under way than this nothing is held: little is saved, clients wait for the
+/// answers of others, and servers run dry while the loop reads what it had held.
+const FEW: usize = 16;
 /// The time without, after a hold that was too long, is at most so many times (as a power of two)
 /// that hold.
 const DOUBLINGS: u32 = 8;

@@ -347,7 +347,9 @@ impl ServerConnections {
             let Some(conn) = &mut link.conn else { return };
             let room = link.inbox.room(SERVER_READ);
             let length = room.len();
-            match conn.read(room) {
+            let moved = conn.read(room);
+            let end_near = end_near || conn.has_ended();
+            match moved {
                 Moved::Some(count) => {
                     self.read += count;
                     link.inbox.filled(count);

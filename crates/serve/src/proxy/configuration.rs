@@ -138,9 +138,12 @@ impl Resolved {
                 };
                 if !server.every_address || found.is_empty() {
                     numbers.insert(server.address.clone(), found);
-                    // What a name before it stands for is not there twice.
-                    if !servers.iter().any(|other: &ServerConfig| other.address == server.address) {
-                        servers.push(ServerConfig { every_address: false, ..server });
+                    // What a name before it stands for is not there twice: what is said of it by
+                    // itself holds.
+                    let server = ServerConfig { every_address: false, ..server };
+                    match servers.iter_mut().find(|other| other.address == server.address) {
+                        Some(there) => *there = server,
+                        None => servers.push(server),
                     }
                     continue;
                 }
@@ -615,14 +618,23 @@ mod tests {
     #[test]
     fn a_server_that_is_also_behind_a_name_is_there_once() {
         let named = "{ address = \"many:1\", every_address = true }";
-        for servers in [format!("{named}, \"10.0.0.1:1\""), format!("\"10.0.0.1:1\", {named}")] {
+        let alone = "{ address = \"10.0.0.1:1\", weight = 2 }";
+        for servers in [format!("{named}, {alone}"), format!("{alone}, {named}")] {
             let written = config(&format!("servers = [{servers}]"));
             let mut resolve = |address: &Address| match &*address.host {
                 "many" => Ok(numbers(&["10.0.0.1:1", "10.0.0.2:1"])),
                 _ => Ok(numbers(&["10.0.0.1:1"])),
             };
             let found = Resolved::of(&written, &mut resolve).unwrap();
-            assert_eq!(found.config.main.servers.len(), 2, "{servers}");
+            let weights: Vec<_> = found
+                .config
+                .main
+                .servers
+                .iter()
+                .map(|server| (server.address.to_string(), server.weight))
+                .collect();
+            let expected = [("10.0.0.1:1".to_owned(), 2), ("10.0.0.2:1".to_owned(), 1)];
+            assert_eq!(weights, expected, "{servers}");
             assert!(found.config.topology().is_ok(), "{servers}");
         }
     }

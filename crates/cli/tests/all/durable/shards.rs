@@ -445,7 +445,9 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let (mut encrypted, door) =
         crate::durable::with_both_doors(&[&flags[..], &tls_flags, &rows_flags].concat());
     // The certificate of the clients is read again, whichever shard's port is asked.
-    let told = asked(admin(&mut encrypted), "POST", "/reload");
+    let admin = admin(&mut encrypted);
+    until("the shard is served", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
+    let told = asked(admin, "POST", "/reload");
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
     let listen = format!("unix:{}", socket.display());
     let mut local = Program::begin(&[

@@ -51,6 +51,15 @@ impl SimulationEngine<'_> {
         }
     }
 
+    /// Those that find no room are back at once.
+    pub(super) fn no_time(&self) -> Error {
+        Error::invalid(
+            format!("class `{}`", self.network.classes[self.refused.class].name),
+            "comes back at once where it finds no room: simulated time stands still",
+            "give it a think time, or let what is full block: full = \"block\"",
+        )
+    }
+
     pub(super) fn deadlock(&self) -> Error {
         let stations = self.places.iter().zip(&self.network.stations);
         let full: Vec<String> = stations

@@ -264,8 +264,8 @@ impl BeanstalkSession<'_> {
         Ok(())
     }
 
-    /// Every owner does it in this order; the client hears the answer of one of them, or of the
-    /// first that could not do it.
+    /// Every owner does it in this order, up to the first that cannot; the client hears the answer
+    /// of that one, or where all could the answer of the one that counts.
     pub(super) fn of_all(
         &mut self,
         order: impl IntoIterator<Item = u32>,
