@@ -17,7 +17,7 @@ use krarup_store::postgres::{Database, Owned, Sharing};
 use krarup_units::{Address, Nanos};
 
 use self::args::Mode;
-use self::base::{Base, LOADS, about, database, load, monitored, tell, waits_for};
+use self::base::{ASKS, Base, LOADS, about, database, load, monitored, tell, waits_for};
 use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
@@ -75,7 +75,10 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         secret: args.secret.as_deref().map(secret).transpose()?,
         tls: acceptor,
         inherited: listen::inherited(),
-        admin: if args.shards > 1 { None } else { monitored(args.admin.as_ref())? },
+        admin: match args.shards {
+            0 | 1 => monitored(args.admin.as_ref(), if place.is_some() { ASKS } else { LOADS })?,
+            _ => None,
+        },
         signals,
     };
     if args.shards > 1 {

@@ -324,9 +324,13 @@ fn find_max(
         let legs = vec![Leg { from: rate, to: rate, seconds: 0.0 }];
         load.arrivals = Arrivals::Open(Open { process, legs });
         load.seed = load.seed.wrapping_add(1);
-        let result = conductor.run(&load, &mut |_| {}).map_err(failure)?;
+        let stopped = || Failure::stopped("interrupted: the search was not at its end");
+        let result = conductor.run(&load, &mut |_| {}).map_err(|error| match error {
+            LoadError::System(why) if why.kind() == io::ErrorKind::Interrupted => stopped(),
+            other => failure(other),
+        })?;
         if result.interrupted {
-            return Err(Failure::run("interrupted: the search was not at its end"));
+            return Err(stopped());
         }
         let trial = SearchTrial::new(number, rate, limit, result);
         eprintln!("{}", output::talk(table::trial(&trial)));

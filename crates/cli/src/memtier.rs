@@ -1,7 +1,7 @@
 //! `krarup memtier`: memtier_benchmark's command line and outputs over krarup's own generator.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -100,10 +100,20 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
             memtier.load.seed = now.as_nanos() as u64;
             eprintln!("note: the seed of run {number} is {}", memtier.load.seed);
         }
-        let result = conductor.run(&memtier.load, &mut |_| {}).map_err(|error| match error {
-            LoadError::Config(_) => Failure::usage(error.to_string()),
-            _ => Failure::run(error.to_string()).hint("is a memcached listening there?"),
-        })?;
+        let result = match conductor.run(&memtier.load, &mut |_| {}) {
+            Ok(result) => result,
+            Err(LoadError::System(why)) if why.kind() == io::ErrorKind::Interrupted => {
+                if results.is_empty() {
+                    return Err(Failure::stopped(why.to_string()));
+                }
+                // What came before is told.
+                break;
+            }
+            Err(error @ LoadError::Config(_)) => return Err(Failure::usage(error.to_string())),
+            Err(error) => {
+                return Err(Failure::run(error.to_string()).hint("is a memcached listening there?"));
+            }
+        };
         for warning in &result.warnings {
             eprintln!("warning: {warning}");
         }

@@ -151,7 +151,7 @@ const FIRST: &str = "Examples:\n  krarup demo --quick\n  \
 
 /// What a command's exit code says. Those of some commands are in their own help.
 const EXIT_CODES: &str = "Exit codes: 0 it was done; 1 it could not be carried out; 2 a mistake on the command line or \
-    in a file; 130 an experiment was stopped by Ctrl-C, and can go on. Services (proxy, broker, cache) and load end \
+    in a file; 130 an experiment was stopped by Ctrl-C, and can go on, or a load before it began. Services (proxy, broker, cache) and load end \
     with 0 on Ctrl-C; headroom, redline and compare --fail-if have 3 for no \
     conclusion, and compare --fail-if 1 for worse.";
 

@@ -146,7 +146,9 @@ impl ProxyArgs {
         let Some(host) = &self.address else { return Ok(Address { port, ..base }) };
         let number = host.split('%').next().unwrap_or_default();
         let is_bare = number.parse::<std::net::Ipv6Addr>().is_ok();
-        if host.contains('/') || (host.contains(':') && !host.starts_with('[') && !is_bare) {
+        if host.contains('/')
+            || (host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) && !is_bare)
+        {
             return Err(Mistake::new(
                 format!("-l: `{host}` is no address alone"),
                 "write it like 127.0.0.1 or ::1, and the port with -p; --listen takes both, or unix:/path",

@@ -340,18 +340,21 @@ impl Conductor {
         }
         let (mut stored_keys, mut verified_keys) = (0, 0);
         for target in &load.targets {
-            let failed = |why| Err(LoadError::Populate { address: target.to_string(), why });
+            let failed = |result: &LoadResult, why: String| match result.interrupted {
+                true => Err(io::Error::new(io::ErrorKind::Interrupted, why).into()),
+                false => Err(LoadError::Populate { address: target.to_string(), why }),
+            };
             for (workload, families) in &workloads {
                 for &family in families {
                     let one = load.populating(target, workload, family);
                     let result = self.run_phase(Phase::Populate, &one, observe)?;
-                    unstored(&result, workload.keys.count).map_or(Ok(()), failed)?;
+                    unstored(&result, workload.keys.count).map_or(Ok(()), |why| failed(&result, why))?;
                     stored_keys += stored(&result);
                 }
             }
             for (workload, _) in &workloads {
                 let result = self.run_phase(Phase::Check, &load.checking(target, workload), observe)?;
-                missing(&result, workload.keys.count).map_or(Ok(()), failed)?;
+                missing(&result, workload.keys.count).map_or(Ok(()), |why| failed(&result, why))?;
                 verified_keys += result.account.hits;
             }
         }

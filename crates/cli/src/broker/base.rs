@@ -48,9 +48,9 @@ pub(super) fn waits_for(owner: &str) -> String {
 }
 
 /// Answers monitoring from now on, where that is asked for.
-pub(super) fn monitored(address: Option<&Address>) -> Result<Option<AdminAddress>, Failure> {
+pub(super) fn monitored(address: Option<&Address>, waits_for: &str) -> Result<Option<AdminAddress>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let admin = AdminAddress::listen(address, "--admin", ASKS).map_err(|why| {
+    let admin = AdminAddress::listen(address, "--admin", waits_for).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:9152, needs no name service")
     })?;
     eprintln!("metrics on http://{}/metrics", admin.address);

@@ -213,6 +213,10 @@ pub(super) fn look(instances: &[Address], asked: &[TopQuestion], elapsed: Elapse
     })
 }
 
+/// What a broker says that serves nothing now.
+const WAITS: &str =
+    "it is a broker that serves nothing now: it waits for its turn, loads the queues or stops";
+
 /// Asks an instance for its metrics.
 pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
     let answer = http::get_within(instance, "/metrics", LIMIT);
@@ -220,7 +224,7 @@ pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
     let answered = match answer.map(|text| Samples::read(&text)) {
         Ok(samples) if ServiceKind::of(&samples).is_some() => Answered::Metrics(samples),
         Ok(samples) if samples.value("krarup_broker_waiting") == Some(1.0) => {
-            Answered::Nothing("it waits for its turn, or loads the queues".to_owned())
+            Answered::Nothing(WAITS.to_owned())
         }
         Ok(_) => Answered::Nothing("it is no krarup proxy or broker".to_owned()),
         Err(why) => {
@@ -253,12 +257,16 @@ fn json<T: DeserializeOwned>(answer: Result<String, Mistake>) -> Option<T> {
 pub(super) fn why_none_answers(replies: &[TopReply]) -> Option<Failure> {
     let answers = |reply: &TopReply| matches!(reply.answered, Answered::Metrics(_));
     let why = replies.iter().find_map(|reply| match &reply.answered {
-        Answered::Nothing(why) => Some(format!("{} does not answer: {why}", reply.instance)),
+        Answered::Nothing(why) if why == WAITS => {
+            Some(Failure::run(format!("{}: {why}", reply.instance)).hint("GET /ready there says what for"))
+        }
+        Answered::Nothing(why) => Some(
+            Failure::run(format!("{} does not answer: {why}", reply.instance))
+                .hint("give the proxy or the broker an address with --admin, and that one here"),
+        ),
         _ => None,
     });
-    why.filter(|_| !replies.iter().any(answers)).map(|why| {
-        Failure::run(why).hint("give the proxy or the broker an address with --admin, and that one here")
-    })
+    why.filter(|_| !replies.iter().any(answers))
 }
 
 #[cfg(test)]
@@ -285,6 +293,18 @@ mod tests {
         assert_eq!(enter(Answered::Headroom(Box::new(headroom))), 1);
         assert_eq!(enter(Answered::Unsaid(TopQuestion::Clients)), 1);
         assert_eq!(enter(Answered::Unsaid(TopQuestion::Headroom)), 0);
+    }
+
+    #[test]
+    fn a_broker_that_waits_is_not_called_one_that_does_not_answer() {
+        let reply = |why: &str| TopReply {
+            instance: "b:9150".to_owned(),
+            at: 1.0,
+            answered: Answered::Nothing(why.to_owned()),
+        };
+        let why = |reply| why_none_answers(&[reply]).unwrap().message();
+        assert!(why(reply(WAITS)).starts_with("b:9150: it is a broker that serves nothing now"));
+        assert!(why(reply("connection refused")).contains("b:9150 does not answer: connection refused"));
     }
 
     #[test]

@@ -59,7 +59,8 @@ const OF_FLAGS: &[Row] = &[
         &["`replicas` is 3, and there are 2 servers"],
     ),
     ("proxy -m 127.0.0.1:1 --print-config --check", 2, &["exclude each other", "--print-config"]),
-    ("proxy -m 127.0.0.1:1 -l [::1 -p 9", 2, &["-l: `[::1:9` is not an address"]),
+    ("proxy -m 127.0.0.1:1 -l [::1 -p 9", 2, &["-l: `[::1` is no address alone"]),
+    ("proxy -m 127.0.0.1:1 -l [::1]:11211", 2, &["-l: `[::1]:11211` is no address alone", "--listen"]),
     (
         "proxy -m 127.0.0.1:1 -l 127.0.0.1:9 --check",
         2,

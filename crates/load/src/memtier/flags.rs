@@ -418,8 +418,10 @@ impl Given {
             'Z' => format!("zipf:{}", self.zipf),
             'G' => {
                 let mean = if self.median > 0.0 { (self.median - self.minimum as f64) / count } else { 0.5 };
-                // memtier_benchmark's own default: the range is six standard deviations wide.
-                let deviation = if self.deviation > 0.0 { self.deviation / count } else { 1.0 / 6.0 };
+                // memtier_benchmark's own default: the range is six standard deviations wide. With
+                // ten ranges all keys are as likely, to a thousandth.
+                let deviation =
+                    if self.deviation > 0.0 { (self.deviation / count).min(10.0) } else { 1.0 / 6.0 };
                 format!("gaussian:{mean}:{deviation}")
             }
             other => return Err(wrong("key-pattern", format!("`{other}` is none of R, G, Z, S, P"))),

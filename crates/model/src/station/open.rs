@@ -345,8 +345,10 @@ impl OpenStation {
             Tail::Exponential => self.exponential_tail(time, self.service),
             // One of two exponential services with balanced means.
             Tail::Approximate if self.service_scv > 1.0 => balanced(self.service, self.service_scv)
-                .map(|(share, mean)| share * self.exponential_tail(time, mean))
                 .iter()
+                // Where one of them is as good as never, its mean is beyond all bounds.
+                .filter(|(share, _)| *share > 0.0)
+                .map(|(share, mean)| share * self.exponential_tail(time, *mean))
                 .sum(),
             // A constant part and an exponential one, whose standard deviation is its mean.
             Tail::Constant | Tail::Approximate => {
@@ -376,7 +378,8 @@ impl OpenStation {
         let sum = if (gap * scaled).abs() < 1e-9 { scaled } else { -(-gap * scaled).exp_m1() / gap };
         let second = if gap < 0.0 {
             // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither overflows.
-            (-scaled * (1.0 + gap)).exp() * -(gap * scaled).exp_m1() / -gap
+            let wait = if self.wait > 0.0 { time * self.delayed / self.wait } else { scaled * (1.0 + gap) };
+            (-wait).exp() * -(gap * scaled).exp_m1() / -gap
         } else {
             (-scaled).exp() * sum
         };
@@ -598,6 +601,10 @@ mod tests {
             let mean: f64 = (0..40_000).map(|i| s.response_tail((f64::from(i) + 0.5) * 0.005) * 0.005).sum();
             assert!((mean - s.response).abs() < 1e-3 * s.response, "{scv}: {mean} {}", s.response);
         }
+        // Variation that is a rounding, and one of which a branch is as good as never.
+        let nearly = |scv| ggm(0.8, 1.0, 1.0, scv, 1).unwrap().response_percentile(0.99);
+        assert!((nearly(1e-32) - nearly(0.0)).abs() < 1e-3 * nearly(0.0), "{}", nearly(1e-32));
+        assert!(nearly(1e18) > nearly(4.0), "{}", nearly(1e18));
     }
 
     /// σ of D/M/1, E2/M/1 and H2/M/1 at ρ = 1/2: −W₀(−2e⁻²)/2 of Lambert's function, (3 − √5)/2 of
