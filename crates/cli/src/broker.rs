@@ -230,12 +230,11 @@ fn owned(
     let (mut waiting, mut relay) = (false, None);
     waiting::turn(&base.signals, place, reached, base.tells(), move |place, there| {
         let waits = |owner: &str| {
-            there();
+            there(&waits_for(owner));
             if !std::mem::replace(&mut waiting, true) {
                 eprintln!("waiting: the broker at {owner} owns the queues");
                 relay = send_on(&args.listen, given.take());
             }
-            tells(&waits_for(owner));
             if let Some(relay) = &relay {
                 // One that shares them, or has not said where it is, cannot be asked.
                 relay.send_to(owner.parse().ok());
@@ -271,11 +270,9 @@ fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
 /// A share in the queues of a database, once no broker owns them; none: a stop was asked for first.
 fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
     let mut waiting = false;
-    let tells = base.tells();
     let sharing = waiting::turn(&base.signals, place, reached, base.tells(), move |place, there| {
         let waits = |owner: &str| {
-            there();
-            tells(&waits_for(owner));
+            there(&waits_for(owner));
             if !std::mem::replace(&mut waiting, true) {
                 eprintln!("waiting: the broker at {owner} owns the queues");
             }

@@ -326,7 +326,7 @@ fn find_max(
         load.seed = load.seed.wrapping_add(1);
         let stopped = || Failure::stopped("interrupted: the search was not at its end");
         let result = conductor.run(&load, &mut |_| {}).map_err(|error| match error {
-            LoadError::System(why) if why.kind() == io::ErrorKind::Interrupted => stopped(),
+            LoadError::Interrupted(_) => stopped(),
             other => failure(other),
         })?;
         if result.interrupted {
@@ -363,9 +363,7 @@ fn failure(error: LoadError) -> Failure {
         LoadError::TooLate { .. } => failure.hint(
             "give --start-at a later instant: the clients have to be connected by then, and clocks of other machines may differ",
         ),
-        LoadError::System(error) if error.kind() == io::ErrorKind::Interrupted => {
-            Failure::stopped(error.to_string())
-        }
+        LoadError::Interrupted(why) => Failure::stopped(why),
         LoadError::System(_) => failure.hint("each connection takes a file descriptor: `ulimit -n` shows how many there may be"),
     }
 }

@@ -1,7 +1,7 @@
 //! `krarup memtier`: memtier_benchmark's command line and outputs over krarup's own generator.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -102,13 +102,9 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
         }
         let result = match conductor.run(&memtier.load, &mut |_| {}) {
             Ok(result) => result,
-            Err(LoadError::System(why)) if why.kind() == io::ErrorKind::Interrupted => {
-                if results.is_empty() {
-                    return Err(Failure::stopped(why.to_string()));
-                }
-                // What came before is told.
-                break;
-            }
+            // What came before is told.
+            Err(LoadError::Interrupted(_)) if !results.is_empty() => break,
+            Err(LoadError::Interrupted(why)) => return Err(Failure::stopped(why)),
             Err(error @ LoadError::Config(_)) => return Err(Failure::usage(error.to_string())),
             Err(error) => {
                 return Err(Failure::run(error.to_string()).hint("is a memcached listening there?"));

@@ -169,8 +169,7 @@ pub fn run(
     let CampaignStore { store, identities, disturbed, seal } = results;
     let mut ended = CampaignEnd::default();
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
-    let anchor =
-        plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
+    let anchor = plan.anchor_every(spec);
     // What fails for certain fails in every repetition of its cell.
     let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
     let all = plan.in_block(spec) * spec.repetitions.min as usize;

@@ -123,9 +123,12 @@ impl Plan {
     /// How many trials one repetition of all cells has, with the runs of the anchor.
     pub fn in_block(&self, spec: &Spec) -> usize {
         let cells: Vec<&PlannedCell> = self.cells.iter().collect();
-        let anchor =
-            self.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
-        with_anchors(&cells, 0, anchor).len()
+        with_anchors(&cells, 0, self.anchor_every(spec)).len()
+    }
+
+    /// The anchor's cell, and after how many trials it is run again, if between others at all.
+    pub(crate) fn anchor_every(&self, spec: &Spec) -> Option<(&PlannedCell, Option<u32>)> {
+        Some((self.anchor(spec)?, spec.anchor.as_ref()?.get_ref().every))
     }
 
     /// What a report calls a cell, apart from its population: its level of each factor that has

@@ -263,7 +263,7 @@ pub enum Draw {
 
 /// The largest standard deviation of a normal law, as a share of the range: with a larger one
 /// nearly all draws lie outside of the range.
-const MOST_DEVIATION: f64 = 10.0;
+pub(crate) const MOST_DEVIATION: f64 = 10.0;
 /// How many draws of a normal law in a row may lie outside of the range. More do only where the
 /// mean is its end, and the deviation is lost beside it.
 const MOST_OUTSIDE: u32 = 1_000;

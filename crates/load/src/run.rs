@@ -68,6 +68,9 @@ pub enum LoadError {
         /// For how long.
         by: Seconds,
     },
+    /// It was ended on request before it had anything to report.
+    #[error("{0}")]
+    Interrupted(String),
     /// The operating system refused.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -100,7 +103,7 @@ fn connect(
 }
 
 fn interrupted() -> LoadError {
-    io::Error::new(io::ErrorKind::Interrupted, "interrupted before the load began").into()
+    LoadError::Interrupted("interrupted before the load began".to_owned())
 }
 
 /// The traces of those classes that replay one, in the order of the classes.
@@ -341,7 +344,7 @@ impl Conductor {
         let (mut stored_keys, mut verified_keys) = (0, 0);
         for target in &load.targets {
             let failed = |result: &LoadResult, why: String| match result.interrupted {
-                true => Err(io::Error::new(io::ErrorKind::Interrupted, why).into()),
+                true => Err(LoadError::Interrupted(why)),
                 false => Err(LoadError::Populate { address: target.to_string(), why }),
             };
             for (workload, families) in &workloads {

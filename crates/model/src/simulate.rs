@@ -43,7 +43,7 @@ use krarup_record::{ServerVisit, Visit};
 use self::course::Course;
 pub use self::parts::{SimulationPart, merge_parts, simulate_part};
 use self::result::Simulated;
-pub use self::settings::{Runs, SimulationProgress, SimulationSettings, WarmUpRule};
+pub use self::settings::{MOST_REPLICATIONS, Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use crate::Error;
 use crate::network::Network;
 

@@ -201,6 +201,7 @@ pub struct AdminAddress {
     _server: Arc<http::HttpServer>,
 }
 
+#[derive(Clone)]
 struct AdminState {
     /// What is served; none yet, or no longer.
     served: Option<Arc<Answer>>,
@@ -217,12 +218,11 @@ impl AdminAddress {
         let state = Arc::new(Mutex::new(AdminState { served: None, waits_for: waits_for.to_owned() }));
         let asked = Arc::clone(&state);
         let answer = move |method, path: &str, query: HttpQuery<'_>| {
-            let state = lock(&asked);
-            let Some(served) = state.served.clone() else {
-                return unserved(method, path, &state.waits_for);
-            };
-            drop(state);
-            served(method, path, query)
+            let AdminState { served, waits_for } = lock(&asked).clone();
+            match served {
+                Some(served) => served(method, path, query),
+                None => unserved(method, path, query, waits_for),
+            }
         };
         let server = http::serve(address, answer).map_err(|why| why.within(setting))?;
         Ok(Self { address: server.address.clone(), state, _server: Arc::new(server) })
@@ -264,21 +264,30 @@ impl Drop for ShownMonitoring {
     }
 }
 
-/// What a broker answers while it serves nothing, for that reason.
-fn unserved(method: HttpMethod, path: &str, why: &str) -> HttpResponse {
-    let paths = "krarup broker: nothing is served yet: GET /metrics for Prometheus, /health, /ready\n";
-    match (method, path) {
-        (HttpMethod::Get, "/") => HttpResponse::text(200, paths),
-        (HttpMethod::Get, "/metrics") => {
-            let body = krarup_broker::metrics::waiting(&process());
-            HttpResponse { status: 200, kind: MEDIA_TYPE, body }
-        }
-        (HttpMethod::Get, "/health") => HttpResponse::text(200, "ok\n"),
-        (_, "/" | "/metrics" | "/health" | "/ready") if method != HttpMethod::Get => {
-            HttpResponse::text(405, paths)
-        }
-        _ => HttpResponse::text(503, format!("{why}\n")),
+/// A broker that serves nothing, for this reason.
+struct Unserved(String);
+
+impl Monitored for Unserved {
+    fn not_ready(&self) -> Option<String> {
+        Some(self.0.clone())
     }
+
+    fn metrics(&self, process: &ProcessMetrics, _: Option<&Headroom>) -> String {
+        krarup_broker::metrics::waiting(process)
+    }
+}
+
+/// What a broker answers while it serves nothing: as ever where every service answers, and
+/// elsewhere the reason.
+fn unserved(method: HttpMethod, path: &str, query: HttpQuery<'_>, why: String) -> HttpResponse {
+    if !["/", "/metrics", "/health", "/ready"].contains(&path) {
+        return HttpResponse::text(503, format!("{why}\n"));
+    }
+    let numbers = Arc::new(Unserved(why));
+    let ask: Ask<Unserved> = Box::new(move || Some(Arc::clone(&numbers)));
+    let program = "krarup broker: nothing is served yet";
+    let monitoring = Monitoring { program, ask, headroom: None, clients: None, redline: None, reload: None };
+    monitoring.answer(method, path, query)
 }
 
 /// Answers monitoring on `address` until what is returned is dropped. `setting` is what gave the

@@ -53,8 +53,13 @@ pub(super) fn monitored(address: Option<&Address>, waits_for: &str) -> Result<Op
     let admin = AdminAddress::listen(address, "--admin", waits_for).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:9152, needs no name service")
     })?;
-    eprintln!("metrics on http://{}/metrics", admin.address);
+    tell_admin(&admin);
     Ok(Some(admin))
+}
+
+/// Tells the operator where monitoring asks.
+pub(super) fn tell_admin(admin: &AdminAddress) {
+    eprintln!("metrics on http://{}/metrics", admin.address);
 }
 
 impl Base {

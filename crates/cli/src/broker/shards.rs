@@ -28,7 +28,7 @@ use krarup_units::Nanos;
 use krarup_units::{Address, Mistake};
 
 use super::args::{BrokerArgs, Mode};
-use super::base::{Base, about, load, tell};
+use super::base::{Base, about, load, tell, tell_admin};
 use super::ending;
 use super::records::{BrokerRecords, recorder};
 use super::signals::{Follows, ProcessSignals};
@@ -111,9 +111,10 @@ fn begin_to_share(
     let (shards, mut waiting) = (args.shards, false);
     waiting::turn(&base.signals, place, reached, base.tells(), move |place, there| {
         let waits = || {
-            there();
+            let why = format!("the queues are not divided into {shards} shards yet");
+            there(&why);
             if !std::mem::replace(&mut waiting, true) {
-                eprintln!("waiting: the queues are not divided into {shards} shards yet");
+                eprintln!("waiting: {why}");
             }
         };
         ShardMember::begin(place.clone(), shards, waits)
@@ -402,9 +403,7 @@ fn serve(
         eprintln!("warning: shard {} has no admin address: {why}", shard.number);
         None
     });
-    if let Some(admin) = &admin {
-        eprintln!("metrics on http://{}/metrics", admin.address);
-    }
+    admin.iter().for_each(tell_admin);
     let settings = engine::BrokerEngineSettings {
         listen: among(args),
         advertise: None,

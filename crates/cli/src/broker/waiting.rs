@@ -27,15 +27,15 @@ pub(super) enum Reached {
 }
 
 /// What `attempt` comes to, as often as it takes; none: a stop was asked for first. `attempt` calls
-/// what it is given when the database answers and it is not its turn; `waits_for` hears why nothing
-/// is served meanwhile. It runs on a thread of its
-/// own: a database that does not answer keeps no signal from being heard.
+/// what it is given when the database answers and it is not its turn, with the reason; `waits_for`
+/// hears why nothing is served meanwhile. It runs on a thread of its own: a database that does not
+/// answer keeps no signal from being heard.
 pub(super) fn turn<T: Send + 'static>(
     signals: &ProcessSignals,
     place: &Database,
     reached: Reached,
     waits_for: impl Fn(&str) + Send + 'static,
-    mut attempt: impl FnMut(&Database, &mut dyn FnMut()) -> Result<T, StoreError> + Send + 'static,
+    mut attempt: impl FnMut(&Database, &mut dyn FnMut(&str)) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<Option<T>, Failure> {
     let (tell, told) = mpsc::channel();
     let place = place.clone();
@@ -59,7 +59,8 @@ pub(super) fn turn<T: Send + 'static>(
             if !lost {
                 waits_for(ASKS);
             }
-            let came = attempt(&place, &mut || {
+            let came = attempt(&place, &mut |why| {
+                waits_for(why);
                 if std::mem::take(&mut lost) {
                     eprintln!("the database is there again");
                 }

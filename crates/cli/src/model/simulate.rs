@@ -13,7 +13,7 @@ use clap::Args;
 use krarup_lab::stop::Stop as Signals;
 use krarup_model::Network;
 use krarup_model::simulate::result::{Simulated, StopReason};
-use krarup_model::simulate::{self, Runs, SimulationPart, SimulationSettings, WarmUpRule};
+use krarup_model::simulate::{self, MOST_REPLICATIONS, Runs, SimulationPart, SimulationSettings, WarmUpRule};
 use krarup_record::file::rows::RowFileWriter;
 use krarup_record::file::rows::flat::FlatRows;
 use krarup_record::file::{self, FileProblem, Partial, RunMetadata};
@@ -233,7 +233,9 @@ fn answer(name: &str, simulated: &Simulated) -> Answer {
         StopReason::Events => "that were all events allowed",
         StopReason::Asked => "stopped on request",
         StopReason::Counted => "all that were asked for",
-        StopReason::Replications => "10,000 replications are the most: make them longer",
+        StopReason::Replications => {
+            &format!("{} replications are the most: make them longer", count(MOST_REPLICATIONS as f64))
+        }
     };
     let runs = match simulated.replications {
         1 => "one run".to_owned(),

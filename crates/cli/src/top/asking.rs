@@ -55,6 +55,8 @@ pub(super) enum Answered {
     Headroom(Box<Headroom>),
     HotKeys(Box<HotKeys>),
     Clients(Box<ClientsReport>),
+    /// It is a broker that serves nothing now.
+    Waits,
     /// It does not say this: what it said before is of another time.
     Unsaid(TopQuestion),
 }
@@ -92,6 +94,7 @@ impl TopReply {
         match answered {
             Answered::Metrics(samples) => state.looked(&instance, at, samples),
             Answered::Nothing(why) => state.lost(&instance, at, why),
+            Answered::Waits => state.lost(&instance, at, WAITS.to_owned()),
             Answered::Headroom(headroom) => state.set_headroom(&instance, *headroom),
             Answered::HotKeys(keys) => state.set_hot_keys(&instance, *keys),
             Answered::Clients(clients) => state.set_clients(&instance, *clients),
@@ -123,8 +126,13 @@ pub(super) fn instances(addresses: &[Address], known: &[Address]) -> Result<Vec<
     }
 }
 
+/// Whether it is an instance itself, and no name for some.
+fn is_one(address: &Address) -> bool {
+    address.is_local() || address.host.parse::<IpAddr>().is_ok()
+}
+
 fn behind(address: &Address, known: &[Address]) -> Result<Vec<Address>, Mistake> {
-    if address.is_local() || address.host.parse::<IpAddr>().is_ok() {
+    if is_one(address) {
         return Ok(vec![address.clone()]);
     }
     let resolved = krarup_net::resolve(address)?;
@@ -160,8 +168,7 @@ pub(super) fn follow_names(
     first: Vec<Address>,
     tell: impl FnMut(Vec<Address>) -> bool + Send + 'static,
 ) {
-    let is_number = |address: &Address| address.host.parse::<IpAddr>().is_ok();
-    if addresses.iter().all(|address| is_number(address) || address.is_local()) {
+    if addresses.iter().all(is_one) {
         return;
     }
     // Nothing is ever sent here: it is a wait that a closed channel would end.
@@ -223,9 +230,7 @@ pub(super) fn metrics(instance: &Address, elapsed: Elapsed) -> TopReply {
     let at = elapsed.seconds();
     let answered = match answer.map(|text| Samples::read(&text)) {
         Ok(samples) if ServiceKind::of(&samples).is_some() => Answered::Metrics(samples),
-        Ok(samples) if samples.value("krarup_broker_waiting") == Some(1.0) => {
-            Answered::Nothing(WAITS.to_owned())
-        }
+        Ok(samples) if samples.value("krarup_broker_waiting") == Some(1.0) => Answered::Waits,
         Ok(_) => Answered::Nothing("it is no krarup proxy or broker".to_owned()),
         Err(why) => {
             let front = format!("{instance} cannot be asked: ");
@@ -257,8 +262,8 @@ fn json<T: DeserializeOwned>(answer: Result<String, Mistake>) -> Option<T> {
 pub(super) fn why_none_answers(replies: &[TopReply]) -> Option<Failure> {
     let answers = |reply: &TopReply| matches!(reply.answered, Answered::Metrics(_));
     let why = replies.iter().find_map(|reply| match &reply.answered {
-        Answered::Nothing(why) if why == WAITS => {
-            Some(Failure::run(format!("{}: {why}", reply.instance)).hint("GET /ready there says what for"))
+        Answered::Waits => {
+            Some(Failure::run(format!("{}: {WAITS}", reply.instance)).hint("GET /ready there says what for"))
         }
         Answered::Nothing(why) => Some(
             Failure::run(format!("{} does not answer: {why}", reply.instance))
@@ -297,14 +302,13 @@ mod tests {
 
     #[test]
     fn a_broker_that_waits_is_not_called_one_that_does_not_answer() {
-        let reply = |why: &str| TopReply {
-            instance: "b:9150".to_owned(),
-            at: 1.0,
-            answered: Answered::Nothing(why.to_owned()),
+        let why = |answered| {
+            let reply = TopReply { instance: "b:9150".to_owned(), at: 1.0, answered };
+            why_none_answers(&[reply]).unwrap().message()
         };
-        let why = |reply| why_none_answers(&[reply]).unwrap().message();
-        assert!(why(reply(WAITS)).starts_with("b:9150: it is a broker that serves nothing now"));
-        assert!(why(reply("connection refused")).contains("b:9150 does not answer: connection refused"));
+        assert!(why(Answered::Waits).starts_with("b:9150: it is a broker that serves nothing now"));
+        let refused = Answered::Nothing("connection refused".to_owned());
+        assert!(why(refused).contains("b:9150 does not answer: connection refused"));
     }
 
     #[test]

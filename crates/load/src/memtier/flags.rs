@@ -6,6 +6,7 @@ use krarup_settings::{Mistake, Mistakes};
 use krarup_units::PerSecond;
 
 use crate::config::{Load, LoginSettings};
+use crate::keys::MOST_DEVIATION;
 use crate::settings::LoadConfig;
 
 /// A command line that was understood.
@@ -419,9 +420,9 @@ impl Given {
             'G' => {
                 let mean = if self.median > 0.0 { (self.median - self.minimum as f64) / count } else { 0.5 };
                 // memtier_benchmark's own default: the range is six standard deviations wide. With
-                // ten ranges all keys are as likely, to a thousandth.
-                let deviation =
-                    if self.deviation > 0.0 { (self.deviation / count).min(10.0) } else { 1.0 / 6.0 };
+                // the most that a law takes all keys are as likely, to a thousandth.
+                let share = self.deviation / count;
+                let deviation = if share > 0.0 { share.min(MOST_DEVIATION) } else { 1.0 / 6.0 };
                 format!("gaussian:{mean}:{deviation}")
             }
             other => return Err(wrong("key-pattern", format!("`{other}` is none of R, G, Z, S, P"))),

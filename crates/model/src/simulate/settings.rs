@@ -78,7 +78,7 @@ pub enum Runs {
 }
 
 /// More replications are not made.
-pub(super) const MOST_REPLICATIONS: usize = 10_000;
+pub const MOST_REPLICATIONS: usize = 10_000;
 
 /// How far a simulation is.
 #[derive(Clone, Copy, Debug, PartialEq)]

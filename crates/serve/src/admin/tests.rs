@@ -216,7 +216,7 @@ fn an_engine_that_ends_late_leaves_what_its_successor_shows() {
 #[test]
 fn a_broker_that_serves_nothing_is_well_and_not_ready() {
     let say = |method, path| {
-        let said = unserved(method, path, "it waits for its turn");
+        let said = unserved(method, path, NO_QUERY, "it waits for its turn".to_owned());
         (said.status, said.body)
     };
     assert_eq!(say(HttpMethod::Get, "/health"), (200, "ok\n".to_owned()));
