@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 
-from builds import mean_and_half
+from intervals import mean_and_half
 from proxies import ROOT, krarup_proxy, load, memcached
 
 

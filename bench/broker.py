@@ -7,9 +7,9 @@ each, without any server in between; so it is better off than a real one. The se
 Beside requests per second stands the processor time that a request takes from the server and from all of PostgreSQL's processes, which tells more on a machine that does other things, too. fsync and synchronous_commit are on. All databases are in one cluster.
 
     cargo build --release -p krarup && cargo build --release -p krarup-serve -p krarup-store --example drive --example pool
-    bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180 | --minutes 60] [--realtime] [--json FILE]
+    bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,waits,held,slow] [--held 180 | --minutes 60] [--realtime] [--json FILE]
 
-jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while another session holds a snapshot, over those of a
+jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. waits: the same where none wait. held: jobs while another session holds a snapshot, over those of a
 second broker at the same time before whose database none does. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
 cc). --realtime runs everything that is measured in the scheduler's class SCHED_RR, for a machine that does other things too (root).
 Needs PostgreSQL's programs; BEANSTALKD names a beanstalkd that is not on the path.
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 
+from intervals import interval
 from proxies import ROOT, Station, free_port, open_as_many_files_as_allowed, rotated
 
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
@@ -277,6 +278,28 @@ def five(flags, cluster):
     return found
 
 
+def waits(flags, cluster):
+    """The five operations, 120 clients, before a database in which messages wait over one that began empty, in turn, for each mode."""
+    counts = (flags.waiting, 0)
+    sides = {(mode, count): filled(cluster, mode, f"waits_{mode}_{count}", "five", flags, count) for mode in flags.modes for count in counts}
+    found = {side: [] for side in sides}
+    try:
+        for turn in range(flags.rounds):
+            for side, server in rotated(sides.items(), turn):
+                found[side].append(drive(server.port, 120, flags.seconds, flags.body, 0, "five"))
+    finally:
+        for server in sides.values():
+            server.stop()
+    print(f"the five operations, 120 clients; medians of {flags.rounds} rounds; the ratio is the geometric mean of the rounds' own, with its interval of 95 %\n")
+    print(f"| mode | requests/s, {flags.waiting:,} waiting | none | ratio |\n|---|---|---|---|")
+    for mode in flags.modes:
+        full, empty = (found[mode, count] for count in counts)
+        ratio, low, high = interval(*([run["requests_per_second"] for run in runs] for runs in (empty, full)))
+        print(f"| {mode} | {middle(full):,.0f} | {middle(empty):,.0f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
+    print(flush=True)
+    return {f"{mode}, {count}": runs for (mode, count), runs in found.items()}
+
+
 def bloat(cluster, name):
     """Dead rows of the messages' table that PostgreSQL knows of, and megabytes of the schema's tables and indexes."""
     statement = "SELECT (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'message_row'), (SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables WHERE schemaname = 'krarup')"
@@ -326,7 +349,7 @@ def main():
     flags.add_argument("--clients", default="10,120,1000")
     flags.add_argument("--waiting", type=int, default=300_000)
     flags.add_argument("--body", type=int, default=200)
-    flags.add_argument("--parts", default="jobs,five,held,slow")
+    flags.add_argument("--parts", default="jobs,five,waits,held,slow")
     flags.add_argument("--modes", default=",".join(MODES))
     flags.add_argument("--held", type=int, default=60, metavar="SECONDS", help="how long the snapshot is held")
     flags.add_argument("--minutes", type=float, help="the same, in minutes")
@@ -353,6 +376,7 @@ def main():
             try:
                 found["jobs"] = jobs(flags, cluster, folder) if "jobs" in parts else None
                 found["five"] = five(flags, cluster) if "five" in parts else None
+                found["waits"] = waits(flags, cluster) if "waits" in parts else None
                 found["held"] = held(flags, cluster) if "held" in parts else None
             finally:
                 cluster.stop()

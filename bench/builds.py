@@ -15,7 +15,6 @@ Needs memcached, and PostgreSQL's programs for the broker.
 
 import argparse
 import json
-import math
 import os
 import pathlib
 import statistics
@@ -24,6 +23,7 @@ import sys
 import tempfile
 
 import broker
+from intervals import interval
 from proxies import ROOT, WORKLOADS, cache, free_port, krarup_proxy, load, measure, memcached
 
 PROXY = [
@@ -75,23 +75,6 @@ think = "800 us"
 path = [{ hold = "workers", path = [{ fork = ["one", "two", "three"], wait = "all", service = "61 us" }] }]
 """,
 }
-# Student's t for a two-sided 95 % interval, by degrees of freedom.
-T = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 11: 2.201, 14: 2.145, 15: 2.131, 19: 2.093}
-
-
-def mean_and_half(numbers):
-    """Their mean, and half of its 95 % interval."""
-    freedom = len(numbers) - 1
-    if freedom < 1:
-        return statistics.fmean(numbers), float("nan")
-    t = T.get(freedom) or next(value for known, value in sorted(T.items(), reverse=True) if known <= freedom)
-    return statistics.fmean(numbers), t * statistics.stdev(numbers) / math.sqrt(len(numbers))
-
-
-def interval(before, after):
-    """The ratio after / before, and its interval."""
-    middle, half = mean_and_half([math.log(a / b) for b, a in zip(before, after)])
-    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
 class Comparison:

@@ -172,6 +172,8 @@ impl World {
     fn endure(mut self, bytes: &[u8], cut: usize, said: &[u8], there: usize) {
         let mut unread = Vec::new();
         let mut said = said.chunks(there).enumerate();
+        // What a server said and was not used is offered again, with more behind it.
+        let mut unused = [const { Vec::new() }; SERVERS];
         for piece in bytes.chunks(cut) {
             unread.extend_from_slice(piece);
             self.offer(&mut unread);
@@ -180,10 +182,15 @@ impl World {
             }
             if let Some((turn, words)) = said.next() {
                 let (server, now) = (turn % SERVERS, self.now());
-                if let Err(why) = self.core.server_read(server, words, now) {
-                    let now = self.now();
-                    self.core.server_lost(server, why.why, ConnectionLoss::Untrusted, now);
-                    self.bring_up(server);
+                unused[server].extend_from_slice(words);
+                match self.core.server_read(server, &unused[server], now) {
+                    Ok(used) => drop(unused[server].drain(..used)),
+                    Err(why) => {
+                        unused[server].clear();
+                        let now = self.now();
+                        self.core.server_lost(server, why.why, ConnectionLoss::Untrusted, now);
+                        self.bring_up(server);
+                    }
                 }
             }
             self.read();

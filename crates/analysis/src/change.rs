@@ -4,12 +4,16 @@ use std::fmt;
 
 use krarup_record::quantities;
 use krarup_stats::compare::Direction;
+use krarup_stats::multiple::holm;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL, t_two_sided};
 use serde::{Deserialize, Serialize};
 
 use crate::anchor::{AnchorRun, AnchorRuns};
 use crate::cell::{Cell, Repetition};
 use crate::quantity::Quantity;
+
+/// All comparisons of one table together may be wrong with this probability.
+const ERROR: f64 = 0.05;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +112,13 @@ pub struct MeasureChange {
     pub ratio_interval: Option<Interval>,
     /// What may be said.
     pub verdict: Conclusion,
+}
+
+impl MeasureChange {
+    /// Whether something changed, as far as its verdict says.
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self.verdict, Conclusion::Better | Conclusion::Worse)
+    }
 }
 
 /// How much one and the same cell differs from time to time: variances of logarithms, from the runs
@@ -245,6 +256,19 @@ pub(crate) fn tested(
         verdict,
     };
     (change, p_value)
+}
+
+/// Takes back what only chance would show among so many: each change with its probability, which
+/// becomes the one adjusted for all of them.
+pub(crate) fn adjust(changes: &mut [(&mut MeasureChange, &mut Option<f64>)]) {
+    let plain: Vec<f64> = changes.iter().filter_map(|(_, p_value)| **p_value).collect();
+    let known = changes.iter_mut().filter(|(_, p_value)| p_value.is_some());
+    for ((change, p_value), adjusted) in known.zip(holm(&plain)) {
+        **p_value = Some(adjusted);
+        if adjusted >= ERROR && change.is_real() {
+            change.verdict = Conclusion::ByChance;
+        }
+    }
 }
 
 pub(crate) const fn verdict(measure: Measure, direction: Direction) -> Conclusion {

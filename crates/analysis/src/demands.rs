@@ -155,6 +155,29 @@ mod tests {
     }
 
     #[test]
+    fn a_processor_and_a_link_that_are_equally_full_on_a_scaled_testbed_are_demanded_alike() {
+        let trials: Vec<_> = [(4, 1_000.0), (8, 2_000.0)]
+            .map(|(clients, rate)| {
+                let mut trial = steady_trial("read", clients, rate);
+                let (station, share, used) = (SystemPart::Server, 1.0 / 16.0, rate / 4_000.0);
+                let busy = used * share * trial.length;
+                trial.cpu = vec![ProcessCpu { station, name: "s".into(), busy, cores: share }];
+                trial.links = vec![HostLink { station, name: "s1".into(), bandwidth: 1e6, sent: used * 1e6 }];
+                trial.scaled_back(16.0)
+            })
+            .to_vec();
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let demand = |resource| {
+            let found = results.demands.iter().find(|one| one.resource == resource);
+            found.unwrap().demand.value
+        };
+        // One over the rate at which both are full.
+        for found in [demand(Resource::Processor), demand(Resource::Link)] {
+            assert!((found * 64_000.0 - 1.0).abs() < 1e-3, "{found}");
+        }
+    }
+
+    #[test]
     fn one_cell_makes_no_line() {
         let mut trial = steady_trial("read", 4, 10_000.0);
         trial.cpu =

@@ -82,7 +82,7 @@ const TOLD: usize = 20;
 impl HistoryChange {
     /// Whether something changed, beyond chance.
     pub fn is_real(&self) -> bool {
-        matches!(self.change.verdict, Conclusion::Better | Conclusion::Worse)
+        self.change.is_real()
     }
 }
 

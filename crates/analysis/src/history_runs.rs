@@ -1,18 +1,13 @@
 //! Several sets of results in the order of their time: every comparison that is made of them.
 
-use krarup_stats::multiple::holm;
-
 use crate::caution::Caution;
 use crate::cell::Cell;
-use crate::change::{Conclusion, Measure, Sessions, tested};
+use crate::change::{Measure, Sessions, adjust, tested};
 use crate::compare::compare;
 use crate::history::{CellHistory, History, HistoryChange, HistoryRun};
 use crate::quantity::Quantity;
 use crate::results::Results;
 use crate::trial::CellLevels;
-
-/// All comparisons together may be wrong with this probability.
-const ERROR: f64 = 0.05;
 
 /// The history of these results, each with its name, in whatever order.
 pub fn history(mut runs: Vec<(String, &Results)>) -> History {
@@ -25,7 +20,7 @@ pub fn history(mut runs: Vec<(String, &Results)>) -> History {
         }
     }
     let mut changes: Vec<HistoryChange> = levels.iter().flat_map(|levels| of_cell(&runs, levels)).collect();
-    adjust(&mut changes);
+    adjust(&mut changes.iter_mut().map(|one| (&mut one.change, &mut one.p_value)).collect::<Vec<_>>());
     let run = |(name, results): &(String, &Results)| HistoryRun {
         name: name.clone(),
         started: results.environment.started.clone(),
@@ -74,18 +69,6 @@ fn of_cell(runs: &[(String, &Results)], levels: &CellLevels) -> Vec<HistoryChang
         .collect()
 }
 
-/// Takes back what only chance would show among so many.
-fn adjust(changes: &mut [HistoryChange]) {
-    let plain: Vec<f64> = changes.iter().filter_map(|change| change.p_value).collect();
-    let known = changes.iter_mut().filter(|change| change.p_value.is_some());
-    for (change, adjusted) in known.zip(holm(&plain)) {
-        change.p_value = Some(adjusted);
-        if adjusted >= ERROR && change.is_real() {
-            change.change.verdict = Conclusion::ByChance;
-        }
-    }
-}
-
 /// What else differs from one run to the next, and what is not known of sessions, once.
 fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
     let mut found: Vec<(usize, Caution)> = Vec::new();
@@ -106,6 +89,7 @@ fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::Conclusion;
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;

@@ -15,7 +15,7 @@ use crate::history::History;
 use crate::predict::Prediction;
 use crate::relative::Relative;
 use crate::trial::{CellLevels, RoundTrip};
-use crate::verdict::Verdict;
+use crate::verdict::{Bottleneck, Verdict};
 use crate::warning::{Concern, Warning};
 
 /// Everything a report is made from.
@@ -31,6 +31,9 @@ pub struct Results {
     pub scaled: Option<ScaledTestbed>,
     /// Workloads in the order of their first trial, clients rising.
     pub cells: Vec<Cell>,
+    /// Whether cells were run less often than others because their runs agreed.
+    #[serde(default)]
+    pub ended_early: bool,
     /// One for each workload, in the same order.
     pub verdicts: Vec<Verdict>,
     /// What does not add up.
@@ -129,6 +132,12 @@ impl Results {
     /// Notes what all trials were scaled by. How long a warm-up should be is said in the time of
     /// the testbed, as a spec says it.
     pub fn scaled_by(&mut self, testbed: ScaledTestbed) {
+        for verdict in &mut self.verdicts {
+            // Its processors are those of the machine that it stands for, and not of this one.
+            if let Bottleneck::Machine { most, .. } = &mut verdict.bottleneck {
+                *most = None;
+            }
+        }
         for concern in &mut self.concerns {
             if let Warning::WarmUpLeft { seconds, of } = &mut concern.warning {
                 *seconds *= testbed.by;

@@ -4,6 +4,7 @@ use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 
 use crate::cell::{Cell, ProcessLoad};
+use crate::change::{Conclusion, Measure, change};
 use crate::predict::Prediction;
 use crate::quantity::Quantity;
 use crate::trial::HostLink;
@@ -91,7 +92,8 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
         Saturation::Reached { knee, tried: last.levels.clients, longer }.if_finite(longer)
     } else if let [.., before, _] = &known[..] {
         let growth = at.throughput.value / before.throughput.value - 1.0;
-        Saturation::NotReached { growth }.if_finite(growth)
+        let shown = change(Measure::Throughput, before, at).verdict != Conclusion::NoConclusion;
+        Saturation::NotReached { growth, shown }.if_finite(growth)
     } else {
         Saturation::Unknown
     };
@@ -291,6 +293,8 @@ fn predicted_with_more(predictions: &[Prediction], cell: &Cell, workers: u32) ->
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::scaled::ScaledTestbed;
+
     use super::*;
     use crate::results::{Environment, Results};
     use crate::sweep::summarise;
@@ -318,10 +322,32 @@ mod tests {
     fn a_rate_that_still_grows_is_not_called_a_limit() {
         let results = sweep(&[(1, 5_000.0), (2, 9_000.0)]);
         let verdict = &results.verdicts[0];
-        assert!(
-            matches!(verdict.saturation, Saturation::NotReached { growth } if (growth - 0.8).abs() < 1e-3)
-        );
+        let Saturation::NotReached { growth, shown: true } = verdict.saturation else {
+            panic!("{verdict:?}")
+        };
+        assert!((growth - 0.8).abs() < 1e-3, "{growth}");
         assert!(verdict.to_string().contains("still grew by 80 %"), "{verdict}");
+    }
+
+    #[test]
+    fn growth_that_the_runs_do_not_tell_from_none_is_called_so() {
+        let runs = |clients, rate: f64, half: f64| {
+            // Three runs with this t interval.
+            let apart = half * 3.0_f64.sqrt() / 4.303;
+            let runs = [rate - apart, rate, rate + apart].into_iter().zip(0..);
+            runs.map(move |(rate, repetition)| Trial {
+                repetition,
+                ..steady_trial("read-only", clients, rate)
+            })
+        };
+        let trials: Vec<Trial> = runs(64, 1_000.0, 90.0).chain(runs(128, 1_060.0, 95.0)).collect();
+        let verdict = &judged(&trials).verdicts[0];
+        assert!(matches!(verdict.saturation, Saturation::NotReached { shown: false, .. }), "{verdict:?}");
+        let said = verdict.to_string();
+        assert!(said.contains("higher by 6 %") && said.contains("do not tell from none"), "{said}");
+        assert!(!said.contains("lies beyond"), "{said}");
+        assert_eq!(verdict.word(), "limit not known");
+        assert!(!verdict.next_step().starts_with("Try more clients"), "{}", verdict.next_step());
     }
 
     #[test]
@@ -343,8 +369,16 @@ mod tests {
             process(SystemPart::Server, 0.45 * trial.length),
         ];
         let environment = Environment { cores: 2, ..Environment::default() };
-        let results = summarise("test", environment, &[trial]).unwrap();
+        let mut results = summarise("test", environment, &[trial]).unwrap();
         assert_eq!(results.verdicts[0].bottleneck.short(), "all 2 processors");
+        let most = |results: &Results| match &results.verdicts[0].bottleneck {
+            Bottleneck::Machine { most, .. } => most.is_some(),
+            other => panic!("{other:?}"),
+        };
+        assert!(most(&results));
+        // What a station takes of a machine that it stands for is no part of this one.
+        results.scaled_by(ScaledTestbed { by: 4.0, stations: Vec::new(), baselines: Vec::new() });
+        assert!(!most(&results));
     }
 
     #[test]

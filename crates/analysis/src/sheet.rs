@@ -164,10 +164,17 @@ fn answer(results: &Results, population: &str, question: &SheetQuestion, cells: 
 fn limit(verdict: &Verdict) -> Result<&Verdict, String> {
     match verdict.saturation {
         Saturation::Reached { .. } => Ok(verdict),
-        Saturation::NotReached { growth } => Err(format!(
-            "the limit was not reached: the last step of clients still brought {} more",
-            Unit::Share.show(growth)
-        )),
+        Saturation::NotReached { growth, shown } => {
+            let growth = Unit::Share.show(growth);
+            Err(match shown {
+                true => {
+                    format!("the limit was not reached: the last step of clients still brought {growth} more")
+                }
+                false => format!(
+                    "whether the limit was reached is not known: the last step of clients brought {growth} more, which the runs do not tell from none"
+                ),
+            })
+        }
         Saturation::Given => Err("the rate was given, so that no limit was looked for".into()),
         Saturation::Unknown => Err("the cells are not known well enough, or too few, to find a limit".into()),
     }

@@ -105,6 +105,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         environment,
         scaled: None,
         cells: Vec::new(),
+        ended_early: false,
         verdicts: Vec::new(),
         concerns: Vec::new(),
         configurations: Vec::new(),
@@ -671,6 +672,19 @@ pub(crate) mod tests {
         let closed = summarise("test", Environment::default(), &trials).unwrap();
         let law = |one: &Concern| matches!(one.warning, Warning::InteractiveLaw { .. });
         assert!(closed.concerns.iter().any(law), "{:?}", closed.concerns);
+    }
+
+    /// As the connection of a broker, which is free when the database has answered.
+    #[test]
+    fn a_worker_is_held_until_the_servers_have_answered_or_the_reply_has_left() {
+        for (free_when_answered, held) in [(false, 0.75), (true, 0.5)] {
+            let mut trial = steady_trial("read", 16, 1_000.0);
+            let side = trial.middleware.as_mut().unwrap();
+            (side.workers, side.free_when_answered) = (Some(16), free_when_answered);
+            let results = summarise("test", Environment::default(), &[trial]).unwrap();
+            let busy = results.cells[0].middleware.as_ref().unwrap().workers_busy.unwrap();
+            assert!((busy - held).abs() < 1e-9, "{busy}");
+        }
     }
 
     #[test]

@@ -70,16 +70,16 @@ pub struct Trial {
 
 impl Trial {
     /// The same on a testbed that is not so many times slower (`by`, above 0): every time is
-    /// divided by it, counts stay, and so rates are multiplied by it. The processors that a process
-    /// can use stay what they are: a busy time that is as many times shorter is the same share of
-    /// the measured length. Faults are not scaled ([`Self::course`] is left), nor is how long
-    /// machines were watched.
+    /// divided by it, counts stay, and so rates are multiplied by it. What a process has of the
+    /// processors is this part of its machine's, which are as many times more: its processor time
+    /// stays, and so does what one request takes of it. Faults are not scaled ([`Self::course`] is
+    /// left), nor is how long machines were watched.
     pub fn scaled_back(mut self, by: f64) -> Self {
         self.length /= by;
         self.think /= by;
         self.client.scale_back(by);
         self.middleware.iter_mut().for_each(|middleware| middleware.scale_back(by));
-        self.cpu.iter_mut().for_each(|process| process.busy /= by);
+        self.cpu.iter_mut().for_each(|process| process.cores *= by);
         for link in &mut self.links {
             link.bandwidth *= by;
             link.sent *= by;
@@ -634,6 +634,7 @@ mod tests {
         );
         let used = |trial: &Trial| trial.cpu[0].busy / trial.length / trial.cpu[0].cores;
         assert_eq!(used(&trial), used(&shown));
+        assert_eq!((shown.cpu[0].busy, shown.cpu[0].cores), (0.5, 0.8));
         assert_eq!(shown.links[0].utilization(), trial.links[0].utilization());
         assert_eq!((shown.links[0].bandwidth, shown.ways[0].asked), (1.6e8, 0.000375));
         let middleware = shown.middleware.as_ref().unwrap();

@@ -112,12 +112,20 @@ pub enum Saturation {
     NotReached {
         /// By which share, from the cell before.
         growth: f64,
+        /// Whether the runs tell that from none; true where there are too few of them for a test.
+        #[serde(default = "is_shown")]
+        shown: bool,
     },
     /// The rate was given (open load): how much the system can carry was not tried.
     Given,
     /// A single cell that is known well says nothing about growth, nor do cells in which nothing
     /// was answered.
     Unknown,
+}
+
+/// Growth in results of earlier builds was not tested.
+fn is_shown() -> bool {
+    true
 }
 
 impl Saturation {
@@ -329,7 +337,7 @@ const AGAIN: &str = "Measure longer or repeat more often, with nothing else at w
 fn instead(of_response: bool) -> String {
     let quantity = if of_response { "response" } else { "throughput" };
     format!(
-        "Measure longer or repeat more often, as `repetitions = {{ min = 3, max = 10, until = \"cov({quantity}) <= 5 %\" }}` does, with nothing else at work on the machine."
+        "Measure longer or repeat more often, as `repetitions = {{ min = 3, max = 10, until = \"cov({quantity}) <= 4 %\" }}` does, with nothing else at work on the machine."
     )
 }
 
@@ -377,12 +385,17 @@ impl fmt::Display for Saturation {
                     None => write!(f, "."),
                 }
             }
-            Self::NotReached { growth } => {
-                write!(
-                    f,
-                    " The rate still grew by {} at the last step: the limit lies beyond.",
-                    percent(*growth)
-                )
+            Self::NotReached { growth, shown } => {
+                let growth = percent(*growth);
+                match shown {
+                    true => {
+                        write!(f, " The rate still grew by {growth} at the last step: the limit lies beyond.")
+                    }
+                    false => write!(
+                        f,
+                        " The rate was higher by {growth} at the last step, which these runs do not tell from none."
+                    ),
+                }
             }
             Self::Given => write!(f, " The rate was given: what more the system carries was not tried."),
             Self::Unknown => Ok(()),
@@ -545,9 +558,9 @@ impl Verdict {
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => "no conclusion",
             (_, Saturation::Reached { .. }) => "limit reached",
-            (_, Saturation::NotReached { .. }) => "limit not reached",
+            (_, Saturation::NotReached { shown: true, .. }) => "limit not reached",
             (_, Saturation::Given) => "rate given",
-            (_, Saturation::Unknown) => "limit not known",
+            (_, Saturation::NotReached { .. } | Saturation::Unknown) => "limit not known",
         }
     }
 
@@ -566,6 +579,7 @@ impl Verdict {
             (Bottleneck::Process(ProcessLoad { station: SystemPart::Clients, .. }), _) => {
                 "Give the load generator more threads or a machine of its own: the system can do more than it was asked for.".into()
             }
+            (_, Saturation::NotReached { shown: false, .. }) => AGAIN.into(),
             (Bottleneck::Machine { .. }, Saturation::NotReached { .. }) => {
                 format!("Give the clients a machine of their own, and try more of them than {clients}.")
             }
@@ -690,7 +704,7 @@ mod tests {
         };
         let more = MoreWorkers { workers: Some(32), change: 0.01, apart: false, measured: true };
         let held = Bottleneck::Held { workers: 16, busy: 1.0, more: Some(more), most: None };
-        let growing = Saturation::NotReached { growth: 0.4 };
+        let growing = Saturation::NotReached { growth: 0.4, shown: true };
         for (bottleneck, saturation, word, next) in [
             (process(SystemPart::Server), reached, "limit reached", "Add a server"),
             (Bottleneck::Process(database), reached, "limit reached", "Give the database more processors"),
@@ -742,8 +756,19 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_end_by_the_rule_that_is_advised_are_known_well() {
+        let said = instead(false);
+        let (_, limit) = said.split_once("<= ").unwrap();
+        let variation: f64 = limit.split_once(" %").unwrap().0.parse().unwrap();
+        // The fewest runs that may end, and just that coefficient of variation.
+        let runs = [100.0 - variation, 100.0, 100.0 + variation];
+        assert!(Quantity::of_repetitions(&runs).unwrap().is_certain(), "{said}");
+    }
+
+    #[test]
     fn more_clients_that_were_tried_are_not_asked_for() {
-        let mut verdict = verdict(Bottleneck::Unseen, Saturation::NotReached { growth: 0.4 });
+        let growing = Saturation::NotReached { growth: 0.4, shown: true };
+        let mut verdict = verdict(Bottleneck::Unseen, growing);
         for (clients, next) in [(2, "Try more clients than 16."), (64, AGAIN)] {
             verdict.unsure = vec![Unsure { clients, half: 0.3, of_response: false }];
             assert_eq!(verdict.next_step(), next);
@@ -762,5 +787,7 @@ mod tests {
         ));
         let old = r#"{"reached": {"knee": 4.02, "tried": 32, "longer": 4.0}}"#;
         assert!(matches!(serde_json::from_str(old).unwrap(), Saturation::Reached { knee: Some(_), .. }));
+        let read: Saturation = serde_json::from_str(r#"{"not_reached": {"growth": 0.4}}"#).unwrap();
+        assert_eq!(read, Saturation::NotReached { growth: 0.4, shown: true });
     }
 }

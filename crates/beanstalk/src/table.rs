@@ -402,7 +402,7 @@ verbs! {
         /// The tubes that hold a message for this client or for any client.
         ListTubesForMe "list-tubes-for-me" Extra List [] [Ok NotLoggedIn] Server;
         /// Waits so many seconds until `reserve` would give a message, which stays.
-        Await { timeout: Seconds } "await" Extra Other [Waits] [Ready DeadlineSoon TimedOut] WatchedTubes;
+        Await { timeout: Seconds } "await" Extra Reserve [Waits] [Ready DeadlineSoon TimedOut] WatchedTubes;
         /// Is answered at once.
         Ping "ping" Extra Other [] [Pong] Connection;
     }

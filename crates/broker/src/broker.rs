@@ -589,6 +589,8 @@ impl Broker {
             let Hold::Open(shape) = slot.hold else { panic!("who waits has an open slot, the last") };
             let after = owner::write_answer(&mut slot.bytes, shape, &answer);
             slot.visit.outcome = ending(&slot.bytes);
+            slot.visit.queued = now.max(slot.visit.queued);
+            slot.visit.taken = slot.visit.queued;
             slot.ready = Some(now);
             let after = after.filter(|batch| *batch > self.committed);
             slot.hold = after.map_or(Hold::Free, Hold::Commit);
@@ -618,15 +620,16 @@ impl Broker {
             slot.hold = Hold::Free;
             slot.bytes = reply_format.bytes;
             slot.visit.outcome = ending(&slot.bytes);
+            // Where the database was asked once more, it could be served from then on.
+            let from = |queried| if reply_format.way.is_some() { queried } else { now };
+            slot.ready = reply_format.repeated.map(from);
             if let Some(way) = reply_format.way {
+                slot.visit.queued = slot.visit.queued.max(slot.ready.unwrap_or_default());
                 slot.visit.taken = way.taken.max(slot.visit.queued);
                 slot.visit.busy_workers = way.busy;
                 slot.visit.queue_length = way.left;
                 slot.server = Some(way.store_visit(slot.visit.taken));
             }
-            // Where the database was asked once more, it could be served from then on.
-            let from = |queried| if reply_format.way.is_some() { queried } else { now };
-            slot.ready = reply_format.repeated.map(from);
             self.let_leave(reply_format.client);
         }
     }
@@ -681,7 +684,7 @@ impl Broker {
         statistics::server(
             &self.settings.about,
             &self.service(now),
-            &self.with_messages(messages),
+            &Totals { jobs: messages.jobs, ..self.with_messages(messages) },
             tubes.max(self.queues.tube_count()),
             &self.counts,
         )

@@ -156,7 +156,7 @@ pub struct Queues {
     /// Whether any messages expire, those of a tube or single ones.
     expiring: bool,
     keys: HashMap<Key, KeyRow>,
-    keys_by_age: VecDeque<(Nanos, Key)>,
+    keys_by_age: BTreeSet<(Nanos, Key)>,
     /// Bytes that the keys are counted with.
     key_bytes: u64,
     due: BTreeSet<(Stamp, Due)>,
@@ -191,7 +191,7 @@ impl Queues {
             heads: Heads::default(),
             expiring: false,
             keys: HashMap::new(),
-            keys_by_age: VecDeque::new(),
+            keys_by_age: BTreeSet::new(),
             key_bytes: 0,
             due: BTreeSet::new(),
             next_id: settings.shard.id_from(1),
@@ -424,12 +424,7 @@ impl Queues {
         self.tubes.get_mut(tube).kept.expires = seconds;
         self.expiring |= seconds > 0;
         self.write_tube(tube);
-        for id in self.messages_here(tube) {
-            if matches!(self.jobs[&id].state, JobState::Ready | JobState::Delayed { .. }) {
-                self.unwatch_expiry(id);
-                self.watch_expiry(id);
-            }
-        }
+        self.watch_expiries(tube);
         if seconds > 0 {
             // Of a line that is only in the store, none would be seen to have waited too long.
             let of = self.tubes.get(tube);
@@ -609,7 +604,7 @@ impl Queues {
         if self.keys.insert(key.clone(), row).is_none() {
             self.key_bytes += key_cost(&key);
         }
-        self.keys_by_age.push_back((row.until, key));
+        self.keys_by_age.insert((row.until, key));
     }
 
     /// A key is remembered no more, if what is kept of it is still that.
@@ -685,13 +680,9 @@ impl Queues {
         let mut kept = batch;
         kept.messages.retain(|_, change| !matches!(change, crate::changes::MessageChange::Insert(_)));
         // All of them are of what was put with it.
-        let had_keys = !kept.keys.is_empty();
         for (key, row) in kept.keys.drain() {
             self.forget_key(&key, |there| *there == row);
-        }
-        if had_keys {
-            let keys = &self.keys;
-            self.keys_by_age.retain(|(until, key)| keys.get(key).is_some_and(|row| row.until == *until));
+            self.keys_by_age.remove(&(row.until, key));
         }
         // They are found again where they were stored.
         kept.taken_in.clear();
@@ -727,11 +718,15 @@ impl Queues {
         }
     }
 
-    /// A tube that was in the store.
+    /// A tube that was in the store, as its messages were.
     pub fn load_tube(&mut self, name: &str, row: TubeRow) {
         let tube = self.tubes.find_or_make(name);
-        self.expiring |= row.expires > 0;
+        let expires = row.expires > 0;
+        self.expiring |= expires;
         self.tubes.get_mut(tube).kept = row;
+        if expires {
+            self.watch_expiries(tube);
+        }
     }
 
     /// A client that was in the store.
@@ -739,7 +734,7 @@ impl Queues {
         self.registered.insert(name.into());
     }
 
-    /// A key that was in the store; keys come in the order of their ends.
+    /// A key that was in the store.
     pub fn load_key(&mut self, tube: &str, key: &str, row: KeyRow) {
         self.keep_key((Arc::from(tube), Arc::from(key)), row);
         self.ids_from(row.id + 1);

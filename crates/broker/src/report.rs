@@ -161,6 +161,7 @@ pub struct TubeReport {
     /// The share of their time that the consumers of now work if it goes on so: arrivals per second
     /// times service time over consumers. Above 1 the queue grows. A consumer between its delete
     /// and its next reserve is not counted: where services are as short as that, it is too high.
+    /// None: no consumer, no service was seen, or other brokers hand out its messages too.
     pub utilization: Option<f64>,
     /// How many workers keep the target; none: what the tube does is not known.
     pub workers: Option<WorkersAnswer>,
@@ -202,7 +203,7 @@ impl TubeReport {
             oldest_s: state.oldest.map(Nanos::as_seconds),
             busy_consumers: state.busy,
             waiting_consumers: state.waiting,
-            utilization: load.filter(|_| consumers > 0.0).map(|load| load / consumers),
+            utilization: load.filter(|_| state.alone && consumers > 0.0).map(|load| load / consumers),
             workers: traffic.as_ref().map(|traffic| match workers_needed(traffic, target) {
                 Ok(needed) => WorkersAnswer::Needed(needed),
                 Err(silence) => WorkersAnswer::Silent(silence),
@@ -288,6 +289,9 @@ mod tests {
         let report = TubeReport::of(&tube(0, 3, 5), TARGET);
         assert_eq!(report.arrivals_per_s, Some(10.0));
         assert!((report.utilization.unwrap() - 0.5).abs() < 1e-12);
+        // Which consumers other brokers have is not known here.
+        let shared = TubeState { alone: false, ..tube(0, 3, 5) };
+        assert_eq!(TubeReport::of(&shared, TARGET).utilization, None);
         let service = report.service_s.unwrap();
         assert_eq!((service.count, service.p50, service.p99), (1_000, 0.4, 0.4));
         let waiting = report.waiting_s.unwrap();

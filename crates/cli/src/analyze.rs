@@ -6,7 +6,6 @@ use clap::Args;
 use krarup_analysis::requests::{
     Cut, CutError, PartOfFile, PartOfRun, RequestEstimates, RequestPart, RowReader, merge_parts,
 };
-use krarup_load::LoadResult;
 use krarup_model::calibrate::Span;
 use krarup_record::file::rows::RowRun;
 use krarup_report::{csv, markdown, requests};
@@ -18,6 +17,7 @@ use crate::folders::load_results;
 use crate::form::OutputForm;
 use crate::rows::runs;
 use crate::share::WorkShare;
+use crate::trials::HostClocks;
 use crate::{demand, experiment, input, output, trials, written};
 
 /// Analyse what was recorded: every request of a run from its rows, a directory of results from its
@@ -118,13 +118,13 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
         let what = "rows of a scaled testbed: times here are {by} times those of the report, rates 1/{by}";
         eprintln!("{}", output::talk(what.replace("{by}", &by.to_string())));
     }
-    let measured = measured(path)?;
+    let measured = MeasuredSpan::of(path)?;
     if let Some(out) = &args.part {
-        return write_part(path, out, args, measured);
+        return write_part(out, args, &measured);
     }
     let mut all = Vec::new();
     for (name, rows) in runs(path)? {
-        let read = RowReading::of(&name, rows, args, measured)?;
+        let read = RowReading::of(&name, rows, args, measured.of_rows(&name))?;
         all.push((name, read.end()?));
     }
     show(&all, args)
@@ -157,16 +157,12 @@ fn show(all: &[(String, RequestEstimates)], args: &AnalyzeArgs) -> Result<(), Fa
 }
 
 /// Writes what was counted of a share of the rows.
-fn write_part(
-    path: &Path,
-    out: &Path,
-    args: &AnalyzeArgs,
-    measured: Option<(Seconds, Seconds)>,
-) -> Result<(), Failure> {
+fn write_part(out: &Path, args: &AnalyzeArgs, measured: &MeasuredSpan<'_>) -> Result<(), Failure> {
     let share = args.share.unwrap_or(WorkShare::ALL);
     let mut parts = Vec::new();
-    for (name, rows) in runs(path)? {
-        parts.push(RowReading::of(&name, rows, args, measured)?.part(name, share)?);
+    for (name, rows) in runs(measured.run)? {
+        let span = measured.of_rows(&name);
+        parts.push(RowReading::of(&name, rows, args, span)?.part(name, share)?);
     }
     let part = RequestPart::new(parts);
     written::part(out, &part)?;
@@ -203,17 +199,32 @@ impl AnalyzeArgs {
     }
 }
 
-/// What the clients beside the rows measured, from one wall time to another: where they say so.
-fn measured(path: &Path) -> Result<Option<(Seconds, Seconds)>, Failure> {
-    let mut span: Option<(Seconds, Seconds)> = None;
-    for file in load_results(path) {
-        let load: LoadResult = input::json(&file)?;
-        let from = load.started_unix + load.config.warm_up;
-        let to = from + load.seconds;
-        // While all of them measured.
-        span = Some(span.map_or((from, to), |(begun, ended)| (begun.max(from), ended.min(to))));
+/// What the clients of a run measured.
+struct MeasuredSpan<'a> {
+    run: &'a Path,
+    /// From one wall time to another, by the runner's clock: where they say so.
+    span: Option<(Seconds, Seconds)>,
+    clocks: HostClocks,
+}
+
+impl<'a> MeasuredSpan<'a> {
+    fn of(run: &'a Path) -> Result<Self, Failure> {
+        let clocks = HostClocks::of(run)?;
+        let mut span: Option<(Seconds, Seconds)> = None;
+        for (client, file) in (1..).zip(load_results(run)) {
+            let load = clocks.here(client, input::json(&file)?);
+            let from = load.started_unix + load.config.warm_up;
+            let to = from + load.seconds;
+            // While all of them measured.
+            span = Some(span.map_or((from, to), |(begun, ended)| (begun.max(from), ended.min(to))));
+        }
+        Ok(Self { run, span, clocks })
     }
-    Ok(span)
+
+    /// The same by the clock of who wrote the rows that are called so.
+    fn of_rows(&self, name: &str) -> Option<(Seconds, Seconds)> {
+        Some(self.clocks.there(self.span?, self.run, Path::new(name)))
+    }
 }
 
 /// A run, and what of it counts.

@@ -17,7 +17,7 @@ use krarup_store::postgres::{Database, Owned, Sharing};
 use krarup_units::{Address, Nanos};
 
 use self::args::Mode;
-use self::base::{ASKS, Base, LOADS, about, database, load, monitored, tell, waits_for};
+use self::base::{ASKS, Base, LOADS, about, database, load, monitored, tell, waits_for, warn_of_address};
 use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
@@ -81,6 +81,10 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         },
         signals,
     };
+    listen::all_used(base.inherited.len(), 1 + usize::from(args.memcached_listen.is_some()))?;
+    if place.is_some() && embedded.is_none() {
+        warn_of_address(args, base.inherited.first());
+    }
     if args.shards > 1 {
         return shards::run(args, place.as_ref(), &base);
     }
@@ -224,7 +228,7 @@ fn owned(
     reached: Reached,
 ) -> Result<Option<(Queues, Owned, Address)>, Failure> {
     let (args, clock) = (args.clone(), base.clock);
-    let address = args.listen.to_string();
+    let address = args.advertise.as_ref().unwrap_or(&args.listen).to_string();
     let mut given = base.inherited()?.into_iter().next();
     let tells = base.tells();
     let (mut waiting, mut relay) = (false, None);

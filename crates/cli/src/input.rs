@@ -10,13 +10,19 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
-/// A file's text.
+/// A file's text, without the byte order mark that some programs put before it.
 ///
 /// # Errors
 /// Names the file and why it cannot be read; exit code 2.
 pub(crate) fn text(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| unread(path, &error))
+    let mut text = fs::read_to_string(path).map_err(|error| unread(path, &error))?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
+    }
+    Ok(text)
 }
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Why a file cannot be read.
 pub(crate) fn unread(path: &Path, error: &Error) -> Failure {

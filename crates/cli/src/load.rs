@@ -259,13 +259,18 @@ fn merge(args: &LoadArgs) -> Result<(), Failure> {
 }
 
 /// The result of all generators that wrote these.
-pub(crate) fn merged(files: &[PathBuf]) -> Result<LoadResult, Failure> {
+fn merged(files: &[PathBuf]) -> Result<LoadResult, Failure> {
     let read = |path: &PathBuf| -> Result<LoadResult, Failure> {
         input::json(path).map_err(|why| why.or_hint("a result is what krarup load --json FILE wrote"))
     };
     let results = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    merged_of(&results, files)
+}
+
+/// The same of results that were read from these.
+pub(crate) fn merged_of(results: &[LoadResult], files: &[PathBuf]) -> Result<LoadResult, Failure> {
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
-    krarup_load::merge::merge(&results, &names).map_err(|error| match error {
+    krarup_load::merge::merge(results, &names).map_err(|error| match error {
         MergeError::Results(wrong) => Failure::from(wrong),
         MergeError::Clocks(wrong) => Failure::run(wrong),
     })

@@ -13,11 +13,12 @@ use krarup_analysis::trial::Trial;
 use krarup_analysis::warning::{Concern, Warning};
 use krarup_lab::campaign::CampaignEnd;
 use krarup_lab::plan::Plan;
-use krarup_lab::spec::Spec;
+use krarup_lab::spec::{Repetitions, Spec};
 use krarup_lab::store::ResultsDirectory;
 use krarup_record::scaled::ScaledTestbed;
 use krarup_report::Page;
 use krarup_report::document::Document;
+use krarup_units::Seconds;
 
 use crate::failure::Failure;
 use crate::telling::run_in_words;
@@ -100,6 +101,10 @@ impl RecordedExperiment<'_> {
         {
             results.scaled_by(kept.testbed);
         }
+        results.ended_early = results.cells.iter().any(|cell| {
+            let runs: Vec<_> = cell.repetitions.iter().map(|one| (one.throughput, one.response)).collect();
+            ends_early(&spec.repetitions, &runs)
+        });
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
         results.anchor = anchor;
@@ -117,7 +122,8 @@ impl RecordedExperiment<'_> {
                 population: spec.population.clone(),
                 cells: wanted.cells as usize,
             };
-            results.predictions = predict::predictions(&results.cells, results.environment.cores, &wanted);
+            let cores = middleware_cores(spec, results.environment.cores);
+            results.predictions = predict::predictions(&results.cells, cores, &wanted);
             saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
         }
         Ok(results)
@@ -186,6 +192,25 @@ impl RecordedExperiment<'_> {
     }
 }
 
+/// Whether the runs of a cell, X and R of each, ended before there were most of them because they
+/// agreed.
+fn ends_early(repetitions: &Repetitions, runs: &[(f64, Seconds)]) -> bool {
+    let between = repetitions.min as usize..repetitions.most() as usize;
+    repetitions.until.is_some() && between.contains(&runs.len()) && repetitions.agree(runs)
+}
+
+/// Processors that models are told the middleware can use: what the spec gives it, of a `machine`
+/// with so many (0: not known).
+fn middleware_cores(spec: &Spec, machine: u32) -> u32 {
+    let given = spec.stations.middleware.as_ref().and_then(|station| station.cpu);
+    match given.map(|cpu| cpu.ceil() as u32) {
+        None => machine,
+        // By a scale it is what its own machine has.
+        Some(given) if spec.scale.is_some() || machine == 0 => given,
+        Some(given) => given.min(machine),
+    }
+}
+
 /// That a directory cannot be written, with what the system said.
 pub(crate) fn unwritable_in(out: &Path) -> impl Fn(std::io::Error) -> Failure + Copy {
     move |error| Failure::run(format!("{} cannot be written: {error}", out.display()))
@@ -230,5 +255,43 @@ fn print(results: &Results) {
             continue; // it stands above all
         }
         println!("{}\n", output::prose(note));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_told_the_processors_that_the_middleware_can_use() {
+        let cores = |head: &str, cpu: &str, machine| {
+            let text = format!(
+                "title = \"t\"\n{head}\n[stations.servers]\nprogram = \"cache\"\ncpu = 1\n\
+                 [stations.middleware]\nprogram = \"proxy\"\n{cpu}\n\
+                 [stations.clients]\nprogram = \"load\"\ncpu = 1\n"
+            );
+            middleware_cores(&Spec::parse(&text, "spec.toml").unwrap(), machine)
+        };
+        assert_eq!(cores("", "", 2), 2);
+        assert_eq!([2, 1, 0].map(|machine| cores("", "cpu = 1", machine)), [1, 1, 1]);
+        assert_eq!([4, 1].map(|machine| cores("", "cpu = 1.5", machine)), [2, 1]);
+        assert_eq!(cores("[scale]\nby = 8", "cpu = 4", 2), 4);
+    }
+
+    #[test]
+    fn runs_that_agree_before_there_are_most_of_them_end_early() {
+        let until = Some("cov(throughput) <= 4 %".parse().unwrap());
+        let repetitions = Repetitions { min: 2, max: Some(4), until };
+        for (rates, ends) in [
+            (&[1_000.0][..], false),
+            (&[1_000.0, 1_010.0], true),
+            // More are to come, or it was interrupted.
+            (&[1_000.0, 1_500.0], false),
+            (&[1_000.0, 1_500.0, 1_000.0, 1_500.0], false),
+        ] {
+            let runs: Vec<_> = rates.iter().map(|rate| (*rate, 0.01)).collect();
+            assert_eq!(ends_early(&repetitions, &runs), ends, "{rates:?}");
+        }
+        assert!(!ends_early(&Repetitions { until: None, ..repetitions }, &[(1.0, 1.0); 3]));
     }
 }

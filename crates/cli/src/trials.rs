@@ -23,6 +23,7 @@ use krarup_lab::spec::{LevelName, Program, Spec};
 use krarup_lab::store::{self, ResultsDirectory, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
+use krarup_lab::testbed::clock::Offset;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::paths::{RoundTrips, Throughput};
 use krarup_lab::testbed::probe;
@@ -33,10 +34,11 @@ use krarup_lab::testbed::twemproxy::{self, TwemproxyCounts, TwemproxyServer};
 use krarup_load::LoadResult;
 use krarup_load::result::{OperationResult, SeriesRow};
 use krarup_record::file::log;
+use krarup_record::scaled::ScaledStation;
 use krarup_record::summary::{self, MiddlewareSummary, RunSummary, ServerSummary};
 use krarup_record::watch::Watch;
 use krarup_record::{MeasuredDistribution, Quantity};
-use krarup_units::{Bytes, Nanos};
+use krarup_units::{Bytes, Nanos, Seconds};
 
 use crate::failure::Failure;
 use crate::input::{json, json_if_there};
@@ -86,6 +88,7 @@ fn all_but(
 ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
     let mut trials = Vec::new();
     let identities = identities(plan, store)?;
+    let scale = kept_scale(store.directory())?;
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
             let Some((folder, manifest)) = store.complete(cell, repetition, &identities) else { continue };
@@ -98,6 +101,7 @@ fn all_but(
             let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
             if let Some(by) = manifest.slower {
                 trial = trial.scaled_back(by);
+                scale.iter().for_each(|kept| of_machines(&mut trial.cpu, by, &kept.testbed.stations));
             }
             trial.factors = levels(cell);
             trial.disturbed = manifest.disturbed;
@@ -105,6 +109,19 @@ fn all_but(
         }
     }
     Ok(trials)
+}
+
+/// Processor time that was scaled back, as that of the machines which stations stand for: by the
+/// share that a baseline has found for one of these its processors are quicker or slower than ours.
+fn of_machines(cpu: &mut [ProcessCpu], by: f64, stations: &[ScaledStation]) {
+    for process in cpu {
+        let is_its = |one: &&ScaledStation| station(&one.station) == process.station;
+        let Some(ScaledStation { processors, share, .. }) = stations.iter().find(is_its) else { continue };
+        let times = processors / (share * by);
+        process.busy *= times;
+        // Whole ones are whole again.
+        process.cores = (process.cores * times * 1e9).round() / 1e9;
+    }
 }
 
 /// The level of each factor, as results have them.
@@ -165,6 +182,41 @@ pub(crate) fn slower(path: &Path) -> Option<f64> {
     let path = path.canonicalize().ok()?;
     let manifest = path.ancestors().find_map(|folder| store::read(folder).ok())?;
     manifest.slower.filter(|by| *by > 1.0)
+}
+
+/// By how much the clocks of a trial's hosts differ from the runner's; by nothing on one machine.
+pub(crate) struct HostClocks(BTreeMap<String, Offset>);
+
+impl HostClocks {
+    /// Those of the trial in this folder.
+    pub(crate) fn of(run: &Path) -> Result<Self, Failure> {
+        Ok(Self(json_if_there(&run.join("clocks.json"))?.unwrap_or_default()))
+    }
+
+    fn ahead(&self, host: &str) -> Seconds {
+        self.0.get(host).map_or(0.0, |clock| clock.seconds)
+    }
+
+    /// What the client of this number, from 1, found, by the runner's clock.
+    pub(crate) fn here(&self, client: usize, load: LoadResult) -> LoadResult {
+        LoadResult { started_unix: load.started_unix - self.ahead(&format!("c{client}")), ..load }
+    }
+
+    /// A span of the runner's time by the clock of who wrote these records of the run: those of a
+    /// middleware lie in a folder of its number.
+    pub(crate) fn there(
+        &self,
+        (from, to): (Seconds, Seconds),
+        run: &Path,
+        records: &Path,
+    ) -> (Seconds, Seconds) {
+        let mut place = records.strip_prefix(run).unwrap_or(Path::new("")).iter();
+        let number = place.next().filter(|folder| *folder == "middleware").and_then(|_| place.next());
+        // What several wrote into one folder is called `1 of HOST:PORT`.
+        let number = number.and_then(|name| name.to_str()?.split(' ').next());
+        let ahead = number.map_or(0.0, |number| self.ahead(&format!("m{number}")));
+        (from + ahead, to + ahead)
+    }
 }
 
 /// What all of it runs on: machines and programs.
@@ -532,7 +584,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
     ClientSide {
         completed: overall.count,
         answered: load.account.answered,
-        errors: overall.errors.values().sum(),
+        errors: load.failed(),
         hits: overall.hits,
         misses: overall.misses,
         response: TrialTimes { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 },
@@ -805,6 +857,31 @@ mod tests {
         assert_eq!(load.series.len(), 9);
         let starts: Vec<f64> = client_side(&load).windows.iter().map(|window| window.start).collect();
         assert_eq!(starts, [0.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_after_the_measured_part_is_an_error_of_the_report() {
+        let printed = r#"{"ALL STATS": {"Totals": {"Count": 300, "Ops/sec": 100.0}}}"#;
+        let mut load = load_result(&read(printed).unwrap(), ForeignRun::default()).unwrap();
+        load.account.lost.insert("unanswered".to_owned(), 2);
+        assert_eq!(client_side(&load).errors, 2);
+        assert_eq!(all_clients(&[load.clone(), load]).errors, 4);
+    }
+
+    #[test]
+    fn a_share_that_was_found_is_that_of_a_machine_whose_processors_differ_from_ours() {
+        let process = |station| ProcessCpu { station, name: "p".into(), busy: 0.5, cores: 0.5 };
+        let mut cpu = [SystemPart::Server, SystemPart::Middleware].map(process);
+        let found = ScaledStation {
+            station: "servers".into(),
+            count: 1,
+            processors: 1.0,
+            share: 0.05,
+            link: None,
+            delay: 0.0,
+        };
+        of_machines(&mut cpu, 10.0, &[found]);
+        assert_eq!(cpu.map(|process| (process.busy, process.cores)), [(1.0, 1.0), (0.5, 0.5)]);
     }
 
     #[test]

@@ -14,7 +14,6 @@ use std::path::Path;
 
 use krarup_units::Seconds;
 
-use crate::gate::{StopRule, Varying};
 use crate::identities::Identities;
 use crate::identity::{Identity, ManifestIdentity};
 use crate::plan::{Plan, PlannedCell, with_anchors};
@@ -178,9 +177,7 @@ pub fn run(
         let needed: Vec<&PlannedCell> = plan
             .block(repetition)
             .into_iter()
-            .filter(|cell| {
-                repetition < spec.repetitions.min || !agree(spec.repetitions.until, &values[cell.number])
-            })
+            .filter(|cell| repetition < spec.repetitions.min || !spec.repetitions.agree(&values[cell.number]))
             .collect();
         let order = with_anchors(&needed, repetition, anchor);
         if repetition >= spec.repetitions.min {
@@ -224,17 +221,6 @@ pub fn run(
         }
     }
     Ok(ended)
-}
-
-/// Whether the runs of a cell agree; without a condition they always do.
-fn agree(until: Option<StopRule>, values: &[(f64, Seconds)]) -> bool {
-    until.is_none_or(|until| {
-        let values = values.iter().map(|(throughput, response)| match until.of {
-            Varying::Throughput => *throughput,
-            Varying::Response => *response,
-        });
-        until.holds(&values.collect::<Vec<_>>())
-    })
 }
 
 /// One trial, tried until it is complete or given up.

@@ -135,7 +135,7 @@ impl FromStr for Gate {
     }
 }
 
-/// When a cell was run often enough: `cov(throughput) <= 5 %`.
+/// When a cell was run often enough: `cov(throughput) <= 4 %`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StopRule {
     /// Of what the coefficient of variation over the repetitions is taken.
@@ -170,7 +170,7 @@ impl FromStr for StopRule {
         let wrong = || {
             Mistake::new(
                 format!("`{text}` is no end"),
-                "write cov(throughput) <= 5 % or cov(response) <= 5 %",
+                "write cov(throughput) <= 4 % or cov(response) <= 4 %",
             )
         };
         let (of, rest) = if let Some(rest) = text.strip_prefix("cov(throughput)") {

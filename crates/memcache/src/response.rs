@@ -16,7 +16,22 @@ use reply::{CutLine, Header, complete, cut_line, cut_line_within, error, more};
 ///
 /// Invalid: no answer that `expect` allows begins like this; the text says what was wrong.
 pub fn parse(bytes: &[u8], expect: Expect) -> Parsed<Response<'_>, &'static str> {
-    parse_asked(bytes, expect, &mut Anything)
+    parse_on(bytes, expect, ValuesRead::default())
+}
+
+/// The same where less of `bytes` has been read before, with that result.
+pub fn parse_on(bytes: &[u8], expect: Expect, mut read: ValuesRead) -> Parsed<Response<'_>, &'static str> {
+    parse_asked(bytes, expect, &mut Anything, &mut read)
+}
+
+/// How far an answer to a retrieval has been read that is not whole: its values up to there are not
+/// read again when more of it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ValuesRead {
+    bytes: usize,
+    hits: u32,
+    /// Where among what was asked for the next value's key is to be looked for.
+    pub place: usize,
 }
 
 /// What values may be about.
@@ -30,6 +45,12 @@ pub trait RequestedKeys {
     #[inline]
     fn begins(&mut self, _line: &[u8]) -> Option<usize> {
         None
+    }
+
+    /// Where it has come to among what was asked for.
+    #[inline]
+    fn place(&self) -> usize {
+        0
     }
 }
 
@@ -47,15 +68,17 @@ impl RequestedKeys for Anything {
 }
 
 /// The same, where a value's key must be one that was asked for. Answers that are one off are often
-/// of the same kind, and only this tells them apart.
+/// of the same kind, and only this tells them apart. Where the answer is not whole, `read` says how
+/// far it was read; with it, and `asked` at its place, reading goes on there.
 #[inline]
 pub fn parse_asked<'a>(
     bytes: &'a [u8],
     expect: Expect,
     asked: &mut impl RequestedKeys,
+    read: &mut ValuesRead,
 ) -> Parsed<Response<'a>, &'static str> {
     match expect {
-        Expect::Values { keys, unique } => values(bytes, keys, unique, asked),
+        Expect::Values { keys, unique } => values(bytes, keys, unique, asked, read),
         Expect::Stats => stats(bytes),
         Expect::Meta { command, value } => meta::parse(bytes, command, value),
         _ => match cut_line(bytes, 0) {
@@ -96,10 +119,11 @@ fn values<'a>(
     keys: u32,
     unique: bool,
     asked: &mut impl RequestedKeys,
+    read: &mut ValuesRead,
 ) -> Parsed<Response<'a>, &'static str> {
-    let mut at = 0;
-    let mut hits = 0;
+    let ValuesRead { bytes: mut at, mut hits, .. } = *read;
     loop {
+        let begun = ValuesRead { bytes: at, hits, place: asked.place() };
         let rest = &bytes[at..];
         if rest.starts_with(b"END\r\n") {
             return complete(bytes, ReplyClass::Values, hits, at + 5);
@@ -118,7 +142,10 @@ fn values<'a>(
                         return Parsed::Invalid("the answer is neither values nor their end");
                     }
                 },
-                CutLine::Part => return more(bytes),
+                CutLine::Part => {
+                    *read = begun;
+                    return more(bytes);
+                }
                 CutLine::TooLong => return Parsed::Invalid("the answer's line has no end"),
             },
         };
@@ -135,6 +162,7 @@ fn values<'a>(
         let data_end = end + header.length;
         if bytes.len() < data_end + 2 {
             // At least this value's line end and the end of all must follow.
+            *read = begun;
             return Parsed::Incomplete { needed: data_end + 2 };
         }
         if &bytes[data_end..data_end + 2] != b"\r\n" {
@@ -291,6 +319,37 @@ mod tests {
         assert_eq!(message.blocks(), &text.as_bytes()[..text.len() - 5]);
         let Parsed::Complete { message, .. } = read("END\r\n", GET) else { panic!("whole") };
         assert_eq!(message.blocks(), b"");
+    }
+
+    struct Heard(usize);
+
+    impl RequestedKeys for Heard {
+        fn is_next(&mut self, _key: &[u8]) -> bool {
+            self.0 += 1;
+            true
+        }
+    }
+
+    #[test]
+    fn a_value_is_read_once_in_however_many_pieces_the_answer_comes() {
+        let mut bytes = Vec::new();
+        for _ in 0..1_000 {
+            crate::write::value(&mut bytes, b"key", 7, None, b"data");
+        }
+        bytes.extend_from_slice(b"END\r\n");
+        let expect = Expect::Values { keys: 1_000, unique: false };
+        let (mut heard, mut read) = (Heard(0), ValuesRead::default());
+        let pieces = 100;
+        for piece in 1..pieces {
+            let come = &bytes[..bytes.len() * piece / pieces];
+            let parsed = parse_asked(come, expect, &mut heard, &mut read);
+            assert!(matches!(parsed, Parsed::Incomplete { .. }));
+        }
+        let Parsed::Complete { message, .. } = parse_asked(&bytes, expect, &mut heard, &mut read) else {
+            panic!("whole")
+        };
+        assert_eq!((message.hits, message.bytes), (1_000, &bytes[..]));
+        assert!(heard.0 <= 1_000 + pieces, "{} values read", heard.0);
     }
 
     proptest! {

@@ -92,6 +92,20 @@ pub enum OutsideCount {
     Outside,
 }
 
+/// The most clients that are solved for: each is a state of the chain.
+const MOST_CLIENTS: usize = 10_000_000;
+
+/// Refuses more clients than are solved for.
+pub(crate) fn check_population(population: usize) -> Result<(), Error> {
+    if population <= MOST_CLIENTS {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what: format!("a model of {population} clients: {MOST_CLIENTS} are the most"),
+        hint: "ask for fewer clients".into(),
+    })
+}
+
 /// No time is shorter, in seconds: what takes less takes none, and rates remain numbers.
 const SHORTEST: Seconds = 1e-15;
 /// No time is longer, in seconds: some 30,000 years.
@@ -267,7 +281,8 @@ impl FlowModel {
     ///
     /// # Errors
     /// [`Error::Invalid`] for no client, no worker, or a curve that is not finite;
-    /// [`Error::Violated`] where the answer breaks a law.
+    /// [`Error::TooLarge`] for more than ten million clients; [`Error::Violated`] where the answer
+    /// breaks a law.
     pub fn solve(&self, population: usize, workers: usize) -> Result<FlowAnswer, Error> {
         let times = self.times(population, workers)?;
         times.solve(population)
@@ -287,6 +302,7 @@ impl FlowModel {
             let why = format!("is asked for {population} clients and {workers} workers");
             return Err(Error::invalid("flow model", why, "there must be at least one of each"));
         }
+        check_population(population)?;
         let most = workers.min(population);
         let hold = self.hold.times(most, workers);
         let outside = outside_times(&self.outside, self.outside_over, population, workers);
@@ -701,5 +717,11 @@ mod tests {
         }
         assert!(constant(f64::NAN, 1.0).solve(3, 3).is_err());
         assert!(constant(1.0, 1.0).solve(0, 3).is_err());
+    }
+
+    #[test]
+    fn more_clients_than_memory_has_room_for_are_refused() {
+        let asked = constant(1.0, 1.0).solve(usize::MAX, 4);
+        assert!(matches!(asked, Err(Error::TooLarge { .. })), "{asked:?}");
     }
 }

@@ -63,7 +63,7 @@ pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
         return Err(Error::Refused {
             solver: "the bounds".into(),
             feature: format!("several classes, the second of which is `{}`", network.classes[1].name),
-            hint: "ask for one class at a time".into(),
+            hint: "leave one class in the file, or solve".into(),
         });
     };
     let mut limits = Vec::new();
@@ -321,8 +321,8 @@ pub fn compare_solution(solution: &Solution, measured: &[PopulationMeasurement])
     table
 }
 
-/// A calibrated model beside rows that were measured; those it was calibrated on are marked, since
-/// agreement there is no evidence.
+/// A calibrated model beside rows that were measured; those of a configuration that it was
+/// calibrated on are marked, since agreement there is no evidence, measured again or not.
 ///
 /// # Errors
 /// As [`crate::flow::FlowModel::solve`].
@@ -334,9 +334,8 @@ pub fn compare_calibration(
     let mut table = ResultTable::new(format!("measured and model ({})", calibration.model.name()), &columns);
     for row in rows {
         let answer = calibration.model.solve(row.population as usize, row.workers as usize)?;
-        let used = calibration.rows.iter().any(|r| {
-            (r.population, r.workers, r.throughput) == (row.population, row.workers, row.throughput)
-        });
+        let used =
+            calibration.rows.iter().any(|r| (r.population, r.workers) == (row.population, row.workers));
         table.push(vec![
             (row.workers as f64).into(),
             (row.population as f64).into(),
@@ -372,6 +371,7 @@ pub fn mean_error(comparison: &ResultTable) -> Option<(f64, Option<f64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibrate::{CalibrationRow, CurveFamily, calibrate_as};
     use crate::form::{EXAMPLE, from_toml};
     use crate::solve::{SolutionMethod, solve};
 
@@ -455,6 +455,20 @@ mod tests {
         // Fast alone, and slow in company.
         let range = of(&network(", rates = [2, 1]", "all", 50)).unwrap().asymptotic(50.0);
         assert!(range.low <= 1.0 / 0.6 && range.low > 0.0, "{range:?}");
+    }
+
+    #[test]
+    fn a_calibrated_configuration_that_is_measured_again_is_no_new_row() {
+        let row = |(population, workers): (u32, u32)| {
+            let said = crate::station::mmm_n(population, 2e-3, 4e-3, workers).unwrap();
+            CalibrationRow::measured(u64::from(population), u64::from(workers), said.throughput)
+                .with_times(said.response, said.wait)
+        };
+        let rows = [(2, 4), (12, 4), (48, 4), (12, 8), (96, 8)].map(row);
+        let calibration = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap();
+        let again = CalibrationRow { throughput: rows[1].throughput * 1.01, ..rows[1].clone() };
+        let table = compare_calibration(&calibration, &[again, row((24, 8))]).unwrap();
+        assert!(table.rows[0][8] == "yes".into() && table.rows[1][8] == "no".into(), "{table:?}");
     }
 
     #[test]

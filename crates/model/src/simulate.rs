@@ -81,8 +81,9 @@ pub fn simulate(
 }
 
 /// As [`simulate`], and calls `each` with a row for every visit to a station and every hold of a
-/// pool's slot when it is over, warm-up and all replications included. Stations are numbered in the
-/// order of the network, pools after them; operations are classes of the same name, or `other`.
+/// pool's slot when it is over, warm-up and all replications included, one replication after the
+/// other on one clock. Stations are numbered in the order of the network, pools after them;
+/// operations are classes of the same name, or `other`.
 ///
 /// # Errors
 /// As [`simulate`].

@@ -219,10 +219,20 @@ pub fn solve(network: &Network, method: SolutionMethod) -> Result<Solution, Erro
     })
 }
 
+/// The most clients times stations: each station has its figures at every population.
+const MOST_FIGURES: u64 = 20_000_000;
+
 fn closed(network: &Network, class: &Class, population: u64) -> Result<Vec<SolutionPoint>, Error> {
     let parts = layered::parts(network, class)?;
     let demands = &network.demands()[0];
     single::check_population(population)?;
+    let stations = network.stations.len();
+    if population.saturating_mul(stations as u64) > MOST_FIGURES {
+        return Err(Error::TooLarge {
+            what: format!("exact solution for {population} clients at {stations} stations"),
+            hint: "use bounds, or an open class of the same rate".into(),
+        });
+    }
     let population = usize::try_from(population).unwrap_or(usize::MAX);
     let level = layered::solve_closed(network, &parts, class.think(), population)?;
     Ok((1..=population)
@@ -466,6 +476,16 @@ mod tests {
         // Little over the whole loop: nothing is lost between parts.
         let all: f64 = last.stations.iter().filter_map(|s| s.queue).sum::<f64>() + last.pools[0].waiting;
         assert!((all - 192.0).abs() < 1e-6, "{all}");
+    }
+
+    /// Clients are few enough, and stations, but not both together.
+    #[test]
+    fn more_figures_than_memory_has_room_for_are_refused() {
+        let stations: Vec<String> = (0..1_000).map(|place| format!("{{ name = \"s{place}\" }}")).collect();
+        let class = r#"class = [{ name = "c", population = 100000, path = [{ at = "s0", service = 1 }] }]"#;
+        let source = format!("station = [{}]\n{class}", stations.join(", "));
+        let error = solve(&from_toml(&source).unwrap(), SolutionMethod::Auto).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::simulate::{self, SimulationSettings};
 use crate::solve::{Solution, SolutionMethod, solve};
 use crate::table::{ResultTable, TableCell};
 
+/// Of networks with more stations it is not told which matters most.
+const MOST_CHANGED: usize = 500;
 /// More replicas of a station are not made.
 const MOST_REPLICAS: u32 = 10_000;
 
@@ -304,6 +306,27 @@ pub fn beside(before: &Solution, after: &Solution) -> ResultTable {
     table
 }
 
+/// What [`beside`] tells, for people: each value with its own unit, since rates and times stand in
+/// one column.
+pub fn with_units(table: &ResultTable) -> ResultTable {
+    let texts = ["what", "of", "before", "after"].map(|name| (name, Unit::Text));
+    let columns: Vec<_> = texts.into_iter().chain([("change", Unit::Share)]).collect();
+    let mut shown = ResultTable::new(table.title.as_str(), &columns);
+    for row in &table.rows {
+        let [what, of, base, old, new, change] = &row[..] else { continue };
+        let mut known = [Unit::Seconds, Unit::PerSecond].into_iter();
+        let unit = known.find(|unit| *base == unit.base().into()).unwrap_or(Unit::Count);
+        let cell = |cell: &TableCell| -> TableCell {
+            match cell {
+                TableCell::Number(value) => unit.show(*value).into(),
+                other => other.clone(),
+            }
+        };
+        shown.push(vec![what.clone(), of.clone(), cell(old), cell(new), change.clone()]);
+    }
+    shown
+}
+
 /// Percentiles of each class's response time before and after, simulated with the same random
 /// numbers. How well they are known is the larger half width of the two, relative to the value.
 ///
@@ -359,11 +382,18 @@ fn percentile_name(share: f64) -> String {
 /// ([`crate::single::Sweep::elasticity`]).
 ///
 /// # Errors
-/// Those of [`solve`].
+/// Those of [`solve`]; [`Error::TooLarge`] for more than 500 stations.
 pub fn sensitivity(network: &Network, method: SolutionMethod) -> Result<ResultTable, Error> {
     let columns =
         [("station", Unit::Text), ("of throughput", Unit::Count), ("of response time", Unit::Count)];
     let mut table = ResultTable::new("Change in percent when a station is 1 % faster", &columns);
+    let count = network.stations.len();
+    if count > MOST_CHANGED {
+        return Err(Error::TooLarge {
+            what: format!("each of {count} stations would be changed alone: {MOST_CHANGED} are the most"),
+            hint: "change those that matter, as `krarup model whatif` does".into(),
+        });
+    }
     let step = 0.005_f64;
     let mut rows = Vec::new();
     for (station, there) in network.stations.iter().enumerate() {
@@ -487,6 +517,16 @@ mod tests {
     #[test]
     fn percentiles_are_named_with_all_their_digits() {
         assert_eq!([0.5, 0.999, 0.999_99].map(percentile_name), ["p50", "p99.9", "p99.999"]);
+    }
+
+    #[test]
+    fn a_network_too_large_to_change_each_station_is_refused() {
+        let mut network = example();
+        let one = network.stations[0].clone();
+        let further = |number: usize| Station { name: format!("further {number}"), ..one.clone() };
+        network.stations.extend((0..MOST_CHANGED).map(further));
+        let refused = sensitivity(&network, SolutionMethod::Auto);
+        assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
     }
 
     #[test]

@@ -81,6 +81,24 @@ pub fn inherited() -> Vec<Listener> {
     found
 }
 
+/// Whether each of so many listening sockets that were given stands in for an address: one that is
+/// left over would keep its clients waiting for ever.
+///
+/// # Errors
+/// With both counts, and what to do about it.
+pub fn all_used(given: usize, addresses: usize) -> Result<(), Mistake> {
+    if given <= addresses {
+        return Ok(());
+    }
+    Err(Mistake::new(
+        format!(
+            "more listening sockets were given ({given}) than there are addresses to listen on ({addresses})"
+        ),
+        "give one for each; in a drop-in of a socket unit an empty `ListenStream=` stands before the new \
+         one, which would be added otherwise",
+    ))
+}
+
 /// Whether the process is gone that made a socket: the file alone does not tell.
 fn is_left(path: &Path) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;

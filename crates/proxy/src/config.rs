@@ -18,8 +18,9 @@ use crate::dispatch::{WorkerSetting, Workers};
 use crate::edge::{Dangerous, Edge};
 use crate::engine::{Engine, ThreadDesign};
 use crate::hot_keys::HotKeyMode;
+use crate::placement::KeyHash;
 use crate::settings::CoreSettings;
-use crate::topology::{Route, Topology};
+use crate::topology::{PoolSpec, Route, Topology};
 
 mod pools;
 
@@ -224,6 +225,20 @@ impl Config {
         found
     }
 
+    /// A number that is another one where requests may reach servers in other shares: it is of the
+    /// pools' names and routes, of their servers, and of which of these are read, written and asked
+    /// besides.
+    pub fn shares_digest(&self) -> u64 {
+        let pools = self.all_pools().into_iter().map(|(name, pool)| {
+            let placed = (pool.distribution, pool.hash, &pool.hash_tag, pool.replicas);
+            let besides = (&pool.gutter, &pool.fall_back, pool.when_down, &pool.warm_from);
+            let copied = (pool.writes, &pool.shadow, pool.shadow_share);
+            (name, &pool.servers, placed, (pool.reads, pool.readers), besides, copied)
+        });
+        let text = format!("{:?}", (pools.collect::<Vec<_>>(), &self.default_pool, &self.routes));
+        KeyHash::Xxh3.number(text.as_bytes())
+    }
+
     /// Where clients connect, with the pool that their keys belong to.
     ///
     /// # Errors
@@ -240,6 +255,30 @@ impl Config {
         let own =
             pools.iter().enumerate().filter_map(|(place, (_, pool))| Some((pool.listen.clone()?, place)));
         Ok(std::iter::once((self.listen.clone(), default)).chain(own).collect())
+    }
+
+    /// Says of its `pools`, which stand as in its topology, whose clients they take over from the
+    /// configuration `before`: each pool's belong to the one that has its address now, or else to
+    /// the default pool.
+    ///
+    /// # Errors
+    /// Names a default pool that there is not.
+    pub fn name_successors(&self, before: &Self, pools: &mut [PoolSpec]) -> Result<(), Mistake> {
+        let (then, mut now) = (before.listeners()?, self.listeners()?);
+        let default = now[0].1;
+        let names = before.all_pools();
+        let mut successors = vec![None; names.len()];
+        for (address, pool) in then {
+            // Port 0 may stand at more than one pool, and is a port of its own at each.
+            if let Some(same) = now.iter().position(|(other, _)| *other == address) {
+                let (_, successor) = now.remove(same);
+                successors[pool].get_or_insert(successor);
+            }
+        }
+        for ((name, _), successor) in names.into_iter().zip(successors) {
+            pools[successor.unwrap_or(default)].successor_of.push(name.to_owned());
+        }
+        Ok(())
     }
 
     /// Checks what cannot be seen key by key.
@@ -593,6 +632,50 @@ mod tests {
         assert_eq!(Config::parse(text, "").unwrap().listeners().unwrap()[0].1, 0);
         let text = format!("default_pool = \"b\"\n{text}");
         assert_eq!(Config::parse(&text, "").unwrap().listeners().unwrap()[0].1, 1);
+    }
+
+    #[test]
+    fn shares_are_others_where_servers_are_or_how_they_are_read() {
+        let digest = |text: &str| Config::parse(text, "").unwrap().shares_digest();
+        let two = "servers = [\"a:1\", \"b:1\"]\n";
+        assert_eq!(digest(two), digest(&format!("timeout = \"2s\"\n{two}")));
+        for other in [
+            "servers = [\"a:1\"]".to_owned(),
+            format!("reads = \"primary\"\n{two}"),
+            format!("distribution = \"ketama\"\n{two}"),
+            format!("distribution = \"ketama\"\nreplicas = 2\n{two}"),
+            format!("{two}[pools.b]\n{two}"),
+            format!("[pools.b]\n{two}"),
+        ] {
+            assert_ne!(digest(two), digest(&other), "{other}");
+        }
+    }
+
+    #[test]
+    fn pools_succeed_those_at_the_same_address() {
+        let successors = |before: &str, now: &str| {
+            let [before, now] = [before, now].map(|text| Config::parse(text, "").unwrap());
+            let mut pools = now.topology().unwrap().pools;
+            now.name_successors(&before, &mut pools).unwrap();
+            pools.into_iter().map(|pool| (pool.name, pool.successor_of)).collect::<Vec<_>>()
+        };
+        let of = |name: &str, successor_of: &[&str]| {
+            (name.to_owned(), successor_of.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        let pool = |name: &str, more: &str| format!("[pools.{name}]\nservers = [\"h:1\"]\n{more}\n");
+        let before = "servers = [\"h:2\"]\n".to_owned()
+            + &pool("users", "listen = \"h:9\"")
+            + &pool("other", "listen = \"h:8\"");
+        let now = "default_pool = \"web\"\n".to_owned()
+            + &pool("api", "")
+            + &pool("people", "listen = \"h:9\"")
+            + &pool("web", "");
+        let expected = [of("api", &[]), of("people", &["users"]), of("web", &["main", "other"])];
+        assert_eq!(successors(&before, &now), expected);
+        // As many ports as there are pools, in their order.
+        let before = "listen = \"h:0\"\nservers = [\"h:2\"]\n".to_owned() + &pool("b", "listen = \"h:0\"");
+        let now = before.replace("pools.b", "pools.c");
+        assert_eq!(successors(&before, &now), [of("main", &["main"]), of("c", &["b"])]);
     }
 
     #[test]

@@ -11,14 +11,14 @@ use crate::ids::RequestId;
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     /// A request's number may be another's by then: its generation tells.
-    hedges: BinaryHeap<Reverse<(Stamp, RequestId, u32)>>,
+    hedges: BinaryHeap<Reverse<(Stamp, RequestId, u16, u32)>>,
 }
 
 impl Deadlines {
-    /// The read that uses the number in this generation is sent to a second holder at `due`, unless
-    /// it has been answered.
-    pub(crate) fn hedge(&mut self, due: Stamp, number: RequestId, generation: u32) {
-        self.hedges.push(Reverse((due, number, generation)));
+    /// This part of the read that uses the number in this generation is sent to a second holder at
+    /// `due`, unless it has been answered.
+    pub(crate) fn hedge(&mut self, due: Stamp, number: RequestId, part: u16, generation: u32) {
+        self.hedges.push(Reverse((due, number, part, generation)));
     }
 
     /// When something is due next.
@@ -26,11 +26,11 @@ impl Deadlines {
         self.hedges.peek().map(|&Reverse((due, ..))| due)
     }
 
-    /// A read that is due at `now`, and its generation.
-    pub(crate) fn take_due(&mut self, now: Stamp) -> Option<(RequestId, u32)> {
+    /// A read that is due at `now`, which part of it, and its generation.
+    pub(crate) fn take_due(&mut self, now: Stamp) -> Option<(RequestId, u16, u32)> {
         self.next().filter(|&due| due <= now)?;
-        let Reverse((_, number, generation)) = self.hedges.pop()?;
-        Some((number, generation))
+        let Reverse((_, number, part, generation)) = self.hedges.pop()?;
+        Some((number, part, generation))
     }
 }
 
@@ -44,11 +44,11 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let ids = [1, 2, 3].map(RequestId::new);
         for (due, id) in [(30, ids[0]), (10, ids[1]), (20, ids[2])] {
-            deadlines.hedge(Stamp(due), id, 7);
+            deadlines.hedge(Stamp(due), id, 2, 7);
         }
         assert_eq!((deadlines.next(), deadlines.take_due(Stamp(9))), (Some(Stamp(10)), None));
-        assert_eq!(deadlines.take_due(Stamp(20)), Some((ids[1], 7)));
-        assert_eq!(deadlines.take_due(Stamp(20)), Some((ids[2], 7)));
+        assert_eq!(deadlines.take_due(Stamp(20)), Some((ids[1], 2, 7)));
+        assert_eq!(deadlines.take_due(Stamp(20)), Some((ids[2], 2, 7)));
         assert_eq!((deadlines.take_due(Stamp(20)), deadlines.next()), (None, Some(Stamp(30))));
     }
 }

@@ -67,6 +67,7 @@ impl Dispatch {
 
     /// From now on there are so many workers and places. Who is at work or waits already stays.
     pub(crate) fn resize(&mut self, workers: Workers, bound: usize) {
+        self.longest = self.longest();
         self.workers = workers;
         self.bound = bound;
         if let Some((common, place)) = &self.common {
@@ -290,6 +291,19 @@ mod tests {
                 self.taken.push(request.number());
                 self.busy_at.push(place);
             }
+        }
+    }
+
+    #[test]
+    fn how_long_the_queue_of_several_loops_was_is_known_without_a_limit_too() {
+        let mut all = Loops::new(2, 1, 5);
+        assert!(all.dispatches[0].take_at_once().is_some());
+        for (request, place) in [1, 0, 1].into_iter().enumerate() {
+            all.dispatches[place].enqueue(RequestId::new(request as u32), 10);
+        }
+        for dispatch in &mut all.dispatches {
+            dispatch.resize(Workers::Unlimited, 5);
+            assert_eq!(dispatch.longest(), 3);
         }
     }
 

@@ -52,8 +52,8 @@ settings! {
         /// How long a client may say nothing. Beyond that it is disconnected. 0 waits for ever.
         idle_timeout: Nanos = Nanos::ZERO, PATIENCE,
             flag = Some(Flag::new("idle-timeout", "TIME"));
-        /// How long one request may take from its first byte to its last. Beyond that its client is
-        /// disconnected. 0 waits for ever.
+        /// How long one request may take from its first byte to its last, and how long a client may
+        /// take nothing of its replies. Beyond that it is disconnected. 0 waits for ever.
         request_timeout: Nanos = Nanos::from_secs(60), PATIENCE;
         /// How long a client may take from its connection until it has logged in: the TLS handshake
         /// and, at the proxy, the login. 0 waits for ever.

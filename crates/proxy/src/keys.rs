@@ -59,6 +59,16 @@ impl<'a> Iterator for KeysOfPart<'a> {
 }
 
 impl<'a> KeysOfPart<'a> {
+    /// The place that it has come to.
+    pub(crate) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// The same from a place on that it had come to before.
+    pub(crate) fn gone_on_to(self, at: usize) -> Self {
+        Self { at, ..self }
+    }
+
     /// The next key, which stays the next.
     #[inline]
     fn peek(&mut self) -> Option<&'a [u8]> {

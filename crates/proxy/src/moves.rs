@@ -16,8 +16,11 @@ use crate::topology::{PoolSpec, Reads, WhenDown};
 
 /// Keys that are placed, of each pool: shares are right within a percent or two.
 const KEYS: usize = 2_000;
-/// Beyond so many servers in all the table would be large, and shares are nearly even.
+/// Beyond so many servers in all shares are nearly even.
 const MOST_SERVERS: usize = 128;
+/// Beyond so many, those that have been taken out of the configuration among them, the table would
+/// be large.
+const MOST_NAMES: usize = 1_024;
 
 /// The keys that took most of the servers' time lately.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,7 +70,8 @@ impl SeenKeys {
 pub fn moves(config: &Config, names: &[String], seen: &SeenKeys) -> Option<PartMoves> {
     let pools = config.all_pools();
     let unknown = |pool: &PoolConfig| pool.servers.iter().any(ServerConfig::is_many);
-    if names.len() > MOST_SERVERS || pools.iter().any(|(_, pool)| unknown(pool)) {
+    let many = config.addresses().len() > MOST_SERVERS || names.len() > MOST_NAMES;
+    if many || pools.iter().any(|(_, pool)| unknown(pool)) {
         return None;
     }
     let (mut drawn, mut known) = (MoveCounts::new(names.len()), MoveCounts::new(names.len()));
@@ -258,6 +262,18 @@ mod tests {
             [order[0], order[1]]
         });
         (found, two.collect(), keys.iter().map(|(key, _)| more.primary(key.as_bytes())).collect())
+    }
+
+    #[test]
+    fn servers_that_have_been_taken_out_are_no_reason_to_know_nothing() {
+        let config = Config::parse("servers = [\"a:1\", \"b:1\"]", "proxy.toml").unwrap();
+        let found = |gone: usize| {
+            let gone = (0..gone).map(|number| format!("gone-{number}:1"));
+            let names: Vec<String> = gone.chain(["a:1", "b:1"].map(str::to_owned)).collect();
+            moves(&config, &names, &SeenKeys::default())
+        };
+        assert_eq!(found(MOST_SERVERS).unwrap().lost[MOST_SERVERS][MOST_SERVERS + 1], 1.0);
+        assert!(found(MOST_NAMES).is_none());
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub(crate) struct Pool {
     leaders: HashMap<KeyDigest, RequestId>,
     /// The same for `mg`: requests for one key may ask for different things of it.
     meta_leaders: HashMap<KeyDigest, Vec<RequestId>>,
-    /// Whether no configuration has it any more.
-    retired: bool,
+    /// The pool that its clients belong to, where no configuration has it any more.
+    successor: Option<PoolId>,
 }
 
 /// The share of a replicated pool's reads that one of its servers is given, whatever the pool's own
@@ -123,7 +123,7 @@ pub struct PoolCounts {
     pub retries: u64,
     /// Reads that were tried again at another holder, or at the warm pool, after a miss.
     pub miss_retries: u64,
-    /// Values stored where they had been missed.
+    /// Values sent to where they had been missed.
     pub refills: u64,
     /// Reads that were sent to a second holder while the first had not answered.
     pub hedges: u64,
@@ -131,7 +131,7 @@ pub struct PoolCounts {
     pub hedges_won: u64,
     /// Gets that waited for the answer to the same get.
     pub coalesced: u64,
-    /// Copies sent to the shadow pool.
+    /// Copies of requests, or of parts of them, sent to servers of the shadow pool.
     pub shadowed: u64,
     /// Copies, refills or shadows that were not sent because their server was down or had too much
     /// before it.
@@ -269,7 +269,7 @@ impl Pool {
             quickness: spec.eject_slower.map(SlowMembers::new),
             leaders: HashMap::new(),
             meta_leaders: HashMap::new(),
-            retired: false,
+            successor: None,
             servers,
             spec,
         }
@@ -284,8 +284,15 @@ impl Pool {
         &self.servers
     }
 
+    /// Whether no configuration has it any more.
     pub(crate) fn is_retired(&self) -> bool {
-        self.retired
+        self.successor.is_some()
+    }
+
+    /// The pool that its clients belong to, where it is retired.
+    #[inline]
+    pub(crate) fn successor(&self) -> Option<PoolId> {
+        self.successor
     }
 
     /// Requests of this pool under way.
@@ -303,6 +310,16 @@ impl Pool {
         *what(&mut self.counts) += 1;
     }
 
+    /// Whether anything was counted.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.counts != PoolCounts::default()
+    }
+
+    /// Adds what `other` has counted, which counts from zero from now on.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        self.counts.absorb(&other.take_counts());
+    }
+
     /// What was counted until now; from now on it counts from zero.
     pub(crate) fn take_counts(&mut self) -> PoolCounts {
         std::mem::take(&mut self.counts)
@@ -312,10 +329,12 @@ impl Pool {
     pub(crate) fn copy(&self) -> Self {
         let spec = PoolSpec {
             copies: self.spec.copies,
+            reads: self.spec.reads,
+            coalesce: self.spec.coalesce,
             readers: self.spec.readers,
             ..PoolSpec::of(&self.spec.name, self.spec.servers.clone())
         };
-        Self { counts: self.counts, busy: self.busy, retired: self.retired, ..Self::new(spec) }
+        Self { counts: self.counts, busy: self.busy, successor: self.successor, ..Self::new(spec) }
     }
 
     /// Adds what another loop's pool has counted.
@@ -370,9 +389,10 @@ impl Pool {
         }
     }
 
-    /// Whether no configuration has it any more.
-    pub(crate) fn retire(&mut self, retired: bool) {
-        self.retired = retired;
+    /// No configuration has it any more, and its clients belong to the `successor`, unless
+    /// they belong to another already; none: there is one that has it.
+    pub(crate) fn retire(&mut self, successor: Option<PoolId>) {
+        self.successor = successor.map(|successor| self.successor.unwrap_or(successor));
     }
 
     /// A server that is up may be new to this pool.

@@ -38,8 +38,6 @@ impl KeyLocation {
 pub(crate) struct Routing {
     pools: Vec<Pool>,
     routes: Routes,
-    /// The pool of clients whose own is no more.
-    first_pool: PoolId,
     /// The time of day at the clock's zero, in seconds since 1970.
     unix: u64,
     /// Over which time a server that is back is given its full share of reads again.
@@ -51,7 +49,7 @@ impl Routing {
     /// ejected is back at its full share of reads after `ramp`.
     pub(crate) fn new(pools: Vec<PoolSpec>, routes: Vec<Route>, unix: u64, ramp: Nanos) -> Self {
         let pools = pools.into_iter().map(Pool::new).collect();
-        Self { pools, routes: Routes::new(routes), first_pool: PoolId::new(0), unix, ramp }
+        Self { pools, routes: Routes::new(routes), unix, ramp }
     }
 
     // ---- reading --------------------------------------------------------------------------------
@@ -75,8 +73,11 @@ impl Routing {
 
     /// The pool of a client or a request whose own pool may be no more.
     #[inline]
-    pub(crate) fn living(&self, entry: PoolId) -> PoolId {
-        if self.pools[entry.index()].is_retired() { self.first_pool } else { entry }
+    pub(crate) fn living(&self, mut entry: PoolId) -> PoolId {
+        while let Some(successor) = self.pools[entry.index()].successor() {
+            entry = successor;
+        }
+        entry
     }
 
     /// Over how many servers a request that is copied may be spread.
@@ -205,7 +206,10 @@ impl Routing {
         self.ramp = ramp;
         let pools: Vec<PoolId> = specs.iter().map(|spec| self.number_of(spec)).collect();
         for (number, pool) in self.pools.iter_mut().enumerate() {
-            pool.retire(!pools.contains(&PoolId::new(number)));
+            let is_gone = !pools.contains(&PoolId::new(number));
+            let next = || specs.iter().position(|spec| spec.successor_of.contains(&pool.spec().name));
+            let successor = is_gone.then(|| pools[next().unwrap_or(0)]);
+            pool.retire(successor);
         }
         for (&number, mut spec) in pools.iter().zip(specs) {
             spec.renumber(servers, &pools);
@@ -216,7 +220,6 @@ impl Routing {
             route.pool = pools[route.pool].index();
         }
         self.routes = Routes::new(routes);
-        self.first_pool = pools[0];
         pools
     }
 

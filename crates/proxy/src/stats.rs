@@ -88,8 +88,9 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     ] {
         stat(name, &mean_micros(time, all.count));
     }
-    stat("servers", &core.upstreams().servers().iter().filter(|server| !server.is_retired()).count());
-    stat("servers_up", &core.upstreams().servers().iter().filter(|server| server.is_up()).count());
+    let servers = || core.upstreams().servers().iter().filter(|server| !server.is_retired());
+    stat("servers", &servers().count());
+    stat("servers_up", &servers().filter(|server| server.is_up()).count());
     stat("server_losses", &events.server_losses);
     stat("desynchronised", &events.desynchronised);
     stat("timeouts", &events.timeouts);
@@ -144,13 +145,15 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         stat("time_us_mean", &format!("{mean:.1}"));
         let p99 = totals.and_then(|totals| totals.time.quantile(0.99)).unwrap_or(Nanos::ZERO);
         stat("time_us_p99", &(p99.0 / 1_000));
-        for pool in core.routing().ids() {
-            if let Some((busy, waiting, longest)) = core.dispatch().readers().of(pool, ServerId::new(number))
-            {
-                stat("readers_busy", &busy);
-                stat("read_queue_length", &waiting);
-                stat("read_queue_length_max", &longest);
-            }
+        let of_pool = |pool| core.dispatch().readers().of(pool, ServerId::new(number));
+        let living = core.routing().ids().filter(|&pool| !core.routing()[pool].is_retired());
+        // It may be in several pools.
+        let of_all =
+            living.filter_map(of_pool).reduce(|all, one| (all.0 + one.0, all.1 + one.1, all.2.max(one.2)));
+        if let Some((busy, waiting, longest)) = of_all {
+            stat("readers_busy", &busy);
+            stat("read_queue_length", &waiting);
+            stat("read_queue_length_max", &longest);
         }
     }
 }

@@ -75,6 +75,9 @@ pub struct PoolSpec {
     /// Reads that each server of the pool may be asked for at once, the others wait in its own
     /// queue; none: reads and writes alike take one of the proxy's workers.
     pub readers: Option<u32>,
+    /// Pools of the configuration before, by name, whose clients belong to it where these are no
+    /// more.
+    pub successor_of: Vec<String>,
 }
 
 impl PoolSpec {
@@ -104,6 +107,7 @@ impl PoolSpec {
             hedge: None,
             eject_slower: None,
             readers: None,
+            successor_of: Vec::new(),
         }
     }
 }

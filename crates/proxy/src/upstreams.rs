@@ -7,6 +7,7 @@
 //! time, so that what it asks of a server is carried out in its order; what two clients ask by
 //! different lanes may overtake each other.
 
+use krarup_memcache::response::ValuesRead;
 use krarup_memcache::{Expect, MetaCommand, ReplyClass, Response};
 use krarup_units::{Nanos, Outbox, Stamp};
 
@@ -557,6 +558,11 @@ impl Servers {
     #[inline]
     pub(crate) fn front(&self, connection: ConnectionId) -> Option<&Pending> {
         self.at(connection).front()
+    }
+
+    /// So much has been read of the next answer on a connection, which is not whole.
+    pub(crate) fn note_read(&mut self, connection: ConnectionId, read: ValuesRead) {
+        self.at_mut(connection).note_read(read);
     }
 
     /// The next answer on a connection that is lost will never come: what it belongs to.

@@ -116,9 +116,10 @@ pub const WORKERS_HELD: QuantityDefinition = quantity(
     "workers held",
     "X · (response time at the middleware − queue time) ÷ workers",
     Share,
-    "share of the workers that hold a request, by Little's law; unlimited workers have none",
+    "share of the workers that hold a request, by Little's law; of a broker, whose connection is free when the database has \
+     answered, X · server time ÷ connections; unlimited workers have none",
 )
-.in_terms_of(&[&THROUGHPUT, &MIDDLEWARE_RESPONSE_TIME, &QUEUE_TIME]);
+.in_terms_of(&[&THROUGHPUT, &MIDDLEWARE_RESPONSE_TIME, &QUEUE_TIME, &SERVER_TIME]);
 /// How many requests are at a station.
 pub const AT_STATION: QuantityDefinition = quantity(
     "at the station",

@@ -71,7 +71,8 @@ impl ScaledTestbed {
         let by = text::count(self.by);
         format!(
             "scaled by k = {by}: each station has a share of a processor, a link and a delay that make it {by} times slower than the machine \
-             it stands for. All figures are scaled back: throughput × {by}, times ÷ {by}."
+             it stands for. All figures are scaled back: throughput × {by}, times ÷ {by}; \
+             processors are those of that machine."
         )
     }
 }

@@ -39,11 +39,20 @@ fn observations(results: &Results, basis: IntervalBasis, noun: &str) -> Option<S
     of.clone().next().is_some().then(|| counted(of, noun))
 }
 
+/// What is to be added where some cells were run no more because their runs agreed.
+fn ended_early(results: &Results) -> &'static str {
+    if results.ended_early {
+        " Runs ended when their spread was small: these intervals are somewhat too narrow."
+    } else {
+        ""
+    }
+}
+
 /// What the bars at the points are, and on how many observations they rest.
 pub(crate) fn intervals(results: &Results) -> String {
     let of_runs = observations(results, IntervalBasis::Repetitions, "repetition");
     let of_windows = observations(results, IntervalBasis::Windows, "window");
-    match (of_runs, of_windows) {
+    let said = match (of_runs, of_windows) {
         (Some(runs), Some(windows)) => {
             format!(
                 "Bars are 95 % t intervals: of {runs}, or where a cell ran once, of {windows} of that run."
@@ -54,7 +63,8 @@ pub(crate) fn intervals(results: &Results) -> String {
             format!("Points are single runs; bars are 95 % t intervals of {windows} within the run.")
         }
         (None, None) => "Points are single runs without windows, which give no interval.".into(),
-    }
+    };
+    said + ended_early(results)
 }
 
 /// What a point and its bar are, where percentiles are drawn.
@@ -71,7 +81,7 @@ pub(crate) fn points_are(results: &Results) -> String {
 pub(crate) fn half_of(results: &Results) -> String {
     let of_runs = observations(results, IntervalBasis::Repetitions, "repetition");
     let of_windows = observations(results, IntervalBasis::Windows, "window");
-    match (of_runs, of_windows) {
+    let said = match (of_runs, of_windows) {
         (Some(runs), Some(windows)) => {
             format!(
                 "± is half the 95 % t interval of {runs}, or where a cell ran once, of {windows} of that run."
@@ -79,7 +89,8 @@ pub(crate) fn half_of(results: &Results) -> String {
         }
         (Some(one), None) | (None, Some(one)) => format!("± is half the 95 % t interval of {one}."),
         (None, None) => "Single runs without windows give no interval.".into(),
-    }
+    };
+    said + ended_early(results)
 }
 
 #[cfg(test)]

@@ -381,7 +381,7 @@ pub(crate) fn table(out: &mut String, table: &Table) {
     for (row, starts_group) in table.rows.iter().zip(table.group_starts()) {
         out.push_str(if starts_group { "<tr class=\"group\">" } else { "<tr>" });
         for ((value, column), scale) in row.iter().zip(&table.columns).zip(&scales) {
-            let (shown, interval) = table.shown(value, *scale);
+            let (shown, interval) = value.with_interval(*scale);
             let class = match value {
                 TableValue::Missing => " class=\"number missing\"",
                 _ if column.unit == Unit::Text => "",

@@ -60,7 +60,7 @@ pub fn table(table: &Table) -> String {
             out.push_str("\\addlinespace\n");
         }
         let values = cells.iter().zip(&scales).map(|(value, scale)| {
-            let (shown, interval) = table.shown(value, *scale);
+            let (shown, interval) = value.with_interval(*scale);
             match interval {
                 Some(interval) => format!("{} {}", escaped(&shown), escaped(&interval)),
                 None => escaped(&shown),

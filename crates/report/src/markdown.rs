@@ -128,9 +128,9 @@ pub fn table(table: &Table) -> String {
     for row in &table.rows {
         out.push('|');
         for (value, scale) in row.iter().zip(&scales) {
-            let (value, half) = value.shown(*scale);
-            let half = half.map(|half| format!(" ± {half}")).unwrap_or_default();
-            let _ = write!(out, " {}{half} |", inline(&value));
+            let (value, interval) = value.with_interval(*scale);
+            let interval = interval.map(|interval| format!(" {interval}")).unwrap_or_default();
+            let _ = write!(out, " {}{interval} |", inline(&value));
         }
         out.push('\n');
     }

@@ -45,7 +45,7 @@ pub fn reason(end: RedlineEnd) -> &'static str {
         RedlineEnd::MostWeight => "the server has had the most that it may get, and kept to the target",
         RedlineEnd::FewReads => "there are too few reads to tell: at least 50 a second",
         RedlineEnd::TimeOver => "the time is over",
-        RedlineEnd::Stopped => "it was told to end",
+        RedlineEnd::Stopped => "it was told to end, or the configuration has changed",
         RedlineEnd::Stuck => "an event loop did not answer",
     }
 }

@@ -34,7 +34,7 @@ pub fn document(requests: &RequestEstimates, title: &str, footer: &str) -> Docum
             .map(|warning| Note::warning(warning.to_string(), warning.next_step()))
             .collect(),
         quantities: Vec::new(),
-        sections: vec![
+        sections: [
             Section { title: "Operations".into(), blocks: vec![Block::Table(operations(requests))] },
             Section {
                 title: "Where the time goes".into(),
@@ -52,8 +52,11 @@ pub fn document(requests: &RequestEstimates, title: &str, footer: &str) -> Docum
                 title: "Whether it adds up".into(),
                 blocks: vec![Block::Table(laws(requests)), Block::Table(settled(requests))],
             },
-            Section { title: "The whole run".into(), blocks: vec![Block::Figure(run(requests))] },
-        ],
+            Section { title: "The whole run".into(), blocks: blocks(vec![run(requests).map(Block::Figure)]) },
+        ]
+        .into_iter()
+        .filter(|section| !section.blocks.is_empty())
+        .collect(),
         footer: footer.to_owned(),
     }
 }
@@ -336,6 +339,9 @@ pub fn settled(requests: &RequestEstimates) -> Table {
         Settled::After(0.0) => "at once".to_owned(),
         Settled::After(after) => format!("after {}", text::duration(*after)),
         Settled::Never => "not in its first half: it had not settled".to_owned(),
+        Settled::Unknown if requests.windows.is_empty() => {
+            "not known: a request has a row at each station".to_owned()
+        }
         Settled::Unknown => "not known: fewer than ten windows, or all alike".to_owned(),
     };
     let enough = |settled: &Settled| match settled {
@@ -444,8 +450,12 @@ fn histogram(requests: &RequestEstimates) -> Option<Figure> {
     })
 }
 
-fn run(requests: &RequestEstimates) -> Figure {
+/// The run over time, where it is known.
+fn run(requests: &RequestEstimates) -> Option<Figure> {
     let windows = &requests.windows;
+    if windows.is_empty() {
+        return None;
+    }
     let line = |name: &str, tint, of: fn(&EstimateWindow) -> Option<f64>| TimeLine {
         name: name.to_owned(),
         tint,
@@ -476,7 +486,7 @@ fn run(requests: &RequestEstimates) -> Figure {
             lines: vec![line("queue length", Tint::Queue, |window| window.queue_length)],
         });
     }
-    Figure {
+    Some(Figure {
         name: "the-run".into(),
         title: "The whole run, warm-up and cool-down with it".into(),
         caption: format!(
@@ -492,7 +502,7 @@ fn run(requests: &RequestEstimates) -> Figure {
             times: windows.iter().map(|window| window.start).collect(),
             panels,
         }),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -569,6 +579,14 @@ mod tests {
         assert_eq!(with_interval(&quantity(1.4, 0.3)), "1.40 (± 0.30)");
         assert_eq!(with_interval(&quantity(24_100.4, 312.3)), "24,100 (± 312)");
         assert_eq!(facts(&estimates(&[10]))[0].value, "1.25/s");
+    }
+
+    #[test]
+    fn requests_with_a_row_at_each_station_are_not_drawn_over_time() {
+        let requests = RequestEstimates { settled: [Settled::Unknown; 2], ..estimates(&[700, 700]) };
+        assert!(run(&requests).is_none());
+        let why = TableValue::from("not known: a request has a row at each station");
+        assert!(settled(&requests).rows.iter().all(|row| row[1] == why));
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn relative_table(results: &Results, unit: Unit, shown: impl Fn(&MeasureChange) 
         name: "relative".into(),
         title: "Change relative to the base".into(),
         caption: "Each cell beside the one that has the base's levels and is otherwise the same. In brackets stands Welch's 95 % interval, of the logarithms of \
-                  the runs of both; where it covers 0 there is no conclusion."
+                  the runs of both; where it covers 0 there is no conclusion. What is better or worse is so with an error of 5 % for all comparisons of this table together (Holm 1979)."
             .into(),
         columns: vec![
             Column::new("cell", Unit::Text),
@@ -490,4 +490,33 @@ fn normal_quantiles(study: &Study) -> Figure {
         axes,
         &study.qq,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_analysis::design::DesignReason;
+    use krarup_stats::effects::{KnownError, recover};
+
+    use super::*;
+
+    #[test]
+    fn an_effect_that_multiplies_has_both_ends_of_its_interval() {
+        // Of logarithms: 0.3 ± 0.29.
+        let error = KnownError::HalfWidth { half: 0.29, level: 0.95 };
+        let study = Study {
+            part: Vec::new(),
+            measure: Measure::Throughput,
+            model: Model::Multiplicative,
+            choice: DesignReason::WideRange { ratio: 10.0 },
+            factors: vec![("servers".into(), "1".into(), "3".into())],
+            effects: recover(&["servers"], &[-0.3, 0.3], 2, error, 0.95).unwrap(),
+            residuals: Vec::new(),
+            qq: Vec::new(),
+        };
+        let table = effects_table(&study);
+        for shown in [crate::markdown::table(&table), crate::text::table(&table)] {
+            assert!(shown.contains("(1.01 to 1.8"), "{shown}");
+        }
+        assert!(table.full_caption().contains("both its ends stand in brackets"), "{}", table.full_caption());
+    }
 }

@@ -330,11 +330,15 @@ fn load_table(results: &Results) -> Option<Table> {
             names.push(&process.name);
         }
     }
-    let mut columns = vec![Column::new("cell", Unit::Text), Column::new("busy in all", Unit::Cores)];
+    // Processors of several machines that stations stand for are no sum.
+    let in_all = results.scaled.is_none();
+    let mut columns = vec![Column::new("cell", Unit::Text)];
+    columns.extend(in_all.then(|| Column::new("busy in all", Unit::Cores)));
     columns.extend(names.iter().map(|name| Column::named(*name, quantities::UTILIZATION)));
     let rows = at_limits(results).map(|(verdict, cell)| {
         let busy: f64 = cell.load.iter().map(|process| process.busy).sum();
-        let mut row = vec![TableValue::from(load_of(verdict).as_str()), busy.into()];
+        let mut row = vec![TableValue::from(load_of(verdict).as_str())];
+        row.extend(in_all.then(|| busy.into()));
         row.extend(names.iter().map(|name| {
             TableValue::from(
                 cell.load.iter().find(|process| process.name == *name).map(ProcessLoad::utilization),

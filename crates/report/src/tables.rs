@@ -114,6 +114,21 @@ impl TableValue {
             ),
         }
     }
+
+    /// The value as text, and what stands beside it: `± 90`, or where the interval reaches farther
+    /// to one side, both its ends: `(105 to 214)`.
+    pub(crate) fn with_interval(&self, scale: Scale) -> (String, Option<String>) {
+        let (text, half) = self.shown(scale);
+        let ends = match self {
+            Self::Measured(measured) => measured.uneven(),
+            _ => None,
+        };
+        let interval = match ends {
+            Some((low, high)) => Some(format!("({} to {})", scale.show(low), scale.show(high))),
+            None => half.map(|half| format!("± {half}")),
+        };
+        (text, interval)
+    }
 }
 
 impl From<&str> for TableValue {
@@ -158,7 +173,8 @@ impl Column {
 }
 
 impl Table {
-    /// The caption; where a ± is more than its value it also says that the interval ends at zero.
+    /// The caption; where a ± is more than its value it also says that the interval ends at zero,
+    /// and where both ends of an interval stand beside its value, why.
     pub fn full_caption(&self) -> String {
         let ends_at_zero = |value: &TableValue| match value {
             TableValue::Measured(measured) => {
@@ -172,22 +188,14 @@ impl Table {
         if self.rows.iter().flatten().any(ends_at_zero) {
             words.push("Where a ± is more than its value, the interval begins at zero.");
         }
+        let is_uneven = |value: &TableValue| match value {
+            TableValue::Measured(measured) => measured.uneven().is_some(),
+            _ => false,
+        };
+        if self.rows.iter().flatten().any(is_uneven) {
+            words.push("Where an interval reaches farther to one side, both its ends stand in brackets.");
+        }
         words.join(" ")
-    }
-
-    /// A value as text, and what stands beside it: `± 90`, or where the caption does not say what a
-    /// ± is and the interval reaches farther to one side, both its ends: `(105 to 214)`.
-    pub(crate) fn shown(&self, value: &TableValue, scale: Scale) -> (String, Option<String>) {
-        let (text, half) = value.shown(scale);
-        let ends = match value {
-            TableValue::Measured(measured) if !self.caption.contains('±') => measured.uneven(),
-            _ => None,
-        };
-        let interval = match ends {
-            Some((low, high)) => Some(format!("({} to {})", scale.show(low), scale.show(high))),
-            None => half.map(|half| format!("± {half}")),
-        };
-        (text, interval)
     }
 
     /// The scale of column `index`: the one that suits the middle of its numbers.
@@ -259,6 +267,10 @@ mod tests {
             table(2.0, 0.0, 5.0),
             "Said. Where a ± is more than its value, the interval begins at zero."
         );
+        assert_eq!(
+            table(2.0, 1.0, 5.0),
+            "Said. Where an interval reaches farther to one side, both its ends stand in brackets."
+        );
     }
 
     #[test]
@@ -270,15 +282,12 @@ mod tests {
 
     #[test]
     fn an_interval_that_reaches_farther_to_one_side_has_both_ends() {
-        let table = Table::untitled("t", &[("x", Unit::Count)], Vec::new());
-        let beside = |table: &Table, low, high| {
+        let beside = |low, high| {
             let cell = EstimateCell { value: 2.0, interval: Some((low, high)), n: 3 };
-            table.shown(&TableValue::Measured(cell), Unit::Count.scale(2.0)).1.unwrap()
+            TableValue::Measured(cell).with_interval(Unit::Count.scale(2.0)).1.unwrap()
         };
-        assert_eq!(beside(&table, 1.0, 3.0), "± 1");
-        assert_eq!(beside(&table, 0.0, 5.0), "± 3");
-        assert_eq!(beside(&table, 1.0, 5.0), "(1 to 5)");
-        let said = Table { caption: "± is half of it.".into(), ..table };
-        assert_eq!(beside(&said, 1.0, 5.0), "± 2");
+        assert_eq!(beside(1.0, 3.0), "± 1");
+        assert_eq!(beside(0.0, 5.0), "± 3");
+        assert_eq!(beside(1.0, 5.0), "(1 to 5)");
     }
 }

@@ -78,14 +78,20 @@ fn column(table: &Table, index: usize) -> Vec<String> {
     let column = &table.columns[index];
     let scale = table.scale(index);
     let mut cells = vec![column.heading.clone(), scale.symbol.to_owned()];
-    let shown: Vec<_> = table.rows.iter().map(|row| row[index].shown(scale)).collect();
-    let spread = shown.iter().filter_map(|(_, half)| half.as_ref()).map(|half| half.chars().count()).max();
-    for (row, (value, half)) in shown.into_iter().enumerate() {
-        cells.push(match (spread, half) {
-            (Some(width), Some(half)) => format!("{value} ± {half:>width$}"),
+    let shown: Vec<_> = table.rows.iter().map(|row| row[index].with_interval(scale)).collect();
+    let spread = shown.iter().filter_map(|(_, beside)| beside.as_ref()).map(|one| one.chars().count()).max();
+    for (row, (value, beside)) in shown.into_iter().enumerate() {
+        cells.push(match (spread, beside) {
+            (Some(width), Some(beside)) => match beside.strip_prefix("± ") {
+                Some(half) => {
+                    let room = width - 2;
+                    format!("{value} ± {half:>room$}")
+                }
+                None => format!("{value} {beside:>width$}"),
+            },
             // An estimate without an interval leaves the place of the interval free.
             (Some(width), None) if !matches!(table.rows[row][index], TableValue::Text(_)) => {
-                format!("{value}{:1$}", "", width + 3)
+                format!("{value}{:1$}", "", width + 1)
             }
             _ => value,
         });
@@ -167,6 +173,21 @@ read            1  p99         worse
     #[test]
     fn letters_of_ascii_stand_for_the_others() {
         assert_eq!(ascii("≈ 0 a… ↓ 3 more, −2 – 1"), "~ 0 a~ v 3 more, -2 - 1");
+    }
+
+    #[test]
+    fn an_interval_with_both_ends_stands_under_the_others() {
+        let measured = |value, low, high| {
+            TableValue::Measured(EstimateCell { value, interval: Some((low, high)), n: 5 })
+        };
+        let rows = vec![
+            vec![measured(120.0, 110.0, 130.0)],
+            vec![measured(120.0, 110.0, 190.0)],
+            vec![TableValue::Missing],
+        ];
+        let table = Table::untitled("t", &[("x", Unit::Count)], rows);
+        let expected = "               x\n\n120 ±         10\n120 (110 to 190)\n  –\n";
+        assert_eq!(super::table(&table), expected);
     }
 
     #[test]

@@ -44,6 +44,8 @@ mod loop_meter;
 mod memory;
 mod readiness;
 mod reading;
+#[cfg(test)]
+mod testing;
 mod time_limits;
 mod upstreams;
 mod writing;

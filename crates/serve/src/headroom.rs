@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use krarup_model::headroom::{
     Allowance, Headroom, HeadroomChange, HeadroomMemory, HeadroomQuestion, LiveSystem, NamedChange,
-    ProvenServer, ResourceKind, ResponseTarget, judge_remembering,
+    ResourceKind, ResponseTarget, judge_remembering,
 };
 use krarup_net::http::{HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
@@ -18,7 +18,7 @@ use krarup_units::{Mistake, Nanos};
 
 use crate::live::{LiveQuestion, LiveState};
 use crate::process;
-use crate::redline_lock::{COOL_DOWN, proofs};
+use crate::redline_lock::{COOL_DOWN, ServerProof, proofs};
 use crate::server_statistics::AskedServers;
 
 /// How long an answer is given again.
@@ -47,7 +47,7 @@ pub(crate) struct LiveHeadroom {
     last: Mutex<Option<Arc<Headroom>>>,
     /// What servers have shown that they can do, by name, and when; none: what was shown to the
     /// process before this one was not looked for yet.
-    proven: Mutex<Option<HashMap<String, (ProvenServer, Instant)>>>,
+    proven: Mutex<Option<HashMap<String, (ServerProof, Instant)>>>,
     servers: AskedServers,
     uses: Mutex<UsesSeen>,
     /// What earlier answers found of the servers.
@@ -208,9 +208,10 @@ impl LiveHeadroom {
         self.answer(&asked, lock(&self.answers)).ok()
     }
 
-    /// A server has shown that it can do this; it counts for a day.
-    pub(crate) fn prove(&self, server: &str, proven: ProvenServer) {
-        lock(&self.proven).get_or_insert_default().insert(server.to_owned(), (proven, Instant::now()));
+    /// A server has shown that it can do this; it counts for a day, while servers get the shares
+    /// that they had.
+    pub(crate) fn prove(&self, server: &str, proof: ServerProof) {
+        lock(&self.proven).get_or_insert_default().insert(server.to_owned(), (proof, Instant::now()));
         lock(&self.answers).clear();
     }
 
@@ -218,17 +219,19 @@ impl LiveHeadroom {
     fn known(&self, state: &LiveState) -> LiveSystem {
         let mut system = state.system.clone();
         system.allowances = process::allowances();
-        if state.config.as_ref().is_some_and(|config| config.server_stats) {
-            let names: Vec<String> = system.servers.iter().map(|server| server.name.clone()).collect();
+        if let Some(config) = state.config.as_ref().filter(|config| config.server_stats) {
+            // Not those that have been taken out of it.
+            let names: Vec<String> = config.addresses().iter().map(ToString::to_string).collect();
             system.allowances.extend(self.servers.allowances(&names));
         }
         let rate = state.kept.replied_per_s(LATELY);
         lock(&self.uses).complete(&mut system.allowances, rate, Instant::now());
         let mut proven = lock(&self.proven);
         let proven = proven.get_or_insert_with(|| proven_before(state));
-        proven.retain(|_, (_, at)| at.elapsed() < COOL_DOWN);
+        let shares = state.shares_digest();
+        proven.retain(|_, (proof, at)| at.elapsed() < COOL_DOWN && proof.shares == shares);
         for server in &mut system.servers {
-            server.proven = proven.get(&server.name).map(|(proven, _)| *proven);
+            server.proven = proven.get(&server.name).map(|(proof, _)| proof.proven);
         }
         system
     }
@@ -262,19 +265,22 @@ impl LiveHeadroom {
 }
 
 /// What servers have shown to the process that ran here before.
-fn proven_before(state: &LiveState) -> HashMap<String, (ProvenServer, Instant)> {
+fn proven_before(state: &LiveState) -> HashMap<String, (ServerProof, Instant)> {
     let Some(path) = &state.redline_lock else { return HashMap::new() };
     let now = Instant::now();
-    let of_age = |(server, proven, age)| (server, (proven, now.checked_sub(age).unwrap_or(now)));
+    let of_age = |(server, proof, age)| (server, (proof, now.checked_sub(age).unwrap_or(now)));
     proofs(path, &state.listens_at(), SystemTime::now()).into_iter().map(of_age).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::net::TcpListener;
     use std::sync::OnceLock;
 
-    use krarup_model::headroom::{HeadroomVerdict, Silence};
+    use krarup_model::headroom::{HeadroomVerdict, ProvenServer, Silence};
     use krarup_net::snapshots::SnapshotSlot;
+    use krarup_proxy::Config;
     use krarup_record::LiveSnapshot;
 
     use super::*;
@@ -298,6 +304,42 @@ mod tests {
         let kept = LiveSnapshot { loops: 1, ..LiveSnapshot::default() };
         let (pools, keys) = (Vec::new(), Vec::new());
         LiveState { kept, system, target, pools, redline_lock: None, config: None, keys }
+    }
+
+    /// Of a proxy before these servers, with these lines more.
+    fn configured(servers: &[&str], more: &str) -> LiveState {
+        let config = Config::parse(&format!("servers = {servers:?}\n{more}"), "proxy.toml").unwrap();
+        let system = LiveSystem::of(servers.iter().map(|&name| name.to_owned()));
+        LiveState { system, config: Some(Box::new(config)), ..nothing_seen() }
+    }
+
+    #[test]
+    fn what_was_proven_counts_while_servers_get_the_shares_that_they_had() {
+        let headroom = headroom(false);
+        let two = configured(&["a:1", "b:1"], "");
+        let proven = ProvenServer {
+            target: "p99 < 8ms".parse().unwrap(),
+            server_per_s: 20_000.0,
+            traffic_per_s: 40_000.0,
+            missed_per_s: None,
+            slower_per_s: None,
+        };
+        headroom.prove("a:1", ServerProof { proven, shares: two.shares_digest() });
+        assert_eq!(headroom.known(&two).servers[0].proven, Some(proven));
+        let four = configured(&["a:1", "b:1", "c:1", "d:1"], "");
+        assert_eq!(headroom.known(&four).servers[0].proven, None);
+    }
+
+    #[test]
+    fn a_server_that_has_been_taken_out_is_not_asked_for_its_statistics() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+        gone.set_nonblocking(true).unwrap();
+        // A file that is not there: a connection to it fails at once.
+        let mut state = configured(&["unix:/nowhere/server"], "server_stats = true");
+        state.system =
+            LiveSystem::of([gone.local_addr().unwrap().to_string(), "unix:/nowhere/server".into()]);
+        headroom(false).known(&state);
+        assert_eq!(gone.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     fn ask(headroom: &LiveHeadroom, text: &str, page: bool) -> HttpResponse {

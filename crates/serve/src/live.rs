@@ -39,6 +39,11 @@ impl LiveState {
         self
     }
 
+    /// A number that is another one where servers may get other shares of the requests.
+    pub(crate) fn shares_digest(&self) -> Option<u64> {
+        self.config.as_ref().map(|config| config.shares_digest())
+    }
+
     /// The address by which a proxy is told from others before the same servers.
     pub(crate) fn listens_at(&self) -> String {
         self.config.as_ref().map(|config| config.listen.to_string()).unwrap_or_default()

@@ -26,7 +26,7 @@ use krarup_units::{Mistake, Nanos, Seconds, Stamp, text};
 use crate::headroom::{LiveHeadroom, json};
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::LoopOrders;
-use crate::redline_lock::{COOL_DOWN, RedlineLock};
+use crate::redline_lock::{COOL_DOWN, RedlineLock, ServerProof};
 use crate::threads::{Spawn, spawn};
 
 /// How often the loops are asked.
@@ -128,6 +128,8 @@ struct PreparedRedline {
     proxy: String,
     pool: String,
     server: String,
+    /// The digest of the shares that servers get without it.
+    shares: Option<u64>,
     redline: Redline,
     /// Held as long as it runs.
     shared: Option<RedlineLock>,
@@ -199,6 +201,7 @@ impl LiveRedline {
             proxy: live.listens_at(),
             pool: pool.name.clone(),
             server: live.system.servers[server].name.clone(),
+            shares: live.shares_digest(),
             redline: Redline::new(settings, server, pool.servers.clone(), live.kept.at),
             shared,
         };
@@ -272,6 +275,9 @@ impl LiveRedline {
                 break RedlineEnd::Stopped;
             }
             let Some(live) = self.live.ask() else { break RedlineEnd::Stuck };
+            if live.shares_digest() != prepared.shares {
+                break RedlineEnd::Stopped;
+            }
             if let RedlineOrder::End(end) = prepared.redline.look(&live.kept, &live.system) {
                 break end;
             }
@@ -290,10 +296,11 @@ impl LiveRedline {
         let report = prepared.report(Some(ended));
         // Where the server was at a limit at once, what it had proven before counts no longer.
         if let Some(proven) = prepared.redline.shown(ended) {
-            self.headroom.prove(&prepared.server, proven);
+            let proof = ServerProof { proven, shares: prepared.shares };
+            self.headroom.prove(&prepared.server, proof);
             if let Some(shared) = &mut prepared.shared {
                 // Where it cannot be written it is known until the end of this process.
-                let _ = shared.note_proof(&prepared.server, &prepared.proxy, proven, SystemTime::now());
+                let _ = shared.note_proof(&prepared.server, &prepared.proxy, proof, SystemTime::now());
             }
         }
         let target = prepared.redline.target();

@@ -4,13 +4,14 @@
 //!
 //! ```text
 //! 1764180000 10.0.0.4:11211                  seconds since 1970 (UTC), and the server
-//! proven 1764180300 10.0.0.4:11211 10.0.0.9:11211 {…}
-//!                                            the same when it ended, where the proxy listens, and
-//!                                            the proof as JSON
+//! proven 1764180300 10.0.0.4:11211 10.0.0.9:11211 00c0ffee00c0ffee {…}
+//!                                            the same when it ended, where the proxy listens, of
+//!                                            which shares, and the proof as JSON
 //! ```
 //!
-//! How much of all traffic gets to the server is another share at another proxy, so a proof counts
-//! for the one that it names. Other lines stand there for another reason: they say nothing here,
+//! How much of all traffic gets to the server is another share at another proxy, and with other
+//! pools, so a proof counts for the proxy that it names while the configuration gives servers the
+//! shares that they had. Other lines stand there for another reason: they say nothing here,
 //! and stay.
 
 use std::fmt::Display;
@@ -25,12 +26,20 @@ use krarup_units::Mistake;
 /// A server is pushed once in this time, and what it proved counts as long.
 pub(crate) const COOL_DOWN: Duration = Duration::from_secs(86_400);
 
+/// What a server has proven.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ServerProof {
+    pub(crate) proven: ProvenServer,
+    /// The digest of the shares that servers had then; none: it is not known.
+    pub(crate) shares: Option<u64>,
+}
+
 /// What servers have proven to this proxy, and how long ago, by the file.
-pub(crate) fn proofs(path: &Path, proxy: &str, now: SystemTime) -> Vec<(String, ProvenServer, Duration)> {
+pub(crate) fn proofs(path: &Path, proxy: &str, now: SystemTime) -> Vec<(String, ServerProof, Duration)> {
     let (text, now) = (text_of(path), seconds(now));
     let of_line = |line: &[u8]| {
-        let proof = proof(line).filter(|proof| proof.proxy == proxy && counts(proof.at, now))?;
-        Some((proof.server.to_owned(), proof.proven, age(proof.at, now)))
+        let proof = written(line).filter(|proof| proof.proxy == proxy && counts(proof.at, now))?;
+        Some((proof.server.to_owned(), proof.proof, age(proof.at, now)))
     };
     lines(&text).filter_map(of_line).collect()
 }
@@ -78,14 +87,15 @@ impl RedlineLock {
         &mut self,
         server: &str,
         proxy: &str,
-        proven: ProvenServer,
+        proof: ServerProof,
         now: SystemTime,
     ) -> Result<(), Mistake> {
         let now = seconds(now);
-        let text = serde_json::to_string(&proven).map_err(|error| at(&self.path, &error))?;
-        let is_other = |proof: WrittenProof<'_>| (proof.server, proof.proxy) != (server, proxy);
-        let stays = |line: &[u8]| proof(line).is_none_or(|proof| counts(proof.at, now) && is_other(proof));
-        self.write(stays, &format!("proven {now} {server} {proxy} {text}"))
+        let text = serde_json::to_string(&proof.proven).map_err(|error| at(&self.path, &error))?;
+        let shares = proof.shares.map(|shares| format!("{shares:016x} ")).unwrap_or_default();
+        let is_other = |known: WrittenProof<'_>| (known.server, known.proxy) != (server, proxy);
+        let stays = |line: &[u8]| written(line).is_none_or(|known| counts(known.at, now) && is_other(known));
+        self.write(stays, &format!("proven {now} {server} {proxy} {shares}{text}"))
     }
 
     /// Writes the lines that stay, and one more.
@@ -135,14 +145,21 @@ struct WrittenProof<'a> {
     at: u64,
     server: &'a str,
     proxy: &'a str,
-    proven: ProvenServer,
+    proof: ServerProof,
 }
 
-fn proof(line: &[u8]) -> Option<WrittenProof<'_>> {
+fn written(line: &[u8]) -> Option<WrittenProof<'_>> {
     let line = std::str::from_utf8(line).ok()?.strip_prefix("proven ")?;
     let mut words = line.splitn(4, ' ');
     let (at, server, proxy) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
-    Some(WrittenProof { at, server, proxy, proven: serde_json::from_str(words.next()?).ok()? })
+    let rest = words.next()?;
+    let (shares, text) = match rest.split_once(' ') {
+        Some((shares, text)) if !rest.starts_with('{') => (Some(u64::from_str_radix(shares, 16).ok()?), text),
+        // As before shares were noted.
+        _ => (None, rest),
+    };
+    let proof = ServerProof { proven: serde_json::from_str(text).ok()?, shares };
+    Some(WrittenProof { at, server, proxy, proof })
 }
 
 /// Whether a line of this second still counts. One that is further ahead than a day is of a clock
@@ -214,12 +231,15 @@ mod tests {
     #[test]
     fn what_was_proven_is_known_for_a_day_to_the_proxy_it_was_proven_to() {
         let target = "p99 < 8ms".parse().unwrap();
-        let proven = |traffic_per_s: f64| ProvenServer {
-            target,
-            server_per_s: 700.0,
-            traffic_per_s,
-            missed_per_s: None,
-            slower_per_s: Some(2_000.0),
+        let proven = |traffic_per_s: f64| ServerProof {
+            proven: ProvenServer {
+                target,
+                server_per_s: 700.0,
+                traffic_per_s,
+                missed_per_s: None,
+                slower_per_s: Some(2_000.0),
+            },
+            shares: Some(7),
         };
         let (path, mut taken) = of("proof", b"proven otherwise\nproven 1 a:1 p:1 {}\n");
         taken.note("a:1", time(NOON)).unwrap();
@@ -232,6 +252,10 @@ mod tests {
         assert_eq!(proofs(&path, "p:1", time(NOON + 25 * HOUR)), []);
         assert_eq!(taken.since_push("a:1", time(NOON)), Some(Duration::ZERO));
         let text = std::fs::read_to_string(&path).unwrap();
+        // As before shares were noted.
+        std::fs::write(&path, text.replace(" 0000000000000007 ", " ")).unwrap();
+        let known = proofs(&path, "p:1", time(NOON + HOUR));
+        assert_eq!(known[0].1, ServerProof { shares: None, ..proven(1_400.0) });
         std::fs::remove_file(&path).unwrap();
         // Two were no proofs, and stay; of the same proxy one took the place of another.
         assert!(text.starts_with("proven otherwise\nproven 1 a:1 p:1 {}\n"), "{text}");

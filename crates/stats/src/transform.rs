@@ -146,6 +146,8 @@ fn evidence(design: &TwoLevel, log_likelihood: f64, level: f64) -> Result<Eviden
 struct Scatter {
     cells: Vec<Vec<f64>>,
     n: f64,
+    /// ν = 2^k (r − 1): the mean of each cell is estimated.
+    degrees: f64,
 }
 
 impl Scatter {
@@ -157,11 +159,12 @@ impl Scatter {
         if cells.iter().all(|cell| cell.iter().all(|&value| value == cell[0])) {
             return Err(StatsError::Constant { what: "repetitions in every cell" });
         }
-        Ok(Self { cells, n })
+        let degrees = n - cells.len() as f64;
+        Ok(Self { cells, n, degrees })
     }
 
-    /// Box and Cox's profile log-likelihood, −n/2 ln SSE(λ), of (y^λ − 1)/λ scaled by the geometric
-    /// mean so that all λ have one unit.
+    /// Box and Cox's profile log-likelihood, −ν/2 ln SSE(λ), of (y^λ − 1)/λ scaled by the geometric
+    /// mean so that all λ have one unit. With n in place of ν its intervals would be too narrow.
     fn log_likelihood(&self, power: f64) -> f64 {
         let scaled = |w: f64| if power == 0.0 { w } else { (power * w).exp_m1() / power };
         let squares: f64 = self
@@ -172,7 +175,7 @@ impl Scatter {
                 cell.iter().map(|&w| (scaled(w) - mean).powi(2)).sum::<f64>()
             })
             .sum();
-        -self.n / 2.0 * squares.ln()
+        -self.degrees / 2.0 * squares.ln()
     }
 
     /// The likeliest power and the interval {λ : 2 (l_max − l(λ)) ≤ χ²[level; 1]}.

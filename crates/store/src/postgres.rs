@@ -248,7 +248,7 @@ impl Owned {
             contents.clients.push(row.get(0));
         }
         self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[])?;
-        for row in self.client.query("SELECT tube, key, id, until FROM krarup.key ORDER BY until", &[])? {
+        for row in self.client.query("SELECT tube, key, id, until FROM krarup.key", &[])? {
             let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
             if shard.has(row.get(0)) {
                 contents.keys.push((row.get(0), row.get(1), kept));

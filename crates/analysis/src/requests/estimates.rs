@@ -25,7 +25,7 @@ pub struct RequestEstimates {
     pub window: Seconds,
     /// The stations visited.
     pub stations: Vec<StationEstimates>,
-    /// The whole run, warm-up and all.
+    /// The whole run, warm-up and all; empty where requests have a row at each of several stations.
     pub windows: Vec<EstimateWindow>,
     /// How much of the beginning is unlike the rest, by throughput and by response time.
     pub settled: [Settled; 2],
@@ -46,7 +46,8 @@ pub enum Settled {
     After(Seconds),
     /// Not in its first half: it had not settled.
     Never,
-    /// The run has fewer than ten windows, or they are all alike.
+    /// The run has fewer than ten windows, none where its rows are of several stations, or they are
+    /// all alike.
     Unknown,
 }
 

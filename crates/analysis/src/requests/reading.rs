@@ -66,22 +66,26 @@ impl RowReader {
     /// What all of them say. `lost` rows could not be kept by the program that wrote them.
     pub fn end(self, lost: u64) -> RequestEstimates {
         let cut = self.cut;
-        let windows = windows(&cut, &self.sums.windows);
+        let stations = self.sums.stations.iter().enumerate().filter_map(|(station, sums)| {
+            Some(sums.as_ref()?.estimates(&cut, station as u16, self.of_clients))
+        });
+        let stations: Vec<StationEstimates> = stations.collect();
+        // A request has a row at each station it visits: all of them together are no throughput.
+        // Each request of clients has one row, whose station is its class.
+        let one_row_each = self.of_clients || stations.len() < 2;
+        let windows = if one_row_each { windows(&cut, &self.sums.windows) } else { Vec::new() };
         // The last window is cut short by the end, and the first by the first request.
         let whole = windows.get(1..windows.len().saturating_sub(1)).unwrap_or_default();
         let rate = |window: &EstimateWindow| Some(window.completed as f64 / window.length);
         let response = |window: &EstimateWindow| window.response;
         let settled = [settled(whole, rate), settled(whole, response)];
-        let stations = self.sums.stations.iter().enumerate().filter_map(|(station, sums)| {
-            Some(sums.as_ref()?.estimates(&cut, station as u16, self.of_clients))
-        });
         let mut found = RequestEstimates {
             rows: self.sums.rows,
             run: (cut.ended - cut.begun).as_seconds(),
             from: (cut.from - cut.begun).as_seconds(),
             length: cut.length(),
             window: cut.window.as_seconds(),
-            stations: stations.collect(),
+            stations,
             windows,
             settled,
             warnings: Vec::new(),
@@ -430,6 +434,24 @@ mod tests {
         assert_eq!(told[0], Warning::RowsLost { lost: 3, kept: 500 });
         assert_eq!(told[1], Warning::Disordered { rows: 1, of: 500 });
         assert!(told.iter().any(|one| matches!(one, Warning::Errors { errors: 1, .. })), "{told:?}");
+    }
+
+    /// Twenty requests a window, each of which visits two stations, are no forty.
+    #[test]
+    fn visits_to_several_stations_are_no_throughput_over_time() {
+        let mut rows = regular(1_000);
+        let elsewhere = |&(visit, server): &(Visit, ServerVisit)| (Visit { station: 1, ..visit }, server);
+        let second: Vec<(Visit, ServerVisit)> = rows.iter().map(elsewhere).collect();
+        rows.extend(second);
+        let cut = cut(&rows, 0, 0);
+        let of_a_network = found(&rows, cut);
+        assert_eq!(of_a_network.stations.len(), 2);
+        assert!(of_a_network.windows.is_empty() && of_a_network.warnings.is_empty(), "{of_a_network:?}");
+        assert_eq!(of_a_network.settled, [Settled::Unknown; 2]);
+        // Classes of clients are asked beside each other.
+        let mut reading = RowReader::new(cut).of_clients(true);
+        rows.iter().for_each(|(visit, server)| reading.see(visit, std::slice::from_ref(server)));
+        assert_eq!(reading.end(0).windows[1].completed, 40);
     }
 
     proptest! {

@@ -15,8 +15,8 @@ pub struct TopTotals {
     pub throughput_per_s: f64,
     /// Of these, those answered with an error.
     pub errors_per_s: f64,
-    /// Median response time, without that of `reserve`, which waits for a message; none: nothing
-    /// was answered.
+    /// Median response time, without those of `reserve` and `pop`, which wait for a message; none:
+    /// nothing was answered.
     pub p50_s: Option<Seconds>,
     /// The response time that 99 % do not exceed, likewise.
     pub p99_s: Option<Seconds>,
@@ -195,14 +195,25 @@ pub struct TopTube {
     pub drain_s: Option<Seconds>,
 }
 
-/// The operation of a broker that waits for a message: how long says nothing of the broker.
-const WAITS: &str = "reserve";
+/// Operations of a broker that wait for a message: how long says nothing of the broker.
+const WAITS: [&str; 2] = ["reserve", "pop"];
+
+/// What an owner of queues tells, and brokers that share them do not.
+const TOLD_BY_OWNERS: &str = "krarup_broker_leases_expired_total";
 
 /// Workers are estimated of one broker's traffic alone.
 const SEVERAL_BROKERS: &str = "several_brokers";
 
 fn sum(pairs: &[&LookPair], of: impl Fn(&LookPair) -> f64) -> f64 {
     pairs.iter().map(|pair| of(pair)).sum()
+}
+
+/// What brokers tell of messages: each owner of queues of its own, each that shares them of all.
+fn of_messages(pairs: &[&LookPair], of: impl Fn(&LookPair) -> Option<f64>) -> Option<f64> {
+    let (owners, sharing): (Vec<&LookPair>, Vec<&LookPair>) =
+        pairs.iter().copied().partition(|pair| pair.now.value(TOLD_BY_OWNERS).is_some());
+    let owned = owners.into_iter().filter_map(&of);
+    owned.chain(sharing.into_iter().filter_map(&of).reduce(f64::max)).reduce(|all, one| all + one)
 }
 
 fn times(pairs: &[&LookPair], name: &str, label: Option<(&str, &str)>) -> BucketedTimes {
@@ -223,7 +234,7 @@ pub(super) fn totals(pairs: &[&LookPair]) -> TopTotals {
         let name = pair.kind.names().response;
         let of = pair.now.labels(&format!("{name}_count"), "operation");
         of.into_iter()
-            .filter(|of| *of != WAITS)
+            .filter(|of| !WAITS.contains(of))
             .fold(all, |all, of| all.and(&pair.times(name, Some(("operation", of)))))
     });
     TopTotals {
@@ -255,7 +266,7 @@ pub(super) fn queue(pairs: &[&LookPair]) -> TopQueue {
 /// The messages and the store of brokers.
 pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
     let state = |state: &str| {
-        sum(pairs, |pair| pair.value_of("krarup_broker_messages", "state", state).unwrap_or(0.0))
+        of_messages(pairs, |pair| pair.value_of("krarup_broker_messages", "state", state)).unwrap_or(0.0)
     };
     let value = |name: &str| sum(pairs, |pair| pair.value(name));
     TopStore {
@@ -263,7 +274,7 @@ pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
         reserved: state("reserved"),
         delayed: state("delayed"),
         buried: state("buried"),
-        tubes: value("krarup_broker_tubes"),
+        tubes: of_messages(pairs, |pair| pair.now.value("krarup_broker_tubes")).unwrap_or(0.0),
         clients_waiting: value("krarup_broker_clients_waiting"),
         queue_length: value("krarup_broker_store_queue_length"),
         requests: value("krarup_broker_store_requests"),
@@ -373,7 +384,7 @@ pub(super) fn tubes(pairs: &[&LookPair]) -> Vec<TopTube> {
         let (workers, silent) = workers_of(pairs, tube);
         TopTube {
             tube: tube.to_owned(),
-            ready: all("krarup_broker_tube_ready"),
+            ready: of_messages(pairs, |pair| pair.value_of("krarup_broker_tube_ready", "tube", tube)),
             reserved: all("krarup_broker_tube_consumers_busy").unwrap_or(0.0),
             consumers_waiting: all("krarup_broker_tube_consumers_waiting").unwrap_or(0.0),
             arrivals_per_s: all("krarup_broker_tube_arrivals_per_second"),

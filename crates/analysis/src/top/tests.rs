@@ -10,9 +10,7 @@ use super::*;
 /// two servers, each answered in `micros`.
 fn proxy(seconds: f64, rate: f64, micros: u64) -> Samples {
     let count = (seconds * rate) as u64;
-    let mut times = MeasuredDistribution::new();
-    (0..count).for_each(|_| times.record(Nanos(micros * 1_000)));
-    let buckets = TimeBuckets::of(&times, true);
+    let buckets = times_of(count, Nanos::from_micros(micros));
     let mut text = ExpositionText::default();
     text.value("krarup_uptime_seconds", seconds);
     text.value("process_cpu_seconds_total", seconds * 0.5);
@@ -35,7 +33,18 @@ fn proxy(seconds: f64, rate: f64, micros: u64) -> Samples {
     Samples::read(&text.0)
 }
 
+/// So many times that are alike.
+fn times_of(count: u64, time: Nanos) -> TimeBuckets {
+    let mut times = MeasuredDistribution::new();
+    (0..count).for_each(|_| times.record(time));
+    TimeBuckets::of(&times, true)
+}
+
 fn broker(seconds: f64, needed: Option<f64>) -> Samples {
+    Samples::read(&told_by_broker(seconds, needed).0)
+}
+
+fn told_by_broker(seconds: f64, needed: Option<f64>) -> ExpositionText {
     let mut text = ExpositionText::default();
     text.value("krarup_broker_uptime_seconds", seconds);
     text.value("krarup_broker_clients", 4);
@@ -63,7 +72,7 @@ fn broker(seconds: f64, needed: Option<f64>) -> Samples {
         let labels = [("tube", tube.to_owned()), ("reason", "few_services".to_owned())];
         text.labelled("krarup_broker_workers_needed_silent", &labels, 1);
     }
-    Samples::read(&text.0)
+    text
 }
 
 fn state(names: &[&str]) -> TopState {
@@ -194,6 +203,41 @@ fn a_tube_has_its_workers_or_the_reason_why_there_is_no_conclusion() {
         silent.looked("b", uptime, broker(uptime, None));
     }
     assert_eq!(silent.figures(1.0, None).tubes[0].silent.as_deref(), Some("few_services"));
+}
+
+/// Brokers that share a database tell the messages of all; owners of queues their own.
+#[test]
+fn messages_that_brokers_share_are_counted_once() {
+    for (owners, ready) in [(false, 25.0), (true, 50.0)] {
+        let mut state = state(&["b", "c"]);
+        for (name, uptime) in [("b", 10.0), ("c", 10.0), ("b", 11.0), ("c", 11.0)] {
+            let mut text = told_by_broker(uptime, None);
+            if owners {
+                text.value("krarup_broker_leases_expired_total", 0);
+            }
+            state.looked(name, uptime, Samples::read(&text.0));
+        }
+        let figures = state.figures(1.0, None);
+        assert_eq!((figures.store.unwrap().ready, figures.tubes[0].ready), (ready, Some(ready)));
+        assert_eq!(figures.tubes[0].reserved, 6.0, "each tells its own consumers");
+    }
+}
+
+#[test]
+fn how_long_a_message_is_waited_for_is_no_response_time_of_the_whole() {
+    let mut state = state(&["b"]);
+    for uptime in [10_u32, 11] {
+        let mut text = told_by_broker(f64::from(uptime), None);
+        let waited = Nanos::from_secs(10);
+        for (operation, time) in [("put", Nanos::from_micros(300)), ("reserve", waited), ("pop", waited)] {
+            let buckets = times_of(100 * u64::from(uptime), time);
+            let of = Some(("operation", operation));
+            text.histogram("krarup_broker_response_time_seconds", of, &buckets);
+        }
+        state.looked("b", f64::from(uptime), Samples::read(&text.0));
+    }
+    let totals = state.figures(1.0, None).totals.unwrap();
+    assert!((0.000_25..=0.000_5).contains(&totals.p99_s.unwrap()), "{totals:?}");
 }
 
 #[test]

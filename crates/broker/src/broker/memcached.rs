@@ -10,8 +10,8 @@ use super::{Broker, Hold};
 use crate::counts::operation;
 use crate::job::{ClientId, Id};
 use crate::memcached::{
-    self, CloseOption, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, QueueGet, QueueRequest, ReplyFormat, STILL_OPEN,
-    TakeOption, UNAUTHENTICATED,
+    self, CloseOption, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, ReplyFormat,
+    STILL_OPEN, TakeOption, UNAUTHENTICATED,
 };
 use crate::queues::Queues;
 use crate::statistics::{self, QueueFigures};
@@ -236,6 +236,14 @@ impl Broker {
     }
 
     fn end_open(&mut self, asking: Asking, end: CloseOption, open: Id, reply_format: ReplyFormat) {
+        let holds = match &self.shared {
+            Some(shared) => shared.holds(asking.id, open, asking.now),
+            None => self.queues.holds(asking.id, open),
+        };
+        if !holds {
+            // A delete by its number would take it from those that it waits for.
+            return self.tell(asking, if reply_format == ReplyFormat::Not { b"" } else { RAN_OUT });
+        }
         if end == CloseOption::Abort
             && let Some(shared) = &mut self.shared
         {

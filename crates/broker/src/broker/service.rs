@@ -23,7 +23,8 @@ impl Service for Broker {
             let Some(dialog) = self.dialogs[id as usize].as_mut() else { return bytes.len() };
             dialog.stuck = false;
             if dialog.quitting {
-                return bytes.len();
+                done = bytes.len();
+                break;
             }
             if rest.is_empty() {
                 break;

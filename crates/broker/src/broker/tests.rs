@@ -1,6 +1,6 @@
 //! Dialogues: what a client says, what it hears, wherever the network cuts the bytes.
 
-use krarup_record::recorder;
+use krarup_record::{Operation, recorder};
 use krarup_service::Service;
 use proptest::prelude::*;
 
@@ -157,6 +157,17 @@ fn a_client_that_waits_is_read_later_when_it_is_answered() {
 }
 
 #[test]
+fn a_client_that_waits_is_answered_where_the_one_that_puts_quits_at_once() {
+    let mut broker = broker(false);
+    let [worker, producer] = [(); 2].map(|()| broker.opened());
+    assert_eq!(say(&mut broker, worker, "reserve\r\n"), "");
+    let said = b"put 0 0 60 1\r\nx\r\nquit\r\n";
+    assert_eq!(broker.read(producer, said, NOW, NOW), said.len());
+    assert_eq!(hear(&mut broker, worker), "RESERVED 1 1\r\nx\r\n");
+    broker.gone(worker, NOW);
+}
+
+#[test]
 fn answers_leave_after_their_commit_and_in_order() {
     let mut broker = broker(true);
     let id = broker.opened();
@@ -169,7 +180,7 @@ fn answers_leave_after_their_commit_and_in_order() {
     commit(&mut broker);
     assert_eq!(hear(&mut broker, id), "INSERTED 3\r\n");
     assert!(broker.take_batch(NOW, 0).is_none());
-    let row = broker.recorder().total(krarup_record::Operation::Put);
+    let row = broker.recorder().total(Operation::Put);
     assert_eq!((row.count, broker.recorder().disordered()), (3, 0));
 }
 
@@ -436,6 +447,37 @@ fn a_trip_that_found_no_message_is_kept_for_the_model() {
         [(at(10), true, trip), (at(20), false, trip), (at(22), false, trip)],
         "in vain; the put; the reserve, since the message is there"
     );
+    // Of 2.2 s it waited for a connection from when it was asked for once more.
+    assert_eq!(parts_of(&broker, Operation::Reserve), [800, 200, 1_200].map(Nanos::from_millis));
+}
+
+/// Times in the queue, with the store and of the broker's own, summed up.
+fn parts_of(broker: &Broker, operation: Operation) -> [Nanos; 3] {
+    let all = broker.recorder().total(operation);
+    [all.queue_time, all.server_time, all.own_time]
+}
+
+/// Both wait for ten seconds; the end of the popped message waits one more for the store, and is
+/// written in another.
+#[test]
+fn to_wait_for_a_message_is_not_to_wait_for_the_store() {
+    let at = |second| Stamp(Nanos::from_secs(second).0);
+    for (said, operation, parts) in
+        [("reserve\r\n", Operation::Reserve, [0, 0, 12]), ("pop 60\r\n", Operation::Pop, [1, 1, 10])]
+    {
+        let mut broker = broker(true);
+        let [worker, producer] = [(); 2].map(|()| broker.opened());
+        broker.read(worker, said.as_bytes(), at(0), at(0));
+        broker.read(producer, b"put 1 0 60 1\r\nx\r\n", at(9), at(9));
+        let (put, _) = broker.take_batch(at(9), 0).unwrap();
+        broker.committed(put, at(9), at(10));
+        if let Some((taken, _)) = broker.take_batch(at(11), 0) {
+            broker.committed(taken, at(11), at(12));
+        }
+        let length = broker.output(worker).len();
+        broker.written(worker, length, at(12));
+        assert_eq!(parts_of(&broker, operation), parts.map(Nanos::from_secs), "{said}");
+    }
 }
 
 #[test]
@@ -515,12 +557,12 @@ fn where_the_database_decides_monitoring_is_told_what_it_said_and_nothing_else()
 fn records_begin_anew_when_a_client_asks() {
     let mut broker = broker(false);
     let id = broker.opened();
-    let put = |broker: &Broker| broker.recorder().total(krarup_record::Operation::Put).count;
+    let put = |broker: &Broker| broker.recorder().total(Operation::Put).count;
     for _ in 0..2 {
         assert_eq!(say(&mut broker, id, "stats-reset\r\n"), "RESET\r\n");
         assert!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n").starts_with("INSERTED "));
         assert_eq!((put(&broker), broker.reset_at()), (1, Some(NOW)));
     }
-    assert_eq!(broker.recorder_since_start().total(krarup_record::Operation::Put).count, 2);
+    assert_eq!(broker.recorder_since_start().total(Operation::Put).count, 2);
     assert!(say(&mut broker, id, "stats\r\n").contains("\ncmd-put: 2\n"));
 }

@@ -256,7 +256,7 @@ pub const TABLE: &[BrokerMetric] = &[
         "krarup_broker_tube_utilization_ratio",
         |tube| tube.utilization,
         |_| None,
-        "The share of their time that the tube's consumers work; above 1 its queue grows.",
+        "The share of their time that the tube's consumers work; above 1 its queue grows; absent in `batch` and `direct`, where those at other brokers are not known.",
     ),
     tube(
         "krarup_broker_tube_drain_seconds",
@@ -266,7 +266,7 @@ pub const TABLE: &[BrokerMetric] = &[
             DrainTime::Unknown => None,
         },
         |_| None,
-        "When no message of the tube waits any more if it goes on so.",
+        "When no message of the tube waits any more if it goes on so; absent in `batch` and `direct` while some wait.",
     ),
     tube_total(
         "krarup_broker_tube_arrivals_total",

@@ -15,7 +15,8 @@ pub enum Released {
 }
 
 impl Queues {
-    fn holds(&self, client: ClientId, id: Id) -> bool {
+    /// Whether a client has this message.
+    pub(crate) fn holds(&self, client: ClientId, id: Id) -> bool {
         matches!(self.jobs.get(&id), Some(job) if matches!(job.state, JobState::Reserved { by, .. } if by == client))
     }
 
@@ -180,10 +181,13 @@ impl Queues {
     }
 
     /// A message in no line that was reserved too often is buried, or begins anew in the tube of
-    /// the dead.
+    /// the dead. That one may be of another owner since the number of shards was changed.
     fn bury_dead(&mut self, id: Id, now: Stamp) {
         let from = self.jobs[&id].tube;
-        let Some(dead) = self.tubes.get(from).kept.dead.clone() else { return self.bury_here(id) };
+        let dead = self.tubes.get(from).kept.dead.clone();
+        let Some(dead) = dead.filter(|dead| self.settings.shard.has(dead)) else {
+            return self.bury_here(id);
+        };
         let to = self.tubes.find_or_make(&dead);
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.tube = to;

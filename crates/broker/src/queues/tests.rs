@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::report::OtherTubes;
+use crate::shards::shard_of;
 use krarup_beanstalk::DEFAULT_TTR;
 use krarup_record::EndedLease;
 
@@ -106,11 +107,9 @@ fn a_popped_message_was_waited_for_and_never_served_and_a_delay_is_no_waiting() 
     assert_eq!((seen.arrived, seen.waits, seen.services), (1, vec![2.0], vec![]));
 }
 
-#[test]
-fn what_was_there_before_this_owner_is_no_arrival_and_has_waited_since_its_put() {
-    let mut queues = queues(true);
-    let client = queues.open();
-    let row = |id, releases| MessageRow {
+/// A ready message as an owner finds it.
+fn stored(id: Id) -> MessageRow {
+    MessageRow {
         id,
         tube: "default".into(),
         sender: None,
@@ -121,14 +120,34 @@ fn what_was_there_before_this_owner_is_no_arrival_and_has_waited_since_its_put()
         // The process began at 1,000 s.
         created: Nanos::from_secs(900),
         standing: StoredState::Ready,
-        happened: JobCounts { releases, ..JobCounts::default() },
+        happened: JobCounts::default(),
         flags: 0,
         lives_until: None,
         body: Arc::from(&b"x"[..]),
-    };
-    queues.load(row(1, 0), at(0));
+    }
+}
+
+#[test]
+fn what_an_owner_finds_expires_as_its_tube_says() {
+    let mut queues = queues(true);
+    let until = queues.wall(at(500));
+    queues.load(stored(1), at(0));
+    queues.load(MessageRow { standing: StoredState::Delayed(until), ..stored(2) }, at(0));
+    queues.load(MessageRow { created: until, ..stored(3) }, at(0));
+    queues.load_tube("default", TubeRow { expires: 60, ..TubeRow::default() });
+    queues.tick(at(0));
+    assert_eq!([1, 2, 3].map(|id| queues.peek(id).is_some()), [false, false, true]);
+    assert_eq!(queues.view_tube("default", at(0)).unwrap().expired, 2);
+}
+
+#[test]
+fn what_was_there_before_this_owner_is_no_arrival_and_has_waited_since_its_put() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    queues.load(stored(1), at(0));
     // When it was given back last is not known.
-    queues.load(row(2, 1), at(0));
+    let happened = JobCounts { releases: 1, ..JobCounts::default() };
+    queues.load(MessageRow { happened, ..stored(2) }, at(0));
     assert_eq!(queues.view_job(1, at(6)).map(|job| job.age), Some(Nanos::from_secs(106)));
     let oldest = queues.tubes_state(at(6)).first[0].oldest;
     assert_eq!(oldest, Some(Nanos::from_secs(106)));
@@ -557,6 +576,25 @@ fn a_message_reserved_too_often_goes_to_the_tube_of_the_dead_or_aside() {
 }
 
 #[test]
+fn a_dead_message_is_buried_where_the_tube_of_the_dead_is_another_owners() {
+    let shard = Shard { number: shard_of("jobs", 8), of: 8 };
+    let mut queues = Queues::new(QueueSettings { shard, ..queues(true).settings });
+    let other = (0..).map(|number| format!("dead{number}")).find(|tube| !shard.has(tube)).unwrap();
+    queues.load_tube("jobs", TubeRow { most: 1, dead: Some(other.into()), ..TubeRow::default() });
+    let client = queues.open();
+    queues.watch(client, "jobs");
+    let id = queues.put(client, &Put { tube: Some("jobs"), ..message(b"x") }, at(0)).unwrap().0;
+    commit(&mut queues);
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
+    let released = queues.release(client, id, 1, Nanos::ZERO, at(0)).map(|done| done.0);
+    assert_eq!(released, Some(Released::Reached));
+    assert_eq!(queues.view_job(id, at(0)).unwrap().state, "buried");
+    let (_, batch) = queues.take_batch().unwrap();
+    let crate::changes::MessageChange::Update(row) = &batch.messages[&id] else { panic!("{batch:?}") };
+    assert_eq!(&*row.tube, "jobs");
+}
+
+#[test]
 fn a_key_makes_a_second_message_none_while_it_is_remembered() {
     let mut queues = queues(false);
     let client = queues.open();
@@ -596,6 +634,19 @@ fn keys_take_memory_while_they_are_remembered() {
     queues.tick(at(60));
     assert_eq!(queues.memory_used(), MEMORY / 2);
     assert!(queues.put(client, &new, at(60)).is_ok());
+}
+
+#[test]
+fn a_key_is_remembered_for_its_own_time_beside_one_of_a_store_that_ends_later() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.load_key("default", "a", KeyRow { id: 1, until: queues.wall(at(600)) });
+    let keyed = |key: &'static str| Put { key: Some(key), ..message(b"x") };
+    let id = queues.put(client, &keyed("b"), at(0)).unwrap().0;
+    assert!(queues.delete(client, id, at(0)).is_some());
+    queues.tick(at(61));
+    assert_eq!(queues.put(client, &keyed("a"), at(61)), Err(PutRefused::Duplicate(1, None)));
+    assert!(queues.put(client, &keyed("b"), at(61)).is_ok());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use krarup_units::{Nanos, Stamp};
 
 use super::{Due, Queues};
-use crate::job::{Id, JobState};
+use crate::job::{Id, JobState, TubeId};
 
 impl Queues {
     /// When something comes to its end next.
@@ -44,10 +44,10 @@ impl Queues {
             }
         }
         let wall = self.wall(now);
-        while let Some((until, _)) = self.keys_by_age.front()
+        while let Some((until, _)) = self.keys_by_age.first()
             && *until <= wall
         {
-            let (until, key) = self.keys_by_age.pop_front().expect("it was there");
+            let (until, key) = self.keys_by_age.pop_first().expect("it was there");
             self.forget_key(&key, |row| row.until == until);
         }
     }
@@ -82,6 +82,16 @@ impl Queues {
             && let Some(end) = self.jobs.get_mut(&id).expect("it is there").expires.take()
         {
             self.due.remove(&(end, Due::Expiry(id)));
+        }
+    }
+
+    /// How long the messages of a tube may wait is not what it was.
+    pub(super) fn watch_expiries(&mut self, tube: TubeId) {
+        for id in self.messages_here(tube) {
+            if matches!(self.jobs[&id].state, JobState::Ready | JobState::Delayed { .. }) {
+                self.unwatch_expiry(id);
+                self.watch_expiry(id);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use krarup_units::{Nanos, Stamp};
 
 use super::SharedQueues;
-use crate::job::ClientId;
+use crate::job::{ClientId, Id};
 use crate::queues::{Queues, Totals};
 use crate::report::{OtherTubes, TubeReport, TubeState, TubesState};
 use crate::statistics::QueueFigures;
@@ -24,6 +24,12 @@ impl SharedQueues {
             }
             holds
         });
+    }
+
+    /// Whether a client has this message, and its time has not run out.
+    pub(crate) fn holds(&self, client: ClientId, id: Id, now: Stamp) -> bool {
+        let holder = self.holders[client as usize].as_ref();
+        holder.and_then(|holder| holder.leases.get(&id)).is_some_and(|lease| lease.until > now)
     }
 
     /// Whether a client has a message whose time has not run out.

@@ -2,6 +2,7 @@
 //! operator is told.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use krarup_serve::broker::engine::{BrokerNotice, Protocol};
 use krarup_store::postgres::{Database, Owned, ProcessEnvironment, StoreError};
 use krarup_units::{Address, Nanos, text};
 
-use super::args::BrokerArgs;
+use super::args::{BrokerArgs, Mode};
 use super::signals::ProcessSignals;
 use crate::failure::Failure;
 
@@ -60,6 +61,19 @@ pub(super) fn monitored(address: Option<&Address>, waits_for: &str) -> Result<Op
 /// Tells the operator where monitoring asks.
 pub(super) fn tell_admin(admin: &AdminAddress) {
     eprintln!("metrics on http://{}/metrics", admin.address);
+}
+
+/// Warns of an owner that brokers on other machines cannot send clients on to, since its address
+/// means another machine there.
+pub(super) fn warn_of_address(args: &BrokerArgs, given: Option<&Listener>) {
+    let listens = || given.and_then(|given| given.address().ok()).unwrap_or_else(|| args.listen.clone());
+    let address = args.advertise.clone().unwrap_or_else(listens);
+    let everywhere = address.host.parse::<IpAddr>().is_ok_and(|number| number.is_unspecified());
+    if args.mode == Mode::Owned && address.file().is_none() && (everywhere || address.is_local()) {
+        eprintln!(
+            "warning: brokers on other machines cannot reach this one at {address}; --advertise HOST:PORT says where they can"
+        );
+    }
 }
 
 impl Base {

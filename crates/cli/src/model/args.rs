@@ -7,7 +7,7 @@ use krarup_model::solve::SolutionMethod;
 use krarup_units::Mistake;
 use krarup_units::text::parse_bandwidth;
 
-use crate::flags::{count, whole};
+use crate::flags::whole;
 use crate::prometheus::SeriesArgs;
 
 #[derive(Args)]
@@ -95,7 +95,7 @@ pub(super) struct CsvArgs {
     #[arg(long, value_enum, default_value = "s")]
     pub(super) unit: UnitArg,
     /// Middlewares, where a column `wt` counts the workers of one
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count::<u64>)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole::<u64>(1, u64::MAX))]
     pub(super) middlewares: u64,
 }
 
@@ -120,13 +120,21 @@ pub(super) struct CalibrateArgs {
     pub(super) cores: Option<u32>,
     /// Each middleware has a link of this bandwidth, such as 101Mbit/s: tell what it carries of the
     /// recorded requests, and predict no more than that
-    #[arg(long, value_name = "BANDWIDTH", value_parser = parse_bandwidth)]
+    #[arg(long, value_name = "BANDWIDTH", value_parser = bandwidth)]
     pub(super) link: Option<f64>,
     /// Where to write the model
     #[arg(long, value_name = "FILE", default_value = "model.json")]
     pub(super) out: PathBuf,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+/// The bandwidth of a link that carries something.
+fn bandwidth(text: &str) -> Result<f64, Mistake> {
+    match parse_bandwidth(text)? {
+        bits if bits > 0.0 => Ok(bits),
+        _ => Err(Mistake::new(format!("a link of `{text}` carries nothing"), "write it like 101 Mbit/s")),
+    }
 }
 
 #[derive(Args)]
@@ -138,11 +146,11 @@ pub(super) struct PredictArgs {
     #[arg(value_name = "FILE")]
     pub(super) model: PathBuf,
     /// Numbers of clients
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required_unless_present = "against_null", value_parser = count::<usize>)]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required_unless_present = "against_null", value_parser = whole::<usize>(1, u64::MAX))]
     pub(super) population: Vec<usize>,
     /// Numbers of workers, all middlewares together; without, each client has one, as in the rows
     /// of a model of what clients see, or of Prometheus
-    #[arg(long, value_name = "M,…", value_delimiter = ',', requires = "population", value_parser = count::<usize>)]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', requires = "population", value_parser = whole::<usize>(1, u64::MAX))]
     pub(super) workers: Vec<usize>,
     /// Set the model beside six that know nothing of middlewares, fitted to the same rows: on these
     /// rows, of which those calibrated on are left out; without any, on each calibration row with

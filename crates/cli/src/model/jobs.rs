@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use krarup_model::calibrate::{self, Calibration, HeldOutErrors};
+use krarup_model::calibrate::{self, Calibration, CalibrationRow, HeldOutErrors, PopulationMeasurement};
 use krarup_model::simulate::SimulationSettings;
 use krarup_model::solve::SolutionMethod;
 use krarup_model::table::ResultTable;
@@ -11,7 +11,7 @@ use krarup_model::{Error, limits, solve, whatif};
 use krarup_report::document;
 use krarup_report::figures::{FigurePoint, LineSeries, Mark, Tint};
 use krarup_units::Unit;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::args::{
@@ -25,6 +25,7 @@ use super::files::{failed, name, parse_network, read, read_calibration, read_net
 use super::records;
 use super::shown::{selection, thinned};
 use crate::failure::Failure;
+use crate::input;
 
 pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
     let network = read_network(&args.network)?;
@@ -49,7 +50,8 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
         tables: with_stations(if by_population { thinned(&classes) } else { classes.clone() }),
         full: Some(with_stations(classes)),
         figures,
-        value: json!(solution),
+        // It has every station at every population: much, where it is not asked for.
+        value: if args.output.json { json!(solution) } else { Value::Null },
     })
 }
 
@@ -345,32 +347,57 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
         value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table,
                        "percentiles": percentiles, "exact": before.exact && after.exact, "notes": notes }),
         notes,
-        tables: vec![table, percentiles],
-        full: None,
+        tables: vec![whatif::with_units(&table), percentiles.clone()],
+        full: Some(vec![table, percentiles]),
         figures: before_and_after_figure(&before, &after).into_iter().collect(),
     })
+}
+
+/// Rows with everything, from files and folders.
+fn rows_of(args: &ModelCompareArgs, paths: &[PathBuf]) -> Result<Vec<CalibrationRow>, Failure> {
+    Ok(records::read_all(paths, args.csv.unit.seconds(), args.csv.middlewares)?.rows)
+}
+
+/// What a network is set beside: of a file three columns suffice.
+fn measured_populations(args: &ModelCompareArgs) -> Result<Vec<PopulationMeasurement>, Failure> {
+    let mut measured = Vec::new();
+    for path in &args.rows {
+        if path.is_dir() {
+            let rows = rows_of(args, std::slice::from_ref(path))?;
+            measured.extend(rows.iter().map(PopulationMeasurement::from));
+        } else {
+            let read = calibrate::read_measured(&input::text(path)?, args.csv.unit.seconds());
+            measured.extend(read.map_err(|error| failed(path, &error))?);
+        }
+    }
+    Ok(measured)
+}
+
+/// Refuses to compare with nothing.
+fn not_empty<T>(rows: &[T]) -> Result<(), Failure> {
+    if rows.is_empty() {
+        return Err(Failure::usage("there is no row to compare with")
+            .hint("a CSV file has one on each line below its head"));
+    }
+    Ok(())
 }
 
 pub(super) fn compared(args: &ModelCompareArgs) -> Result<Answer, Failure> {
     let source = read(&args.model)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
-    let measured_rows = || records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares);
     let mut figures = Vec::new();
     let mut notes = Vec::new();
     let is_calibration = source.trim_start().starts_with('{') && source.contains("\"residuals\"");
     let table = if is_calibration {
         let calibration = read_calibration(&args.model, &source)?;
-        let rows = measured_rows()?.rows;
+        let rows = rows_of(args, &args.rows)?;
+        not_empty(&rows)?;
         figures.push(calibration_figure(&calibration, &rows).map_err(fail)?);
         limits::compare_calibration(&calibration, &rows).map_err(fail)?
     } else {
         let network = parse_network(&args.model, &source)?;
-        let measured = match &args.rows[..] {
-            [file] if file.is_file() => {
-                calibrate::read_measured(&read(file)?, args.csv.unit.seconds()).map_err(fail)?
-            }
-            _ => measured_rows()?.rows.iter().map(calibrate::PopulationMeasurement::from).collect(),
-        };
+        let measured = measured_populations(args)?;
+        not_empty(&measured)?;
         let solution =
             solve::solve(&network, SolutionMethod::Auto).map_err(|error| failed(&args.model, &error))?;
         notes.extend(solution.notes.clone());

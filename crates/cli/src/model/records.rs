@@ -29,7 +29,8 @@ use super::files::failed;
 use crate::failure::Failure;
 use crate::folders::{holding, load_results};
 use crate::input::{self, json};
-use crate::load::merged;
+use crate::load::merged_of;
+use crate::trials::HostClocks;
 use crate::{rows, trials};
 
 /// What files of measurements hold.
@@ -110,7 +111,12 @@ fn row(
 ) -> Result<CalibrationRow, Failure> {
     let files = load_results(run);
     let path = &files[0];
-    let result = if files.len() > 1 { merged(&files)? } else { json(path)? };
+    let clocks = HostClocks::of(run)?;
+    let mut results = Vec::new();
+    for (client, file) in (1..).zip(&files) {
+        results.push(clocks.here(client, json(file)?));
+    }
+    let result = if files.len() > 1 { merged_of(&results, &files)? } else { results.swap_remove(0) };
     if !result.config.classes.is_empty() {
         return Err(Failure::usage(format!("{}: the load had several classes of clients", path.display()))
             .hint("models are calibrated with one class of clients: measure each alone"));
@@ -129,7 +135,8 @@ fn row(
     let mut middlewares = Middlewares::default();
     let (slower, begun) = (trials::slower(run), windows.len());
     for folder in records.unwrap_or_default() {
-        add(folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
+        let span = clocks.there((from, from + result.seconds), run, folder);
+        add(folder, span, &clients, &mut middlewares, windows)?;
         if slower.is_some() {
             // Tables of what was measured second by second are of the slower machine.
             windows.truncate(begun);

@@ -185,9 +185,10 @@ fn what_is_tested_of_several_brokers_is_what_is_asked() {
     let (query, _) = query.split_once(" #").unwrap();
     assert!(tested.contains(query), "{query}");
     for (panel, expression) in expressions("grafana-broker.json") {
-        let is_told_alike = ["krarup_broker_messages{", "krarup_broker_tube_ready", "workers_needed"];
+        let is_told_alike =
+            ["krarup_broker_messages{", "krarup_broker_tube_ready", "workers_needed", "utilization"];
         if is_told_alike.iter().any(|name| expression.contains(name)) {
-            let expression = expression.replace("$instance", ".*");
+            let expression = expression.replace("$instance", ".*").replace("$__rate_interval", "5m");
             assert!(tested.contains(&expression), "{panel}: {expression}");
         }
     }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use rustix::process::Signal;
 
 use crate::support::peer::Peer;
-use crate::support::process::Program;
+use crate::support::process::{Port, Program};
 use crate::support::{file, fresh};
 
 fn certificate(name: &str) -> String {
@@ -187,6 +187,26 @@ fn a_service_that_admits_every_client_warns() {
     let ended = closed.stop();
     assert!(ended.success && !ended.errors.contains("warning"), "{ended:?}");
     assert!(open.stop().success);
+}
+
+#[test]
+fn an_owner_that_other_machines_cannot_reach_warns() {
+    let port = Port::new();
+    let store = format!("postgres://krarup@{}/queues", port.address());
+    let cases: [(&[&str], Option<&str>); 5] = [
+        (&["--listen", "0.0.0.0:0"], Some("0.0.0.0:0")),
+        (&["--listen", "127.0.0.1:0"], Some("127.0.0.1:0")),
+        (&["--listen", "0.0.0.0:0", "--advertise", "localhost:1"], Some("localhost:1")),
+        (&["--listen", "0.0.0.0:0", "--advertise", "broker.example:1"], None),
+        (&["--listen", "0.0.0.0:0", "--mode", "batch"], None),
+    ];
+    for (flags, warned) in cases {
+        // Its database is not there: it ends by itself.
+        let ended = Program::begin(&[&["broker", "--store", &store], flags].concat()).ended();
+        let before = "warning: brokers on other machines cannot reach this one at ";
+        let found = ended.errors.lines().find_map(|line| line.strip_prefix(before)?.split(';').next());
+        assert_eq!(found, warned, "{ended:?}");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use rustix::process::Signal;
 mod backlog;
 pub(crate) mod cluster;
 mod counts;
+mod ends;
 mod failover;
 mod history;
 mod model;
@@ -326,6 +327,20 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
     counts::a_database_of_a_later_version_is_refused(&cluster);
+}
+
+#[test]
+fn what_comes_to_its_end_does_while_no_client_asks() {
+    let Some(cluster) = Cluster::start("ends") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    for mode in MODES {
+        ends::what_waited_too_long_is_gone_after_a_restart(&cluster, mode);
+    }
+    for mode in &MODES[1..] {
+        ends::keys_are_forgotten_while_brokers_run(&cluster, mode);
+        ends::a_lease_that_ends_with_its_broker_counts(&cluster, mode);
+    }
 }
 
 #[test]

@@ -366,6 +366,22 @@ fn clients_that_take_too_long_are_disconnected_and_others_are_not() {
 }
 
 #[test]
+fn a_client_that_does_not_read_gives_its_worker_back_in_the_end() {
+    let server = memcached();
+    let config = "workers = 1\n[edge]\nrequest_timeout = \"200ms\"\n";
+    let proxy = proxy("edge-unread", &server.address().to_string(), config);
+    let mut client = proxy.connect();
+    client.send(format!("set large 0 0 700000\r\n{}\r\n", "v".repeat(700_000)).as_bytes()).unwrap();
+    client.expect(b"STORED\r\n").unwrap();
+    // More than all sockets between hold.
+    let mut slow = proxy.connect();
+    slow.send(format!("get{}\r\n", " large".repeat(100)).as_bytes()).unwrap();
+    slow.expect(b"VALUE large 0 700000\r\n").unwrap();
+    client.send(b"get nothing\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+}
+
+#[test]
 fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
     // Values that are copied, and values that are lent.
     slow_readers(500_000, 800);
@@ -430,7 +446,7 @@ fn a_listening_socket_is_taken_from_the_program_that_opened_it() {
     let server = memcached();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let proxy = taking(&listener, &["--servers", &server.address().to_string()]);
+    let proxy = taking(&listener, 1, &["proxy", "--servers", &server.address().to_string()]);
     // The socket is there from the start: a client that connects early waits.
     let mut client = Peer::connect(address);
     client.send(b"get nothing\r\n").unwrap();
@@ -438,11 +454,23 @@ fn a_listening_socket_is_taken_from_the_program_that_opened_it() {
     proxy.kill();
 }
 
-/// A proxy that is given this listening socket, as systemd gives it.
-fn taking(listener: &TcpListener, flags: &[&str]) -> Program {
+#[test]
+fn a_listening_socket_that_stands_in_for_no_address_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    for flags in [&["proxy", "--servers", "127.0.0.1:1"][..], &["broker"]] {
+        let ended = taking(&listener, 2, flags).ended();
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let what = "more listening sockets were given (2) than there are addresses to listen on (1)";
+        assert!(ended.errors.contains(what) && ended.errors.contains("ListenStream="), "{ended:?}");
+    }
+}
+
+/// A krarup that is given this listening socket so many times, as systemd gives it.
+fn taking(listener: &TcpListener, times: usize, flags: &[&str]) -> Program {
     let mut command = Command::new("sh");
-    let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_krarup"), "proxy"]).args(flags);
+    let given = &"3<&0 4<&0"[..times * 5 - 1];
+    let script = format!("exec {given} </dev/null; LISTEN_PID=$$ LISTEN_FDS={times} exec \"$@\"");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup")]).args(flags);
     Program::spawn_with(command, OwnedFd::from(listener.try_clone().unwrap()).into())
 }
 
@@ -485,7 +513,8 @@ fn replaced_under_load(begin: &dyn Fn(&[&str]) -> Program, address: SocketAddr, 
 fn a_proxy_is_replaced_under_load_by_one_at_the_same_socket_and_no_request_is_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    replaced_under_load(&|flags| taking(&listener, flags), address, "edge-drain-socket");
+    let begin = |flags: &[&str]| taking(&listener, 1, &[&["proxy"], flags].concat());
+    replaced_under_load(&begin, address, "edge-drain-socket");
 }
 
 #[test]

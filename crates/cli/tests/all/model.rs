@@ -232,7 +232,8 @@ fn a_network_is_simulated_until_its_intervals_are_narrow() {
     let page = fs::read_to_string(here.join("page/report.html")).expect("a page");
     assert!(page.contains("The run over time"));
     let shown = text(&with(&["--percentiles", "99.9"]));
-    assert!(shown.contains("±") && shown.contains("99.9") && shown.contains("workers"), "{shown}");
+    let has_interval = shown.contains("±") || shown.contains(" to ");
+    assert!(has_interval && shown.contains("99.9") && shown.contains("workers"), "{shown}");
 
     let wrong = krarup(&here, &["model", "simulate", "n.toml", "--level", "95"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -289,12 +290,13 @@ fn arrivals_that_vary_with_time_are_replicated_and_progress_is_told() {
     assert!(csv.contains("from_s,to_s,class,begun_per_s"), "{csv}");
 }
 
+const THREE_ROWS: &str = "population,workers,throughput,response,wait\n8,8,2000,0.003,0\n64,16,4000,0.015,0.011\n96,64,5000,0.018,0.006\n";
+
 /// A form that three rows are too few to judge has an infinite score, which JSON has as null.
 #[test]
 fn a_model_of_three_rows_is_read_back() {
     let here = directory("model-three-rows");
-    let rows = "population,workers,throughput,response,wait\n8,8,2000,0.003,0\n64,16,4000,0.015,0.011\n96,64,5000,0.018,0.006\n";
-    fs::write(here.join("rows.csv"), rows).expect("written");
+    fs::write(here.join("rows.csv"), THREE_ROWS).expect("written");
     text(&krarup(&here, &["model", "calibrate", "rows.csv", "--json"]));
     let model = fs::read_to_string(here.join("model.json")).expect("a model");
     assert!(model.contains("null"), "a score is infinite: {model}");
@@ -304,4 +306,65 @@ fn a_model_of_three_rows_is_read_back() {
     let linked = krarup(&here, &["model", "calibrate", "rows.csv", "--link", "101Mbit/s"]);
     let said = String::from_utf8_lossy(&linked.stderr);
     assert!(linked.status.code() == Some(2) && said.contains("--link needs recorded requests"), "{said}");
+    for (words, code) in [
+        (&["predict", "model.json", "--workers", "4", "--population", "0"][..], 2),
+        (&["predict", "model.json", "--workers", "4", "--population", "1G"], 1),
+        (&["predict", "model.json", "--workers", "0", "--population", "4"], 2),
+        (&["calibrate", "rows.csv", "--middlewares", "0"], 2),
+        (&["calibrate", "rows.csv", "--link", "0 bit/s"], 2),
+    ] {
+        let refused = krarup(&here, &[&["model"], words].concat());
+        assert_eq!(refused.status.code(), Some(code), "{refused:?}");
+    }
+    fs::write(here.join("many.csv"), THREE_ROWS.replace("96,64", "1e9,64")).expect("written");
+    let refused = krarup(&here, &["model", "calibrate", "many.csv"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+}
+
+/// Spreadsheets write one, and end lines as they do elsewhere.
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_rows() {
+    let here = directory("model-byte-order-mark");
+    let calibrated = |rows: &str| {
+        fs::write(here.join("rows.csv"), rows).expect("written");
+        json(&krarup(&here, &["model", "calibrate", "rows.csv", "--json"]))
+    };
+    let marked = format!("\u{feff}{}", THREE_ROWS.replace('\n', "\r\n"));
+    assert_eq!(calibrated(&marked), calibrated(THREE_ROWS));
+}
+
+#[test]
+fn rows_beside_a_network_may_stand_in_one_file_or_in_two() {
+    let here = directory("model-compare");
+    fs::write(here.join("n.toml"), text(&krarup(&here, &["model", "example"]))).expect("written");
+    let rows = ["10,1500,0.005,0.006\n", "20,2500,0.006,\n"];
+    let write = |name: &str, rows: &[&str]| {
+        let text = format!("population,throughput,response,client_response\n{}", rows.concat());
+        fs::write(here.join(name), text).expect("written");
+    };
+    for (name, rows) in
+        [("both.csv", &rows[..]), ("one.csv", &rows[..1]), ("other.csv", &rows[1..]), ("head.csv", &[])]
+    {
+        write(name, rows);
+    }
+    let compare =
+        |files: &[&str]| krarup(&here, &[&["model", "compare", "n.toml", "--json"], files].concat());
+    let both = json(&compare(&["both.csv"]));
+    assert_eq!(both, json(&compare(&["one.csv", "other.csv"])));
+    assert_eq!(both["table"]["rows"][0][4], 0.006, "what clients measured");
+    let empty = compare(&["head.csv"]);
+    assert_eq!(empty.status.code(), Some(2), "{empty:?}");
+}
+
+#[test]
+fn a_change_shows_each_value_in_its_own_unit() {
+    let here = directory("model-units");
+    let network = r#"station = [{ name = "db" }]
+        class = [{ name = "get", rate = 10000, path = [{ at = "db", service = "20 us" }] }]"#;
+    fs::write(here.join("n.toml"), network).expect("written");
+    let whatif = ["model", "whatif", "n.toml", "--change", "db.speed=2"];
+    let shown = text(&krarup(&here, &whatif));
+    assert!(shown.contains("25.0 µs") && !shown.contains("≈ 0"), "{shown}");
+    let csv = text(&krarup(&here, &[&whatif[..], &["--csv"]].concat()));
+    assert!(csv.contains(",get,s,"), "programs have the base unit: {csv}");
 }

@@ -145,6 +145,37 @@ fn another_configuration_takes_over_without_a_lost_request() {
     assert!(format!("{ended:?}").contains(", 0 errors,"), "{ended:?}");
 }
 
+#[test]
+fn clients_of_a_pool_with_another_name_stay_with_its_servers() {
+    let (general, users) = (memcached(), memcached());
+    let (own, admin) = (Port::new(), Port::new());
+    let text = |top: &str, name: &str, more: &str| {
+        format!(
+            "admin = \"{}\"\n{top}\n[pools.{name}]\nlisten = \"{}\"\nservers = [\"{}\"]\n{more}",
+            admin.address(),
+            own.address(),
+            users.address()
+        )
+    };
+    let servers = format!("servers = [\"{}\"]", general.address());
+    let path = file("pools-renamed.toml", &text(&servers, "users", ""));
+    let proxy = proxy(&path);
+    let mut clients = [proxy.connect(), Peer::connect(own.address())];
+    clients.iter_mut().for_each(|client| store(client, ["a".into()]));
+    let all = format!("[pools.web]\n{servers}\n");
+    for (text, key) in [
+        (text(&servers, "people", ""), "b"),
+        // Another pool is the first by name.
+        (text("default_pool = \"web\"", "people", &all), "c"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let told = asked(admin.address(), "POST", "/reload");
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        clients.iter_mut().for_each(|client| store(client, [key.into()]));
+    }
+    assert_eq!((items(&general), items(&users)), (3, 3));
+}
+
 /// The second comes while the first waits for a server that accepts connections and says nothing.
 #[test]
 fn what_a_reload_has_opened_is_the_next_ones_too() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use krarup_record::KeyDigest;
 use krarup_record::file::rows::{RowFile, RowRun};
+use serde_json::Value;
 
 use crate::support::process::{Ended, Program};
 use crate::support::{file, fresh, until};
@@ -138,6 +139,36 @@ fn files_on_several_machines_are_counted_within_a_span_they_are_told() {
     let parts = [part(0), part(1)];
     let merged = krarup(&["analyze", "--json", "--merge", text(&parts[1]), text(&parts[0])]);
     assert_eq!(merged.output, whole.output, "{merged:?}");
+}
+
+/// What clients have written by the clock of one machine, and a middleware by that of another.
+#[test]
+fn rows_are_cut_where_clients_measured_by_the_clocks_of_both_machines() {
+    let server = cache();
+    let folder = fresh("rows-clocks");
+    let records = folder.join("middleware/1");
+    fs::create_dir_all(&records).unwrap();
+    let proxy = Program::proxy(&[server.address()], &["--stats-dir", text(&records), "--rows"]);
+    let (address, result) = (proxy.address().to_string(), folder.join("load.json"));
+    let words = ["load", "-s", &address, "-c", "2", "--keys", "40", "--warm-up", "300ms", "--seconds", "1s"];
+    let ended = krarup(&[&words[..], &["--json", text(&result)]].concat());
+    assert!(ended.success, "{ended:?}");
+    assert!(proxy.stop().success);
+    let mut load: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
+    // Whole eighths: what is added to them and taken away again leaves the same.
+    let started = (load["started_unix"].as_f64().unwrap() * 8.0).floor() / 8.0;
+    let mut found = |started: f64| {
+        load["started_unix"] = started.into();
+        fs::write(&result, load.to_string()).unwrap();
+        let ended = krarup(&["analyze", text(&folder), "--json"]);
+        assert!(ended.success, "{ended:?}");
+        ended.output
+    };
+    let by_one_clock = found(started);
+    let clock = |seconds: f64| format!(r#"{{"seconds":{seconds},"within":0.001}}"#);
+    let clocks = format!(r#"{{"c1":{},"m1":{}}}"#, clock(-5.0), clock(2.0));
+    fs::write(folder.join("clocks.json"), clocks).unwrap();
+    assert_eq!(found(started - 7.0), by_one_clock);
 }
 
 #[test]

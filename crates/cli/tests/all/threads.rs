@@ -74,6 +74,19 @@ fn a_request_waits_in_the_queue_while_the_only_worker_waits_for_the_server() {
     assert!(summary["all"]["queue"]["mean"].as_f64().unwrap() > 0.0);
 }
 
+#[test]
+fn what_pools_count_in_all_threads_is_told_together() {
+    let server = memcached();
+    let config = file("threads-pools", "engine = \"threads\"\nworkers = 2\n");
+    let proxy = Program::proxy(&[server.address()], &["--config", &config]);
+    let mut client = proxy.connect();
+    for _ in 0..10 {
+        client.send(b"get a\r\n").unwrap();
+        client.expect(b"END\r\n").unwrap();
+    }
+    assert_eq!(client.stats("pools")["main:requests"], "10");
+}
+
 /// No readiness tells of what a client has sent and was not read at once.
 #[test]
 fn a_client_may_send_more_than_is_read_ahead() {

@@ -19,7 +19,7 @@ use super::pod::{Kubernetes, PodSettings};
 use super::scale::TestbedScale;
 use super::sheet::SheetRow;
 use super::station::{StationCount, StationSpec, Stations, Testbed};
-use crate::gate::{Gate, StopRule};
+use crate::gate::{Gate, StopRule, Varying};
 
 settings! {
     /// An experiment.
@@ -136,8 +136,9 @@ settings! {
         /// At most so often; without, as `min`.
         max: Option<u32> = None, Optional(Count::from(1)), example = "6";
         /// Cells that do not keep this are run again, up to `max` times: of the throughput, or of
-        /// the `response` time.
-        until: Option<StopRule> = None, Optional(FromText), example = "\"cov(throughput) <= 5 %\"";
+        /// the `response` time. Runs end when their spread is small, be it by luck: the intervals
+        /// of cells that end before `max` are somewhat too narrow.
+        until: Option<StopRule> = None, Optional(FromText), example = "\"cov(throughput) <= 4 %\"";
     }
 }
 
@@ -145,6 +146,17 @@ impl Repetitions {
     /// The most runs of a cell.
     pub fn most(&self) -> u32 {
         self.max.unwrap_or(self.min)
+    }
+
+    /// Whether the runs of a cell, X and R of each, agree; without a condition they always do.
+    pub fn agree(&self, runs: &[(f64, Seconds)]) -> bool {
+        self.until.is_none_or(|until| {
+            let values = runs.iter().map(|(throughput, response)| match until.of {
+                Varying::Throughput => *throughput,
+                Varying::Response => *response,
+            });
+            until.holds(&values.collect::<Vec<_>>())
+        })
     }
 }
 

@@ -114,7 +114,7 @@ impl<'a> Local<'a> {
         self.lead = next_lead(self.lead, first_lead(self.spec), measured.as_ref().err());
         let measured = measured?;
         trial.keep_counted(&counted, &trial.counted(&stations)?)?;
-        let mut spent_by = busy(self.spec, &middleware, &servers.running);
+        let mut spent_by = busy(self.spec, cell, &middleware, &servers.running);
         end(&mut middleware)?;
         let loads = trial.keep(measured, &mut spent_by, &paths, outcome)?;
         if loads.iter().any(|load| load.config.loses_keys()) {

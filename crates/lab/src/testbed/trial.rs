@@ -11,6 +11,7 @@ use krarup_load::LoadResult;
 use krarup_load::memtier::convert::{self, ForeignRun};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::random;
+use krarup_load::result::Generator;
 use krarup_load::run::TOO_LATE;
 use krarup_record::watch::Watch;
 use krarup_units::{Address, Mistake, Nanos, Seconds, text};
@@ -23,9 +24,9 @@ use super::error::StationError;
 use super::host::Host;
 use super::netns::Namespaces;
 use super::paths::{Lateness, RoundTrips};
-use super::process::{PATIENCE, StationEnd};
+use super::process::{ChildProcess, PATIENCE, StationEnd};
 use super::records::{made, read, save, unreadable};
-use super::stations::{Loads, Running, Starter, words};
+use super::stations::{Loads, Running, Starter, kinds, words};
 use super::twemproxy::{self, TwemproxyCounts};
 use super::watching::{ProcessId, Unkept, Watching};
 use crate::campaign::{DueTrial, TrialOutcome};
@@ -45,7 +46,8 @@ pub struct Busy {
     pub name: String,
     /// Processor time, in seconds.
     pub seconds: Seconds,
-    /// The processors it could have used, where that is known: 1 for a single thread.
+    /// The processors it could have used: as many as it has threads, where that is known, or else
+    /// all of its machine; no more than it is limited to.
     pub cores: f64,
 }
 
@@ -317,11 +319,12 @@ impl<'a> TrialRun<'a> {
         let (loads, load_commands) = loaded.map_err(Unmeasured::of_load)?;
         commands.extend(load_commands);
         commands.extend(applied.commands);
+        self.still_run(stations)?;
         if !applied.happened.is_empty() {
             save(&self.folder.join("faults.json"), &applied.happened)?;
         }
         let watched = watching.end()?;
-        let seconds = spec.phases.measure + spec.phases.cool_down;
+        let seconds = self.clients.lasts(spec.phases.measure) + spec.phases.cool_down;
         let links = sent_before.iter().zip(sent()?).map(|((host, link, before), (.., after))| LinkUse {
             station: station_of(host).into(),
             name: host.name.clone(),
@@ -343,6 +346,16 @@ impl<'a> TrialRun<'a> {
             Some(LimitedStation { name, process: ended.id, share, throttled: ended.throttled? })
         }));
         Ok(Measured { watched, links, delays: delays.collect(), limited: limited_now })
+    }
+
+    /// Refuses what was measured where a station has ended by itself.
+    fn still_run(&self, stations: &mut RunningStations<'_>) -> Result<(), StationError> {
+        let servers = (1_u32..).map(FaultTarget::Server).zip(stations.servers.iter_mut());
+        let middleware = (1_u32..).map(FaultTarget::Middleware).zip(stations.middleware.iter_mut());
+        let ended = |(station, running): (FaultTarget, &mut Running)| {
+            ended_by_itself(&self.faults, station, running.process.as_mut()?)
+        };
+        servers.chain(middleware).find_map(ended).map_or(Ok(()), Err)
     }
 
     /// Runs the load to its end, and returns how each generator ended and every command that was
@@ -399,7 +412,7 @@ impl<'a> TrialRun<'a> {
         self.starter.collect(&out)?;
         for ((number, ended), file) in (1_u32..).zip(&ends).zip(&self.results) {
             let run = ForeignRun {
-                seconds: measure,
+                seconds: self.clients.lasts(measure),
                 started_unix: began_there(begun, self.clock(number)),
                 connections: self.cell.each_has(self.spec),
                 cpu_seconds: ended.cpu.unwrap_or(each),
@@ -439,7 +452,7 @@ impl<'a> TrialRun<'a> {
         }
         save(&self.folder.join("cpu.json"), &spent)?;
         if !self.clocks.is_empty() {
-            save(&self.folder.join("clocks.json"), &self.clocks)?;
+            save(&self.folder.join("clocks.json"), &self.clocks_of_hosts())?;
         }
         let count: u64 = loads.iter().map(|load| load.overall.count).sum();
         let waited: f64 =
@@ -453,8 +466,8 @@ impl<'a> TrialRun<'a> {
             .map(|(client, load)| (began_here(load, self.clock(client)), load.seconds))
             .collect();
         let watch = &seen.watch;
-        outcome.failed =
-            apart(&begun).or_else(|| loads.iter().find_map(|load| refused(self.spec, load, watch)));
+        let share = self.starter.host('c', 1).cpu;
+        outcome.failed = apart(&begun).or_else(|| refused(self.spec, &loads, share, watch));
         outcome.disturbed = seen
             .disturbed
             .or_else(|| paths.iter().find_map(RoundTrips::late))
@@ -488,6 +501,15 @@ impl<'a> TrialRun<'a> {
     /// The path of a file of the trial where this client runs.
     fn place(&self, client: u32, path: &Path) -> String {
         self.starter.host('c', client).path(path)
+    }
+
+    /// The clock of each host: who reads a trial knows its hosts, and not on which machines they
+    /// were.
+    fn clocks_of_hosts(&self) -> BTreeMap<String, Offset> {
+        let hosts = kinds(self.spec)
+            .into_iter()
+            .flat_map(|kind| (1..=kind.count).map(move |number| self.starter.host(kind.letter, number)));
+        hosts.filter_map(|host| Some((host.name.clone(), *self.clocks.get(&host.machine())?))).collect()
     }
 
     fn clock(&self, client: u32) -> Offset {
@@ -541,11 +563,16 @@ impl LoadClients {
         !self.command.is_empty()
     }
 
+    /// How long they take for a load of so many seconds: memtier_benchmark and its like count whole
+    /// ones.
+    fn lasts(&self, seconds: Seconds) -> Seconds {
+        if self.is_foreign() { seconds.ceil().max(1.0) } else { seconds }
+    }
+
     /// The command line of each such program: how long it runs, and where it writes what it found
     /// out, a file for each in the folder `out`, as its client sees it.
     fn foreign(&self, seconds: Seconds, out: &dyn Fn(u32) -> String) -> Vec<Vec<String>> {
-        // memtier_benchmark and its like count whole seconds.
-        let seconds = (seconds.ceil() as u64).max(1).to_string();
+        let seconds = self.lasts(seconds).to_string();
         let words = |client: u32| {
             let file = format!("{}/{client}", out(client));
             let run = |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file);
@@ -641,6 +668,20 @@ pub(super) fn end(stations: &mut [Running]) -> Result<(), StationError> {
         }
     }
     Ok(())
+}
+
+/// What is said of a station that has ended, unless a fault has killed it.
+fn ended_by_itself(
+    faults: &[&Spanned<Fault>],
+    station: FaultTarget,
+    process: &mut ChildProcess,
+) -> Option<StationError> {
+    let kills = |fault: &&Spanned<Fault>| {
+        let fault = fault.get_ref();
+        fault.station == station && fault.action == Action::Kill
+    };
+    let ended = !faults.iter().any(kills) && process.has_ended();
+    ended.then(|| process.error("has ended by itself"))
 }
 
 /// RunningStations that something may be done to.
@@ -748,22 +789,36 @@ fn apart(loads: &[(Seconds, Seconds)]) -> Option<String> {
     })
 }
 
-/// Which gates a trial does not pass.
-fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
-    let overall = &load.overall;
+/// How busy the busiest thread of a load generator was: of its time, or of what it had of that
+/// where it may use this `share` of the processors.
+fn busiest(load: &LoadResult, share: Option<f64>) -> f64 {
+    let Generator { busiest_thread, cpu_seconds, elapsed, .. } = load.generator;
+    let of_share = share.map(|share| cpu_seconds / elapsed / share.min(f64::from(load.config.threads)));
+    of_share.unwrap_or_default().max(busiest_thread)
+}
+
+/// How far X·(R + Z) is from N, as a share of N; 0 where clients do not wait for their answers.
+fn off_the_law(load: &LoadResult) -> f64 {
+    let Some(think) = load.think() else { return 0.0 };
+    let answered = load.overall.count as f64 / load.seconds;
+    let by_law = answered * (load.overall.response_time.mean + think);
+    (by_law / f64::from(load.config.clients()) - 1.0).abs()
+}
+
+/// Which gates a trial does not pass. Counts are those of all its load generators, of which each
+/// may use this `share` of the processors; shares are those of the worst.
+fn refused(spec: &Spec, loads: &[LoadResult], share: Option<f64>, watch: &Watch) -> Option<String> {
     let of_all = |cores: f64| cores / f64::from(watch.cores.max(1));
+    let sum = |of: fn(&LoadResult) -> u64| loads.iter().map(of).sum::<u64>() as f64;
+    // No number, which passes nothing, is the worst.
+    let worst = |of: &dyn Fn(&LoadResult) -> f64| loads.iter().map(of).max_by(f64::total_cmp).unwrap_or(0.0);
     let value = |watched| match watched {
-        Watched::Errors => load.failed() as f64,
-        Watched::Misses => overall.misses as f64,
-        Watched::GeneratorCpu => load.generator.busiest_thread,
+        Watched::Errors => sum(LoadResult::failed),
+        Watched::Misses => sum(|load| load.overall.misses),
+        Watched::GeneratorCpu => worst(&|load| busiest(load, share)),
         Watched::ForeignCpu => of_all(watch.foreign),
         Watched::Steal => of_all(watch.steal),
-        Watched::InteractiveLaw => {
-            let Some(think) = load.think() else { return 0.0 };
-            let answered = overall.count as f64 / load.seconds;
-            let by_law = answered * (overall.response_time.mean + think);
-            (by_law / f64::from(load.config.clients()) - 1.0).abs()
-        }
+        Watched::InteractiveLaw => worst(&off_the_law),
     };
     let gates = spec.gates.iter().map(Spanned::get_ref);
     let refusals: Vec<String> = gates
@@ -775,31 +830,66 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
     (!refusals.is_empty()).then(|| refusals.join("; "))
 }
 
-/// Processors that a station of this program can use on its machine: one, where a single thread
-/// does its work; a broker has another that asks its database. A database has all of them, also
-/// one that a broker among the servers has started.
-fn useful_cores(station: &str, program: Option<Program>, host: &Host) -> f64 {
-    let cores = host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores);
-    let most = match program {
-        Some(Program::Postgres | Program::Broker) if station == "servers" => f64::from(cores),
-        Some(Program::Broker) => f64::from(cores.min(2)),
-        _ => 1.0,
+/// What a program is told by the last of the words that have one of these names, as `--threads 2`,
+/// `--threads=2` or `-t2`.
+fn last_value<'a>(words: &'a [String], names: &[&str]) -> Option<&'a str> {
+    let after = |place: usize| {
+        let rest = names.iter().find_map(|name| words[place].strip_prefix(*name))?;
+        let next = words.get(place + 1).map(String::as_str);
+        if rest.is_empty() { next } else { Some(rest.trim_start_matches('=')) }
     };
+    (0..words.len()).rev().find_map(after)
+}
+
+/// How many threads of `krarup proxy` work, by its flags and else by its configuration; none where
+/// each worker is one.
+fn proxy_threads(flags: &[String], config: &str) -> Option<u32> {
+    let config: toml::Table = toml::from_str(config).unwrap_or_default();
+    let engine = last_value(flags, &["--engine"]).or_else(|| config.get("engine")?.as_str());
+    let threads = last_value(flags, &["--threads"]).and_then(|threads| threads.parse().ok());
+    let threads = threads.or_else(|| u32::try_from(config.get("threads")?.as_integer()?).ok());
+    (engine != Some("threads")).then_some(threads.unwrap_or(1))
+}
+
+/// Processors that a station can use on its machine: as many as it has threads that do its work. A
+/// broker has one beside that, which asks its database. Of a command nothing is known, and a
+/// database has all of them, also one that a broker among the servers has started.
+fn useful_cores(name: &str, station: &StationSpec, cell: &PlannedCell, host: &Host) -> f64 {
+    let cores = host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores);
+    let flags = cell.render(&station.flags);
+    let threads = match station.program {
+        None => cores,
+        Some(Program::Postgres | Program::Broker) if name == "servers" => cores,
+        Some(Program::Broker) => 2,
+        Some(Program::Proxy) => {
+            let config = cell.text(&station.config).unwrap_or_default();
+            proxy_threads(&flags, &config).unwrap_or(cores)
+        }
+        Some(Program::Memcached | Program::Auto) => {
+            last_value(&flags, &["--threads", "-t"]).and_then(|threads| threads.parse().ok()).unwrap_or(1)
+        }
+        Some(_) => 1,
+    };
+    let most = f64::from(threads.min(cores));
     host.cpu.map_or(most, |cpu| cpu.min(most))
 }
 
 /// Whose processor time is told, and which process that is.
-pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> Vec<(Busy, ProcessId)> {
-    let program = |station: &StationSpec| station.program;
-    let between = spec.stations.middleware.as_ref().and_then(program);
-    let behind = program(&spec.stations.servers);
-    let of = |station: &str, name: String, program: Option<Program>, running: &Running| {
+pub(super) fn busy(
+    spec: &Spec,
+    cell: &PlannedCell,
+    middleware: &[Running],
+    servers: &[Running],
+) -> Vec<(Busy, ProcessId)> {
+    let between = spec.stations.middleware.as_ref();
+    let behind = &spec.stations.servers;
+    let of = |station: &str, name: String, spec: &StationSpec, running: &Running| {
         let process = running.process.as_ref()?;
-        let cores = useful_cores(station, program, &running.host);
+        let cores = useful_cores(station, spec, cell, &running.host);
         let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
         Some((busy, (running.host.machine(), process.number())))
     };
-    let kind = match between {
+    let kind = match between.and_then(|station| station.program) {
         Some(Program::Broker) => "broker",
         Some(Program::Twemproxy) => "twemproxy",
         _ => "proxy",
@@ -808,9 +898,9 @@ pub(super) fn busy(spec: &Spec, middleware: &[Running], servers: &[Running]) -> 
         if middleware.len() == 1 { kind.to_owned() } else { format!("{kind} {}", number + 1) }
     };
     let all = middleware.iter().enumerate();
-    let all = all.filter_map(|(number, one)| of("middleware", name(number), between, one));
+    let all = all.filter_map(|(number, one)| of("middleware", name(number), between?, one));
     let server = |one: &Running| {
-        let database = behind == Some(Program::Postgres);
+        let database = behind.program == Some(Program::Postgres);
         let name =
             if database { krarup_record::summary::DATABASE.to_owned() } else { one.address.to_string() };
         of("servers", name, behind, one)
@@ -849,8 +939,11 @@ fn forget(one: &Running, word: &str) -> Result<(), StationError> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::plan::{Plan, anchor_run};
+    use crate::stop::Stop;
 
     const TWO: &str = r#"
 title = "t"
@@ -933,10 +1026,89 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let gated = TWO.replace("seed = 7", "seed = 7\ngates = [\"errors == 0\"]");
         let spec = Spec::parse(&gated, "spec.toml").unwrap();
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
-        assert_eq!(refused(&spec, &load, &Watch::default()), None);
+        let of = |load: &LoadResult| refused(&spec, std::slice::from_ref(load), None, &Watch::default());
+        assert_eq!(of(&load), None);
         load.account.lost.insert("unanswered".to_owned(), 1);
-        let refused = refused(&spec, &load, &Watch::default());
-        assert_eq!(refused.as_deref(), Some("errors is 1, and must be == 0"));
+        assert_eq!(of(&load).as_deref(), Some("errors is 1, and must be == 0"));
+    }
+
+    #[test]
+    fn what_is_counted_is_that_of_all_clients() {
+        let gates = "seed = 7\ngates = [\"errors <= 10\", \"misses <= 10\"]";
+        let spec = Spec::parse(&TWO.replace("seed = 7", gates), "spec.toml").unwrap();
+        let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
+        load.account.lost.insert("unanswered".to_owned(), 10);
+        load.overall.misses = 4;
+        let of = |loads: &[LoadResult]| refused(&spec, loads, None, &Watch::default());
+        assert_eq!(of(std::slice::from_ref(&load)), None);
+        let refused = of(&[load.clone(), load.clone(), load]).unwrap();
+        assert_eq!(refused, "errors is 30, and must be <= 10; misses is 12, and must be <= 10");
+    }
+
+    #[test]
+    fn a_client_that_has_used_up_its_share_of_a_processor_was_busy() {
+        let gates = "seed = 7\ngates = [\"generator_cpu < 80 %\"]";
+        let spec = Spec::parse(&TWO.replace("seed = 7", gates), "spec.toml").unwrap();
+        let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
+        load.generator = Generator { busiest_thread: 0.1, cpu_seconds: 1.0, elapsed: 10.0, ..load.generator };
+        let of = |share| refused(&spec, std::slice::from_ref(&load), share, &Watch::default());
+        assert_eq!((of(None), of(Some(0.5)), of(Some(4.0))), (None, None, None));
+        assert_eq!(of(Some(0.1)).unwrap(), "generator_cpu is 100.0 %, and must be < 80.0 %");
+    }
+
+    /// Processors that a station of this spec can use on this machine, by its words alone.
+    fn cores(name: &str, text: &str) -> f64 {
+        let spec = Spec::parse(text, "spec.toml").unwrap();
+        let station = spec.stations.middleware.as_ref().unwrap_or(&spec.stations.servers);
+        useful_cores(name, station, &Plan::of(&spec).cells[1], &Host::here())
+    }
+
+    #[test]
+    fn a_station_can_use_as_many_processors_as_it_has_threads() {
+        let all = Platform::this().cores;
+        let two = f64::from(all.min(2));
+        let proxy = |keys: &str| {
+            let keys = format!("[stations.middleware]\nprogram = \"proxy\"\n{keys}\n[stations.clients]");
+            cores("middleware", &TWO.replace("[stations.clients]", &keys))
+        };
+        assert_eq!(proxy(""), 1.0);
+        assert_eq!(proxy("flags = [\"--threads\", \"$clients\"]"), two);
+        assert_eq!(proxy("config = \"threads = 2\""), two);
+        assert_eq!(proxy("config = \"threads = 2\"\nflags = [\"--threads=1\"]"), 1.0);
+        assert_eq!(proxy("flags = [\"--engine\", \"threads\"]"), f64::from(all));
+        let servers = |keys: &str| cores("servers", &TWO.replace("program = \"cache\"", keys));
+        assert_eq!(servers("program = \"cache\""), 1.0);
+        assert_eq!(servers("program = \"memcached\"\nflags = [\"-t\", \"1\", \"-t2\"]"), two);
+        assert_eq!(servers("command = [\"memcached\", \"-p\", \"{port}\"]"), f64::from(all));
+        let (spec, limited) = (Spec::parse(TWO, "").unwrap(), Host { cpu: Some(0.5), ..Host::here() });
+        let cell = &Plan::of(&spec).cells[0];
+        assert_eq!(useful_cores("servers", &spec.stations.servers, cell, &limited), 0.5);
+    }
+
+    #[test]
+    fn clients_by_a_command_take_whole_seconds() {
+        let command = "command = [\"memtier\", \"-p\", \"{port}\", \"-t\", \"{seconds}\"]";
+        let foreign = clients(&TWO.replace("program = \"load\"", command), 0, 0, 0);
+        assert_eq!([0.3, 2.0, 2.5].map(|seconds| foreign.lasts(seconds)), [1.0, 2.0, 3.0]);
+        let words = foreign.foreign(2.5, &|_| String::new());
+        assert_eq!(words[0][4], "3");
+        assert_eq!(clients(TWO, 0, 0, 0).lasts(2.5), 2.5);
+    }
+
+    #[test]
+    fn a_station_that_ends_by_itself_while_it_is_measured_is_an_error() {
+        let (within, stop) = (Duration::from_secs(30), Stop::default());
+        let mut process =
+            ChildProcess::start("server 1", Command::new("sh").args(["-c", "kill -9 $$"])).unwrap();
+        let station = FaultTarget::Server(1);
+        process.finish(within, &stop, || Ok(())).unwrap();
+        let error = ended_by_itself(&[], station, &mut process).unwrap();
+        assert_eq!(error.to_string(), "server 1: has ended by itself");
+        let killed = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
+        let spec = Spec::parse(&TWO.replace("[[factor]]", killed), "spec.toml").unwrap();
+        let faults = fault::in_order(&spec, &Plan::of(&spec).cells[0]);
+        assert!(ended_by_itself(&faults, station, &mut process).is_none());
+        assert!(ended_by_itself(&faults, FaultTarget::Server(2), &mut process).is_some());
     }
 
     const PRINTED: &str = r#"{"ALL STATS": {"Totals": {"Count": 400, "Ops/sec": 200.0}}}"#;

@@ -16,6 +16,7 @@ use super::rows::{
     CalibrationResidual, CalibrationRow, LAW_TOLERANCE, check_anchors, check_rows, configurations,
 };
 use crate::Error;
+use crate::flow::check_population;
 use crate::laws::LawCheck;
 
 /// A model with everything needed to judge it and to do it again.
@@ -159,8 +160,10 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// Each form that the rows suffice for.
 ///
 /// # Errors
-/// [`Error::Measurements`] where they suffice for none.
+/// [`Error::Measurements`] where they suffice for none; [`Error::TooLarge`] where one has more
+/// clients than are solved for.
 pub(super) fn trials(rows: &[CalibrationRow], forms: &[CurveFamily]) -> Result<Vec<FormTrial>, Error> {
+    rows.iter().try_for_each(|row| check_population(row.population as usize))?;
     let (configurations, count) = configurations(rows);
     let tried = forms.iter().filter(|form| form.least_rows() <= count).filter_map(|form| {
         let fitted = |rows: &[CalibrationRow]| {

@@ -9,6 +9,7 @@ use super::crowd::downhill;
 use super::fitting::Calibration;
 use super::rows::CalibrationRow;
 use crate::Error;
+use crate::laws;
 use crate::station;
 use crate::table::{ResultTable, TableCell};
 use crate::usl::Scalability;
@@ -72,12 +73,13 @@ impl NullModel {
             response: row.response,
             p99: row.percentiles.map(|percentiles| percentiles.p99),
         };
+        let mean = |of: fn(&CalibrationRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
         // A model that knows a mean only takes times to be exponential.
         let exponential = |throughput: f64, response: Seconds| {
-            let p99 = rows.iter().any(|row| row.percentiles.is_some()).then(|| 100_f64.ln() * n / throughput);
+            let at_clients = laws::outside(n, throughput, mean(|row| row.think)).max(response);
+            let p99 = rows.iter().any(|row| row.percentiles.is_some()).then(|| 100_f64.ln() * at_clients);
             NullAnswer { throughput, response, p99 }
         };
-        let mean = |of: fn(&CalibrationRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
         match self {
             Self::LastValue => rows.last().map(as_measured),
             Self::NearestRow => {
@@ -278,6 +280,7 @@ pub fn null_table(found: &[HeldOutErrors]) -> ResultTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibrate::ResponsePercentiles;
 
     /// Machine repair itself: M/M/m explains it, and rows of one M let the law follow, too.
     fn rows() -> Vec<CalibrationRow> {
@@ -305,6 +308,16 @@ mod tests {
         let loglinear = said(NullModel::LogLinear, 12, 4).throughput;
         assert!((loglinear / rows[2].throughput - 1.0).abs() < 0.5, "{loglinear}");
         assert!(NullModel::ALL.iter().all(|null| null.answer(&rows, 9, 9).unwrap().p99.is_none()));
+    }
+
+    #[test]
+    fn what_clients_think_is_no_part_of_their_response_time() {
+        let percentiles = Some(ResponsePercentiles { p50: 4e-3, p90: 1e-2, p99: 2e-2 });
+        let thinking = rows().into_iter().map(|row| CalibrationRow { think: 1.5e-3, percentiles, ..row });
+        let rows: Vec<CalibrationRow> = thinking.collect();
+        let said = NullModel::ClosedMmm.answer(&rows, 64, 8).unwrap();
+        let expected = 100_f64.ln() * (64.0 / said.throughput - 1.5e-3);
+        assert!((said.p99.unwrap() / expected - 1.0).abs() < 1e-9, "{said:?}");
     }
 
     #[test]

@@ -359,7 +359,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Calib
                 place: format!("line {}", line.0),
                 session: session.map_or_else(String::new, |place| sheet.cell(line, place.column).to_owned()),
                 population: sheet.number(line, population)?.round() as u64,
-                workers: sheet.number(line, workers)?.round() as u64 * each,
+                workers: (sheet.number(line, workers)?.round() as u64).saturating_mul(each),
                 throughput: sheet.number(line, throughput)?,
                 response: sheet.time(line, response)?,
                 wait: sheet.time(line, wait)?,
@@ -406,7 +406,8 @@ impl From<&CalibrationRow> for PopulationMeasurement {
     }
 }
 
-/// Reads `population`, `throughput` and, if there, `response` from CSV, as [`read_csv`] does.
+/// Reads `population`, `throughput` and, if there, `client_response`, else `response`, from CSV, as
+/// [`read_csv`] does.
 ///
 /// # Errors
 /// [`Error::Form`] with the line.
@@ -414,12 +415,15 @@ pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<PopulationMeasurem
     let sheet = Sheet::read(text, unit)?;
     let population = sheet.need(&POPULATION)?;
     let throughput = sheet.need(&THROUGHPUT)?;
-    let response = sheet.find(&RESPONSE);
+    let (of_clients, response) = (sheet.find(&["client_response"]), sheet.find(&RESPONSE));
     let row = |line| {
         Ok(PopulationMeasurement {
             population: sheet.number(line, population)?.round() as u64,
             throughput: sheet.number(line, throughput)?,
-            response: sheet.maybe_time(line, response)?,
+            response: match sheet.maybe_time(line, of_clients)? {
+                None => sheet.maybe_time(line, response)?,
+                known => known,
+            },
         })
     };
     sheet.lines.iter().map(row).collect()
@@ -537,6 +541,16 @@ mod tests {
         assert_eq!(times, (80.0, 0.05, 0.0125, 0.01, Some(0.0625)));
         assert_eq!(shown.percentiles.map(|all| all.values()), Some([0.0125, 0.025, 0.05]));
         assert_eq!(shown.busy(), slow.busy());
+    }
+
+    /// As of rows that have everything.
+    #[test]
+    fn what_clients_measured_is_their_response_time() {
+        let text = "population,workers,x,r,w,client_response\n6,8,500,0.01,0,0.012\n6,8,500,0.01,0,\n";
+        let measured = read_measured(text, 1.0).unwrap();
+        assert_eq!([0, 1].map(|row| measured[row].response), [Some(0.012), Some(0.01)]);
+        let rows = read_csv(text, 1.0, 1).unwrap();
+        assert_eq!(rows.iter().map(PopulationMeasurement::from).collect::<Vec<_>>(), measured);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! beside it. Points near a whole number n make the row of n, by a line of ln R on ln n through
 //! them, with X = n/R.
 
-use krarup_stats::{Intercept, Interval, Predictor, Regression, USUAL_LEVEL};
+use krarup_stats::{Interval, Regression, USUAL_LEVEL};
 
 use super::rows::CalibrationRow;
 use crate::Error;
@@ -81,17 +81,20 @@ fn row(points: &[&SeriesPoint], number: u64) -> Option<CalibrationRow> {
     let away: Vec<f64> = near.iter().map(|point| (in_flight(point) / n).ln()).collect();
     let responses: Vec<f64> = near.iter().map(|point| point.response.ln()).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let slope = Regression::fit(&[Predictor::new("n", &away)], Intercept::Fitted, &responses, USUAL_LEVEL)
-        .map_or(0.5, |fit| fit.coefficients[1].estimate.value);
+    let line = Regression::line(&away, &responses, USUAL_LEVEL).ok();
+    let fitted = line.as_ref().map_or(0.5, |line| line.coefficients[1].estimate.value);
     // More requests make each take no less time, and no more than all of them by turns.
-    let slope = slope.clamp(0.0, 1.0);
+    let slope = fitted.clamp(0.0, 1.0);
     let at: Vec<f64> = responses.iter().zip(&away).map(|(response, away)| response - slope * away).collect();
     let response = mean(&at).exp();
-    let spread = mean(&at.iter().map(|value| (value - mean(&at)).powi(2)).collect::<Vec<_>>());
-    let error = (spread / (at.len() - 1) as f64).sqrt();
-    let half_width = Interval::student(0.0, error, (at.len() - 1) as f64, USUAL_LEVEL)
-        .map(|found| found.half_width())
-        .ok();
+    // A slope that was fitted is not known: the line's own interval has that.
+    let by_line = line.filter(|_| (0.0..=1.0).contains(&fitted)).and_then(|line| line.predict(&[0.0]).ok());
+    let of_mean = || {
+        let spread = mean(&at.iter().map(|value| (value - mean(&at)).powi(2)).collect::<Vec<_>>());
+        let error = (spread / (at.len() - 1) as f64).sqrt();
+        Interval::student(0.0, error, (at.len() - 1) as f64, USUAL_LEVEL).ok()
+    };
+    let half_width = by_line.map(|said| said.mean).or_else(of_mean).map(|found| found.half_width());
     // R of the earlier half over that of the later: how X changed at the same number in flight.
     let (earlier, later) = at.split_at(at.len() / 2);
     let drift = (at.len() >= 2 * FEWEST).then(|| (mean(earlier) - mean(later)).exp_m1());
@@ -139,6 +142,21 @@ mod tests {
         }
         let far = calibration.predict(200, 200).unwrap();
         assert!((850.0..1_150.0).contains(&far.throughput.value), "{far:?}");
+    }
+
+    #[test]
+    fn a_row_is_known_no_better_than_the_line_through_its_points() {
+        let (away, off) = ([0.9_f64, 0.97, 1.03, 1.1].map(f64::ln), [0.01, -0.02, 0.015, -0.005]);
+        let responses = [0, 1, 2, 3].map(|place| 1e-3_f64.ln() + 0.5 * away[place] + off[place]);
+        let points = [0, 1, 2, 3].map(|place| {
+            let (in_flight, response) = (8.0 * away[place].exp(), responses[place].exp());
+            SeriesPoint { at: place as f64, rate: in_flight / response, in_flight, response }
+        });
+        let found = row(&points.each_ref(), 8).unwrap().half_width.unwrap();
+        let line = Regression::line(&away, &responses, USUAL_LEVEL).unwrap();
+        assert!((0.0..1.0).contains(&line.coefficients[1].estimate.value), "{:?}", line.coefficients);
+        let expected = line.predict(&[0.0]).unwrap().mean.half_width();
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
     }
 
     #[test]

@@ -228,12 +228,18 @@ fn copies(fitted: &Fitted<'_>, change: CopyChange) -> Result<f64, &'static str> 
     }
     let now = writes / requests;
     let then = match change {
-        CopyChange::More if now + 0.5 > fitted.servers.len() as f64 => return Err("no_server_for_a_copy"),
+        CopyChange::More if now + 0.5 > used(fitted).len() as f64 => return Err("no_server_for_a_copy"),
         CopyChange::More => now + 1.0,
         CopyChange::Fewer if now < 1.5 => return Err("only_one_copy"),
         CopyChange::Fewer => now - 1.0,
     };
     Ok((reads + writes * then / now) / (reads + writes))
+}
+
+/// The servers that get something. One that gets nothing, as after a change of the configuration,
+/// is not lost, takes no copy, and has no part to give.
+fn used(fitted: &Fitted<'_>) -> Vec<usize> {
+    (0..fitted.servers.len()).filter(|&server| fitted.servers[server].share > 0.0).collect()
 }
 
 /// A server as fast as the slowest takes its part of each of the others: by their placement, or an
@@ -246,7 +252,8 @@ fn one_more<'a>(
     let servers = shares.len();
     let slowest = slowest(fitted).ok_or("no_queue_seen")?;
     let limit = fitted.limits[slowest].ok_or("no_queue_seen")?;
-    let keeps = servers as f64 / (servers + 1) as f64;
+    let givers = used(fitted).len() as f64;
+    let keeps = givers / (givers + 1.0);
     // In which order its connections will be used is not known.
     replay.servers.push(ReplayServer { lane_order: &[], ..replay.servers[slowest].clone() });
     let route = |server: usize| {
@@ -275,8 +282,7 @@ fn one_lost(
     which: Option<usize>,
 ) -> Result<AfterChange, &'static str> {
     let servers = shares.len();
-    // One that gets nothing, as after a change of the configuration, is not lost.
-    let used: Vec<usize> = (0..servers).filter(|&server| shares[server] > 0.0).collect();
+    let used = used(fitted);
     if used.len() < 2 {
         return Err("only_one_server");
     }

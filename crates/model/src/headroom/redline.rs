@@ -66,7 +66,7 @@ pub enum RedlineEnd {
     FewReads,
     /// The time is over.
     TimeOver,
-    /// It was told to end.
+    /// It was told to end, or servers get other shares by another configuration.
     Stopped,
     /// An event loop did not answer.
     Stuck,

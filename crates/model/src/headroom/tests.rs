@@ -753,6 +753,23 @@ fn a_server_that_gets_nothing_is_not_the_worst_to_lose() {
     assert_eq!(answer.what_if[0].silent.as_deref(), Some("only_one_server"));
 }
 
+/// The fourth is of a configuration before.
+#[test]
+fn a_server_that_gets_nothing_gives_nothing_and_takes_no_copy() {
+    let seen = writes_and_reads(|now| 700.0 + 150.0 * (now / 8.0).sin(), 3, 3);
+    let changes = vec![HeadroomChange::ServerMore, HeadroomChange::Replicas(CopyChange::More)];
+    let question = HeadroomQuestion { target: None, changes, seed: 1 };
+    let told = |names: &[&str]| {
+        let system = LiveSystem::of(names.iter().map(|&name| name.to_owned()));
+        let answer = judge(&seen, &system, &question);
+        let [more, copied] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+        assert_eq!(copied.silent.as_deref(), Some("no_server_for_a_copy"), "{names:?}");
+        more.capacity_per_s.unwrap().mean
+    };
+    let (of_three, with_fourth) = (told(&["a", "b", "c"]), told(&["a", "b", "c", "before"]));
+    assert!((with_fourth / of_three - 1.0).abs() < 0.01, "{of_three} and {with_fourth}");
+}
+
 /// For the last ten of sixty seconds a tenth of the requests come. Each takes 100 us of the loop,
 /// 200 us of the machine, and one of ten clients waits for 2 ms.
 #[test]

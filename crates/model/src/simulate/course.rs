@@ -347,7 +347,7 @@ impl<'a> Course<'a> {
     }
 
     fn long(&mut self, each: Option<EachVisit<'_>>) -> Result<Simulated, Error> {
-        let rows = each.map(|each| RowGatherer::new(self.network, each));
+        let rows = each.map(|each| RowGatherer::new(self.network, 0.0, each));
         let mut engine = SimulationEngine::new(self.network, self.settings.seed, 0, rows)?;
         let before = self.state;
         let origin = self.fixed_warm_up();
@@ -450,7 +450,7 @@ impl<'a> Course<'a> {
         each: Option<EachVisit<'_>>,
     ) -> Result<(Run, Option<StopReason>), Error> {
         let origin = self.fixed_warm_up();
-        let rows = each.map(|each| RowGatherer::new(self.network, each));
+        let rows = each.map(|each| RowGatherer::new(self.network, number as f64 * length, each));
         let mut engine = SimulationEngine::new(self.network, self.settings.seed, number, rows)?;
         let before = self.state;
         let mut run = self.start(self.width(length), origin);

@@ -6,7 +6,7 @@
 //! by the same code.
 
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
-use krarup_units::Stamp;
+use krarup_units::{Seconds, Stamp};
 
 use super::request::{NONE, SimulatedRequest};
 use crate::network::Network;
@@ -28,6 +28,8 @@ pub(super) type EachVisit<'a> = &'a mut dyn FnMut(&Visit, &[ServerVisit]);
 /// Gathers what rows need and the simulation does not.
 pub(super) struct RowGatherer<'a> {
     each: EachVisit<'a>,
+    /// What is added to every time: replications follow each other on one clock.
+    begin: Seconds,
     operations: Vec<Operation>,
     /// By request.
     seen: Vec<SystemState>,
@@ -36,10 +38,11 @@ pub(super) struct RowGatherer<'a> {
 }
 
 impl<'a> RowGatherer<'a> {
-    pub(super) fn new(network: &Network, each: EachVisit<'a>) -> Self {
+    /// For a run whose time 0 is `begin` in its rows.
+    pub(super) fn new(network: &Network, begin: Seconds, each: EachVisit<'a>) -> Self {
         let operation = |name: &str| Operation::from_name(name).unwrap_or(Operation::Other);
         let operations = network.classes.iter().map(|class| operation(&class.name)).collect();
-        Self { each, operations, seen: Vec::new(), holds: Vec::new() }
+        Self { each, begin, operations, seen: Vec::new(), holds: Vec::new() }
     }
 
     fn visit(
@@ -51,8 +54,8 @@ impl<'a> RowGatherer<'a> {
         left: f64,
         seen: SystemState,
     ) -> Visit {
-        let mut visit = Visit::at(stamp(came), self.operations[class as usize]);
-        (visit.taken, visit.replied) = (stamp(taken), stamp(left));
+        let mut visit = Visit::at(self.stamp(came), self.operations[class as usize]);
+        (visit.taken, visit.replied) = (self.stamp(taken), self.stamp(left));
         visit.station = station as u16;
         (visit.busy_workers, visit.queue_length, visit.worker_was_idle) =
             (seen.busy, seen.queue, seen.was_idle);
@@ -110,13 +113,19 @@ impl<'a> RowGatherer<'a> {
     /// Gives the slot back that it got last; the station it is still at is one of those visited
     /// meanwhile.
     pub(super) fn gave(&mut self, id: u32, at: u32, entered: f64, outcome: Outcome, now: f64) {
+        let (entered, now) = (self.stamp(entered), self.stamp(now));
         if let Some((mut visit, mut servers)) = place(&mut self.holds, id).pop() {
-            if at != NONE && stamp(entered) >= visit.taken {
-                servers.push(ServerVisit::ok(at as u16, stamp(entered), stamp(now)));
+            if at != NONE && entered >= visit.taken {
+                servers.push(ServerVisit::ok(at as u16, entered, now));
             }
-            (visit.replied, visit.outcome) = (stamp(now), outcome);
+            (visit.replied, visit.outcome) = (now, outcome);
             (self.each)(&visit, &servers);
         }
+    }
+
+    /// Simulated seconds as a stamp.
+    fn stamp(&self, time: Seconds) -> Stamp {
+        Stamp(((self.begin + time) * 1e9).round() as u64)
     }
 }
 
@@ -127,9 +136,4 @@ fn place<T: Clone + Default>(list: &mut Vec<T>, id: u32) -> &mut T {
         list.resize(id + 1, T::default());
     }
     &mut list[id]
-}
-
-/// Simulated seconds as a stamp.
-fn stamp(time: f64) -> Stamp {
-    Stamp((time * 1e9).round() as u64)
 }

@@ -596,6 +596,27 @@ fn every_visit_leaves_a_row_and_rows_add_up_to_the_results() {
     assert!((mean / hold - 1.0).abs() < 0.05, "{mean} {hold}");
 }
 
+/// On one clock as they are in one file: laid over each other they would be twice the throughput.
+#[test]
+fn rows_of_replications_follow_each_other() {
+    let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
+    let settings = SimulationSettings {
+        runs: Runs::Counted { length: 100.0, count: 2 },
+        warm_up: WarmUpRule::Seconds(0.0),
+        ..settings(100_000)
+    };
+    let mut rows = Vec::new();
+    let simulated =
+        simulate_with_visits(&network, &settings, &mut on, &mut |visit, _| rows.push(*visit)).unwrap();
+    let second = rows.iter().position(|visit| visit.received.0 >= 100_000_000_000).unwrap();
+    let (first, second) = rows.split_at(second);
+    assert!(first.iter().all(|visit| visit.replied.0 <= 100_000_000_000));
+    assert!(second.iter().all(|visit| visit.received.0 >= 100_000_000_000));
+    let span = rows.iter().map(|visit| visit.replied.0).max().unwrap() as f64 / 1e9;
+    let throughput = simulated.classes[0].throughput.value;
+    assert!((rows.len() as f64 / span / throughput - 1.0).abs() < 0.2, "{} {span} {throughput}", rows.len());
+}
+
 #[test]
 fn progress_is_reported_and_may_stop_the_run() {
     let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));

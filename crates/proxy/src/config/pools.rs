@@ -334,6 +334,7 @@ impl PoolConfig {
             readers: self.readers,
             hedge: self.hedge_after.map(|quantile| Hedge { quantile, budget: self.hedge_budget }),
             eject_slower: self.eject_slower,
+            successor_of: Vec::new(),
         })
     }
 

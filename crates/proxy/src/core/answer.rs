@@ -62,7 +62,8 @@ impl Core {
                 return untrusted("an answer before its question");
             }
             let mut expected = self.expected_of(&pending);
-            match response::parse_asked(rest, pending.expect, &mut expected) {
+            let mut read = pending.read;
+            match response::parse_asked(rest, pending.expect, &mut expected, &mut read) {
                 Parsed::Complete { message, used: length } => {
                     if pending.recipient == Recipient::Greeting
                         && let Some(why) = refuses(pending.expect, message.class)
@@ -83,7 +84,10 @@ impl Core {
                         return untrusted("fault found with a request that is well formed");
                     }
                 }
-                Parsed::Incomplete { .. } => break,
+                Parsed::Incomplete { .. } => {
+                    self.upstreams.note_read(server, read);
+                    break;
+                }
                 Parsed::Invalid(why) => {
                     self.books.count(|events| &mut events.desynchronised);
                     self.pump(now);

@@ -9,31 +9,34 @@ use crate::pool::Pool;
 use crate::upstreams::{Pending, Servers};
 
 /// Sends to a server what no request waits for, unless it has too much before it or does not know
-/// such a request; then `pool` counts that.
+/// such a request; then `pool` counts that. Whether it was sent.
 pub(super) fn send_detached_to(
     upstreams: &mut Servers,
     pool: &mut Pool,
     server: ServerId,
     expect: Expect,
     request: impl FnOnce(&mut Outbox),
-) {
-    if upstreams.takes_aside(server) && upstreams.takes(server, expect) {
+) -> bool {
+    let sent = upstreams.takes_aside(server) && upstreams.takes(server, expect);
+    if sent {
         upstreams.send(server.into(), Pending::detached(expect), request);
     } else {
         pool.count(|counts| &mut counts.dropped);
     }
+    sent
 }
 
 impl Core {
-    /// Asks a server for something that no client waits for, unless it has too much before it.
+    /// Asks a server for something that no client waits for, unless it has too much before it;
+    /// whether it was asked.
     pub(super) fn send_detached(
         &mut self,
         pool: PoolId,
         server: ServerId,
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
-    ) {
-        send_detached_to(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| request(out));
+    ) -> bool {
+        send_detached_to(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| request(out))
     }
 
     /// The pool's shadow gets the same write, if it is its turn.
@@ -45,10 +48,11 @@ impl Core {
         request: &mut dyn FnMut(&mut Outbox),
     ) {
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
-        self.routing[pool].count(|counts| &mut counts.shadowed);
         let holders = self.routing[shadow].holders(key);
         for &server in &*holders {
-            self.send_detached(pool, server, expect, request);
+            if self.send_detached(pool, server, expect, request) {
+                self.routing[pool].count(|counts| &mut counts.shadowed);
+            }
         }
     }
 
@@ -57,7 +61,6 @@ impl Core {
     pub(super) fn shadow_read(&mut self, number: RequestId, command: Retrieval) {
         let pool = self.requests[number].rest.keys.get(0).pool;
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
-        self.routing[pool].count(|counts| &mut counts.shadowed);
         if self.requests[number].as_meta {
             return self.shadow_meta(number, pool, shadow);
         }
@@ -66,9 +69,13 @@ impl Core {
         for key in rest.keys.iter() {
             let holders = self.routing[shadow].holders(key.sent);
             let expect = Expect::Values { keys: 1, unique: command.with_unique() };
-            send_detached_to(&mut self.upstreams, &mut self.routing[pool], holders[0], expect, |out| {
+            let pool = &mut self.routing[pool];
+            let sent = send_detached_to(&mut self.upstreams, pool, holders[0], expect, |out| {
                 write::retrieve(out.tail(), command, exptime, [key.sent]);
             });
+            if sent {
+                pool.count(|counts| &mut counts.shadowed);
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ impl<'a> Expected<'a> {
         }
         match pending.expect {
             Expect::Values { .. } => match rest.filter(|rest| rest.keys.len() > 0) {
-                Some(rest) => Self::InOrder(rest.keys.of(pending.part)),
+                Some(rest) => Self::InOrder(rest.keys.of(pending.part).gone_on_to(pending.read.place)),
                 None => Self::One(exchange.visit.key.0),
             },
             Expect::Meta { .. } => Self::Meta(exchange.visit.key.0, rest.and_then(|rest| rest.opaque)),
@@ -76,6 +76,14 @@ impl response::RequestedKeys for Expected<'_> {
         match self {
             Self::InOrder(keys) => keys.begins(line),
             Self::One(_) | Self::Anything | Self::Meta(..) => None,
+        }
+    }
+
+    #[inline]
+    fn place(&self) -> usize {
+        match self {
+            Self::InOrder(keys) => keys.place(),
+            Self::One(_) | Self::Anything | Self::Meta(..) => 0,
         }
     }
 }

@@ -164,10 +164,12 @@ impl Core {
         for value in reply.values() {
             // `add`: what a client has stored since is newer.
             for (pool, server, ttl) in self.where_missed(number, part, Some(value.key)) {
-                self.routing[pool].count(|counts| &mut counts.refills);
-                self.send_detached(pool, server, Expect::Stored, &mut |out| {
+                let sent = self.send_detached(pool, server, Expect::Stored, &mut |out| {
                     write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
                 });
+                if sent {
+                    self.routing[pool].count(|counts| &mut counts.refills);
+                }
             }
         }
     }

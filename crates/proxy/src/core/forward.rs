@@ -342,7 +342,7 @@ impl Core {
                 Copies::Awaited => {
                     self.send_to(server, number, place as u16 + 1, follows, expect, &mut request);
                 }
-                _ => self.send_detached(home, server, expect, &mut request),
+                _ => _ = self.send_detached(home, server, expect, &mut request),
             }
         }
         self.requests[number].rest.request = raw;
@@ -676,7 +676,7 @@ impl Core {
             && command == Retrieval::Get
             && let Some(after) = self.routing[pool].hedge_after()
         {
-            self.deadlines.hedge(now + after, number, generation);
+            self.deadlines.hedge(now + after, number, part, generation);
         }
     }
 

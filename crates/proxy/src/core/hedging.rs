@@ -9,12 +9,10 @@ use crate::ids::RequestId;
 impl Core {
     /// Reads that have taken long at `now` are sent to a second holder.
     pub(super) fn hedge_due(&mut self, now: Stamp) {
-        while let Some((number, generation)) = self.deadlines.take_due(now) {
+        while let Some((number, part, generation)) = self.deadlines.take_due(now) {
             let exchange = &self.requests[number];
             if exchange.generation == generation && exchange.stage == Stage::Sent {
-                for part in 0..exchange.rest.parts.len() {
-                    self.hedge(number, part as u16, now);
-                }
+                self.hedge(number, part, now);
             }
         }
     }

@@ -5,15 +5,15 @@ use krarup_memcache::{Expect, Parsed, response};
 use super::Core;
 use crate::ids::ConnectionId;
 use crate::large::LARGE;
+use crate::upstreams::Pending;
 
 impl Core {
     /// Whether a large answer of a server stands at the front of its bytes, whole.
     pub(super) fn answers_large(&self, server: ConnectionId, bytes: &[u8]) -> bool {
-        let front = self.upstreams.front(server).map(|front| front.expect);
+        let Some(&Pending { expect, read, .. }) = self.upstreams.front(server) else { return false };
+        let parsed = || response::parse_on(bytes, expect, read);
         bytes.len() >= LARGE
-            && matches!(front, Some(Expect::Values { .. } | Expect::Meta { .. }))
-            && front.is_some_and(|expect| {
-                matches!(response::parse(bytes, expect), Parsed::Complete { used, .. } if used >= LARGE)
-            })
+            && matches!(expect, Expect::Values { .. } | Expect::Meta { .. })
+            && matches!(parsed(), Parsed::Complete { used, .. } if used >= LARGE)
     }
 }

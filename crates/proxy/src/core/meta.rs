@@ -281,14 +281,17 @@ impl Core {
                 true => Expect::Meta { command: MetaCommand::Set, value: false },
                 false => Expect::Stored,
             };
-            self.routing[pool].count(|counts| &mut counts.refills);
-            send_detached_to(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| {
+            let pool = &mut self.routing[pool];
+            let is_sent = send_detached_to(&mut self.upstreams, pool, server, expect, |out| {
                 if asked.base64 {
                     write::meta_add(out.tail(), &meta::wire(&asked, sent), flags, ttl, data);
                 } else {
                     write::storage(out.tail(), Storage::Add, sent, flags, ttl, 0, data);
                 }
             });
+            if is_sent {
+                pool.count(|counts| &mut counts.refills);
+            }
         }
     }
 
@@ -298,9 +301,13 @@ impl Core {
         let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
         let holders = self.routing[shadow].holders(sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
-        send_detached_to(&mut self.upstreams, &mut self.routing[pool], holders[0], asked.expect(), |out| {
+        let pool = &mut self.routing[pool];
+        let is_sent = send_detached_to(&mut self.upstreams, pool, holders[0], asked.expect(), |out| {
             meta::write(out.tail(), &asked, sent, MetaRole::Answers, lifetimes);
         });
+        if is_sent {
+            pool.count(|counts| &mut counts.shadowed);
+        }
     }
 }
 

@@ -23,8 +23,8 @@ pub struct Reconfigured {
 
 impl Core {
     /// Goes on with other settings and another topology. Pools and servers with the same names go
-    /// on as they are; clients of a pool that is no more belong to the first pool of the new
-    /// topology.
+    /// on as they are; clients of a pool that is no more belong to the one that is said to be its
+    /// successor, or else to the first.
     pub fn reconfigure(&mut self, settings: CoreSettings, topology: Topology, now: Stamp) -> Reconfigured {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         let mut settings = settings;

@@ -525,6 +525,24 @@ fn an_answer_about_something_else_ends_the_trust_in_the_connection() {
 }
 
 #[test]
+fn an_answer_is_held_to_its_keys_in_however_many_pieces_it_comes() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    let (right, wrong) = ("VALUE a 0 1\r\nx\r\nVALUE c 0 1\r\ny\r\n", "VALUE b 0 1\r\nz\r\n");
+    for whole in [format!("{right}END\r\n"), format!("{right}{wrong}")] {
+        world.send(client, "get a b c\r\n").write_servers();
+        let ends = if whole.ends_with(wrong) { whole.len() - "\r\nz\r\n".len() } else { whole.len() };
+        for cut in 1..ends {
+            let come = &whole.as_bytes()[..cut];
+            assert_eq!(world.core.server_read(0, come, world.now), Ok(0), "{cut} of {whole:?}");
+        }
+        let read = world.core.server_read(0, whole.as_bytes(), world.now);
+        assert_eq!(read.is_ok(), whole.ends_with("END\r\n"), "{read:?}");
+    }
+    assert_eq!(world.replied(client), format!("{right}END\r\n"));
+}
+
+#[test]
 fn each_server_of_a_sharded_multi_get_is_held_to_its_own_keys() {
     let mut world = World::replicated(2, MultiGet::Sharded, settings());
     let client = world.client();
@@ -752,6 +770,7 @@ proptest! {
         let mut world = World::before(topology, CoreSettings { workers, queue, pipeline, ..settings() });
         let mut stores: Vec<Memory> = (0..servers).map(|_| Memory::default()).collect();
         let mut answers: Vec<Vec<u8>> = vec![Vec::new(); servers];
+        let mut come = vec![0; servers];
         let mut requests = 0;
         let mut clients = Vec::new();
         for (number, dialogue) in dialogues.iter().enumerate() {
@@ -802,9 +821,11 @@ proptest! {
                     }
                 }
                 2 => {
-                    let cut = size.min(answers[server].len());
-                    let used = world.core.server_read(server, &answers[server][..cut], world.now);
-                    answers[server].drain(..used.unwrap());
+                    // What came before and was not used comes again.
+                    let cut = (come[server] + size).min(answers[server].len());
+                    let used = world.core.server_read(server, &answers[server][..cut], world.now).unwrap();
+                    answers[server].drain(..used);
+                    come[server] = cut - used;
                 }
                 _ => {
                     let (id, ..) = clients[client];

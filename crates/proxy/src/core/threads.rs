@@ -9,6 +9,7 @@ use krarup_units::Stamp;
 use super::{Core, Events};
 use crate::dispatch::QueueState;
 use crate::ids::{PoolId, ServerId};
+use crate::pool::Pool;
 
 /// What a request wants of the server that is its key's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,17 @@ impl Core {
     /// connect.
     pub fn enter_events(&mut self, now: &Events, earlier: &Events) {
         self.books.enter_events(now, earlier);
+    }
+
+    /// Whether pools have counted anything that was not taken over by another core.
+    pub fn pools_have_counted(&self) -> bool {
+        self.routing.pools().iter().any(Pool::has_counted)
+    }
+
+    /// Takes over what the pools of `other`, which has the same, have counted.
+    pub fn take_pool_counts(&mut self, other: &mut Self) {
+        let pools = self.routing.pools_mut().iter_mut().zip(other.routing.pools_mut());
+        pools.for_each(|(ours, theirs)| ours.take_over(theirs));
     }
 
     /// Enters that another core's connection to a server stands, or why it does not.

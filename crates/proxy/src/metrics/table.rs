@@ -169,7 +169,7 @@ pub const TABLE: &[ProxyMetric] = &[
     server(
         "krarup_server_requests_total",
         |one| one.requests,
-        "Requests, or parts of requests, sent to the server.",
+        "Requests, or parts of requests, sent to the server that clients wait for. Shadows, refills and copies behind a write are not among them; `krarup_server_outstanding` and the headroom count these too.",
     ),
     server("krarup_server_errors_total", |one| one.errors, "Those of them that did not end well."),
     server_gauge("krarup_server_outstanding", |one| one.outstanding as f64, "Answers that the server owes."),
@@ -237,7 +237,7 @@ pub const TABLE: &[ProxyMetric] = &[
     pool(
         "krarup_pool_shadowed_total",
         |one| one.counts.shadowed,
-        "Copies of requests sent to the shadow pool.",
+        "Copies of requests, or of parts of them, sent to servers of the shadow pool.",
     ),
     pool(
         "krarup_pool_dropped_total",

@@ -13,6 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use krarup_memcache::Expect;
+use krarup_memcache::response::ValuesRead;
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use super::window::{RequestLength, SendWindow};
@@ -50,6 +51,8 @@ pub(crate) struct Pending {
     pub(crate) follows: bool,
     /// What kind of answer it is owed.
     pub(crate) expect: Expect,
+    /// How far that has been read, where it is not whole.
+    pub(crate) read: ValuesRead,
     /// The position of its first byte on this connection.
     start: u64,
     /// Before the write that carried the first byte; none while that has not left.
@@ -59,16 +62,21 @@ pub(crate) struct Pending {
 impl Pending {
     /// A part of a request that is going to be sent.
     pub(crate) fn of(number: RequestId, part: u16, follows: bool, expect: Expect) -> Self {
-        Self { recipient: Recipient::Request(number), part, follows, expect, start: 0, sent: None }
+        Self { part, follows, ..Self::to(Recipient::Request(number), expect) }
     }
 
     /// What is going to be sent for no request.
     pub(crate) fn detached(expect: Expect) -> Self {
-        Self { recipient: Recipient::Detached, part: 0, follows: false, expect, start: 0, sent: None }
+        Self::to(Recipient::Detached, expect)
     }
 
     fn greeting(expect: Expect) -> Self {
-        Self { recipient: Recipient::Greeting, part: 0, follows: false, expect, start: 0, sent: None }
+        Self::to(Recipient::Greeting, expect)
+    }
+
+    fn to(recipient: Recipient, expect: Expect) -> Self {
+        let read = ValuesRead::default();
+        Self { recipient, part: 0, follows: false, expect, read, start: 0, sent: None }
     }
 }
 
@@ -169,6 +177,13 @@ impl Connection {
     #[inline]
     pub(super) fn front(&self) -> Option<&Pending> {
         self.pending.front()
+    }
+
+    /// So much has been read of the next answer, which is not whole.
+    pub(super) fn note_read(&mut self, read: ValuesRead) {
+        if let Some(front) = self.pending.front_mut() {
+            front.read = read;
+        }
     }
 
     /// The next answer has come, or never will.

@@ -180,7 +180,7 @@ pub(super) const fn legend(page: TopPage) -> &'static str {
             "idle: consumers that wait; service: from hand-out to delete; waited: from ready to hand-out, 10,000 where it is longer; busy: share of the consumers' time; workers needed: within the target, with their interval"
         }
         TopPage::Operations => {
-            "queue, servers or store, own and response are means; p50, p99 of the response time; the p99 above leaves out reserve, which waits for a message"
+            "queue, servers or store, own and response are means; p50, p99 of the response time; the p99 above leaves out reserve and pop, which wait for a message"
         }
         TopPage::Clients => {
             "g: each connection, or all of a host together; in progress: requests that are not answered yet"

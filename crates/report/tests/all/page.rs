@@ -54,6 +54,20 @@ fn the_report_of_a_sweep_reads_as_before() {
 }
 
 #[test]
+fn intervals_of_cells_that_ended_when_their_runs_agreed_are_called_too_narrow() {
+    let mut results = fixture::results(6);
+    for is_said in [false, true] {
+        results.ended_early = is_said;
+        let markdown = markdown::document(&sweep::document(&results, "Krarup"));
+        for caption in ["bars are their 95 % t intervals.", "± is half the 95 % t interval of 6 repetitions."]
+        {
+            let said = format!("{caption} Runs ended when their spread was small: these intervals are");
+            assert_eq!(markdown.contains(&said), is_said, "{markdown}");
+        }
+    }
+}
+
+#[test]
 fn the_history_of_a_sweep_stands_in_every_form() {
     let results = fixture::with_history(3);
     let document = sweep::document(&results, "Krarup");

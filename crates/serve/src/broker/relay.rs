@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -43,6 +43,7 @@ pub struct Relay {
 #[derive(Debug)]
 struct Inner {
     over: Wakeup,
+    listens: Address,
     owner: Mutex<Option<Address>>,
     /// Both ends of each client that is being sent on; its own alone until the owner has accepted.
     clients: Mutex<HashMap<u64, Vec<TcpStream>>>,
@@ -72,7 +73,8 @@ impl Relay {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
         let address = listener.address().map_err(told)?;
         let over = Wakeup::new().map_err(told)?;
-        let inner = Arc::new(Inner { over, owner: Mutex::default(), clients: Mutex::default() });
+        let listens = address.clone();
+        let inner = Arc::new(Inner { over, listens, owner: Mutex::default(), clients: Mutex::default() });
         let its = Arc::clone(&inner);
         let thread = thread::Builder::new()
             .name("relay".into())
@@ -129,11 +131,20 @@ fn send_on(client: TcpStream, number: u64, inner: &Arc<Inner>, spawn: Spawn) -> 
     begun
 }
 
+/// Whether a relay that listens here would send its clients on to itself: an owner that advertises
+/// `0.0.0.0` or a loopback address seems to be on every machine.
+fn is_itself(owner: SocketAddr, listens: &Address) -> bool {
+    let (theirs, ours) = (owner.ip(), listens.host.parse::<IpAddr>());
+    let same = |ours: IpAddr| ours == theirs || ours.is_unspecified() && theirs.is_loopback();
+    owner.port() == listens.port && (theirs.is_unspecified() || ours.is_ok_and(same))
+}
+
 /// Connects to the owner, and carries until both ends are over.
 fn connect_and_carry(client: TcpStream, number: u64, inner: &Inner, spawn: Spawn) -> io::Result<()> {
     let owner = lock(&inner.owner).clone();
     let addresses = owner.and_then(|owner| krarup_net::resolve(&owner).ok()).unwrap_or_default();
-    let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
+    let address = addresses.first().filter(|owner| !is_itself(**owner, &inner.listens));
+    let address = address.ok_or(io::ErrorKind::NotFound)?;
     let server = TcpStream::connect_timeout(address, CONNECT)?;
     client.set_nonblocking(false)?;
     for end in [&client, &server] {
@@ -175,10 +186,49 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        let address: Address = owner.local_addr().unwrap().to_string().parse().unwrap();
-        let (over, sent_to) = (Wakeup::new().unwrap(), Mutex::new(Some(address.clone())));
-        let inner = Arc::new(Inner { over, owner: sent_to, clients: Mutex::default() });
-        (Relay { address, inner, thread: None }, [client, accepted], owner)
+        let relay = relay_without_thread(&listener, owner.local_addr().unwrap().into());
+        (relay, [client, accepted], owner)
+    }
+
+    fn relay_without_thread(listener: &TcpListener, owner: Address) -> Relay {
+        let (over, owner) = (Wakeup::new().unwrap(), Mutex::new(Some(owner)));
+        let address = Address::from(listener.local_addr().unwrap());
+        let listens = address.clone();
+        let inner = Arc::new(Inner { over, listens, owner, clients: Mutex::default() });
+        Relay { address, inner, thread: None }
+    }
+
+    #[test]
+    fn a_relay_sends_no_client_on_to_itself() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = listener.local_addr().unwrap();
+        for host in ["0.0.0.0", "127.0.0.1", "::"] {
+            let relay = relay_without_thread(&listener, Address { host: host.into(), port: ours.port() });
+            listener.set_nonblocking(false).unwrap();
+            let mut client = TcpStream::connect(ours).unwrap();
+            let (accepted, _) = listener.accept().unwrap();
+            listener.set_nonblocking(true).unwrap();
+            connect_and_carry(accepted, 0, &relay.inner, |_, _| Ok(())).unwrap_err();
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+            assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "{host}");
+        }
+    }
+
+    #[test]
+    fn only_an_address_of_the_relay_itself_is_refused() {
+        for (owner, listens, itself) in [
+            ("127.0.0.1:1", "0.0.0.0:1", true),
+            ("[::1]:1", "[::]:1", true),
+            ("10.0.0.5:1", "10.0.0.5:1", true),
+            ("127.0.0.1:2", "0.0.0.0:1", false),
+            ("0.0.0.0:2", "0.0.0.0:1", false),
+            ("127.0.0.1:1", "127.0.0.2:1", false),
+            ("127.0.0.1:1", "10.0.0.5:1", false),
+            ("10.0.0.6:1", "0.0.0.0:1", false),
+        ] {
+            let found = is_itself(owner.parse().unwrap(), &listens.parse().unwrap());
+            assert_eq!(found, itself, "{owner} of {listens}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Driver {
         let mut before = std::mem::take(&mut self.entrances);
         for (address, number) in addresses {
             if let Some(known) = before.iter().position(|entrance| entrance.address == address) {
-                self.entrances.push(Entrance { number, ..before.swap_remove(known) });
+                self.entrances.push(Entrance { number, ..before.remove(known) });
                 continue;
             }
             let here = opened.iter().position(|(other, _)| *other == address);

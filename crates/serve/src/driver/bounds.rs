@@ -18,17 +18,27 @@ const RESTS_AFTER: Nanos = Nanos::from_secs(2);
 /// still.
 const STANDS_STILL: usize = 4 << 10;
 
+/// An answer of up to so many bytes costs no server its connection, however little memory there
+/// is: it may be one value.
+const ONE_VALUE: usize = 2 << 20;
+
 /// What a client hears whose request stood still while others waited for its memory.
 const NO_MEMORY: &[u8] =
     b"SERVER_ERROR out of memory: the request did not arrive while others waited; try again\r\n";
 
 impl Driver {
-    /// Disconnects clients that have said nothing for too long, or take too long over one request.
+    /// Disconnects clients that have said nothing for too long, or take too long over one request
+    /// or its reply.
     pub(super) fn apply_time_limits(&mut self, service: &mut impl Service, now: Stamp) {
         if !self.time_limits.is_due(now) {
             return;
         }
         for id in 0..self.clients.len() as u32 {
+            if self.takes_nothing(service, id, now) {
+                service.disconnected(Disconnect::TimeLimit);
+                self.drop_client(service, id);
+                continue;
+            }
             let Some(link) = self.clients[id as usize].as_mut() else { continue };
             let held_back = link.waits || service.paused(id);
             let idle = service.is_idle(id) && !service.holds_lease(id, now);
@@ -42,6 +52,21 @@ impl Driver {
             service.disconnected(Disconnect::TimeLimit);
             self.end_of_requests(service, id, last_words);
         }
+    }
+
+    /// Whether a client has taken nothing of its replies for as long as a request may take: they
+    /// may hold what others wait for. The system tells of room in a socket only when there is much
+    /// of it; of less a last try tells.
+    fn takes_nothing(&mut self, service: &mut impl Service, id: ClientId, now: Stamp) -> bool {
+        let Some(Some(link)) = self.clients.get_mut(id as usize) else { return false };
+        let before = link.wrote;
+        let is_written = service.output(id).is_empty() && !link.conn.is_waiting();
+        if link.writable || is_written || !self.time_limits.ends_unread(before, now) {
+            return false;
+        }
+        link.writable = true;
+        self.write_client(service, id);
+        self.clients[id as usize].as_ref().is_some_and(|link| link.wrote == before)
     }
 
     /// How much may be read from a client now; none: it waits for memory, and is not read.
@@ -126,8 +151,9 @@ impl Driver {
         service.ended(id, now);
     }
 
-    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: the client
-    /// with the most replies is disconnected, of those that do not read them first.
+    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: an answer
+    /// that fills half of it is given up, then the client with the most replies is disconnected, of
+    /// those that do not read them first.
     pub(crate) fn count_memory<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
         if self.memory.is_due() {
             self.count_memory_now(service, outbound);
@@ -147,6 +173,10 @@ impl Driver {
         }
         total -= self.write_what_can_leave(service, self.memory.excess());
         self.memory.counted(total);
+        if self.memory.excess() > 0 {
+            total -= outbound.shed(service, (self.settings.memory / 2).max(ONE_VALUE));
+            self.memory.counted(total);
+        }
         let mut excess = self.memory.excess();
         let mut holders = if excess > 0 { self.holders_of_replies(service, |_| true) } else { Vec::new() };
         while excess > 0
@@ -317,15 +347,17 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use krarup_broker::broker::BrokerSettings;
     use krarup_broker::queues::QueueSettings;
     use krarup_broker::{Broker, Queues};
-    use krarup_net::mio::Poll;
-    use krarup_net::mio::net::UnixStream;
-    use krarup_net::{Clock, Stream};
     use krarup_record::recorder::{Recorder, RecorderSettings};
 
-    use super::super::clients::ClientLimits;
+    use super::super::clients::{ClientLimits, DriverSettings};
+    use super::super::readiness::ServerPoll;
+    use super::super::testing;
+    use super::super::upstreams::{ConnectSettings, ServerConnection, ServerConnections};
     use super::*;
 
     fn broker() -> Broker {
@@ -336,11 +368,9 @@ mod tests {
     #[test]
     fn a_worker_is_idle_from_when_it_was_told_something_and_never_while_it_has_a_message() {
         let limits = ClientLimits { idle: Nanos::from_secs(8), ..ClientLimits::default() };
-        let clock = Clock::start();
-        let mut driver = Driver::new(limits.into(), Poll::new().unwrap(), clock).unwrap();
-        let mut broker = broker();
-        let (stream, _peer) = UnixStream::pair().unwrap();
-        driver.admit(&mut broker, Stream::Unix(stream), 0);
+        let (mut driver, mut broker) = (testing::driver(limits.into()), broker());
+        let clock = driver.clock;
+        let _peer = testing::connect(&mut driver, &mut broker);
         let at = |seconds| clock.now() + Nanos::from_secs(seconds);
         let say = |broker: &mut Broker, said: &str, now| {
             assert_eq!(broker.read(0, said.as_bytes(), now, now), said.len());
@@ -356,5 +386,44 @@ mod tests {
         say(&mut broker, "delete 1\r\n", at(25));
         assert!(!ends(&mut broker, at(25), at(30)), "it was told something");
         assert!(ends(&mut broker, at(25), at(40)));
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_disconnected_and_one_that_takes_some_is_not() {
+        let request = Nanos::from_secs(60);
+        let settings = DriverSettings { request, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let mut clients = [(); 2].map(|()| testing::connect(&mut driver, &mut cache));
+        for id in 0..2 {
+            cache.respond(id, &vec![b'v'; 1 << 20], 0, Stamp(0), Stamp(0));
+            driver.write_client(&mut cache, id);
+        }
+        assert!(clients[1].read(&mut vec![0; 1 << 20]).unwrap() > 0);
+        let now = driver.clock.now();
+        driver.apply_time_limits(&mut cache, now + Nanos(request.0 / 2));
+        assert!(driver.clients.iter().all(Option::is_some));
+        driver.apply_time_limits(&mut cache, now + request);
+        assert!(driver.clients[0].is_none() && driver.clients[1].is_some());
+    }
+
+    #[test]
+    fn an_answer_that_fills_half_of_the_memory_costs_its_connection_and_no_client() {
+        let memory = 16 << 20;
+        let settings = DriverSettings { memory, ..ClientLimits::default().into() };
+        let (mut driver, mut core) = (testing::driver(settings), testing::proxy());
+        let _peer = testing::connect(&mut driver, &mut core);
+        core.respond(0, &vec![b'v'; 1 << 20], 0, Stamp(0), Stamp(0));
+        driver.clients[0].as_mut().unwrap().writable = false;
+        let address = "127.0.0.1:1".parse().unwrap();
+        let first = vec![ServerConnection::to(address, Vec::new(), driver.clock.now())];
+        let settings = ConnectSettings { connect_timeout: Nanos::ZERO, keep_alive: Nanos::ZERO, tls: None };
+        let (registry, poll) = (driver.registry().try_clone().unwrap(), ServerPoll::new().unwrap());
+        let mut servers = ServerConnections::new(settings, first, driver.clock, registry, poll);
+        servers.links[0].inbox.append(&vec![b'v'; memory]);
+        driver.count_memory_now(&mut core, &mut servers);
+        assert!(driver.clients[0].is_some());
+        assert!(servers.links[0].inbox.capacity() < memory / 2);
+        let [DriverNotice::ServerDown(_, why)] = servers.notices.as_slice() else { panic!("one is lost") };
+        assert_eq!(why, "its answer is larger than half of what an event loop may hold (`memory`)");
     }
 }

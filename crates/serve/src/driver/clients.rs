@@ -49,7 +49,8 @@ pub(crate) struct DriverSettings {
     pub(crate) keep_alive: Nanos,
     /// How long a client may be idle; zero: for ever.
     pub(crate) idle: Nanos,
-    /// How long a request may take from its first byte to its last; zero: for ever.
+    /// How long a request may take from its first byte to its last, and how long a client may take
+    /// nothing of its replies; zero: for ever.
     pub(crate) request: Nanos,
     /// How long the TLS handshake and authentication may take together; zero: for ever.
     pub(crate) login: Nanos,
@@ -129,6 +130,9 @@ pub(crate) trait Outbound<S> {
     fn write(&mut self, service: &mut S, slice: &mut Slice) -> bool;
     /// Bytes in their buffers.
     fn buffered(&self, service: &S) -> usize;
+    /// Gives up the connection whose answer is the longest, if `most` bytes of it have come and it
+    /// still has no end; how many bytes its buffer holds less.
+    fn shed(&mut self, service: &mut S, most: usize) -> usize;
 }
 
 /// That of a service that has none.
@@ -141,6 +145,10 @@ impl<S> Outbound<S> for NoUpstreams {
     }
 
     fn buffered(&self, _: &S) -> usize {
+        0
+    }
+
+    fn shed(&mut self, _: &mut S, _: usize) -> usize {
         0
     }
 }

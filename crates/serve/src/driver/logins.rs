@@ -151,56 +151,23 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
     use std::sync::Arc;
 
-    use krarup_cache::{About, Bounds, Cache};
-    use krarup_net::mio::Poll;
+    use krarup_cache::Cache;
     use krarup_net::mio::net::UnixStream;
-    use krarup_net::{Clock, Stream};
 
     use super::super::authentication::Users;
     use super::super::clients::{ClientLimits, DriverSettings};
+    use super::super::testing::{self, answer};
     use super::*;
 
     /// A driver whose clients must authenticate, and two clients of it.
     fn asking() -> (Driver, Cache, [UnixStream; 2]) {
         let users = Some(Arc::new(Users::parse("anna:secret").unwrap()));
         let settings = DriverSettings { users, ..ClientLimits::default().into() };
-        let mut driver = Driver::new(settings, Poll::new().unwrap(), Clock::start()).unwrap();
-        let about = About {
-            pid: 7,
-            version: "0.1.0".to_owned(),
-            started: Nanos::from_secs(1_700_000_000),
-            host: "127.0.0.1".to_owned(),
-            port: 11_211,
-            connections: 2,
-        };
-        let mut cache = Cache::new(Bounds { memory: 1 << 20, item: 1 << 19 }, about);
-        let clients = [(); 2].map(|()| {
-            let (stream, client) = UnixStream::pair().unwrap();
-            driver.admit(&mut cache, Stream::Unix(stream), 0);
-            client
-        });
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let clients = [(); 2].map(|()| testing::connect(&mut driver, &mut cache));
         (driver, cache, clients)
-    }
-
-    /// What a client hears that says this.
-    fn answer(
-        driver: &mut Driver,
-        cache: &mut Cache,
-        client: &mut UnixStream,
-        id: ClientId,
-        said: &str,
-    ) -> String {
-        client.write_all(said.as_bytes()).unwrap();
-        driver.clients[id as usize].as_mut().unwrap().readable = true;
-        driver.slice.begin();
-        driver.read_client(cache, id);
-        driver.write_client(cache, id);
-        let mut heard = [0; 256];
-        let count = client.read(&mut heard).unwrap_or(0);
-        String::from_utf8_lossy(&heard[..count]).into_owned()
     }
 
     #[test]

@@ -41,7 +41,10 @@ impl Driver {
                 break;
             }
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
-            link.listed = false;
+            if !std::mem::replace(&mut link.listed, false) {
+                // This place was taken by one with the same number that has gone.
+                continue;
+            }
             if !link.inbox.is_empty() || !link.login.complete || link.end_near {
                 // It goes on where it stopped, or there is more to find out; what was read before
                 // lies in the common memory still.
@@ -145,8 +148,13 @@ impl Driver {
         let Some(Some(link)) = self.clients.get_mut(id as usize) else { return };
         link.received = received;
         let bytes = &self.scratch[at];
+        let discarded = service.discards(id).then(|| service.requests(id));
         let used = service.read(id, bytes, received, now);
-        link.begun = (used < bytes.len() || service.discards(id)).then_some(received);
+        let discards = service.discards(id);
+        // In the middle of what is discarded it is the same request as before.
+        if !discards || discarded != Some(service.requests(id)) {
+            link.begun = (used < bytes.len() || discards).then_some(received);
+        }
         link.inbox.append(&bytes[used..]);
     }
 
@@ -305,5 +313,61 @@ impl Driver {
     /// Whether a paused client is read all the same, because its end would matter.
     fn looks_for_end(service: &impl Service, id: ClientId, link: &ClientConnection, stopping: bool) -> bool {
         (link.end_near || stopping) && link.inbox.is_empty() && service.heeds_end(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write};
+
+    use krarup_net::mio::Events;
+    use krarup_units::Nanos;
+
+    use super::super::clients::{ClientLimits, DriverSettings};
+    use super::super::testing::{self, answer};
+    use super::*;
+
+    /// While memory is short a read brings little, and what came is looked at only afterwards.
+    #[test]
+    fn a_client_with_the_number_of_one_that_has_gone_is_read_once() {
+        let settings = DriverSettings { memory: 1 << 20, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        testing::connect(&mut driver, &mut cache);
+        driver.drop_client(&mut cache, 0);
+        let mut client = testing::connect(&mut driver, &mut cache);
+        assert_eq!(driver.ready, [0, 0]);
+        let value = format!("{}\r\ndelete y\r\n{}", "v".repeat(5_000), "v".repeat(900));
+        client.write_all(format!("set x 0 0 {}\r\n{value}\r\n", value.len()).as_bytes()).unwrap();
+        while driver.has_more_to_do() {
+            driver.serve(&mut cache, &Events::with_capacity(1));
+            driver.flush_clients(&mut cache);
+        }
+        let mut heard = [0; 256];
+        let count = client.read(&mut heard).unwrap();
+        assert_eq!(String::from_utf8_lossy(&heard[..count]), "STORED\r\n");
+    }
+
+    #[test]
+    fn a_value_that_is_refused_has_the_time_of_one_request_in_however_many_pieces_it_comes() {
+        let request = Nanos::from_secs(60);
+        let settings = DriverSettings { request, ..ClientLimits::default().into() };
+        let (mut driver, mut core) = (testing::driver(settings), testing::proxy());
+        let mut client = testing::connect(&mut driver, &mut core);
+        let mut begun_after = |driver: &mut Driver, said: &str| {
+            answer(driver, &mut core, &mut client, 0, said);
+            driver.clients[0].as_ref().unwrap().begun.expect("it has begun")
+        };
+        let begun = begun_after(&mut driver, "add a 0 0 2000020\r\n");
+        for _ in 0..5 {
+            assert_eq!(begun_after(&mut driver, "half"), begun);
+        }
+        // One that follows it has its own.
+        for _ in 0..40 {
+            begun_after(&mut driver, &"v".repeat(50_000));
+        }
+        let next = begun_after(&mut driver, "\r\nadd b 0 0 2000020\r\n");
+        assert!(next > begun);
+        driver.apply_time_limits(&mut core, next + request);
+        assert!(driver.clients[0].as_ref().unwrap().concluded);
     }
 }

@@ -64,11 +64,15 @@ impl TimeLimits {
         due
     }
 
+    /// Whether the time is over in which a client must take some of its replies that has taken
+    /// nothing `since`.
+    pub(crate) fn ends_unread(&self, since: Stamp, now: Stamp) -> bool {
+        is_over(since, self.request, now)
+    }
+
     /// The last words to a client whose time is over, which may be none.
     pub(crate) fn ends(&self, waited: &Waited, now: Stamp) -> Option<&'static [u8]> {
-        let over = |since: Option<Stamp>, limit: Nanos| {
-            limit > Nanos::ZERO && since.is_some_and(|since| now.0.saturating_sub(since.0) >= limit.0)
-        };
+        let over = |since: Option<Stamp>, limit: Nanos| since.is_some_and(|since| is_over(since, limit, now));
         if over(waited.begun, self.request) {
             Some(LATE)
         } else if waited.begun.is_none() && over(waited.quiet_since, self.idle) {
@@ -77,6 +81,11 @@ impl TimeLimits {
             None
         }
     }
+}
+
+/// Whether it is longer ago than it may be; zero is without end.
+fn is_over(since: Stamp, limit: Nanos, now: Stamp) -> bool {
+    limit > Nanos::ZERO && now.0.saturating_sub(since.0) >= limit.0
 }
 
 #[cfg(test)]

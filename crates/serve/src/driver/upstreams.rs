@@ -28,6 +28,9 @@ const READ_A_PASS: usize = 1 << 20;
 /// Memory a quiet server connection keeps.
 const SERVER_KEEP: usize = 1 << 20;
 
+/// Why a connection is given up whose answer takes the memory that others need.
+const TOO_LONG: &str = "its answer is larger than half of what an event loop may hold (`memory`)";
+
 const LANES_LOOKED_AT: Nanos = Nanos::from_millis(5);
 
 pub(crate) struct ServerConnection {
@@ -205,6 +208,14 @@ impl<S: Upstreams> Outbound<S> for ServerConnections {
             .all()
             .map(|(server, link)| link.inbox.capacity() + service.server_output(server).held())
             .sum()
+    }
+
+    fn shed(&mut self, service: &mut S, most: usize) -> usize {
+        let longest = self.links.all().map(|(server, link)| (link.inbox.unread().len(), server)).max();
+        let Some((_, server)) = longest.filter(|&(length, _)| length > most) else { return 0 };
+        let before = self.links[server].inbox.capacity();
+        self.lose(service, server, TOO_LONG, ConnectionLoss::Broken);
+        before - self.links[server].inbox.capacity()
     }
 }
 

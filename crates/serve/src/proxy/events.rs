@@ -338,8 +338,10 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), Mistake> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
-        let mut inherited = listen::inherited().into_iter();
-        for (address, pool) in self.config.listeners()? {
+        let (inherited, listeners) = (listen::inherited(), self.config.listeners()?);
+        listen::all_used(inherited.len(), listeners.len())?;
+        let mut inherited = inherited.into_iter();
+        for (address, pool) in listeners {
             let listener = match inherited.next() {
                 Some(listener) => listener,
                 None => listen_at(&self.config, &address)?,

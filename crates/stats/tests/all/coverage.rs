@@ -9,6 +9,7 @@ use krarup_stats::fit::Fit;
 use krarup_stats::interval::{proportion, proportion_exact};
 use krarup_stats::law::{Law, LawFamily};
 use krarup_stats::nonlinear::NonlinearFit;
+use krarup_stats::transform::choose_form;
 use krarup_stats::{Bootstrap, Interval, Ordered, Regression, Summary};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
@@ -159,6 +160,20 @@ fn effects_and_contrasts() {
         contrast(&groups, "a", "c", 0.9).unwrap().interval
     };
     near(covered(SAMPLES, 0.0, difference), 0.9, 0.03);
+}
+
+#[test]
+fn powers_of_additive_designs() {
+    let power = |source: &mut Source| {
+        let cells = [100.0, 120.0, 150.0, 170.0, 200.0, 220.0, 260.0, 300.0]
+            .iter()
+            .map(|mean| (0..2).map(|_| mean + 5.0 * source.normal()).collect())
+            .collect();
+        let design = TwoLevel::new(&["A", "B", "C"], cells).unwrap();
+        choose_form(&design, 0.95).unwrap().power.interval
+    };
+    let share = covered(400, 1.0, power);
+    assert!(share >= 0.92, "covered {share}");
 }
 
 #[test]

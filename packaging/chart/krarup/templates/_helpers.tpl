@@ -71,6 +71,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* The path that says whether the pod takes clients. */ -}}
 {{- define "krarup.probes" -}}
 livenessProbe:
   httpGet: {path: /health, port: admin}
@@ -78,7 +79,7 @@ livenessProbe:
   timeoutSeconds: 3
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /ready, port: admin}
+  httpGet: {path: {{ . }}, port: admin}
   periodSeconds: 2
   timeoutSeconds: 2
 {{- end }}

@@ -58,6 +58,31 @@ fn an_open_message_is_closed_or_goes_back_to_where_it_was() {
 }
 
 #[test]
+fn a_close_after_the_time_to_run_leaves_the_message_where_it_is() {
+    let mut broker = broker(false);
+    let id = broker.opened_memcached();
+    say(&mut broker, id, "set q/ttr=1 0 0 1\r\na\r\nget q/open\r\n");
+    broker.tick(NOW + Nanos::from_secs(2));
+    assert_eq!(say(&mut broker, id, "get q/close\r\n").as_bytes(), RAN_OUT);
+    assert_eq!(say(&mut broker, id, "get q/open\r\n"), "VALUE q/open 0 1\r\na\r\nEND\r\n");
+    broker.tick(NOW + Nanos::from_secs(4));
+    assert_eq!(say(&mut broker, id, "get q/close/open\r\n"), "VALUE q/close/open 0 1\r\na\r\nEND\r\n");
+}
+
+#[test]
+fn a_close_after_the_time_to_run_asks_nothing_of_a_database_that_decides() {
+    let mut broker = sharing();
+    let id = broker.opened_memcached();
+    broker.read(id, b"get q/open\r\n", NOW, NOW);
+    database_answers(&mut broker, ResultCode::Done);
+    assert_eq!(hear(&mut broker, id), "VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    let late = NOW + Nanos::from_secs(61);
+    broker.read(id, b"get q/close\r\n", late, late);
+    assert_eq!(broker.output(id).unsent(), RAN_OUT);
+    assert!(broker.take_queries().is_empty());
+}
+
+#[test]
 fn each_queue_has_its_open_message_and_a_client_that_goes_gives_them_back() {
     let mut broker = broker(false);
     let [id, other] = [(); 2].map(|()| broker.opened_memcached());

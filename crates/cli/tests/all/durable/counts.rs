@@ -92,6 +92,11 @@ pub(crate) fn messages_are_counted_as_they_change(cluster: &Cluster, mode: &str)
     assert_eq!(told(&mut peer, "stats-tube a\r\n", NAMES), [1, 3, 0, 1, 0, 6], "{mode}");
     assert_eq!(told(&mut peer, "stats-tube dead\r\n", ["current-jobs-ready"]), [1]);
     assert_eq!(told(&mut peer, "stats\r\n", ["current-jobs-ready", "current-jobs-delayed"]), [4, 1]);
+    let put = cluster.sql(&name, "SELECT sum(put) FROM krarup.counted");
+    for broker in [&first, &second] {
+        let [total] = told(&mut broker.connect(), "stats\r\n", ["total-jobs"]);
+        assert_eq!(total.to_string(), put, "{mode}: through whichever they were put");
+    }
     memcacheds_protocol_tells_the_same(&store, mode);
     assert_eq!(cluster.sql(&name, WRONG), "0");
     // When all are gone, those that were put were put.
@@ -259,8 +264,9 @@ pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
         include_str!("../../../../store/src/postgres/migrations/0009.sql"),
         include_str!("../../../../store/src/postgres/migrations/0010.sql"),
         include_str!("../../../../store/src/postgres/migrations/0011.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0012.sql"),
     ];
-    for version in [1, 5, 7, 8, 9, 10, 11] {
+    for version in [1, 5, 7, 8, 9, 10, 11, 12] {
         for mode in MODES {
             let name = format!("version_{version}_{mode}");
             let store = cluster.database(&name);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::broker::data;
 use crate::durable::cluster::Cluster;
 use crate::durable::say;
 use crate::durable::storm::Storm;
@@ -121,6 +122,17 @@ fn batches_are_of_all_shards(here: &mut Peer, there: &mut Peer, ids: &[u64]) {
     say(here, &batches, &format!("TOUCHED {TUBES}\r\nDELETED {TUBES}\r\n"));
 }
 
+/// One message is put into each tube; the tube that each shard has is counted once.
+fn sums_are_of_all_shards(here: &mut Peer, there: &mut Peer) {
+    let (before, written) = (sum(there, "total-jobs"), sum(there, "binlog-records-written"));
+    (0..TUBES).for_each(|tube| _ = put(there, tube, 1));
+    assert_eq!(sum(there, "total-jobs"), before + TUBES as u64);
+    assert!(sum(there, "binlog-records-written") >= written + TUBES as u64);
+    let listed = data(there, "list-tubes\r\n").matches("\n- ").count();
+    assert_eq!(sum(there, "current-tubes"), listed as u64);
+    assert_eq!(sum(here, "current-jobs-ready"), TUBES as u64);
+}
+
 /// One client, tubes of all shards.
 pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     let name = "shards_client";
@@ -194,11 +206,7 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
         .count();
     assert!(refused > 0 && refused < TUBES, "{refused}");
     say(&mut here, "limit-tube (s0)jobs 3 (s0)dead\r\n", "LIMITED\r\n");
-    // Sums are of all shards.
-    let before = sum(&mut there, "total-jobs");
-    (0..TUBES).for_each(|tube| _ = put(&mut there, tube, 1));
-    assert_eq!(sum(&mut there, "total-jobs"), before + TUBES as u64);
-    assert_eq!(sum(&mut here, "current-jobs-ready"), TUBES as u64);
+    sums_are_of_all_shards(&mut here, &mut there);
     // A client that ends its stream after a request is answered, and what is taken for it is sent
     // to it.
     for (tube, broker) in (0..TUBES).zip([&a, &b].into_iter().cycle()) {

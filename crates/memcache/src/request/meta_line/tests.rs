@@ -189,6 +189,25 @@ fn a_key_in_base64_is_the_item_it_stands_for() {
     assert_eq!(meta("mg Zm9v\r\n").name(&mut [0; LONGEST_NAME]), b"Zm9v");
 }
 
+/// What servers are sent has a line end of two bytes, and may so be longer than what was read.
+#[test]
+fn what_is_written_anew_is_accepted_however_near_the_bound_its_line_was() {
+    for word in ["mg", "md", "ma", "me"] {
+        for (blank, end) in [(" ", "\n"), (" ", "\r\n"), ("  ", "\n"), ("  ", "\r\n")] {
+            for short in 0..3 {
+                let front = format!("{word}{blank}k v O");
+                let opaque = Limits::default().line + 1 - short - front.len() - end.len();
+                let text = format!("{front}{}{end}", "x".repeat(opaque));
+                let before = meta(&text);
+                let out = written(&before);
+                let Request::Meta(after) = request::accepted(out.as_bytes()) else { panic!("{word}") };
+                assert_eq!((after.command, after.key), (before.command, before.key));
+                assert!(after.flags.iter().eq(before.flags.iter()), "{word} {short}");
+            }
+        }
+    }
+}
+
 fn flags() -> impl Strategy<Value = String> {
     let flag = prop_oneof![
         4 => prop::sample::select(vec!["v", "k", "s", "t", "c", "f", "h", "l", "u", "q", "I"]).prop_map(str::to_owned),

@@ -113,7 +113,8 @@ fn a_write_without_a_reply_has_its_time_and_its_bytes() {
 /// Every key of two loops is told once, with the requests of both.
 #[test]
 fn loops_together_tell_what_each_has_sampled() {
-    let mut loops: Vec<World> = (0..2).map(|_| sampled(PoolSpec::of("main", vec![0]))).collect();
+    let spec = || PoolSpec { coalesce: true, reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) };
+    let mut loops: Vec<World> = (0..2).map(|_| sampled(PoolSpec { copies: 1, ..spec() })).collect();
     for (place, world) in loops.iter_mut().enumerate() {
         let client = world.client();
         for number in 0..1_000_u64 {
@@ -134,6 +135,7 @@ fn loops_together_tell_what_each_has_sampled() {
     assert!(line("STAT main:time:2 ").ends_with(" name=\"a\""), "{text}");
     assert!(line("STAT main:bytes:1 ").contains(" server=server-0:1 of_server="), "{text}");
     assert!(text.ends_with("END\r\n"));
+    assert!(!text.contains("_saves="), "it coalesces, and one holder has all reads: {text}");
     // `stats reset` begins it anew.
     other.core.reset(other.now);
     assert!(hottest(&other).pools.is_empty());

@@ -379,6 +379,17 @@ fn equal_reads_share_one_answer_but_not_a_win() {
 }
 
 #[test]
+fn a_read_with_the_longest_line_is_asked_in_its_own_words() {
+    let mut world = second_looks(|spec| PoolSpec { coalesce: true, ..spec });
+    let client = world.client();
+    let words = format!("mg k v O{}", "x".repeat(world.core.settings().limits.line - "mg k v O".len()));
+    world.send(client, format!("{words}\n"));
+    assert_eq!(world.asked(0), format!("{words}\r\n"));
+    world.answer(0, "EN\r\n");
+    assert_eq!(world.replied(client), "EN\r\n");
+}
+
+#[test]
 fn a_slow_read_is_sent_to_a_second_holder_whose_win_does_not_count() {
     let hedge = Some(Hedge { quantile: 0.95, budget: 0.1 });
     let mut world = second_looks(|spec| PoolSpec { hedge, ..spec });

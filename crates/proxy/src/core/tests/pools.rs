@@ -363,7 +363,8 @@ fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
     // A shadow that is down costs nothing.
     world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
     world.send(client, "get a\r\nget b\r\n");
-    assert_eq!(world.core.pools()[0].counts().dropped, 1);
+    let counts = world.core.pools()[0].counts();
+    assert_eq!((counts.shadowed, counts.dropped), (2, 1), "sent, and not sent");
 }
 
 #[test]
@@ -511,6 +512,26 @@ fn what_the_second_holder_does_not_have_the_first_may() {
             world.answer(server, "STORED\r\n");
         }
     }
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
+fn a_read_that_has_moved_on_is_hedged_by_its_own_time() {
+    let spec = PoolSpec { fall_back_on_miss: true, ..PoolSpec::of("main", vec![0, 1, 2]) };
+    let (mut world, client) = hedging(spec, PoolSpec::of("other", vec![3]));
+    world.send(client, "get a\r\n");
+    assert_eq!(world.asked(0), "get a\r\n");
+    let due = world.core.deadline().unwrap();
+    world.at(due.0 - 1).answer(0, "END\r\n");
+    assert_eq!(world.asked(1), "get a\r\n");
+    world.at(due.0).core.tick(due);
+    assert_eq!(world.asked(2), "", "the second was asked just now");
+    let due = world.core.deadline().unwrap();
+    world.at(due.0).core.tick(due);
+    assert_eq!(world.asked(2), "get a\r\n");
+    world.answer(2, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "1")));
+    world.answer(1, "END\r\n");
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
@@ -858,6 +879,22 @@ fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
     assert_eq!(world.asked(0), "get a\r\n");
     world.send(id, format!("set a 0 0 101\r\n{}\r\n", "y".repeat(101)));
     assert_eq!((world.asked(0), world.asked(1)), ("delete a\r\n".into(), String::new()));
+}
+
+/// Also where the heir has another name in its turn, and when the first name is back.
+#[test]
+fn clients_of_a_pool_with_another_name_belong_to_it() {
+    let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
+    let id = world.client_of(1);
+    for (name, successor_of) in [("c", "b"), ("d", "c"), ("b", "d")] {
+        let renamed = PoolSpec { successor_of: vec![successor_of.to_owned()], ..PoolSpec::of(name, vec![1]) };
+        let pools = vec![PoolSpec::of("a", vec![0]), renamed];
+        let topology = Topology { servers: names(2), pools, routes: Vec::new() };
+        world.core.reconfigure(settings(), topology, world.now);
+        world.send(id, "get a\r\n");
+        assert_eq!((world.asked(0), world.asked(1)), (String::new(), "get a\r\n".into()), "{name}");
+        world.answer(1, "END\r\n");
+    }
 }
 
 #[test]

@@ -167,6 +167,27 @@ fn a_value_over_the_limit_is_refused_wherever_its_line_is_cut() {
     }
 }
 
+/// The pool is retired in between under both names.
+#[test]
+fn readers_are_told_once_after_their_pool_has_had_another_name() {
+    let topology = |name: &str| Topology {
+        servers: vec!["server-0:1".into(), "server-1:1".into()],
+        pools: vec![PoolSpec { readers: Some(1), ..PoolSpec::of(name, vec![0]) }],
+        routes: Vec::new(),
+    };
+    let mut world = World::before(topology("main"), settings());
+    for name in ["other", "main"] {
+        world.core.reconfigure(settings(), topology(name), world.now);
+    }
+    let (client, observer) = (world.client(), world.client());
+    world.send(client, "get a\r\n");
+    assert_eq!(world.asked(0), "get a\r\n");
+    world.send(observer, "stats servers\r\n");
+    let told = world.replied(observer);
+    let busy: Vec<&str> = told.lines().filter(|line| line.contains(":readers_busy ")).collect();
+    assert_eq!(busy, ["STAT 0:readers_busy 1"], "{told}");
+}
+
 /// They were forgotten, and the answer that came then freed one too many.
 #[test]
 fn a_server_that_is_back_in_its_pool_has_those_readers_at_work_that_it_had() {

@@ -18,7 +18,7 @@ use krarup_broker::shards::shard_of;
 /// Seconds after which a question that no shard has answered is asked again.
 const LONG: Nanos = Nanos::from_secs(3_600);
 /// The names in `stats` that are sums of the shards' own.
-const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
+const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "binlog-records-written"];
 
 /// What shards say that were asked for a message.
 #[derive(Default)]
@@ -254,7 +254,9 @@ impl BeanstalkSession<'_> {
                 if let Some((_, sum)) = all.iter_mut().find(|(other, _)| other == key)
                     && let (Ok(one), Ok(other)) = (sum.parse::<u64>(), value.parse::<u64>())
                 {
-                    *sum = (one + other).to_string();
+                    // The tube `default` is in every shard.
+                    let twice = u64::from(key == "current-tubes");
+                    *sum = (one + other - twice).to_string();
                 }
             }
         }

@@ -202,7 +202,10 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     /// The servers of the configuration that comes have been tried: from here on it holds.
     pub(super) fn take_over(&mut self, next: NextConfiguration, now: Stamp) {
         self.settled_until = Stamp(0);
-        let NextConfiguration { config, topology, entrances, opened, admin, credentials, reply, .. } = next;
+        let NextConfiguration { config, mut topology, entrances, opened, admin, credentials, reply, .. } =
+            next;
+        // The listeners of both have been found good.
+        let _ = config.name_successors(&self.config, &mut topology.pools);
         let told = self.core.reconfigure(config.settings(), topology, now);
         self.core.sign_in_with(credentials.login.clone());
         self.driver.configure(client_settings(&config, &credentials));

@@ -153,8 +153,10 @@ impl Executor {
             }
         }
         let events = *self.core.events();
-        if events != self.entered {
-            self.books.lock().enter_events(&events, &self.entered);
+        if events != self.entered || self.core.pools_have_counted() {
+            let mut books = self.books.lock();
+            books.enter_events(&events, &self.entered);
+            books.take_pool_counts(&mut self.core);
             self.entered = events;
         }
     }

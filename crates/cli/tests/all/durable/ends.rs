@@ -1,0 +1,57 @@
+//! What comes to its end while no client asks: messages of a tube in which they expire, keys, the
+//! leases of a broker that is no more.
+
+use crate::durable::cluster::Cluster;
+use crate::durable::counts::told;
+use crate::durable::{broker, say};
+use crate::support::process::Program;
+use crate::support::until;
+
+/// Whichever broker was told that they expire.
+pub(crate) fn what_waited_too_long_is_gone_after_a_restart(cluster: &Cluster, mode: &str) {
+    let name = format!("expires_{mode}");
+    let store = cluster.database(&name);
+    let first = broker(&store, mode);
+    let said = "expire-tube default 60\r\nput 1 0 60 1\r\nx\r\n";
+    say(&mut first.connect(), said, "EXPIRING\r\nINSERTED 1\r\n");
+    assert!(first.stop().success);
+    cluster.sql(&name, "UPDATE krarup.message SET created = created - interval '1 hour'");
+    let second = broker(&store, mode);
+    let mut peer = second.connect();
+    until("it is gone", || told(&mut peer, "stats\r\n", ["current-jobs-ready", "total-expired"]) == [0, 1]);
+    assert!(second.stop().success);
+}
+
+/// Also keys that no client puts again.
+pub(crate) fn keys_are_forgotten_while_brokers_run(cluster: &Cluster, mode: &str) {
+    let name = format!("keys_{mode}");
+    let store = cluster.database(&name);
+    let place = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode];
+    let broker = Program::krarup(&[&place[..], &["--remember-keys", "1s"]].concat());
+    let mut peer = broker.connect();
+    for id in 1..=3 {
+        let said = format!("put-unique key-{id} 1 0 60 1\r\nx\r\n");
+        say(&mut peer, &said, &format!("INSERTED {id}\r\n"));
+    }
+    until("no key is left", || cluster.sql(&name, "SELECT count(*) FROM krarup.key") == "0");
+    assert!(broker.stop().success);
+}
+
+/// A message that makes its consumer's broker end must not come back for ever.
+pub(crate) fn a_lease_that_ends_with_its_broker_counts(cluster: &Cluster, mode: &str) {
+    let name = format!("limit_{mode}");
+    let store = cluster.database(&name);
+    let (first, second) = (broker(&store, mode), broker(&store, mode));
+    let mut peer = second.connect();
+    say(
+        &mut peer,
+        "use dead\r\nlimit-tube default 1 dead\r\nput-in-tube default 1 0 60 1\r\nx\r\n",
+        "USING dead\r\nLIMITED\r\nINSERTED 1\r\n",
+    );
+    // Its connection stands until its broker is killed.
+    let mut holder = first.connect();
+    say(&mut holder, "reserve\r\n", "RESERVED 1 1\r\nx\r\n");
+    first.kill();
+    until("it is dead", || told(&mut peer, "stats-tube dead\r\n", ["current-jobs-ready"]) == [1]);
+    assert!(second.stop().success);
+}
