@@ -46,6 +46,8 @@ pub use service::MEMCACHED;
 
 /// Bytes of replies that wait to leave: a client with more is not read.
 pub const MOST_UNSENT: usize = 256 << 10;
+/// A client that has said so many wrong secrets is heard no more.
+pub const MOST_WRONG_SECRETS: u8 = 3;
 /// Answers of one client that wait for a commit.
 const MOST_SLOTS: usize = 4_096;
 /// Memory that a quiet client keeps.
@@ -135,6 +137,7 @@ struct Dialog {
     /// It speaks memcached's protocol.
     memcached: Option<QueueSession>,
     admitted: bool,
+    wrong_secrets: u8,
     /// It has sent its last request, or nothing more is read.
     quitting: bool,
     /// Its side of the connection has ended.
@@ -539,6 +542,9 @@ impl Broker {
         let Some(wanted) = &self.settings.secret else { return None };
         if let Request::Login { client, secret } = request {
             if *secret != Some(wanted.as_str()) {
+                let dialog = self.dialog(id);
+                dialog.wrong_secrets += 1;
+                dialog.quitting |= dialog.wrong_secrets == MOST_WRONG_SECRETS;
                 return Some(ReplyWord::NotLoggedIn);
             }
             // Any client may know the secret.

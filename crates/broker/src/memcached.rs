@@ -45,6 +45,8 @@ pub(crate) const NOT_FOR_QUEUES: &[u8] =
 const RELATIVE: i32 = 60 * 60 * 24 * 30;
 /// Before the secret was said.
 pub const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+/// Where a wrong secret was said.
+pub const WRONG_SECRET: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 const INTERNAL_ERROR: &[u8] = b"SERVER_ERROR internal error\r\n";
 /// Commands that would empty every queue.
 pub(crate) const NOT_ALL: &[u8] =
@@ -284,7 +286,7 @@ impl ReplyFormat {
             }
             (_, Some(Word::OutOfMemory)) => b"SERVER_ERROR out of memory storing object\r\n",
             (_, Some(Word::Draining)) => b"SERVER_ERROR draining: no more messages are accepted\r\n",
-            (Self::Login, _) => b"CLIENT_ERROR authentication failure\r\n",
+            (Self::Login, _) => WRONG_SECRET,
             (_, Some(Word::NotLoggedIn)) => UNAUTHENTICATED,
             _ => INTERNAL_ERROR,
         };

@@ -15,6 +15,7 @@ use krarup_load::settings::{LoadConfig, Options};
 use krarup_load::{Conductor, Load, LoadError, LoadProgress, LoadResult, LoadWarning, table};
 use krarup_net::Clock;
 use krarup_record::file;
+use krarup_record::histogram::LONGEST;
 use krarup_settings::Mistakes;
 use krarup_units::text::{parse_duration, parse_instant};
 use krarup_units::{Nanos, Seconds};
@@ -194,7 +195,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         settings = settings.with_flags([("rate", "1000".to_owned())]).map_err(wrong)?;
     }
     let load = own_share(args, settings.load().map_err(wrong)?)?;
-    let search = args.find_max.map(|p99| searched(&load).map(|open| (p99, open))).transpose()?;
+    let search = args.find_max.map(|p99| searched(&load, p99).map(|open| (p99, open))).transpose()?;
     krarup_net::files::allow_many();
     let mut tell = observer(args.progress);
     // Of populating nothing is kept, and what other runs have written stays.
@@ -302,9 +303,12 @@ fn wait_for(files: &[PathBuf], limit: Seconds) -> Result<(), Failure> {
 /// A rate was not carried where less than this share of what was due was answered.
 const CARRIED: f64 = 0.98;
 
-/// The arrivals of a load whose highest rate can be searched for.
-fn searched(load: &Load) -> Result<Open, Failure> {
+/// The arrivals of a load whose highest rate can be searched for, with this limit.
+fn searched(load: &Load, p99: Seconds) -> Result<Open, Failure> {
     let (wrong, hint) = match (&load.arrivals, load.extent) {
+        _ if p99 >= LONGEST.as_seconds() => {
+            ("with a limit below 100 s", "longer times are not told apart: say less with --find-max")
+        }
         _ if !load.classes.is_empty() => {
             ("with one class of clients", "leave out what the file says of classes")
         }

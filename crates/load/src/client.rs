@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use krarup_beanstalk::Verb;
 use krarup_memcache::response::{self, Expect, Response};
-use krarup_memcache::{MetaCommand, Parsed, ReplyClass};
+use krarup_memcache::{MetaCommand, Parsed, ReplyClass, Value, Values};
 use krarup_record::{KeyDigest, ServerVisit, Visit};
 use krarup_units::Stamp;
 use krarup_units::{Inbox, Outbox};
@@ -108,6 +108,11 @@ impl Client {
     /// From when on the next free slot wants to be used.
     pub fn wants(&self) -> Option<Stamp> {
         self.free.front().copied()
+    }
+
+    /// How many free slots want to be used before `end`.
+    pub fn due_before(&self, end: Stamp) -> u64 {
+        self.free.partition_point(|&from| from < end) as u64
     }
 
     /// How many such requests wait.
@@ -326,15 +331,14 @@ impl Client {
             return self.look_at_one(request, reply, now, shared);
         }
         let mut left = request.asked.keys;
-        let mut values = reply.values().peekable();
+        let (mut values, mut passed) = (reply.values(), VecDeque::new());
         let mut text = std::mem::take(&mut shared.scratch.key);
-        // Values come in the order of the keys, those without one left out.
         while left > 0 {
             left -= 1;
             let key = self.keys.pop_front().expect("the keys of every request under way are kept");
             text.clear();
             shared.plan.write_key(key, &mut text);
-            match values.next_if(|value| value.key == text) {
+            match value_of(&text, &mut values, &mut passed) {
                 Some(value) => {
                     if shared.verify {
                         verify(shared, &text, value.data);
@@ -350,9 +354,11 @@ impl Client {
             }
         }
         shared.scratch.key = text;
-        if let (true, Some(value)) = (shared.verify, values.next()) {
-            shared.account.verified.checked += 1;
-            mismatch(shared, &format!("a value for {} that was not asked for here", show(value.key)));
+        if shared.verify {
+            for value in passed.into_iter().chain(values) {
+                shared.account.verified.checked += 1;
+                mismatch(shared, &format!("a value for {} that was not asked for here", show(value.key)));
+            }
         }
     }
 
@@ -419,6 +425,21 @@ impl Client {
 
 /// Bytes of memory that a client keeps for answers that came in pieces.
 const KEEP: usize = 1 << 14;
+
+/// The first value of this key that was not taken yet. Most servers answer in the order of the
+/// keys, some proxies do not: values that stood before it are kept in `passed`.
+fn value_of<'a>(key: &[u8], values: &mut Values<'a>, passed: &mut VecDeque<Value<'a>>) -> Option<Value<'a>> {
+    if let Some(place) = passed.iter().position(|value| value.key == key) {
+        return passed.remove(place);
+    }
+    for value in values {
+        if value.key == key {
+            return Some(value);
+        }
+        passed.push_back(value);
+    }
+    None
+}
 
 fn verify(shared: &mut ThreadContext<'_>, key: &[u8], data: &[u8]) {
     shared.account.verified.checked += 1;
@@ -636,6 +657,26 @@ mod tests {
         assert_eq!(hand.receive(&reply, 10), Ok(1));
         assert_eq!(hand.account.verified.mismatched, 1);
         assert!(hand.account.verified.first.unwrap().contains("key-7"));
+    }
+
+    #[test]
+    fn values_that_come_in_another_order_than_their_keys_are_hits() {
+        let workload =
+            Workload { on_miss: OnMiss::Set, multi_get: 3, mix: Mix::Ratio { sets: 0, gets: 3 }, ..gets() };
+        let mut hand = Hand::new(workload, 1, Think::None);
+        hand.verify = true;
+        assert_eq!(hand.issue(0), "get key-0 key-1 key-2\r\n");
+        let mut reply = Vec::new();
+        for key in [b"key-2", b"key-1"] {
+            let mut value = Vec::new();
+            hand.plan.values.write(key, 1, 40, &mut value);
+            krarup_memcache::write::value(&mut reply, key, 0, None, &value);
+        }
+        reply.extend_from_slice(b"END\r\n");
+        assert_eq!(hand.receive(&reply, 10), Ok(1));
+        assert_eq!((hand.account.verified.checked, hand.account.verified.mismatched), (2, 0));
+        assert_eq!(hand.client.follow_ups(), 1);
+        assert!(hand.issue(10).starts_with("set key-0 "));
     }
 
     #[test]

@@ -156,12 +156,12 @@ impl Collected {
         warnings.extend(
             open.filter_map(|((_, class), late)| warning_of_lateness(&class.name, &class.overall, *late)),
         );
-        warnings.extend(warnings_of_counts(&account, &overall));
+        warnings.extend(warnings_of_counts(&account, &overall, load.is_open()));
         warnings.extend(warnings_of_classes(&parts));
         if done.iter().any(|one| one.gave_up) {
             warnings.push(LoadWarning::GaveUp);
         }
-        LoadResult {
+        let mut result = LoadResult {
             format: FORMAT,
             config: load.clone(),
             started_unix: self.epoch_unix.as_seconds(),
@@ -179,7 +179,10 @@ impl Collected {
             clocks: None,
             merged_from: Vec::new(),
             warnings,
-        }
+        };
+        let backlog = warning_of_backlog(&result);
+        result.warnings.extend(backlog);
+        result
     }
 }
 
@@ -224,11 +227,25 @@ fn warnings_of_classes(classes: &[ClientClass]) -> Vec<LoadWarning> {
     drawn.filter_map(cut).collect()
 }
 
+/// Whether an open load had a backlog at the end of the measured part: its figures do not have it.
+pub(crate) fn warning_of_backlog(result: &LoadResult) -> Option<LoadWarning> {
+    // What becomes due in the cool-down is none.
+    let tells = result.config.is_open() && result.config.cool_down == 0.0;
+    let p99 = tells.then(|| result.p99_to_last_answer()).flatten()?;
+    let is_late = p99 > 1e-3 && p99 > 2.0 * result.overall.response_time.p99;
+    is_late.then_some(LoadWarning::AnsweredLate { p99 })
+}
+
 /// What the counts say that makes the figures doubtful.
-pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) -> Vec<LoadWarning> {
+pub(crate) fn warnings_of_counts(
+    account: &WholeRun,
+    overall: &OperationResult,
+    is_open: bool,
+) -> Vec<LoadWarning> {
     let mut warnings = Vec::new();
     if account.unsent > 0 {
-        warnings.push(LoadWarning::Unsent { count: account.unsent, due: account.unsent + account.sent });
+        let (count, due) = (account.unsent, account.unsent + account.sent);
+        warnings.push(LoadWarning::Unsent { count, due, closed: !is_open });
     }
     let failed = overall.failed();
     if failed > 0 {
@@ -237,6 +254,10 @@ pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) 
     let late = account.unanswered().saturating_sub(overall.unanswered());
     if late > 0 {
         warnings.push(LoadWarning::UnansweredUnmeasured { count: late, of: account.sent });
+    }
+    let beyond = overall.distributions.as_ref().map_or(0, |all| all.response_time.clamped);
+    if beyond > 0 {
+        warnings.push(LoadWarning::BeyondHistogram { count: beyond, of: overall.count });
     }
     if overall.count == 0 && account.answered > 0 {
         warnings.push(LoadWarning::NothingMeasured);
@@ -268,6 +289,7 @@ mod tests {
     use super::*;
     use crate::account::{Account, LossReason, MeasuredSpan, Share};
     use crate::command::Command;
+    use crate::merge::merge;
     use crate::schedule::{ArrivalProcess, Leg, Open};
     use crate::workload::{Mix, Workload};
 
@@ -342,6 +364,38 @@ mod tests {
         let result = reported(&load, account, Done { sent: 2, ..Done::default() });
         assert_eq!((result.overall.failed(), result.failed()), (0, 1));
         assert_eq!(result.warnings, [LoadWarning::UnansweredUnmeasured { count: 1, of: 2 }]);
+    }
+
+    #[test]
+    fn what_closed_clients_could_not_send_is_told_as_theirs() {
+        let overall = Share::default().overall_result(Nanos::from_secs(1));
+        let account = WholeRun { sent: 3, unsent: 1, ..WholeRun::default() };
+        for (is_open, why) in
+            [(false, "their connection did not stand"), (true, "or connections did not stand")]
+        {
+            let told = warnings_of_counts(&account, &overall, is_open);
+            assert_eq!(told, [LoadWarning::Unsent { count: 1, due: 4, closed: !is_open }]);
+            assert!(told[0].to_string().ends_with(why), "{}", told[0]);
+        }
+    }
+
+    #[test]
+    fn response_times_beyond_the_histograms_are_told() {
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
+        for seconds in [200, 300] {
+            let mut visit = Visit::at(Stamp(0), Operation::Get);
+            visit.replied = Stamp(0) + Nanos::from_secs(seconds);
+            let server = ServerVisit::ok(0, visit.taken, visit.replied);
+            account.answered(ReplyClass::Values, &mut visit, server);
+        }
+        account.close(Stamp(0) + Nanos::from_secs(301));
+        let load = Load { extent: Extent::Seconds(301.0), ..Load::default() };
+        let result = reported(&load, account, Done { sent: 2, ..Done::default() });
+        let beyond = LoadWarning::BeyondHistogram { count: 2, of: 2 };
+        assert_eq!(result.warnings, std::slice::from_ref(&beyond));
+        assert!(beyond.to_string().contains("took longer than 100 s"), "{beyond}");
+        let merged = merge(&[result], &["1.json".to_owned()]).unwrap();
+        assert_eq!(merged.warnings, [beyond]);
     }
 
     #[test]

@@ -248,7 +248,8 @@ pub struct Arriving {
 pub struct Done {
     /// Requests handed to a connection.
     pub sent: u64,
-    /// Requests that were due and never sent, because no connection had a free slot until the end.
+    /// Requests that were due and never sent: no connection had a free slot until the end, or that
+    /// of a closed client did not stand.
     pub unsent: u64,
     /// How late arrivals were sent, by class.
     pub late: Vec<LateArrivals>,
@@ -635,7 +636,8 @@ impl GeneratorThread {
             && self.connections.iter().all(|one| one.client.in_flight() == 0 && !one.client.has_follow_up())
     }
 
-    /// Arrivals that were due before the end and never sent.
+    /// Requests that were due before the end and never sent: arrivals, and those of closed clients
+    /// whose connection does not stand.
     fn unsent(&mut self, now: Stamp) -> u64 {
         let end = self.end.min(now);
         let mut count = 0;
@@ -648,6 +650,17 @@ impl GeneratorThread {
                 count += 1;
                 arriving.budget -= 1;
                 group.arrival = arriving.after();
+            }
+        }
+        for connection in &self.connections {
+            let Some(owner) = connection.owner else { continue };
+            // One that is being made anew after its number of requests is no fault.
+            let is_renewed = connection.left == 0 && connection.pause == FIRST_PAUSE;
+            if !is_renewed && !matches!(connection.link, Link::Up(_)) {
+                let budget = &mut self.owners[owner as usize].budget;
+                let due = connection.client.due_before(end).min(*budget);
+                count += due;
+                *budget -= due;
             }
         }
         count
@@ -1065,6 +1078,23 @@ mod tests {
         let RequestSource::Open(arriving) = &mut thread.groups[0].source else { panic!() };
         arriving.budget = 0;
         assert_eq!(thread.next_wake(Stamp(7)), thread.account.next_roll());
+    }
+
+    #[test]
+    fn a_closed_client_has_not_sent_what_was_due_while_its_connection_was_down() {
+        let mut thread = thread(Load::default());
+        thread.owners[0].budget = u64::MAX;
+        let connection = &mut thread.connections[0];
+        connection.down = Some(Stamp(1));
+        connection.client.take_slot();
+        connection.client.put_slot(Stamp(1));
+        assert_eq!(connection.client.wants(), Some(Stamp(1)));
+        assert_eq!((thread.unsent(Stamp(1)), thread.unsent(Stamp(2))), (0, 1));
+        thread.owners[0].budget = 0;
+        assert_eq!(thread.unsent(Stamp(2)), 0, "it had nothing more to send");
+        thread.owners[0].budget = u64::MAX;
+        thread.connections[0].left = 0;
+        assert_eq!(thread.unsent(Stamp(2)), 0, "it is being made anew on purpose");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use krarup_settings::Mistake;
 use krarup_units::{Nanos, PerSecond};
 
 use crate::clocks;
-use crate::collect::warnings_of_counts;
+use crate::collect::{warning_of_backlog, warnings_of_counts};
 use crate::config::{Load, LoadShare};
 use crate::result::{
     ClassResult, Distributions, Generator, GeneratorResult, HistogramResult, LoadResult, LoadWarning,
@@ -48,7 +48,9 @@ impl From<Mistake> for MergeError {
 /// # Errors
 /// Results that cannot be added up, with the reason.
 pub fn merge(results: &[LoadResult], names: &[String]) -> Result<LoadResult, MergeError> {
-    let merged = merge_of_any_clocks(results)?;
+    let mut merged = merge_of_any_clocks(results)?;
+    let backlog = warning_of_backlog(&merged);
+    merged.warnings.extend(backlog);
     let sources = names
         .iter()
         .zip(results)
@@ -94,7 +96,8 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     }
     let kept = results.iter().filter_map(|one| one.rows);
     let rows = kept.reduce(|sum, one| RowsKept { kept: sum.kept + one.kept, lost: sum.lost + one.lost });
-    let mut warnings = warnings_of_counts(&account, &overall);
+    let is_open = results.iter().any(|one| one.config.is_open());
+    let mut warnings = warnings_of_counts(&account, &overall, is_open);
     if latest - started > TOGETHER {
         warnings.push(LoadWarning::StartedApart { seconds: latest - started });
     }
@@ -364,9 +367,7 @@ fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Mista
 }
 
 /// The sum of distributions, all of which must be there.
-pub(crate) fn unpack_all<'a>(
-    packed: impl Iterator<Item = Option<&'a Packed>>,
-) -> Result<MeasuredDistribution, Mistake> {
+fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<MeasuredDistribution, Mistake> {
     let mut sum = MeasuredDistribution::new();
     for one in packed {
         let one = one.ok_or_else(|| {

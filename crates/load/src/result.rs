@@ -10,7 +10,7 @@ use std::fmt;
 
 use krarup_record::file::log::Packed;
 use krarup_record::file::rows::RowsWritten;
-use krarup_record::histogram::BUCKET;
+use krarup_record::histogram::{BUCKET, LONGEST};
 use krarup_record::{Histograms, MeasuredDistribution, Operation, Quantity, VisitTally};
 use krarup_units::{Nanos, PerSecond, Seconds, text};
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,17 @@ impl LoadResult {
     pub fn failed(&self) -> u64 {
         self.overall.failed() - self.overall.unanswered() + self.account.unanswered()
     }
+
+    /// The 99th percentile of response time from the end of the warm-up to the last answer: a
+    /// backlog is answered after the measured part. None where nothing was answered.
+    pub(crate) fn p99_to_last_answer(&self) -> Option<Seconds> {
+        let rows = self.series.iter().skip_while(|row| !row.measured);
+        let mut response = MeasuredDistribution::new();
+        for row in rows.filter(|row| row.class.is_empty() && row.operation == "all" && row.count > 0) {
+            response.merge(&row.response_times.as_ref()?.unpack().ok()?);
+        }
+        response.quantile(0.99).map(Nanos::as_seconds)
+    }
 }
 
 /// One class of clients.
@@ -156,7 +167,8 @@ pub struct WholeRun {
     pub answered: u64,
     /// Requests that were not, by reason.
     pub lost: BTreeMap<String, u64>,
-    /// Requests of an open load that were due and never sent.
+    /// Requests that were due and never sent: arrivals of an open load, and those of closed clients
+    /// whose connection did not stand at the end.
     pub unsent: u64,
     /// Answers by operation and kind.
     pub answers: BTreeMap<String, BTreeMap<String, u64>>,
@@ -361,6 +373,9 @@ pub enum LoadWarning {
         count: u64,
         /// How many were due.
         due: u64,
+        /// Whether all clients were closed ones: then their connection did not stand.
+        #[serde(default)]
+        closed: bool,
     },
     /// Requests failed.
     Errors {
@@ -375,6 +390,18 @@ pub enum LoadWarning {
         /// How many.
         count: u64,
         /// How many were sent in the whole run.
+        of: u64,
+    },
+    /// Answers to an open load came late, and after the measured part: it has no figure of them.
+    AnsweredLate {
+        /// 99th percentile of the response time up to the last answer, in seconds.
+        p99: Seconds,
+    },
+    /// Requests took longer than histograms tell apart: percentiles from there on are lower bounds.
+    BeyondHistogram {
+        /// How many.
+        count: u64,
+        /// Of how many.
         of: u64,
     },
     /// Requests were answered, but none in the measured part: its figures are of nothing.
@@ -405,6 +432,8 @@ pub enum LoadWarning {
 impl fmt::Display for LoadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
+        let some =
+            |count: u64, of: u64| format!("{} of {}", text::count(count as f64), text::count(of as f64));
         let of_class =
             |name: &str| if name.is_empty() { String::new() } else { format!(" of the class {name}") };
         match *self {
@@ -431,24 +460,30 @@ impl fmt::Display for LoadWarning {
                 text::duration(p99),
                 100.0 * share
             ),
-            Self::Unsent { count, due } => write!(
-                f,
-                "{} of {} requests ({:.1} %) were due and never sent: the system does not keep up with the rate",
-                text::count(count as f64),
-                text::count(due as f64),
-                percent(count, due)
-            ),
+            Self::Unsent { count, due, closed } => {
+                let behind = "the system does not keep up with the rate, or connections did not stand";
+                let why = if closed { "their connection did not stand" } else { behind };
+                let (some, percent) = (some(count, due), percent(count, due));
+                write!(f, "{some} requests ({percent:.1} %) were due and never sent: {why}")
+            }
             Self::Errors { count, of } => {
-                let (some, all) = (text::count(count as f64), text::count(of as f64));
-                write!(f, "{some} of {all} requests ({:.2} %) ended with an error", percent(count, of))
+                write!(f, "{} requests ({:.2} %) ended with an error", some(count, of), percent(count, of))
             }
             Self::UnansweredUnmeasured { count, of } => write!(
                 f,
-                "{} of {} requests of the whole run ({:.2} %) got no answer and were given up outside of \
-                 the measured part: its figures do not have them",
-                text::count(count as f64),
-                text::count(of as f64),
+                "{} requests of the whole run ({:.2} %) got no answer and were given up outside of the measured part: its figures do not have them",
+                some(count, of),
                 percent(count, of)
+            ),
+            Self::AnsweredLate { p99 } => write!(
+                f,
+                "with what was answered or given up after the measured part p99 is {}: a backlog stood at its end",
+                text::duration(p99)
+            ),
+            Self::BeyondHistogram { count, of } => write!(
+                f,
+                "{} requests took longer than {LONGEST}: percentiles from there on are lower bounds",
+                some(count, of)
             ),
             Self::NothingMeasured => f.write_str(
                 "not one request was answered or given up in the measured part: the run has no figures; \
@@ -456,9 +491,8 @@ impl fmt::Display for LoadWarning {
             ),
             Self::Misses { count, of } => write!(
                 f,
-                "{} of {} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
-                text::count(count as f64),
-                text::count(of as f64),
+                "{} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
+                some(count, of),
                 percent(count, of)
             ),
             Self::MultiGetCut { asked, most } => write!(

@@ -6,11 +6,10 @@
 //! other rates, and the answers are an estimate with an interval.
 
 use krarup_stats::{Estimate, summary::Summary};
-use krarup_units::{Nanos, PerSecond, Seconds};
+use krarup_units::{PerSecond, Seconds};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use crate::merge::unpack_all;
 use crate::random;
 use crate::result::{LoadResult, LoadWarning};
 
@@ -101,15 +100,6 @@ impl TrialLimit {
     }
 }
 
-/// The 99th percentile of response time from the end of the warm-up to the last answer: a backlog
-/// is answered after the measured part. None where nothing was answered.
-fn p99(result: &LoadResult) -> Option<Seconds> {
-    let rows = result.series.iter().skip_while(|row| !row.measured);
-    let rows = rows.filter(|row| row.class.is_empty() && row.operation == "all" && row.count > 0);
-    let response = unpack_all(rows.map(|row| row.response_times.as_ref())).ok()?;
-    response.quantile(0.99).map(Nanos::as_seconds)
-}
-
 /// One trial of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchTrial {
@@ -131,7 +121,7 @@ pub struct SearchTrial {
 impl SearchTrial {
     /// What came of trying `rate` in a search.
     pub fn new(search: u32, rate: PerSecond, limit: TrialLimit, result: LoadResult) -> Self {
-        let p99 = p99(&result);
+        let p99 = result.p99_to_last_answer();
         Self {
             search,
             rate,
@@ -197,7 +187,7 @@ impl FoundMax {
 mod tests {
     use krarup_memcache::ReplyClass;
     use krarup_record::{Operation, ServerVisit, Visit};
-    use krarup_units::Stamp;
+    use krarup_units::{Nanos, Stamp};
     use proptest::prelude::*;
 
     use super::*;
@@ -205,6 +195,8 @@ mod tests {
     use crate::collect::reported;
     use crate::config::{Extent, Load};
     use crate::engine::Done;
+    use crate::merge::merge;
+    use crate::schedule::{ArrivalProcess, Arrivals, Leg, Open};
 
     const LIMIT: TrialLimit = TrialLimit { p99: 0.5, carried: 0.98 };
 
@@ -220,7 +212,9 @@ mod tests {
             account.answered(ReplyClass::Values, &mut visit, ServerVisit::ok(0, due, replied));
         }
         account.close(Stamp(20_000_000_000));
-        let load = Load { extent: Extent::Seconds(10.0), ..Load::default() };
+        let leg = Leg { from: PerSecond(1_000.0), to: PerSecond(1_000.0), seconds: 0.0 };
+        let arrivals = Arrivals::Open(Open { process: ArrivalProcess::Paced, legs: vec![leg] });
+        let load = Load { arrivals, extent: Extent::Seconds(10.0), ..Load::default() };
         reported(&load, account, Done { sent: 10_000, ..Done::default() })
     }
 
@@ -232,11 +226,17 @@ mod tests {
     fn what_is_answered_after_the_measured_part_is_carried_if_it_is_soon() {
         let even = run(|_| Nanos::from_millis(300));
         assert_eq!((even.overall.throughput.0, even.account.answered), (970.0, 10_000));
+        assert_eq!(even.warnings, []);
         let trial = tried(even);
         assert!(trial.carried && (trial.p99 - 0.3).abs() < 0.001, "{trial:?}");
         // The last fiftieth waits behind a backlog, which is answered after the measured part.
         let backlog = run(|number| Nanos::from_millis(if number < 9_800 { 300 } else { 2_000 }));
         assert!(backlog.overall.response_time.p99 < 0.31);
+        let merged = merge(std::slice::from_ref(&backlog), &["1.json".to_owned()]).unwrap();
+        for warnings in [&backlog.warnings, &merged.warnings] {
+            let [LoadWarning::AnsweredLate { p99 }] = warnings[..] else { panic!("{warnings:?}") };
+            assert!(p99 > 1.9, "{p99}");
+        }
         let trial = tried(backlog);
         assert!(!trial.carried && trial.p99 > 1.9, "{trial:?}");
     }

@@ -13,7 +13,7 @@ pub mod events;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri};
@@ -192,7 +192,10 @@ fn serve_all(
         .map_err(wrong)?;
     let over = Arc::new(Notify::new());
     let ended = Arc::clone(&over);
-    let serving = move || run(runtime, listener, &ended, &ServedSite { answer: Arc::new(answer), events });
+    let on_loopback = bound.ip().to_canonical().is_loopback();
+    let own_name = on_loopback.then(|| address.host.clone());
+    let site = ServedSite { answer: Arc::new(answer), events, own_name };
+    let serving = move || run(runtime, listener, &ended, &site);
     thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
     Ok(HttpServer { address: bound.into(), over })
 }
@@ -201,11 +204,17 @@ fn serve_all(
 struct ServedSite<A> {
     answer: Arc<A>,
     events: Option<HttpEvents>,
+    /// Where it listens on loopback alone: the name of that in its configuration.
+    own_name: Option<String>,
 }
 
 impl<A> Clone for ServedSite<A> {
     fn clone(&self) -> Self {
-        Self { answer: Arc::clone(&self.answer), events: self.events.clone() }
+        Self {
+            answer: Arc::clone(&self.answer),
+            events: self.events.clone(),
+            own_name: self.own_name.clone(),
+        }
     }
 }
 
@@ -299,19 +308,23 @@ async fn converse(mut stream: tokio::net::TcpStream, site: ServedSite<impl Answe
         }
         None => return,
     }
-    let ServedSite { answer, events } = site;
+    let ServedSite { answer, events, own_name } = site;
     // A browser that closes a stream of events is seen by that alone, so half of a connection is
     // none then.
     let half_close = events.is_none();
     let listens = Arc::<AtomicBool>::default();
     let service = service_fn(|request: Request<Incoming>| {
         let (answer, works) = (Arc::clone(&answer), Arc::clone(&works));
-        let stream = events.as_ref().filter(|events| events.is_at(request.uri().path()));
+        let refused = own_name.as_ref().is_some_and(|own| is_by_another_name(request.headers(), own));
+        let stream = events.as_ref().filter(|events| !refused && events.is_at(request.uri().path()));
         let stream = stream.filter(|_| request.method() == "GET").map(HttpEvents::listen);
         listens.store(stream.is_some(), Ordering::Relaxed);
         async move {
             if let Some(stream) = stream {
                 return Ok(events_response(stream));
+            }
+            if refused {
+                return Ok(whole_response(response(HttpResponse::text(403, BY_ANOTHER_NAME))));
             }
             works.store(true, Ordering::Relaxed);
             let (head, _) = request.into_parts();
@@ -324,7 +337,7 @@ async fn converse(mut stream: tokio::net::TcpStream, site: ServedSite<impl Answe
             // It panicked, and the log says why.
             let made =
                 made.unwrap_or_else(|_| response(HttpResponse::text(500, "this answer could not be made\n")));
-            Ok::<_, Infallible>(made.map(|body| HttpBody::Whole(Some(body.into()))))
+            Ok::<_, Infallible>(whole_response(made))
         }
     });
     let mut http = http1::Builder::new();
@@ -367,6 +380,10 @@ impl Body for HttpBody {
             Self::Events(_) => SizeHint::default(),
         }
     }
+}
+
+fn whole_response(made: Response<String>) -> Response<HttpBody> {
+    made.map(|body| HttpBody::Whole(Some(body.into())))
 }
 
 fn events_response(listener: EventListener) -> Response<HttpBody> {
@@ -414,6 +431,22 @@ fn respond(
 /// carries neither header.
 fn is_from_a_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.get("sec-fetch-site").is_some_and(|site| site != "none")
+}
+
+/// The answer to one that asks by such a name.
+const BY_ANOTHER_NAME: &str = "on loopback only a Host that is a number or localhost is answered: \
+    use http://localhost, or curl -H 'Host: localhost'\n";
+
+/// Whether a request is for a host of another name than `localhost` or its `own`: a page of any
+/// site can have the name of its host lead to its reader's loopback, and would be allowed to read
+/// the answer.
+fn is_by_another_name(headers: &HeaderMap, own: &str) -> bool {
+    let Some(host) = headers.get(HOST).filter(|host| !host.is_empty()) else { return false };
+    let host = host.to_str().unwrap_or_default();
+    let end = if host.starts_with('[') { ']' } else { ':' };
+    let name = host.trim_start_matches('[').split(end).next().unwrap_or_default();
+    let known = ["localhost", own].into_iter().any(|known| name.eq_ignore_ascii_case(known));
+    !known && name.parse::<IpAddr>().is_err()
 }
 
 fn response(answer: HttpResponse) -> Response<String> {
@@ -481,7 +514,7 @@ pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Resu
     match line.split(' ').nth(1) {
         Some("200") => Ok(String::from_utf8_lossy(&body).into_owned()),
         // It says in a line what it does not understand.
-        Some("400" | "409" | "422" | "503") => {
+        Some("400" | "403" | "409" | "422" | "503") => {
             let body = String::from_utf8_lossy(&body);
             Err(Mistake::plain(format!("{address}: {}", body.lines().next().unwrap_or(&line))))
         }
@@ -573,13 +606,13 @@ mod tests {
     #[test]
     fn a_path_is_answered_without_its_query_and_head_without_its_body() {
         let server = begin(answer);
-        let here = received(&server, b"GET /here?a=b HTTP/1.1\r\nHost: x\r\n\r\n");
+        let here = received(&server, b"GET /here?a=b HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let (head, body) = here.split_once("\r\n\r\n").unwrap();
         assert_eq!((head.lines().next(), body), (Some("HTTP/1.1 200 OK"), "well\n"));
         for line in ["Content-Type: text/plain; charset=utf-8", "Content-Length: 5", "Connection: close"] {
             assert!(head.lines().any(|one| one == line), "{line}: {head}");
         }
-        let head = received(&server, b"HEAD /here HTTP/1.1\r\nHost: x\r\n\r\n");
+        let head = received(&server, b"HEAD /here HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(received(&server, b"GET /there HTTP/1.0\r\n\r\n").contains(" 404 Not Found"));
     }
@@ -653,7 +686,7 @@ mod tests {
         let path = format!("/?target={}&what-if=server+a%20lost&%zz", encoded("p99 < 8µs&"));
         let expected = r#"[("target", "p99 < 8µs&"), ("what-if", "server a lost"), ("%zz", "")]"#;
         assert_eq!(get(&server.address, &path).unwrap(), format!("false {expected}\n"));
-        let page = received(&server, b"GET /?a HTTP/1.1\r\nHost: x\r\nAccept: text/html,*/*\r\n\r\n");
+        let page = received(&server, b"GET /?a HTTP/1.1\r\nHost: localhost\r\nAccept: text/html,*/*\r\n\r\n");
         assert!(page.ends_with("true [(\"a\", \"\")]\n"), "{page}");
     }
 
@@ -661,15 +694,15 @@ mod tests {
     fn what_is_no_get_is_refused_and_what_is_no_http_too() {
         let server = begin(answer);
         let status = |bytes: &[u8]| received(&server, bytes).get(9..12).unwrap_or_default().to_owned();
-        assert_eq!(status(b"POST /here HTTP/1.1\r\nHost: x\r\n\r\n"), "405");
+        assert_eq!(status(b"POST /here HTTP/1.1\r\nHost: localhost\r\n\r\n"), "405");
         assert!(
-            received(&server, b"PUT /here HTTP/1.1\r\nHost: x\r\n\r\n")
+            received(&server, b"PUT /here HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 .contains("Allow: GET, HEAD, POST, DELETE")
         );
-        assert_eq!(status(b"POST /do?now HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), "200");
+        assert_eq!(status(b"POST /do?now HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"), "200");
         // What a person types gets a hint.
         for method in ["GET", "HEAD", "POST", "DELETE"] {
-            let head = format!("{method} /here?target=p99<8ms HTTP/1.1\r\nHost: x\r\n\r\n");
+            let head = format!("{method} /here?target=p99<8ms HTTP/1.1\r\nHost: localhost\r\n\r\n");
             let typed = received(&server, head.as_bytes());
             assert!(typed.starts_with("HTTP/1.1 400 ") && typed.contains("%3C"), "{typed}");
         }
@@ -682,7 +715,7 @@ mod tests {
     fn a_page_in_a_browser_cannot_post_and_a_person_can() {
         let server = begin(answer);
         let status = |more: &str| {
-            received(&server, format!("POST /do HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes())[9..12]
+            received(&server, format!("POST /do HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").as_bytes())[9..12]
                 .to_owned()
         };
         assert_eq!(status(""), "200");
@@ -694,12 +727,31 @@ mod tests {
     }
 
     #[test]
+    fn on_loopback_only_a_number_or_localhost_is_answered() {
+        let server = begin(answer);
+        let status = |fields: &str| {
+            received(&server, format!("GET /here HTTP/1.1\r\n{fields}\r\n").as_bytes())[9..12].to_owned()
+        };
+        let own = ["127.0.0.1:1", "127.0.0.1", "[::1]", "[::1]:1", "localhost:9", "LocalHost", ""];
+        own.iter().for_each(|host| assert_eq!(status(&format!("Host: {host}\r\n")), "200", "{host}"));
+        assert_eq!(status(""), "200");
+        // A name that the operator has given it.
+        assert!(!is_by_another_name(
+            &HeaderMap::from_iter([(HOST, HeaderValue::from_static("own:1"))]),
+            "own"
+        ));
+        for host in ["evil.example", "evil.example:80", "localhost.evil.example", "\u{e9}"] {
+            assert_eq!(status(&format!("Host: {host}\r\n")), "403", "{host}");
+        }
+    }
+
+    #[test]
     fn a_request_comes_in_pieces_and_another_client_gives_up() {
         let server = begin(answer);
         drop(connect(&server));
         for _ in 0..3 {
             let mut stream = connect(&server);
-            for piece in ["GET /he", "re HTTP/1.1\r", "\nHost: x\r\n\r\n"] {
+            for piece in ["GET /he", "re HTTP/1.1\r", "\nHost: localhost\r\n\r\n"] {
                 stream.write_all(piece.as_bytes()).unwrap();
             }
             let mut received = String::new();
@@ -712,7 +764,7 @@ mod tests {
     fn a_client_that_sends_no_more_after_its_request_is_answered() {
         let server = begin(answer);
         let mut stream = connect(&server);
-        stream.write_all(b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /here HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut received = String::new();
         stream.read_to_string(&mut received).unwrap();
@@ -732,7 +784,7 @@ mod tests {
             answer(method, path, query)
         });
         let mut slow = connect(&server);
-        slow.write_all(b"POST /do HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        slow.write_all(b"POST /do HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         begins.recv().unwrap();
         assert_eq!(get(&server.address, "/here").as_deref(), Ok("well\n"));
         // It is answered also where the server ends meanwhile: a reload may have moved the admin
@@ -754,7 +806,7 @@ mod tests {
         });
         let mut askers: Vec<_> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
         for asker in &mut askers {
-            asker.write_all(b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            asker.write_all(b"GET /here HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         }
         for mut asker in askers {
             asker.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

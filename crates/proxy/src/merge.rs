@@ -21,8 +21,9 @@ pub(crate) enum How {
     /// Each was asked for a run of the keys: values in the order of the keys, one end. An error of
     /// any takes the place of all.
     InOrder,
-    /// Every server was asked the same; so many that answer alike, and well, are enough. Where
-    /// there are never so many, the worst answer speaks.
+    /// Every server was asked the same; so many that answer alike, and well, are enough. Where one
+    /// is enough, it has done what was asked. Where there are never so many, the worst answer
+    /// speaks.
     Enough(u16),
     /// Each was asked for some of the keys: values in the order of the keys, one end. An error of
     /// any takes the place of all.
@@ -165,16 +166,23 @@ impl Merge {
     /// Whether the reply is known although `waiting` answers are still to come.
     pub(crate) fn is_decided(&self, waiting: u32) -> bool {
         let How::Enough(enough) = self.how else { return false };
-        let most = self.pieces.iter().map(|piece| self.alike(piece)).max().unwrap_or(0);
+        let most = self.pieces.iter().map(|piece| self.alike(piece, enough)).max().unwrap_or(0);
         most >= usize::from(enough) || most + (waiting as usize) < usize::from(enough)
     }
 
-    /// How many answered as well and like `piece`; an error is like nothing.
-    fn alike(&self, piece: &Piece) -> usize {
-        if piece.class.is_error() {
+    /// How many answered as well and like `piece`, where so many are enough; an error is like
+    /// nothing, nor is one alone enough that did nothing.
+    fn alike(&self, piece: &Piece, enough: u16) -> usize {
+        if piece.class.is_error() || (enough == 1 && piece.class.severity() > 0) {
             return 0;
         }
-        self.pieces.iter().filter(|other| other.class == piece.class).count()
+        self.pieces.iter().filter(|other| self.agree(piece, other)).count()
+    }
+
+    /// Whether two servers that were asked the same say the same.
+    fn agree(&self, one: &Piece, other: &Piece) -> bool {
+        let copied = Copied::Few(&self.bytes);
+        one.class == other.class && alike(one.class, one.bytes(&copied), other.bytes(&copied))
     }
 
     /// Keeps the worst answer, so that the memory needed is that of one.
@@ -215,17 +223,21 @@ impl Merge {
             return Merged { class: ReplyClass::ServerError, hits: 0, disagreed: false };
         }
         if let How::Enough(enough) = self.how {
-            self.disagreed = self.pieces.windows(2).any(|pair| pair[0].class != pair[1].class);
-            if let Some(piece) = self.pieces.iter().find(|piece| self.alike(piece) >= usize::from(enough)) {
+            self.disagreed = self.pieces.windows(2).any(|pair| !self.agree(&pair[0], &pair[1]));
+            let enough_alike = |piece: &&Piece| self.alike(piece, enough) >= usize::from(enough);
+            if let Some(piece) = self.pieces.iter().find(enough_alike) {
                 piece.put(&Copied::Few(&self.bytes), out);
                 return Merged { class: piece.class, hits: 0, disagreed: self.disagreed };
             }
         }
         // The worst of all, the first among equals: with one piece, or none worse than the others,
-        // the first.
+        // the first. Where one is enough, of those that did answer.
+        let of_answers =
+            self.how == How::Enough(1) && self.pieces.iter().any(|piece| !piece.class.is_error());
         let worst = self
             .pieces
             .iter()
+            .filter(|piece| !of_answers || !piece.class.is_error())
             .reduce(|kept, next| {
                 let worse = (next.class.severity(), kept.part) > (kept.class.severity(), next.part);
                 if worse { next } else { kept }
@@ -261,8 +273,7 @@ impl Merge {
         for key in keys.iter() {
             let Ok(place) = self.pieces.binary_search_by_key(&key.part, |piece| piece.part) else { continue };
             let piece = &mut self.pieces[place];
-            let bytes = &piece.bytes(&copied)[piece.start..piece.end];
-            let next = Response { class: piece.class, hits: 0, bytes }.values().next();
+            let next = Response { class: piece.class, hits: 0, bytes: piece.bytes(&copied) }.values().next();
             if let Some(value) = next.filter(|value| value.key == key.sent) {
                 let length = value.block.len();
                 if key.sent == key.asked {
@@ -318,18 +329,19 @@ impl<'a> Copied<'a> {
 }
 
 impl Piece {
-    /// The bytes that it is a piece of.
+    /// Its bytes.
     fn bytes<'a>(&'a self, copied: &'a Copied<'_>) -> &'a [u8] {
-        match (&self.lent, copied) {
+        let whole: &[u8] = match (&self.lent, copied) {
             (Some(lent), _) => lent.bytes(),
             (None, Copied::Few(bytes)) => bytes,
             (None, Copied::Many(whole)) => whole,
-        }
+        };
+        &whole[self.start..self.end]
     }
 
     /// Appends it to `out`.
     fn put(&self, copied: &Copied<'_>, out: &mut Outbox) {
-        self.put_some(&self.bytes(copied)[self.start..self.end], copied, out);
+        self.put_some(self.bytes(copied), copied, out);
     }
 
     /// Appends some of its bytes, lent where that is worth it.

@@ -9,8 +9,10 @@ use krarup_record::{KeyDigest, MeasuredDistribution};
 use krarup_units::{Nanos, Stamp};
 use smallvec::SmallVec;
 
+mod changes;
 mod ejection;
 
+use self::changes::RecentChanges;
 use self::ejection::SlowMembers;
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
@@ -44,6 +46,8 @@ pub(crate) struct Pool {
     leaders: HashMap<KeyDigest, RequestId>,
     /// The same for `mg`: requests for one key may ask for different things of it.
     meta_leaders: HashMap<KeyDigest, Vec<RequestId>>,
+    /// Keys that have changed such that an `add` of what was read before would undo it.
+    changes: RecentChanges,
     /// The pool that its clients belong to, where no configuration has it any more.
     successor: Option<PoolId>,
 }
@@ -148,6 +152,8 @@ pub struct PoolCounts {
 #[derive(Debug, Default)]
 struct Member {
     up: bool,
+    /// Since when; none while it is down.
+    since: Option<Stamp>,
     /// Keys it was asked for.
     given: u64,
     /// Since when, or from when on, it is given a growing share; none: all of its share.
@@ -269,6 +275,7 @@ impl Pool {
             quickness: spec.eject_slower.map(SlowMembers::new),
             leaders: HashMap::new(),
             meta_leaders: HashMap::new(),
+            changes: RecentChanges::default(),
             successor: None,
             servers,
             spec,
@@ -354,6 +361,7 @@ impl Pool {
                 member.given = member.given.max(level);
             }
             member.up = true;
+            member.since = member.since.or(Some(now));
             member.returning = gradually.then_some(now);
             member.credit = 0.0;
         }
@@ -372,6 +380,10 @@ impl Pool {
         }
         self.many = shared(&servers);
         self.servers = servers;
+        // A key may have another holder now, which does not have it.
+        for member in self.members.iter_mut().filter(|member| member.up) {
+            member.since = Some(now);
+        }
         let old = std::mem::replace(&mut self.spec, spec);
         if old.rate != self.spec.rate {
             self.tokens = Tokens::new(&self.spec);
@@ -405,7 +417,8 @@ impl Pool {
     /// A server cannot be asked.
     pub(crate) fn went_down(&mut self, server: ServerId) {
         if let Some(place) = self.place_of(server) {
-            self.members[place].up = false;
+            let member = &mut self.members[place];
+            (member.up, member.since) = (false, None);
         }
     }
 
@@ -524,6 +537,13 @@ impl Pool {
 
     fn is_up(&self, server: ServerId) -> bool {
         self.place_of(server).is_some_and(|place| self.members[place].up)
+    }
+
+    /// Whether a server is up for less than so many seconds: it may have lost what it had.
+    pub(crate) fn is_newly_up(&self, server: ServerId, seconds: i32, now: Stamp) -> bool {
+        let since = self.place_of(server).and_then(|place| self.members[place].since);
+        let span = Nanos::from_secs(u64::from(seconds.unsigned_abs()));
+        since.is_some_and(|since| now.0.saturating_sub(since.0) < span.0)
     }
 
     /// The holder to be asked for `keys` keys, which then count as given to it; none if all are
@@ -722,6 +742,19 @@ impl Pool {
                 self.meta_leaders.remove(&key);
             }
         }
+    }
+
+    /// A key changes, none: every key, such that an `add` of what was read before would undo that.
+    /// It is known for the next `span`.
+    pub(crate) fn changes(&mut self, key: Option<KeyDigest>, now: Stamp, span: Nanos) {
+        if self.spec.refill.is_some() || self.spec.warm.is_some() {
+            self.changes.note(key, now, span);
+        }
+    }
+
+    /// Whether a key has changed so.
+    pub(crate) fn has_changed(&mut self, key: KeyDigest, now: Stamp, span: Nanos) -> bool {
+        self.changes.has(key, now, span)
     }
 
     /// A read has been asked: it pays for a share of a retry.

@@ -308,6 +308,16 @@ fn where_a_secret_is_set_nothing_is_done_without_it() {
 }
 
 #[test]
+fn a_third_wrong_secret_is_the_last_request() {
+    let mut broker = broker(false);
+    broker.settings.secret = Some("hush".into());
+    let id = broker.opened();
+    let said = format!("{}login anna hush\r\n", "login anna wrong\r\n".repeat(3));
+    assert_eq!(say(&mut broker, id, &said), "NOT_LOGGED_IN\r\n".repeat(3));
+    assert!(broker.finished(id));
+}
+
+#[test]
 fn a_draining_broker_takes_no_more_messages_and_gives_out_those_it_has() {
     let mut broker = broker(false);
     let id = broker.opened();

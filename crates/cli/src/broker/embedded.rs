@@ -5,10 +5,10 @@
 //! is a station of its own, also at an address. PostgreSQL refuses to run as root; started by root,
 //! it runs as the user `postgres`, which then owns the directory.
 
-use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -65,9 +65,7 @@ impl EmbeddedPostgres {
 
     fn temporary_with(begin: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id()));
-        if folder.exists() {
-            return Err(Failure::run(format!("{} is there already", folder.display())).hint("remove it"));
-        }
+        make_own(&folder)?;
         let made = Self::made(&folder).and_then(|mut cluster| {
             cluster.temporary = true;
             begin(&mut cluster).map(|()| cluster)
@@ -312,6 +310,18 @@ impl Drop for EmbeddedPostgres {
     }
 }
 
+/// Makes a directory that no other user may enter: where others may write, one that is there may be
+/// theirs.
+fn make_own(folder: &Path) -> Result<(), Failure> {
+    DirBuilder::new().mode(0o700).create(folder).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Failure::run(format!("{} is there already", folder.display())).hint("remove it")
+        }
+        _ => Failure::run(format!("{} cannot be made: {error}", folder.display()))
+            .hint("let TMPDIR name another directory"),
+    })
+}
+
 /// Where a server is reached whose socket is in `folder`.
 fn url_of(folder: &Path) -> String {
     format!("host={} port=5432 user=krarup dbname=postgres", folder.display())
@@ -343,4 +353,22 @@ fn user(name: &str) -> Option<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     let mut fields = users.lines().find(|line| line.split(':').next() == Some(name))?.split(':').skip(2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_of_its_own_is_closed_to_others_and_one_that_is_there_is_an_error() {
+        let folder = std::env::temp_dir().join(format!("krarup-own-folder-{}", std::process::id()));
+        let _ = fs::remove_dir(&folder);
+        assert!(make_own(&folder).is_ok());
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        let refused = make_own(&folder).map_err(|failure| failure.message());
+        assert_eq!(refused, Err(format!("{} is there already", folder.display())));
+        fs::remove_dir(&folder).unwrap();
+    }
 }

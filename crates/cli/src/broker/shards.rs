@@ -70,17 +70,20 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
         return Err(Failure::usage("--buffer-memory is not held with --shards: each client has a thread")
             .hint("leave it out; --connections says how many clients may be connected at once"));
     }
+    let doors = [Some(&args.listen), args.memcached_listen.as_ref()].into_iter().flatten();
+    if let Some(asked) = passed_by(args, doors.clone()) {
+        return Err(Failure::usage(format!(
+            "with --shards, brokers ask each other for --secret alone: without it {asked} can be passed by"
+        ))
+        .hint("add --secret FILE"));
+    }
     let Some(place) = place.filter(|_| args.mode == Mode::Owned) else {
         return Err(Failure::usage("--shards divides queues that are owned, over a database")
             .hint("add --store postgres://…, and leave --mode out"));
     };
     let mut records = BrokerRecords::begin(args, Some(place), &base.clock)?;
     let admins: Arc<[OnceLock<AdminAddress>]> = (0..args.shards).map(|_| OnceLock::new()).collect();
-    let clients: Vec<u16> = [Some(&args.listen), args.memcached_listen.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(|door| door.port)
-        .collect();
+    let clients: Vec<u16> = doors.map(|door| door.port).collect();
     for shard in 0..args.shards {
         let door = args.admin.as_ref().map(|address| behind(address, shard));
         // One whose port is taken is tried again, and told of, when it is served here.
@@ -98,6 +101,19 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
         }
     }
     records.end(complete)
+}
+
+/// What clients are asked for at these addresses and not at the ports between brokers; none:
+/// nothing.
+fn passed_by<'a>(args: &BrokerArgs, mut doors: impl Iterator<Item = &'a Address>) -> Option<&'static str> {
+    if args.secret.is_some() {
+        return None;
+    }
+    if args.tls.asks() {
+        return Some("the certificates of clients");
+    }
+    let has_mode = args.edge.settings().socket_mode.is_some();
+    (has_mode && doors.any(|door| door.file().is_some())).then_some("the permissions of the socket")
 }
 
 /// A part in the shards, as soon as the queues are divided into so many; none: a stop was asked for
@@ -224,8 +240,12 @@ fn open(args: &mut BrokerArgs, base: &Base, owners: &Arc<Owners>) -> Result<Vec<
 
 fn warn_of_plain_text(args: &BrokerArgs) {
     if args.tls.is_on() && !among(args).is_local() {
+        let ask = match args.secret {
+            Some(_) => "ask there for the secret alone",
+            None => "do not ask there who connects",
+        };
         eprintln!(
-            "warning: brokers speak to each other in plain text at {}, and ask there for the secret alone: keep those ports in a network of your own",
+            "warning: brokers speak to each other in plain text at {}, and {ask}: keep those ports in a network of your own",
             among(args).host
         );
     }

@@ -122,8 +122,7 @@ fn a_certificate_that_is_renewed_is_shown_without_a_restart() {
     let mut broker = broker.listening();
     let reload = || {
         let mut peer = Peer::connect(admin);
-        peer.send(b"POST /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            .unwrap();
+        peer.send(b"POST /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
         String::from_utf8(peer.rest()).unwrap()
     };
     let mut cache = Program::krarup(&[&["cache", "--listen", "127.0.0.1:0"][..], &greeting].concat());

@@ -412,6 +412,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
     shards::a_broker_that_is_asked_to_stop_twice_hurries(&cluster);
     shards::a_shard_is_served_without_an_admin_address(&cluster);
     shards::clients_come_by_every_door(&cluster);
+    shards::who_is_asked_for_certificates_or_permissions_is_asked_for_a_secret(&cluster);
     shards::each_counts_its_own(&cluster);
     shards::one_is_killed_and_another_comes(&cluster);
     shards::one_hangs_and_comes_back(&cluster);

@@ -42,7 +42,7 @@ impl Listener {
     fn at(address: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TOO_LONG)).unwrap();
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         Self(BufReader::new(stream))
     }
 

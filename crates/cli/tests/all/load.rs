@@ -572,6 +572,9 @@ fn the_highest_rate_of_what_is_no_open_load_is_not_searched_for() {
         assert_eq!((code, stdout.as_str()), (2, ""), "{flags:?}: {stderr}");
         assert!(stderr.contains(named) && stderr.contains("hint:"), "{flags:?}: {stderr}");
     }
+    let (code, stdout, stderr) = finished(&["--find-max", "100s", "--populate"]);
+    assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+    assert!(stderr.contains("with a limit below 100 s") && stderr.contains("hint:"), "{stderr}");
 }
 
 #[test]

@@ -76,6 +76,7 @@ const OF_FLAGS: &[Row] = &[
     ("cache -p 70000", 2, &["-p", "70000 is not from 0 to 65535"]),
     ("broker --mode bach", 2, &["--mode: `bach` is none of its values", "did you mean batch?"]),
     ("broker --shards 2 --buffer-memory 8MiB", 2, &["--buffer-memory is not held with --shards"]),
+    ("broker --shards 2 --listen unix:/a/b --socket-mode 0600", 2, &["permissions", "add --secret FILE"]),
     ("broker --shards 0", 2, &["--shards: 0 is not from 1 to "]),
     ("broker --remember-keys 36501d", 2, &["--remember-keys is at most 36500d"]),
     ("load --rate -5", 2, &["--rate: `-5` is no rate", "20k"]),

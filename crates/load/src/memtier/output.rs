@@ -59,10 +59,8 @@ struct Second {
 
 impl Row {
     fn of(result: &LoadResult, operations: &[&OperationResult], names: &[&str]) -> Self {
-        let per = |of: fn(&OperationResult) -> u64| {
-            let sum: u64 = operations.iter().map(|one| of(one)).sum();
-            if result.seconds > 0.0 { sum as f64 / result.seconds } else { 0.0 }
-        };
+        let sum = |of: fn(&OperationResult) -> u64| operations.iter().map(|one| of(one)).sum::<u64>();
+        let per = |of: fn(&OperationResult) -> u64| per_second(sum(of), result);
         let mut response_times = MeasuredDistribution::new();
         let packed = operations.iter().filter_map(|one| one.distributions.as_ref());
         for one in packed.filter_map(|all| all.response_time.unpack().ok()) {
@@ -94,8 +92,8 @@ impl Row {
             second.greatest = second.greatest.max(row.max);
         }
         Self {
-            count: operations.iter().map(|one| one.count).sum(),
-            per_second: per(|one| one.count),
+            count: sum(answered),
+            per_second: per(answered),
             hits: per(|one| one.hits),
             misses: per(|one| one.misses),
             kilobytes_received: per(|one| one.bytes_received) / 1_024.0,
@@ -200,7 +198,7 @@ impl Block {
         if let [only] = runs {
             return vec![Self::of("ALL STATS".to_owned(), only)];
         }
-        let rate = |run: &&LoadResult| run.overall.throughput.0;
+        let rate = |run: &&LoadResult| per_second(answered(&run.overall), run);
         let best = runs.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
         let worst = runs.iter().min_by(|one, other| rate(one).total_cmp(&rate(other)));
         let (Some(best), Some(worst)) = (best, worst) else { return Vec::new() };
@@ -416,4 +414,62 @@ fn extent_seconds(load: &crate::Load) -> u64 {
 
 fn millis(time: Nanos) -> f64 {
     time.as_seconds() * 1e3
+}
+
+/// Requests that were answered, with errors too: what memtier_benchmark counts. Latencies and the
+/// series over time have those that were given up as well.
+fn answered(of: &OperationResult) -> u64 {
+    of.count - of.unanswered()
+}
+
+/// The rate of `count` in the measured part.
+fn per_second(count: u64, result: &LoadResult) -> f64 {
+    if result.seconds > 0.0 { count as f64 / result.seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_memcache::ReplyClass;
+    use krarup_record::{Operation, ServerVisit, Visit};
+    use krarup_units::Stamp;
+
+    use super::super::parse;
+    use super::*;
+    use crate::account::{Account, LossReason, MeasuredSpan};
+    use crate::collect::reported;
+    use crate::config::{Extent, Load};
+    use crate::engine::Done;
+
+    /// A run of one second with so many GETs that were answered, and so many that were not.
+    fn run(answered: u64, lost: u64) -> LoadResult {
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(1_000_000_000) }, 1);
+        for number in 0..answered + lost {
+            let mut visit = Visit::at(Stamp(number), Operation::Get);
+            (visit.taken, visit.replied) = (Stamp(number), Stamp(number + 5_000));
+            let server = ServerVisit::ok(0, visit.taken, visit.replied);
+            if number < answered {
+                account.answered(ReplyClass::Values, &mut visit, server);
+            } else {
+                account.lost(LossReason::TimedOut, &mut visit, server);
+            }
+        }
+        account.close(Stamp(1_000_000_000));
+        let load = Load { extent: Extent::Seconds(1.0), ..Load::default() };
+        reported(&load, account, Done { sent: answered + lost, ..Done::default() })
+    }
+
+    #[test]
+    fn a_request_without_an_answer_is_no_operation() {
+        let line = "-s 127.0.0.1 -p 11211 -P memcache_text".split_whitespace();
+        let memtier = parse(&line.map(str::to_owned).collect::<Vec<_>>()).unwrap();
+        let told = json(&memtier, &[run(10, 5)]);
+        for row in ["Gets", "Totals"] {
+            let row = &told["ALL STATS"][row];
+            assert_eq!((row["Count"].as_u64(), row["Ops/sec"].as_f64()), (Some(10), Some(10.0)));
+        }
+        let told = json(&memtier, &[run(10, 5), run(12, 0)]);
+        for (title, count) in [("BEST RUN RESULTS", 12), ("WORST RUN RESULTS", 10)] {
+            assert_eq!(told[title]["Totals"]["Count"].as_u64(), Some(count), "{title}");
+        }
+    }
 }

@@ -155,9 +155,8 @@ impl<'a> Fitted<'a> {
     /// Up to which rate of all traffic a server is not full of which no service time is known.
     /// None where nothing was sent to it.
     pub(super) fn not_before(&self, server: usize) -> Option<f64> {
-        let requests = self.kept.of_clients().count() as f64;
         let busy = self.servers[server].most_busy;
-        (busy > 0.0).then(|| requests / self.kept.covered().max(1e-9) / busy)
+        (busy > 0.0).then(|| self.kept.rate() / busy)
     }
 
     /// The servers that get requests, and of which no service time is known.

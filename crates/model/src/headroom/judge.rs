@@ -257,7 +257,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     };
     let modelled = fitted.interval(&first, capacity, sensitivity, answer.check);
     let proven = proven(Some(&first), fitted, question.target)
-        .filter(|rate| !answer.refutes(*rate) && !is_refuted(*rate, fitted, &modelled, answer));
+        .filter(|rate| !answer.refutes(*rate) && !is_refuted(*rate, fitted, &modelled, answer))
+        .map(|rate| until_others_are_full(rate, &first, fitted, question.target));
     let mut estimate = modelled.map(|rate| rate.max(proven.unwrap_or(0.0)));
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
@@ -388,14 +389,46 @@ fn least_proven(system: &LiveSystem, target: Option<ResponseTarget>) -> Option<f
 /// that it can do. Where no server is, that of the servers of which nothing else is known: each
 /// other one of them is not full before.
 fn proven(first: Option<&First>, fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> Option<f64> {
-    let of = |server: usize| shown(fitted.system.servers[server].proven?, target);
+    let of = |server: usize| shown_by(server, fitted, target);
     if let Some(server) = first.and_then(|first| first.server) {
         return of(server);
     }
     fitted.unknown_servers().find_map(of)?;
-    let rate = |server: usize| of(server).or_else(|| fitted.not_before(server));
     let full_at = first.map_or(f64::INFINITY, |first| first.full_at);
-    fitted.unknown_servers().filter_map(rate).min_by(f64::total_cmp).filter(|rate| *rate < full_at)
+    unknown_until(fitted, target).min_by(f64::total_cmp).filter(|rate| *rate < full_at)
+}
+
+/// The rate that a server has shown, by its number.
+fn shown_by(server: usize, fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> Option<f64> {
+    shown(fitted.system.servers[server].proven?, target)
+}
+
+/// Up to which rates servers are not full of which no service time is known.
+fn unknown_until(fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> impl Iterator<Item = f64> {
+    let rate = move |server: usize| shown_by(server, fitted, target).or_else(|| fitted.not_before(server));
+    fitted.unknown_servers().filter_map(rate)
+}
+
+/// A rate that the server that is full first has shown, as far as nothing else is full before.
+fn until_others_are_full(
+    mut rate: f64,
+    first: &First,
+    fitted: &Fitted<'_>,
+    target: Option<ResponseTarget>,
+) -> f64 {
+    if first.server.is_none() {
+        return rate;
+    }
+    let mut replay = fitted.replay(true);
+    for (server, limit) in fitted.limits.iter().enumerate() {
+        let Some(limit) = limit else { continue };
+        let full_at = limit.full_at.max(shown_by(server, fitted, target).unwrap_or(0.0));
+        replay.servers[server].scale *= limit.full_at / full_at;
+        rate = rate.min(full_at);
+    }
+    let machine = fitted.machine().map(|(_, fit)| fit.middle);
+    let others = unknown_until(fitted, target).chain(fitted.loops.map(|fit| fit.middle)).chain(machine);
+    fitted.with_workers(&replay, others.fold(rate, f64::min))
 }
 
 /// The reasons that hold.

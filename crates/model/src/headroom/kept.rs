@@ -267,6 +267,30 @@ impl Kept {
         self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(self.loops())
     }
 
+    /// Requests a second of all loops, those that were not kept and quiet seconds among them.
+    pub(super) fn rate(&self) -> f64 {
+        let slot = SLOT.as_seconds();
+        // The slot that goes on at the end is not complete, and quiet ones may be missing there.
+        let slots = (self.span / slot - 1.0).max(self.arrivals.len() as f64);
+        self.arrivals.iter().sum::<f64>() / (slots * slot).max(slot)
+    }
+
+    /// The share of the requests that each loop had; of those that were kept where no windows tell.
+    pub(super) fn shares_of_loops(&self) -> Vec<f64> {
+        let told = self.windows.iter().map(|one| one.in_loop + 1).max();
+        let mut counts = vec![0.0; usize::from(self.loops().max(told.unwrap_or(0)))];
+        for one in &self.windows {
+            counts[usize::from(one.in_loop)] += one.requests as f64;
+        }
+        if counts.iter().sum::<f64>() == 0.0 {
+            for one in &self.stretches {
+                counts[usize::from(one.in_loop)] += one.requests.len() as f64;
+            }
+        }
+        let all = counts.iter().sum::<f64>().max(1.0);
+        counts.into_iter().map(|count| count / all).collect()
+    }
+
     /// Replies of all loops in each second, with a loop's share of it where that is known.
     fn replies(&self) -> Vec<f64> {
         let Some(origin) = self.windows.iter().map(|one| one.from.0).min() else { return Vec::new() };

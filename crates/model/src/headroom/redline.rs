@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{LiveSystem, ProvenServer, ResponseTarget, ServerQueue};
 use super::kept::{Kept, kept, quantile};
 use super::server_fit;
+use super::service_by_request::{RequestSum, ServiceByRequest};
 
 /// Each step gives so many times the weight of the one before.
 const STEP: f64 = 1.1;
@@ -29,7 +30,7 @@ const WAITED: usize = 300;
 const FEW_READS: usize = 50;
 /// Its usual share is that of the time before, unless it had fewer parts of requests then.
 const BEFORE: Nanos = Nanos::from_secs(60);
-const FEW_PARTS: usize = 50;
+const FEW_PARTS: f64 = 50.0;
 /// The service time may be so many times the shortest of the steps before.
 const RISE: f64 = 1.15;
 /// The quantile of the other holders may be so many times the worst of before.
@@ -146,11 +147,40 @@ pub struct Redline {
     /// Seconds of this step with enough reads.
     seconds: usize,
     steps: Vec<RedlineStep>,
-    /// The part of all requests that the server gets by itself.
-    usual: f64,
-    /// Requests a second that it had when it missed the target, and when its service time rose.
+    /// For each, the rate of all traffic with which the server has as much work by itself.
+    as_usual: Vec<f64>,
+    /// What the server is asked by itself.
+    usual: AskedOfServer,
+    /// The rates of all traffic that are as the work which it had when it missed the target, and
+    /// when its service time rose.
     missed_at: Option<f64>,
     slower_at: Option<f64>,
+}
+
+/// What a server was asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct AskedOfServer {
+    parts: RequestSum,
+    /// Of so many requests of all traffic.
+    requests: f64,
+}
+
+impl AskedOfServer {
+    /// How many times as much as by usual a request of all traffic gives the server to do, where
+    /// service times are like this. Of what no cost is known, as many times as each kind that is
+    /// usual: only reads are moved.
+    fn times(&self, usual: &Self, requests: &ServiceByRequest) -> f64 {
+        let times = |work: &dyn Fn(&RequestSum) -> f64| {
+            let [here, usual] = [self, usual].map(|one| work(&one.parts) / one.requests.max(1.0));
+            if usual > 0.0 { here / usual } else { f64::INFINITY }
+        };
+        let least = if self.parts.writes + usual.parts.writes == 0.0 || requests.tells_operations {
+            times(&|parts| requests.times(parts))
+        } else {
+            times(&|parts| parts.reads + parts.unknown).min(times(&|parts| parts.writes))
+        };
+        if least.is_finite() { least } else { 0.0 }
+    }
 }
 
 impl Redline {
@@ -170,7 +200,8 @@ impl Redline {
             others_before: None,
             seconds: 0,
             steps: Vec::new(),
-            usual: 0.0,
+            as_usual: Vec::new(),
+            usual: AskedOfServer::default(),
             missed_at: None,
             slower_at: None,
         }
@@ -203,16 +234,16 @@ impl Redline {
 
     /// What is proven until now: the most that the server did in a step in which the target held.
     pub fn proven(&self) -> Option<ProvenServer> {
-        let kept = self.steps.iter().filter(|step| step.kept_target);
-        let most = kept.map(|step| step.server_per_s).max_by(f64::total_cmp)?;
+        let kept = self.steps.iter().zip(&self.as_usual).filter(|(step, _)| step.kept_target);
+        let (step, &most) = kept.max_by(|a, b| a.1.total_cmp(b.1))?;
         // What it has done before is not beyond what it can do.
-        let of_all = |rate: f64| rate.max(most) / self.usual;
-        (self.usual > 0.0).then(|| ProvenServer {
+        let beyond = |rate: f64| rate.max(most);
+        (most > 0.0).then(|| ProvenServer {
             target: self.settings.target,
-            server_per_s: most,
-            traffic_per_s: most / self.usual,
-            missed_per_s: self.missed_at.map(of_all),
-            slower_per_s: self.slower_at.map(of_all),
+            server_per_s: step.server_per_s,
+            traffic_per_s: most,
+            missed_per_s: self.missed_at.map(beyond),
+            slower_per_s: self.slower_at.map(beyond),
         })
     }
 
@@ -240,8 +271,8 @@ impl Redline {
         if let Some(end) = self.look_at_second(snapshot) {
             if end == RedlineEnd::Target {
                 // The step has hardly begun: its rate is that of the one before, of its share.
-                let last = self.steps.last();
-                self.missed_at = last.map(|last| last.server_per_s * self.share() / last.share);
+                let last = self.steps.last().zip(self.as_usual.last());
+                self.missed_at = last.map(|(last, rate)| rate * self.share() / last.share);
             }
             return RedlineOrder::End(end);
         }
@@ -249,15 +280,16 @@ impl Redline {
         if now.0.saturating_sub(self.begun.0) > Nanos::from_seconds(self.settings.most_seconds).0 {
             return RedlineOrder::End(RedlineEnd::TimeOver);
         }
-        let step = self.step(snapshot, system);
+        let (step, as_usual) = self.step(snapshot, system);
         let precise = step.standard_error.is_some_and(|error| error <= PRECISE);
         let least = self.steps.iter().filter_map(|step| step.service_us).min_by(f64::total_cmp);
         // Beyond doubt: twice the standard error apart.
         if let (Some(least), Some(service), Some(error)) = (least, step.service_us, step.standard_error)
             && service * (1.0 - 2.0 * error) > RISE * least
         {
-            self.slower_at = Some(step.server_per_s);
+            self.slower_at = Some(as_usual);
             self.steps.push(RedlineStep { kept_target: false, ..step });
+            self.as_usual.push(as_usual);
             return RedlineOrder::End(RedlineEnd::Contention);
         }
         if lasted < SHORTEST.0 || !precise && lasted < LONGEST.0 {
@@ -267,6 +299,7 @@ impl Redline {
             return RedlineOrder::End(RedlineEnd::FewReads);
         }
         self.steps.push(step);
+        self.as_usual.push(as_usual);
         (self.step_begun, self.missed, self.seconds) = (now, false, 0);
         if self.raise() {
             RedlineOrder::Share(self.share())
@@ -289,13 +322,15 @@ impl Redline {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for visit in &snapshot.visits {
             let replied = visit.replied_at();
-            if visit.is_late() || visit.follows() || visit.is_write() || replied <= since {
+            // Of an answer that no client waited for it is not known whether it is a read's.
+            let is_read = visit.is_late() || !visit.follows() && !visit.is_write();
+            if !is_read || replied <= since {
                 continue;
             }
             let response = f64::from(visit.replied) * 1e-9;
             if visit.server() == self.server {
                 own.push(response);
-            } else if self.holders.contains(&visit.server()) {
+            } else if !visit.is_late() && self.holders.contains(&visit.server()) {
                 others.push(response);
             }
         }
@@ -334,45 +369,51 @@ impl Redline {
         }
     }
 
-    /// How many parts of requests the server had, and how many requests there were.
-    fn counted(&self, kept: &Kept) -> (usize, usize) {
-        let parts = kept.parts.iter().filter(|part| part.server == self.server).count();
-        (parts, kept.of_clients().count())
+    /// What the server was asked.
+    fn asked(&self, kept: &Kept) -> AskedOfServer {
+        let requests = kept.of_clients().count() as f64;
+        let mut asked = AskedOfServer { requests, ..AskedOfServer::default() };
+        let parts = kept.parts.iter().filter(|part| part.server == self.server);
+        parts.for_each(|part| asked.parts.add(&RequestSum::of(part)));
+        asked
     }
 
-    /// What the step has shown until now.
-    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineStep {
+    /// What the step has shown until now, and the rate of all traffic with which the server has as
+    /// much work by itself.
+    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> (RedlineStep, f64) {
         let now = snapshot.at;
         let is_first = self.steps.is_empty();
         let before = Stamp(self.begun.0.saturating_sub(BEFORE.0));
-        let before = is_first.then(|| self.counted(&kept(snapshot, system, before, self.begun)));
+        let before = is_first.then(|| self.asked(&kept(snapshot, system, before, self.begun)));
         let kept = kept(snapshot, system, self.step_begun, now);
-        let covered = kept.covered();
-        let rate = |count: usize| if covered > 0.0 { count as f64 / covered } else { 0.0 };
-        let (parts, requests) = self.counted(&kept);
+        let asked = self.asked(&kept);
         if let Some(before) = before {
-            let (parts, requests) = if before.0 < FEW_PARTS { (parts, requests) } else { before };
-            self.usual = parts as f64 / requests.max(1) as f64;
+            self.usual = if before.parts.count() < FEW_PARTS { asked } else { before };
         }
+        let traffic_per_s = kept.rate();
+        let server_per_s = traffic_per_s * asked.parts.count() / asked.requests.max(1.0);
         let lanes = kept.lanes_to(self.server, system);
         let fitted = server_fit::server(&kept, self.server, lanes, ServerQueue::EachConnection);
         let fit = fitted.fit.filter(|fit| fit.waited >= WAITED);
         let (mut own, mut others) = self.reads(snapshot, self.step_begun);
         let share = self.settings.target.quantile;
         let of = |values: &mut Vec<Seconds>| if values.is_empty() { 0.0 } else { quantile(values, share) };
-        RedlineStep {
+        let requests = fit.as_ref().map_or(ServiceByRequest::ALIKE, |fit| fit.requests);
+        let as_usual = traffic_per_s * asked.times(&self.usual, &requests);
+        let step = RedlineStep {
             weight: self.weight,
             share: self.share(),
             seconds: (now.0 - self.step_begun.0) as f64 / 1e9,
-            server_per_s: rate(parts),
-            traffic_per_s: rate(requests),
+            server_per_s,
+            traffic_per_s,
             response_s: of(&mut own),
             others_s: of(&mut others),
-            outstanding: rate(parts) * fitted.round_trip,
+            outstanding: server_per_s * fitted.round_trip,
             service_us: fit.as_ref().map(|fit| fit.service * 1e6),
             standard_error: fit.map(|fit| fit.error),
             kept_target: !self.missed,
-        }
+        };
+        (step, as_usual)
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) struct ReplayServer<'a> {
     /// How they grow with the requests outstanding, where they do.
     pub(super) by_depth: Option<RelativeSlope>,
     pub(super) lanes: usize,
-    /// The connections as they were used in each loop.
-    pub(super) lane_order: &'a [Vec<u32>],
+    /// The connections as they were used in each loop, with its share of the traffic.
+    pub(super) lane_order: &'a [(Vec<u32>, f64)],
     /// Where requests wait for its connections.
     pub(super) queue: ServerQueue,
     /// What its trips take, where they carry all requests that wait.
@@ -418,9 +418,8 @@ impl TrafficReplay<'_> {
     fn turns(&self, server: usize, random: &mut RandomStream) -> LaneTurns<'_> {
         let ReplayServer { lanes, lane_order, .. } = self.servers[server];
         let mut from_anywhere = |seen: &'_ Vec<u32>| random.below(seen.len().max(1));
-        let by_loop: Vec<_> = lane_order.iter().map(|seen| (seen.as_slice(), from_anywhere(seen))).collect();
-        let used = by_loop.iter().map(|(seen, _)| seen.len()).sum();
-        LaneTurns { lanes, by_loop, used }
+        let all = lane_order.iter().map(|(seen, share)| (seen.as_slice(), from_anywhere(seen), *share));
+        LaneTurns { lanes, by_loop: all.filter(|(seen, ..)| !seen.is_empty()).collect() }
     }
 
     /// The server that a part goes to; none where its share goes nowhere.
@@ -758,28 +757,26 @@ impl Station<'_> {
 struct LaneTurns<'a> {
     /// How many there are.
     lanes: usize,
-    /// The connections as they were used in each loop, and the place of the next.
-    by_loop: Vec<(&'a [u32], usize)>,
-    /// How many uses were seen in all.
-    used: usize,
+    /// The connections as they were used in each loop that used any, the place of the next, and the
+    /// loop's share of the traffic.
+    by_loop: Vec<(&'a [u32], usize, f64)>,
 }
 
 impl LaneTurns<'_> {
     /// The next one, of a loop drawn by its share of the traffic; any, where none was seen.
     fn next(&mut self, random: &mut RandomStream) -> usize {
-        if self.used == 0 {
+        if self.by_loop.is_empty() {
             return random.below(self.lanes);
         }
-        let mut rest = random.below(self.used);
-        for (seen, next) in &mut self.by_loop {
-            if rest < seen.len() {
-                let lane = seen[*next];
-                *next = (*next + 1) % seen.len();
-                return lane as usize;
-            }
-            rest -= seen.len();
-        }
-        0
+        let mut rest = random.fraction() * self.by_loop.iter().map(|one| one.2).sum::<f64>();
+        let drawn = self.by_loop.iter().position(|(.., share)| {
+            rest -= share;
+            rest < 0.0
+        });
+        let (seen, next, _) = &mut self.by_loop[drawn.unwrap_or(0)];
+        let lane = seen[*next];
+        *next = (*next + 1) % seen.len();
+        lane as usize
     }
 }
 

@@ -134,7 +134,7 @@ impl ServerLimit {
             limit.quicker = limit.quicker.max(limit.doubt - 0.5 * (1.0 - lost).ln());
         }
         limit.by_quota(processors);
-        limit.alone_full_at = server.lanes / limit.service / server.share;
+        limit.alone_full_at = server.lanes / server.busiest_lane / limit.service / server.share;
         limit.full_at = limit.alone_full_at;
         if let Some(on_link) = on_link {
             limit.by_link(on_link, server);

@@ -1,5 +1,7 @@
 //! What is known of one server, by where requests wait for it.
 
+use std::collections::BTreeSet;
+
 use krarup_units::Seconds;
 
 use super::answer::ServerQueue;
@@ -15,9 +17,13 @@ pub(super) struct ServerFit {
     pub(super) share: f64,
     /// Connections to it.
     pub(super) lanes: f64,
-    /// Where there are several, those that were used one after the other, of each loop: clients
-    /// that share them out evenly leave shorter queues than chance would.
-    pub(super) lane_order: Vec<Vec<u32>>,
+    /// Where there are several, those that were used one after the other, of each loop, with its
+    /// share of the traffic: clients that share them out evenly leave shorter queues than chance
+    /// would.
+    pub(super) lane_order: Vec<(Vec<u32>, f64)>,
+    /// How many times as much as a mean connection those of the loop with the most traffic for each
+    /// have to carry, where requests wait for each of them; at least 1.
+    pub(super) busiest_lane: f64,
     /// Mean time from sent to answered.
     pub(super) round_trip: Seconds,
     /// The fit, where enough requests waited.
@@ -53,19 +59,22 @@ pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue)
         ServerQueue::Gathered { .. } => gathered = stores::gathered(kept, number),
     }
     let lane_order = if lanes < 2.0 { Vec::new() } else { lane_order(kept, number) };
+    let each_waits = queue == ServerQueue::EachConnection;
+    let busiest_lane = if each_waits { busiest_lane(&lane_order, lanes) } else { 1.0 };
     let is_fitted = fit.is_some() || gathered.is_some();
-    let mut most_busy = if is_fitted { 0.0 } else { outstanding(kept, &parts, lanes) };
+    let mut most_busy = if is_fitted { 0.0 } else { outstanding(&parts) };
+    most_busy *= kept.rate() / (requests as f64 * lanes).max(1e-9);
     // Where each loop has one connection, requests find it busy as often as it is; one that is far
     // away is not, however much is outstanding.
-    let is_found_so = queue == ServerQueue::EachConnection && lanes <= f64::from(kept.loops());
+    let is_found_so = each_waits && lanes <= f64::from(kept.loops());
     if !is_fitted && is_found_so && parts.len() >= FEWEST {
         most_busy = most_busy.min(fit::share_found_busy(kept, number, &parts));
     }
-    ServerFit { share, lanes, lane_order, round_trip, fit, gathered, most_busy }
+    ServerFit { share, lanes, lane_order, busiest_lane, round_trip, fit, gathered, most_busy }
 }
 
-/// The share of the time of its connections in which something was outstanding on them.
-fn outstanding(kept: &Kept, parts: &[&KeptPart], lanes: f64) -> f64 {
+/// The time of its connections in which something was outstanding on them.
+fn outstanding(parts: &[&KeptPart]) -> Seconds {
     let mut parts = parts.to_vec();
     parts.sort_by(|a, b| a.lane.cmp(&b.lane).then(a.sent.total_cmp(&b.sent)));
     let (mut seconds, mut lane, mut until) = (0.0, None, f64::NEG_INFINITY);
@@ -76,21 +85,31 @@ fn outstanding(kept: &Kept, parts: &[&KeptPart], lanes: f64) -> f64 {
         seconds += (part.answered - part.sent.max(until)).max(0.0);
         until = until.max(part.answered);
     }
-    seconds / (kept.covered() * lanes).max(1e-9)
+    seconds
 }
 
-fn lane_order(kept: &Kept, number: usize) -> Vec<Vec<u32>> {
-    let mut by_loop: Vec<Vec<u32>> = Vec::new();
+fn lane_order(kept: &Kept, number: usize) -> Vec<(Vec<u32>, f64)> {
+    let shares = kept.shares_of_loops().into_iter();
+    let mut by_loop: Vec<(Vec<u32>, f64)> = shares.map(|share| (Vec::new(), share)).collect();
     for stretch in &kept.stretches {
-        let place = stretch.in_loop as usize;
-        if by_loop.len() <= place {
-            by_loop.resize_with(place + 1, Default::default);
-        }
         let mut parts: Vec<_> = kept.parts_at(stretch, number).collect();
         parts.sort_by(|a, b| a.sent.total_cmp(&b.sent));
-        by_loop[place].extend(parts.iter().map(|part| part.lane));
+        by_loop[usize::from(stretch.in_loop)].0.extend(parts.iter().map(|part| part.lane));
     }
     by_loop
+}
+
+/// See [`ServerFit::busiest_lane`]. A loop has its part of the connections, or as many as it used.
+fn busiest_lane(by_loop: &[(Vec<u32>, f64)], lanes: f64) -> f64 {
+    if by_loop.len() < 2 {
+        return 1.0;
+    }
+    let of_a_loop = lanes / by_loop.len() as f64;
+    let each = by_loop.iter().map(|(order, share)| {
+        let used = order.iter().collect::<BTreeSet<_>>().len() as f64;
+        lanes * share / used.max(of_a_loop)
+    });
+    each.fold(1.0, f64::max)
 }
 
 /// How the service times of a server depend on what is asked; alike where requests do not wait for

@@ -106,6 +106,8 @@ impl RequestSum {
 pub(super) struct ServiceByRequest {
     /// Of reads and of writes with the mean bytes of theirs; none where they do not differ.
     pub(super) by_operation: Option<[f64; 2]>,
+    /// Whether enough of both were seen to tell whether these differ.
+    pub(super) tells_operations: bool,
     /// What a byte more adds; zero where that is not beyond doubt.
     per_byte: f64,
     /// Mean bytes of reads and of writes.
@@ -114,7 +116,8 @@ pub(super) struct ServiceByRequest {
 
 impl ServiceByRequest {
     /// All requests are alike.
-    pub(super) const ALIKE: Self = Self { by_operation: None, per_byte: 0.0, mean_bytes: [0.0; 2] };
+    pub(super) const ALIKE: Self =
+        Self { by_operation: None, tells_operations: false, per_byte: 0.0, mean_bytes: [0.0; 2] };
 
     /// From what was asked and how long it took, and the mean time of one; beside it the slope on
     /// bytes, where they vary.
@@ -132,7 +135,8 @@ impl ServiceByRequest {
             known.iter().fold((0.0, 0.0), |sum, row| (sum.0 + row.0.reads, sum.1 + row.0.writes));
         let bytes = known.iter().map(|row| row.0.bytes).sum::<f64>() / (reads + writes).max(1.0);
         times.mean_bytes = [bytes; 2];
-        if reads >= FEW && writes >= FEW {
+        times.tells_operations = reads >= FEW && writes >= FEW;
+        if times.tells_operations {
             let of_writes = slope(&RequestSum::share_of_writes, &|_, time| time, service);
             if let Some(slope_of_writes) =
                 of_writes.filter(|one| one.z.abs() > SURE && one.slope.abs() > WORTH)

@@ -91,6 +91,20 @@ fn an_exponential_server_is_found_from_a_third_of_its_load() {
     assert!((capacity.mean / 1_500.0 - 1.0).abs() < 0.1, "{capacity:?}");
 }
 
+/// Of two loops with a connection each one has three quarters of the traffic: its connection is
+/// full at 10,000 of these.
+#[test]
+fn the_connection_of_the_loop_with_the_most_traffic_is_full_first() {
+    let of_loop = |rate: fn(f64) -> f64, seed: u64| {
+        OneServer { service: 100e-6, ..OneServer::for_a_minute(rate) }.run(seed)
+    };
+    let mut seen = of_loop(|_| 6_000.0, 1);
+    seen.merge(&of_loop(|_| 2_000.0, 2));
+    let answer = judge(&seen, &one(), &HeadroomQuestion { target: None, ..asked(1.0) });
+    let full_at = answer.resources.iter().find_map(|one| one.full_at_per_s).unwrap();
+    assert!((12_000.0..14_500.0).contains(&full_at), "{full_at}");
+}
+
 #[test]
 fn a_constant_server_far_away_is_found() {
     let system = OneServer {

@@ -175,7 +175,7 @@ mod tests {
 
     fn listen(server: &HttpServer, method: &str) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap();
-        stream.write_all(format!("{method} /events HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("{method} /events HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
         BufReader::new(stream)
     }
 

@@ -71,8 +71,8 @@ settings! {
         fall_back: Vec<FallBack> = Vec::new(), List(Word(&[(FallBack::Error, "error"), (FallBack::Miss, "miss")]));
         /// How many reads may be tried again after an error, as a share of all.
         retry_budget: f64 = 0.2, Number::SHARE;
-        /// How long a value lives that was found after a miss and is stored where it was missed. It
-        /// is not stored unless this is given.
+        /// How long a value lives that was found after a miss and is stored where it was missed, at
+        /// a server that came up less than so long ago. It is not stored unless this is given.
         refill_ttl: Option<Nanos> = None, Optional(TTL), example = "\"60s\"";
         /// Another pool that is asked for what is not found here; what it has is stored here.
         warm_from: Option<String> = None, Optional(TEXT), example = "\"old\"";

@@ -394,7 +394,7 @@ impl Core {
         }
         let as_meta = self.requests[number].as_meta;
         if reply.class == ReplyClass::Values || as_meta {
-            self.refill(number, part, reply);
+            self.refill(number, part, reply, now);
             let looks = self.fall_back_on_miss(number, part, reply, now);
             if looks && as_meta {
                 // The only key is on its way again.

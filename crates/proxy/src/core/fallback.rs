@@ -2,6 +2,7 @@
 //! is warm; what is found there is stored where it was missed.
 
 use krarup_memcache::{Expect, ReplyClass, Response, Retrieval, Storage, write};
+use krarup_record::KeyDigest;
 use krarup_units::Stamp;
 use smallvec::SmallVec;
 
@@ -154,16 +155,20 @@ impl Core {
     }
 
     /// What a part found is stored where it had been missed before.
-    pub(super) fn refill(&mut self, number: RequestId, part: u16, reply: &Response<'_>) {
+    pub(super) fn refill(&mut self, number: RequestId, part: u16, reply: &Response<'_>, now: Stamp) {
         if self.requests[number].rest.parts[usize::from(part)].before.is_none() {
             return;
         }
         if self.requests[number].as_meta {
-            return self.refill_meta(number, part, reply);
+            return self.refill_meta(number, part, reply, now);
         }
-        for value in reply.values() {
+        let mut values = reply.values().peekable();
+        for place in 0..self.requests[number].rest.keys.len() {
+            let key = self.requests[number].rest.keys.get(place);
+            let mine = key.part == part;
+            let Some(value) = values.next_if(|value| mine && value.key == key.sent) else { continue };
             // `add`: what a client has stored since is newer.
-            for (pool, server, ttl) in self.where_missed(number, part, Some(value.key)) {
+            for (pool, server, ttl) in self.where_missed(number, part, place, now) {
                 let sent = self.send_detached(pool, server, Expect::Stored, &mut |out| {
                     write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
                 });
@@ -175,19 +180,35 @@ impl Core {
     }
 
     /// The servers that did not have a key that a part has found, each with its pool and for how
-    /// many seconds that stores what is found elsewhere.
-    pub(super) fn where_missed(&mut self, number: RequestId, part: u16, key: Option<&[u8]>) -> Missed {
+    /// many seconds that stores what is found elsewhere. Where other holders have it, only a server
+    /// that has just come up may have lost it: elsewhere its time is mostly over. None where the
+    /// key has changed meanwhile.
+    pub(super) fn where_missed(&mut self, number: RequestId, part: u16, place: usize, now: Stamp) -> Missed {
+        let timeout = self.settings.timeout;
         let exchange = &self.requests[number];
-        let key = key.unwrap_or_else(|| exchange.rest.keys.get(0).sent);
+        let key = exchange.rest.keys.get(place);
+        let digest = KeyDigest::of(key.sent);
         let found_in = exchange.rest.parts[usize::from(part)].pool;
         let mut missed = Missed::new();
         for part in exchange.lineage(part).filter(|part| part.missed) {
+            let lifetimes = self.routing.lifetimes(key.pool, part.pool, now);
             let pool = &mut self.routing[part.pool];
-            let spec = pool.spec();
+            if pool.has_changed(digest, now, timeout) {
+                continue;
+            }
+            let mut lacks = |server: ServerId, ttl: i32| {
+                let known = missed.iter().any(|&(pool, other, _)| (pool, other) == (part.pool, server));
+                if !known {
+                    missed.push((part.pool, server, lifetimes.of(ttl)));
+                }
+            };
+            let (refill, warm) = (pool.spec().refill, pool.spec().warm);
             if part.pool == found_in {
-                missed.extend(spec.refill.map(|ttl| (part.pool, part.server, ttl)));
-            } else if let Some(ttl) = spec.warm.map(|warm| warm.ttl) {
-                missed.extend(pool.holders(key).iter().map(|&server| (part.pool, server, ttl)));
+                if let Some(ttl) = refill.filter(|&ttl| pool.is_newly_up(part.server, ttl, now)) {
+                    lacks(part.server, ttl);
+                }
+            } else if let Some(warm) = warm {
+                pool.holders(key.sent).iter().for_each(|&server| lacks(server, warm.ttl));
             }
         }
         missed

@@ -87,6 +87,8 @@ impl Core {
             }
             Request::FlushAll { delay, .. } => {
                 self.flush_parts_gets(number);
+                let timeout = self.settings.timeout;
+                self.routing.pools_mut().iter_mut().for_each(|pool| pool.changes(None, now, timeout));
                 self.send_to_all(number, &mut |out| write::flush_all(out.tail(), *delay));
             }
             Request::Verbosity { level, .. } => {
@@ -194,6 +196,17 @@ impl Core {
             write::storage_line(out.tail(), command, key, flags, exptime, unique, data.len());
             write_value(out, data, value.as_ref());
         });
+        let stays = matches!(store.command, Storage::Set | Storage::Add | Storage::Cas) && store.exptime >= 0;
+        if !stays {
+            self.note_change_of(number, store.key, now);
+        }
+    }
+
+    /// The same as [`Self::note_change`] of a write that may leave a holder as it was.
+    pub(super) fn note_change_of(&mut self, number: RequestId, key: &[u8], now: Stamp) {
+        let pool = self.routing.locate(self.requests[number].entry, key, now).pool;
+        let digest = self.requests[number].visit.key;
+        self.routing[pool].changes(Some(digest), now, self.settings.timeout);
     }
 
     /// A request that changes what is kept under one key: all its holders are asked, when depends
@@ -220,6 +233,7 @@ impl Core {
         if shares {
             self.write_parts_gets(number, place.home);
         }
+        self.note_change(number, place.pool, expect, now);
         let lifetimes = place.lifetimes;
         let mut request = |out: &mut Outbox| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
@@ -247,6 +261,20 @@ impl Core {
         }
     }
 
+    /// A write of a key begins. After one that leaves a holder without the key, an `add` of what
+    /// was read before would undo it; where a value is stored, that keeps the `add` out.
+    fn note_change(&mut self, number: RequestId, pool: PoolId, expect: Expect, now: Stamp) {
+        let stores_nothing = match expect {
+            Expect::Deleted | Expect::Number => true,
+            Expect::Meta { command, .. } => matches!(command, MetaCommand::Delete | MetaCommand::Arithmetic),
+            _ => false,
+        };
+        if stores_nothing {
+            let key = self.requests[number].visit.key;
+            self.routing[pool].changes(Some(key), now, self.settings.timeout);
+        }
+    }
+
     /// What was kept under a key whose new value was refused is removed, without a word to the
     /// client: an error of it is no answer.
     pub(super) fn remove_quietly(&mut self, number: RequestId, key: &[u8], base64: bool, now: Stamp) {
@@ -268,6 +296,7 @@ impl Core {
             true => Expect::Meta { command: MetaCommand::Delete, value: false },
             false => Expect::Deleted,
         };
+        self.note_change(number, place.pool, expect, now);
         if fits(&sent) {
             for (part, &server) in place.holders.iter().enumerate() {
                 self.send_to(server, number, part as u16, true, expect, &mut |out| match base64 {
@@ -336,6 +365,7 @@ impl Core {
         if copies == Copies::Awaited {
             self.requests[number].rest.merge.widen();
         }
+        self.note_change(number, place.pool, expect, now);
         let home = place.home;
         for (place, &server) in others.iter().enumerate() {
             match copies {

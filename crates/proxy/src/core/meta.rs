@@ -48,20 +48,20 @@ impl Core {
         let rule = meta::rule(request);
         if matches!(rule, Rule::Everyone | Rule::FirstDecides) {
             let value = large::value(source.memory, request.data);
-            return self.write_key(
-                number,
-                key,
-                request.expect(),
-                source,
-                now,
-                &mut |out, sent, lifetimes| match &value {
+            self.write_key(number, key, request.expect(), source, now, &mut |out, sent, lifetimes| {
+                match &value {
                     None => meta::write(out.tail(), request, sent, MetaRole::Answers, lifetimes),
                     Some(value) => {
                         meta::write_line(out.tail(), request, sent, MetaRole::Answers, lifetimes);
                         out.lend(value.clone());
                     }
-                },
-            );
+                }
+            });
+            // Appends, prepends and replaces.
+            if request.flag(b'M').is_some_and(|mode| b"aApPrR".contains(mode.first().unwrap_or(&b'S'))) {
+                self.note_change_of(number, key, now);
+            }
+            return;
         }
         if self.routing[home].needs_a_second_look() {
             return self.read_meta(number, request, key, rule, now);
@@ -269,12 +269,12 @@ impl Core {
 
     /// The value that a part has found goes to those that did not have it, unless it is one that is
     /// to be fetched anew.
-    pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Response<'_>) {
+    pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Response<'_>, now: Stamp) {
         let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_of(reply)) else { return };
         if meta::is_stale(reply) {
             return;
         }
-        for (pool, server, ttl) in self.where_missed(number, part, None) {
+        for (pool, server, ttl) in self.where_missed(number, part, 0, now) {
             let rest = &self.requests[number].rest;
             let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
             let expect = match asked.base64 {

@@ -182,6 +182,31 @@ fn lifetimes_are_cut_and_never_stretched() {
 }
 
 #[test]
+fn a_change_is_known_for_a_span_and_too_many_are_a_change_of_every_key() {
+    let span = Nanos::from_secs(1);
+    let at = |millis: u64| Stamp(millis * 1_000_000);
+    let mut pool = pool(PoolSpec { refill: Some(60), ..PoolSpec::of("main", vec![0, 1]) });
+    pool.changes(Some(KeyDigest(7)), at(900), span);
+    let known = [1_000, 1_899, 2_900].map(|millis| pool.has_changed(KeyDigest(7), at(millis), span));
+    assert_eq!(known, [true, true, false]);
+    (0..10_001).for_each(|key| pool.changes(Some(KeyDigest(key)), at(3_000), span));
+    let known = [3_500, 9_000].map(|millis| pool.has_changed(KeyDigest(20_000), at(millis), span));
+    assert_eq!(known, [true, false]);
+}
+
+#[test]
+fn a_set_share_of_the_reads_makes_no_server_new() {
+    let mut pool = all_up(2);
+    let later = Stamp(100_000_000_000);
+    pool.push(Some((ServerId::new(0), 0.5, later)), NOW);
+    pool.push(None, later);
+    assert!(!pool.is_newly_up(ServerId::new(0), 90, later));
+    pool.went_down(ServerId::new(0));
+    pool.server_up(ServerId::new(0), later, false);
+    assert!(pool.is_newly_up(ServerId::new(0), 90, later));
+}
+
+#[test]
 fn a_read_is_hedged_after_the_quantile_of_those_before() {
     let hedge = Some(Hedge { quantile: 0.9, budget: 0.05 });
     let mut pool = pool(PoolSpec { hedge, ..PoolSpec::of("main", vec![0, 1]) });

@@ -195,6 +195,17 @@ fn where_a_secret_is_set_the_first_value_says_it() {
 }
 
 #[test]
+fn a_third_wrong_secret_is_the_last_request() {
+    let mut broker = broker(false);
+    broker.settings.secret = Some("hush".into());
+    let id = broker.opened_memcached();
+    let wrong = "set x 0 0 10\r\nanna wrong\r\n".repeat(3);
+    let said = format!("{wrong}set x 0 0 9\r\nanna hush\r\n");
+    assert_eq!(say(&mut broker, id, &said), "CLIENT_ERROR authentication failure\r\n".repeat(3));
+    assert!(broker.finished(id));
+}
+
+#[test]
 fn statistics_are_lines_of_memcacheds_form() {
     let mut broker = broker(false);
     let id = broker.opened_memcached();

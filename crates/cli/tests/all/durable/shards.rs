@@ -458,19 +458,8 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let told = asked(admin, "POST", "/reload");
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
     let listen = format!("unix:{}", socket.display());
-    let mut local = Program::begin(&[
-        "broker",
-        "--listen",
-        &listen,
-        "--socket-mode",
-        "0600",
-        "--store",
-        &store,
-        "--shards",
-        "3",
-    ]);
+    let mut local = Program::begin(&["broker", "--listen", &listen, "--store", &store, "--shards", "3"]);
     local.says_text("listening on unix:");
-    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     are_shared(cluster, name, "1,2");
     // The proxy is the client of a server that speaks TLS.
     let config = format!("[edge]\nserver_tls = {{ authorities = {:?} }}\n", certificate("authority.pem"));
@@ -504,6 +493,29 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     for kept in ["rows.parquet", "windows.csv", "summary.json"] {
         assert!(fs::metadata(folder.join(kept)).unwrap().len() > 0);
     }
+}
+
+/// Brokers ask each other for the secret alone.
+pub(crate) fn who_is_asked_for_certificates_or_permissions_is_asked_for_a_secret(cluster: &Cluster) {
+    let store = cluster.database("shards_secret");
+    let [shown, key, authority] = ["proxy.pem", "proxy.key", "authority.pem"].map(certificate);
+    let socket = fresh("shards-secret.sock");
+    let listen = format!("unix:{}", socket.display());
+    let begin = |flags: &[&str]| {
+        Program::begin(&[&["broker", "--store", &store, "--shards", "2"][..], flags].concat())
+    };
+    let shows = ["--listen", "127.0.0.1:0", "--tls-certificate", &shown, "--tls-key", &key];
+    let certified = [&shows[..], &["--tls-client-authorities", &authority]].concat();
+    let permitted = ["--listen", listen.as_str(), "--socket-mode", "0600"];
+    for flags in [&certified[..], &permitted] {
+        let ended = begin(flags).ended();
+        assert!(ended.code == Some(2) && ended.errors.contains("add --secret FILE"), "{ended:?}");
+    }
+    let secret = file("shards-secret", "open-sesame\n");
+    let mut broker = begin(&[&permitted[..], &["--secret", &secret]].concat());
+    broker.says_text("listening on unix:");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(broker.stop().success);
 }
 
 fn put(peer: &mut Peer, tube: usize, priority: u32) -> u64 {

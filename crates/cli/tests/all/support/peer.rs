@@ -196,6 +196,6 @@ pub(crate) fn talk(address: SocketAddr, name: usize, rounds: usize) {
 /// The whole answer over HTTP.
 pub(crate) fn asked(address: SocketAddr, method: &str, path: &str) -> String {
     let mut peer = Peer::connect(address);
-    peer.send(format!("{method} {path} HTTP/1.1\r\nHost: krarup\r\n\r\n").as_bytes()).unwrap();
+    peer.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
     String::from_utf8(peer.rest()).unwrap()
 }

@@ -1,7 +1,7 @@
 use krarup_record::{LiveBooks, LoopUse, Operation, Outcome, ServerVisit, Visit};
 
 use super::*;
-use crate::headroom::{CapacityEstimate, HeadroomQuestion, HeadroomVerdict, Silence, judge};
+use crate::headroom::{CapacityEstimate, HeadroomQuestion, HeadroomVerdict, ResourceKind, Silence, judge};
 use crate::simulate::random::RandomStream;
 
 const ROUND_TRIP: f64 = 200e-6;
@@ -18,6 +18,12 @@ struct Pushed {
     /// Mean service time of a server where so many seconds of work wait.
     service: fn(usize, f64) -> f64,
     fails_from: f64,
+    /// A read that the first server has not answered until then is answered by another.
+    hedged_after: f64,
+    /// The share of requests that are writes, which go to all and take three times as long.
+    writes: f64,
+    /// Whether there is another loop, without any traffic.
+    quiet_loop: bool,
 }
 
 fn stamp(seconds: f64) -> Stamp {
@@ -36,7 +42,43 @@ impl Pushed {
             rate,
             service,
             fails_from: f64::INFINITY,
+            hedged_after: f64::INFINITY,
+            writes: 0.0,
+            quiet_loop: false,
         }
+    }
+
+    /// The part of a request that comes now at a server and takes so many times as long as others.
+    fn part(&mut self, server: usize, times: f64) -> ServerVisit {
+        let arrives = self.now + 0.5 * ROUND_TRIP;
+        let begins = arrives.max(self.free[server]);
+        let mean = times * (self.service)(server, begins - arrives);
+        self.free[server] = begins + mean * self.random.draw(&rand_distr::Exp1);
+        ServerVisit::ok(server as u16, stamp(self.now), stamp(self.free[server] + 0.5 * ROUND_TRIP))
+    }
+
+    /// A request that comes now, of whose reads the first server gets this share.
+    fn request(&mut self, share: f64) {
+        let mut visit = Visit::at(stamp(self.now), Operation::Get);
+        if self.now >= self.fails_from {
+            visit.outcome = Outcome::ServerError;
+        }
+        if self.writes > 0.0 && self.random.fraction() < self.writes {
+            visit.operation = Operation::Set;
+            let parts = [0, 1, 2].map(|server| self.part(server, 3.0));
+            visit.replied = parts.iter().map(|part| part.answered).fold(visit.received, Stamp::max);
+            return self.books.finish(&visit, &parts);
+        }
+        let server = if self.random.fraction() < share { 0 } else { 1 + self.random.below(2) };
+        let part = self.part(server, 1.0);
+        visit.replied = part.answered;
+        let hedged = stamp(self.now + self.hedged_after);
+        if server > 0 || part.answered <= hedged {
+            return self.books.finish(&visit, &[part]);
+        }
+        visit.replied = stamp(self.now + self.hedged_after + ROUND_TRIP);
+        self.books.finish(&visit, &[ServerVisit::ok(1, hedged, visit.replied)]);
+        self.books.late(&part);
     }
 
     /// One more second, in which the first server gets this share of the reads.
@@ -47,22 +89,17 @@ impl Pushed {
             if self.now >= end {
                 break;
             }
-            let server = if self.random.fraction() < share { 0 } else { 1 + self.random.below(2) };
-            let arrives = self.now + 0.5 * ROUND_TRIP;
-            let begins = arrives.max(self.free[server]);
-            let mean = (self.service)(server, begins - arrives);
-            self.free[server] = begins + mean * self.random.draw(&rand_distr::Exp1);
-            let mut visit = Visit::at(stamp(self.now), Operation::Get);
-            visit.replied = stamp(self.free[server] + 0.5 * ROUND_TRIP);
-            if self.now >= self.fails_from {
-                visit.outcome = Outcome::ServerError;
-            }
-            let part = ServerVisit::ok(server as u16, visit.received, visit.replied);
-            self.books.finish(&visit, &[part]);
+            self.request(share);
         }
         self.now = end;
         self.books.loop_use(stamp(end), LoopUse::default());
-        self.books.snapshot(stamp(end))
+        let seen = self.books.snapshot(stamp(end));
+        if !self.quiet_loop {
+            return seen;
+        }
+        let mut all = LiveBooks::default().snapshot(stamp(end));
+        all.merge(&seen);
+        all
     }
 
     /// Pushes until it ends; twenty seconds come before, in which it has an even share.
@@ -209,6 +246,76 @@ fn what_was_proven_is_told_where_traffic_is_too_low_to_tell() {
         let stricter = asked(Some(proven), 9.0).verdict;
         assert_eq!(stricter, HeadroomVerdict::Silent, "a stricter target was not shown");
     }
+}
+
+/// The loop is full between what the server's service time says and what it has shown.
+#[test]
+fn what_a_server_has_shown_is_not_told_beyond_what_the_loop_can_do() {
+    let mut system = Pushed::new(250.0, |server, _| if server == 0 { 600e-6 } else { 450e-6 });
+    (0..200).for_each(|_| drop(system.second(1.0 / 3.0)));
+    let mut snapshot = system.second(1.0 / 3.0);
+    for window in &mut snapshot.windows {
+        window.used.processor = Nanos(150_000 * window.requests);
+    }
+    let target = settings(10.0).target;
+    system.system.servers[0].proven = Some(ProvenServer {
+        target,
+        server_per_s: 10_000.0 / 3.0,
+        traffic_per_s: 10_000.0,
+        missed_per_s: None,
+        slower_per_s: None,
+    });
+    let question = HeadroomQuestion { target: Some(target), changes: Vec::new(), seed: 1 };
+    let answer = judge(&snapshot, &system.system, &question);
+    assert_eq!(answer.bottleneck.as_ref().map(|one| one.resource), Some(ResourceKind::Server), "{answer:?}");
+    let of_loop = answer.resources.iter().find(|one| one.resource == ResourceKind::Loop);
+    let full_at = of_loop.and_then(|one| one.full_at_per_s).unwrap();
+    assert!((full_at / 6_667.0 - 1.0).abs() < 0.01, "{full_at}");
+    let told = answer.capacity_per_s.unwrap();
+    assert!(told.mean <= full_at, "{told:?} beyond {full_at}");
+}
+
+#[test]
+fn a_loop_without_traffic_makes_no_rate_higher() {
+    let proven = |quiet_loop: bool| {
+        let mut system = Pushed { quiet_loop, ..Pushed::new(1_500.0, |_, _| 200e-6) };
+        let settings = RedlineSettings { most_weight: 1.5, ..settings(10.0) };
+        system.push(settings).0.proven().unwrap()
+    };
+    let (with, without) = (proven(true), proven(false));
+    assert!((with.server_per_s / without.server_per_s - 1.0).abs() < 0.05, "{with:?} {without:?}");
+    assert!((with.traffic_per_s / without.traffic_per_s - 1.0).abs() < 0.05, "{with:?} {without:?}");
+    assert!((without.server_per_s / 750.0 - 1.0).abs() < 0.1, "{without:?}");
+}
+
+/// The slowest reads of the pushed server are answered by another: they miss the target all the
+/// same.
+#[test]
+fn what_others_answer_in_its_place_ends_it() {
+    let mut system = Pushed { hedged_after: 5e-3, ..Pushed::new(9_600.0, |_, _| 200e-6) };
+    let (redline, end) = system.push(settings(5.0));
+    assert_eq!(end, RedlineEnd::Target, "{:#?}", redline.steps());
+    let proven = redline.proven().unwrap();
+    assert!(proven.missed_per_s.is_some(), "{proven:?}");
+}
+
+/// By usual a request is half a write of three services, and a sixth of a read: 1.67 services of
+/// 200 µs, so that 3,000 a second fill the server. With all reads it has 2 of them.
+#[test]
+fn reads_prove_nothing_of_the_writes_that_come_with_more_traffic() {
+    let mut system = Pushed { writes: 0.5, ..Pushed::new(2_200.0, |_, _| 200e-6) };
+    let (redline, end) = system.push(settings(100.0));
+    assert_eq!(end, RedlineEnd::MostWeight, "{:#?}", redline.steps());
+    let proven = redline.proven().unwrap();
+    assert!((2_300.0..2_950.0).contains(&proven.traffic_per_s), "{proven:?}");
+    assert!((proven.server_per_s / 2_200.0 - 1.0).abs() < 0.1, "{proven:?}");
+    // Where no cost of writes is known, no more is proven than each of both has been done.
+    let asked = |reads: f64, writes: f64| AskedOfServer {
+        parts: RequestSum { reads, writes, ..RequestSum::default() },
+        requests: 100.0,
+    };
+    let times = |here: AskedOfServer| here.times(&asked(40.0, 10.0), &ServiceByRequest::ALIKE);
+    assert_eq!((times(asked(80.0, 10.0)), times(asked(80.0, 30.0))), (1.0, 2.0));
 }
 
 #[test]

@@ -285,16 +285,19 @@ fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed
 
 #[test]
 fn a_cold_pool_is_filled_from_a_warm_one() {
-    let mut world = two_pools(|spec| PoolSpec { warm: Some(StandIn { pool: 1, ttl: 600 }), ..spec });
-    let client = world.client();
-    world.send(client, "mg a v\r\n").write_servers();
-    world.received[0].clear();
-    world.answer(0, "EN\r\n");
-    assert_eq!(world.asked(2), "mg a v f\r\n");
-    world.answer(2, "VA 1 f0\r\nx\r\n");
-    assert_eq!(world.replied(client), "VA 1\r\nx\r\n");
-    let add = "add a 0 600 1\r\nx\r\n";
-    assert_eq!((world.asked(0), world.asked(1)), (add.into(), add.into()));
+    for (ttl_cap, ttl) in [(None, 600), (Some(60), 60)] {
+        let warm = Some(StandIn { pool: 1, ttl: 600 });
+        let mut world = two_pools(|spec| PoolSpec { warm, ttl_cap, ..spec });
+        let client = world.client();
+        world.send(client, "mg a v\r\n").write_servers();
+        world.received[0].clear();
+        world.answer(0, "EN\r\n");
+        assert_eq!(world.asked(2), "mg a v f\r\n");
+        world.answer(2, "VA 1 f0\r\nx\r\n");
+        assert_eq!(world.replied(client), "VA 1\r\nx\r\n");
+        let add = format!("add a 0 {ttl} 1\r\nx\r\n");
+        assert_eq!((world.asked(0), world.asked(1)), (add.clone(), add));
+    }
 }
 
 #[test]

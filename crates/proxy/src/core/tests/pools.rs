@@ -140,6 +140,39 @@ fn the_first_good_answer_is_enough_where_that_was_wished() {
 }
 
 #[test]
+fn a_number_is_answered_that_a_quorum_has() {
+    for (asked, one, others) in [("incr a 1", "5", "7"), ("ma a v", "VA 1\r\n5", "VA 1\r\n7")] {
+        let mut world = one_pool(PoolSpec { writes: Writes::Quorum, ..PoolSpec::of("main", vec![0, 1, 2]) });
+        let client = world.client();
+        world.send(client, format!("{asked}\r\n")).write_servers();
+        world.answer(0, format!("{one}\r\n")).answer(1, format!("{others}\r\n"));
+        assert_eq!(world.replied(client), "", "{asked}");
+        world.answer(2, format!("{others}\r\n"));
+        assert_eq!(world.replied(client), format!("{others}\r\n"));
+        assert_eq!(world.core.events().disagreements, 1);
+    }
+}
+
+#[test]
+fn a_holder_that_did_nothing_does_not_answer_for_one_that_did() {
+    let failure = "SERVER_ERROR out of memory\r\n";
+    for (last, reply) in [
+        ("101\r\n", "101\r\n"),
+        ("NOT_FOUND\r\n", "NOT_FOUND\r\n"),
+        // The others' failure is not reported.
+        (failure, "NOT_FOUND\r\n"),
+    ] {
+        let mut world = one_pool(PoolSpec { writes: Writes::First, ..PoolSpec::of("main", vec![0, 1]) });
+        let client = world.client();
+        world.send(client, "incr a 1\r\n").write_servers();
+        world.answer(1, "NOT_FOUND\r\n");
+        assert_eq!(world.replied(client), "");
+        world.answer(0, last);
+        assert_eq!(world.replied(client), reply);
+    }
+}
+
+#[test]
 fn copies_follow_behind_where_only_the_primary_is_waited_for() {
     let mut world = one_pool(PoolSpec { writes: Writes::Async, ..PoolSpec::of("main", vec![0, 1, 2]) });
     let client = world.client();
@@ -239,15 +272,19 @@ fn where_one_key_has_no_other_holder_those_of_the_others_count_as_not_asked() {
     }
 }
 
-#[test]
-fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed() {
-    let spec = PoolSpec {
+/// Two holders of everything, the first preferred: what it has not is looked for at the other.
+fn refilled() -> World {
+    one_pool(PoolSpec {
         fall_back_on_miss: true,
         refill: Some(90),
         reads: Reads::Primary,
         ..PoolSpec::of("main", vec![0, 1])
-    };
-    let mut world = one_pool(spec);
+    })
+}
+
+#[test]
+fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed() {
+    let mut world = refilled();
     let client = world.client();
     world.send(client, "get a b c\r\n").write_servers();
     world.received[0].clear();
@@ -264,6 +301,49 @@ fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
+/// Holders whose clocks tick at other instants would give each other the last copy for ever.
+#[test]
+fn only_a_server_that_has_just_come_up_is_given_what_it_does_not_have() {
+    let mut world = refilled();
+    let client = world.client();
+    world.at(100_000_000_000);
+    for stored in ["", "add a 0 90 1\r\nx\r\n"] {
+        world.send(client, "get a\r\n");
+        assert_eq!(world.asked(0), "get a\r\n");
+        world.answer(0, "END\r\n");
+        assert_eq!(world.asked(1), "get a\r\n");
+        world.answer(1, format!("{}END\r\n", value("a", "x")));
+        assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "x")));
+        assert_eq!(world.asked(0), stored);
+        world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+        world.bring_up(0);
+    }
+}
+
+#[test]
+fn what_was_read_before_a_key_changed_is_not_stored_where_it_was_missed() {
+    for (write, [first, second], reply) in [
+        ("delete a", ["NOT_FOUND", "DELETED"], "NOT_FOUND"),
+        ("md a", ["NF", "HD"], "NF"),
+        ("incr a 1", ["NOT_FOUND", "2"], "NOT_FOUND"),
+        ("append a 0 0 1\r\ny", ["NOT_STORED", "STORED"], "NOT_STORED"),
+        ("ms a 1 MA\r\ny", ["NS", "HD"], "NS"),
+        ("flush_all", ["OK", "OK"], "OK"),
+    ] {
+        let mut world = refilled();
+        let (reader, writer) = (world.client(), world.client());
+        world.send(reader, "get a\r\n").write_servers().answer(0, "END\r\n");
+        world.send(writer, format!("{write}\r\n"));
+        assert_eq!(world.asked(0), format!("get a\r\n{write}\r\n"));
+        assert_eq!(world.asked(1), format!("get a\r\n{write}\r\n"));
+        world.answer(0, format!("{first}\r\n"));
+        world.answer(1, format!("{}END\r\n{second}\r\n", value("a", "1")));
+        assert_eq!(world.replied(reader), format!("{}END\r\n", value("a", "1")));
+        assert_eq!(world.replied(writer), format!("{reply}\r\n"));
+        assert_eq!(world.asked(0), "", "{write}");
+    }
+}
+
 fn two_pools(first: PoolSpec, second: PoolSpec) -> World {
     let servers = names(first.servers.len() + second.servers.len());
     World::before(Topology { servers, pools: vec![first, second], routes: Vec::new() }, settings())
@@ -271,22 +351,42 @@ fn two_pools(first: PoolSpec, second: PoolSpec) -> World {
 
 #[test]
 fn a_cold_pool_is_filled_from_a_warm_one() {
-    let cold = PoolSpec { warm: Some(StandIn { pool: 1, ttl: 600 }), ..PoolSpec::of("cold", vec![0, 1]) };
+    for (ttl_cap, ttl) in [(None, 600), (Some(60), 60)] {
+        let warm = Some(StandIn { pool: 1, ttl: 600 });
+        let cold = PoolSpec { warm, ttl_cap, ..PoolSpec::of("cold", vec![0, 1]) };
+        let mut world = two_pools(cold, PoolSpec::of("warm", vec![2]));
+        let client = world.client();
+        world.send(client, "get a b\r\n").write_servers();
+        world.received[0].clear();
+        world.answer(0, format!("{}END\r\n", value("a", "1")));
+        assert_eq!(world.asked(2), "get b\r\n");
+        world.answer(2, format!("{}END\r\n", value("b", "2")));
+        assert_eq!(world.replied(client), format!("{}{}END\r\n", value("a", "1"), value("b", "2")));
+        // All its holders get it.
+        let add = format!("add b 0 {ttl} 1\r\n2\r\n");
+        assert_eq!((world.asked(0), world.asked(1)), (add.clone(), add));
+        world.answer(0, "STORED\r\n").answer(1, "NOT_STORED\r\n");
+        assert_eq!(world.core.in_flight(), 0);
+    }
+}
+
+#[test]
+fn holders_that_were_all_asked_get_what_is_found_elsewhere_once() {
+    let warm = Some(StandIn { pool: 1, ttl: 600 });
+    let reads = Reads::Primary;
+    let cold = PoolSpec { fall_back_on_miss: true, reads, warm, ..PoolSpec::of("cold", vec![0, 1]) };
     let mut world = two_pools(cold, PoolSpec::of("warm", vec![2]));
     let client = world.client();
-    world.send(client, "get a b\r\n").write_servers();
-    world.received[0].clear();
-    world.answer(0, format!("{}END\r\n", value("a", "1")));
-    assert_eq!(world.asked(2), "get b\r\n");
-    world.answer(2, format!("{}END\r\n", value("b", "2")));
-    assert_eq!(world.replied(client), format!("{}{}END\r\n", value("a", "1"), value("b", "2")));
-    // All its holders get it.
-    assert_eq!(
-        (world.asked(0), world.asked(1)),
-        ("add b 0 600 1\r\n2\r\n".into(), "add b 0 600 1\r\n2\r\n".into())
-    );
-    world.answer(0, "STORED\r\n").answer(1, "NOT_STORED\r\n");
-    assert_eq!(world.core.in_flight(), 0);
+    world.send(client, "get a\r\n");
+    for server in 0..2 {
+        assert_eq!(world.asked(server), "get a\r\n");
+        world.answer(server, "END\r\n");
+    }
+    assert_eq!(world.asked(2), "get a\r\n");
+    world.answer(2, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "1")));
+    let add = "add a 0 600 1\r\n1\r\n";
+    assert_eq!((world.asked(0), world.asked(1)), (add.into(), add.into()));
 }
 
 #[test]

@@ -13,12 +13,16 @@ use super::owner_connection::OwnerConnection;
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
-use krarup_broker::broker::MOST_UNSENT;
-use krarup_broker::memcached::{self, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, TakeOption, UNAUTHENTICATED};
+use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS};
+use krarup_broker::memcached::{
+    self, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, TakeOption, UNAUTHENTICATED, WRONG_SECRET,
+};
 use krarup_broker::shards::shard_of;
 
 /// What one read may bring.
 const READ: usize = 64 << 10;
+/// No request that says the secret is longer.
+const LONGEST_LOGIN: usize = 1_024;
 const UNREACHED: &[u8] = b"SERVER_ERROR no broker owns this queue now\r\n";
 
 pub(super) struct MemcachedSession<'a> {
@@ -27,6 +31,7 @@ pub(super) struct MemcachedSession<'a> {
     shards: u32,
     /// The request with which the client said the secret.
     said: Option<Vec<u8>>,
+    wrong_secrets: u8,
     owner: Vec<Option<OwnerConnection>>,
     /// Queues of which the client has a message open.
     open: BTreeSet<String>,
@@ -92,6 +97,7 @@ impl<'a> MemcachedSession<'a> {
             front,
             shards,
             said: None,
+            wrong_secrets: 0,
             owner: (0..shards).map(|_| None).collect(),
             open: BTreeSet::new(),
             out: Vec::new(),
@@ -144,6 +150,11 @@ impl<'a> MemcachedSession<'a> {
     /// Carries out the request at the front; how many bytes are done with.
     fn next(&mut self, bytes: &[u8]) -> Result<usize, End> {
         match memcached::parse(bytes, self.front.settings.largest) {
+            // What it brings is not kept for a client that may not bring it.
+            QueueRequest::Incomplete(needed) if !self.is_admitted() && needed > LONGEST_LOGIN => {
+                self.out.extend_from_slice(UNAUTHENTICATED);
+                Err(End)
+            }
             QueueRequest::Incomplete(_) => Ok(0),
             QueueRequest::Request(Request::Quit, used) => {
                 self.quits = true;
@@ -261,6 +272,9 @@ impl<'a> MemcachedSession<'a> {
         let answer = self.answer(0, &asked, true)?;
         if answer == b"STORED\r\n" {
             self.said = Some(asked);
+        } else if answer == WRONG_SECRET {
+            self.wrong_secrets += 1;
+            self.quits = self.wrong_secrets == MOST_WRONG_SECRETS;
         }
         if !store.noreply {
             self.out.extend_from_slice(&answer);

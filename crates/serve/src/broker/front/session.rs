@@ -14,7 +14,7 @@ use super::owner_connection::{NoReply, OwnerConnection, read};
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
-use krarup_broker::broker::MOST_UNSENT;
+use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS};
 use krarup_broker::job::Id;
 use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
@@ -33,6 +33,7 @@ pub(super) struct BeanstalkSession<'a> {
     pub(super) watched: Vec<String>,
     /// The line with which the client authenticated.
     said: Option<Arc<[u8]>>,
+    wrong_secrets: u8,
     owner: Vec<Option<OwnerConnection>>,
     /// Where messages are waited for, each with its own connection, and whether an answer is to
     /// come.
@@ -60,6 +61,7 @@ impl<'a> BeanstalkSession<'a> {
             used: DEFAULT_TUBE.into(),
             watched: vec![DEFAULT_TUBE.into()],
             said: None,
+            wrong_secrets: 0,
             owner: none(),
             looking: (0..shards).map(|_| None).collect(),
             out: Vec::new(),
@@ -114,6 +116,11 @@ impl<'a> BeanstalkSession<'a> {
             return Ok(Next::More);
         }
         match request::parse(bytes, self.front.settings.largest) {
+            // What it brings is not kept for a client that may not bring it.
+            Parsed::Incomplete { needed } if !self.is_admitted() && needed > request::LONGEST_EXTRA_LINE => {
+                write::line(&mut self.out, ReplyWord::NotLoggedIn);
+                Err(End)
+            }
             Parsed::Incomplete { .. } => Ok(Next::More),
             Parsed::Invalid(InvalidRequest::Endless) => {
                 let end = memchr::memmem::find(bytes, b"\r\n");
@@ -270,6 +277,9 @@ impl<'a> BeanstalkSession<'a> {
             if let Some(owner) = &mut self.owner[shard as usize] {
                 owner.said.clone_from(&self.said);
             }
+        } else if answer == ReplyWord::NotLoggedIn.line() {
+            self.wrong_secrets += 1;
+            self.quits = self.wrong_secrets == MOST_WRONG_SECRETS;
         }
         self.out.extend_from_slice(&answer);
         Ok(())

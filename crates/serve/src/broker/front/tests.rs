@@ -302,6 +302,40 @@ fn before_the_login_each_request_is_refused_in_its_place() {
 }
 
 #[test]
+fn before_the_login_nothing_large_is_kept() {
+    for (protocol, begun, told) in [
+        (Protocol::Beanstalkd, "put-batch 1 0 60 4194302\r\n", "NOT_LOGGED_IN\r\n"),
+        (Protocol::Beanstalkd, "put 1 0 60 4194304\r\n", "NOT_LOGGED_IN\r\n"),
+        (Protocol::Memcached, "set q 0 0 4194304\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+    ] {
+        let (front, _) = front_with(protocol, 1, with_secret());
+        let mut it = client(&front);
+        it.say(begun);
+        assert_eq!(it.rest(), told, "{begun}");
+    }
+}
+
+#[test]
+fn a_third_wrong_secret_is_the_last_request() {
+    for (protocol, login, told) in [
+        (Protocol::Beanstalkd, "login x wrong\r\n", "NOT_LOGGED_IN\r\n"),
+        (Protocol::Memcached, "set a 0 0 7\r\nx wrong\r\n", "CLIENT_ERROR authentication failure\r\n"),
+    ] {
+        let (front, owners) = front_with(protocol, 1, with_secret());
+        let owner = Played::new();
+        owners.set(0, owner.at(1));
+        let mut it = client(&front);
+        it.say(&login.repeat(3));
+        let mut line = owner.accept();
+        for _ in 0..3 {
+            line.hears(login);
+            line.say(told);
+        }
+        assert_eq!(it.rest(), told.repeat(3));
+    }
+}
+
+#[test]
 fn a_message_whose_time_had_run_out_when_it_was_closed_is_not_open() {
     let (front, owners) = front(Protocol::Memcached, 1);
     let (one, next) = (Played::new(), Played::new());
