@@ -270,6 +270,9 @@ impl Kept {
     /// Requests a second of all loops, those that were not kept and quiet seconds among them.
     pub(super) fn rate(&self) -> f64 {
         let slot = SLOT.as_seconds();
+        if self.arrivals.is_empty() {
+            return self.of_clients().count() as f64 / self.covered().max(1e-9);
+        }
         // The slot that goes on at the end is not complete, and quiet ones may be missing there.
         let slots = (self.span / slot - 1.0).max(self.arrivals.len() as f64);
         self.arrivals.iter().sum::<f64>() / (slots * slot).max(slot)

@@ -147,8 +147,9 @@ pub struct Redline {
     /// Seconds of this step with enough reads.
     seconds: usize,
     steps: Vec<RedlineStep>,
-    /// For each, the rate of all traffic with which the server has as much work by itself.
-    as_usual: Vec<f64>,
+    /// For each, the rate of all traffic with which the server has as much work by itself: the
+    /// least and the most.
+    as_usual: Vec<(f64, f64)>,
     /// What the server is asked by itself.
     usual: AskedOfServer,
     /// The rates of all traffic that are as the work which it had when it missed the target, and
@@ -156,6 +157,9 @@ pub struct Redline {
     missed_at: Option<f64>,
     slower_at: Option<f64>,
 }
+
+/// A write of which no cost is known takes a server no longer than so many reads.
+const MOST_OF_A_WRITE: f64 = 10.0;
 
 /// What a server was asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,19 +171,20 @@ struct AskedOfServer {
 
 impl AskedOfServer {
     /// How many times as much as by usual a request of all traffic gives the server to do, where
-    /// service times are like this. Of what no cost is known, as many times as each kind that is
-    /// usual: only reads are moved.
-    fn times(&self, usual: &Self, requests: &ServiceByRequest) -> f64 {
+    /// service times are like this: the least and the most. Only reads are moved; where it is not
+    /// known what a write costs, it costs something between nothing and [`MOST_OF_A_WRITE`] reads.
+    fn times(&self, usual: &Self, requests: &ServiceByRequest) -> (f64, f64) {
         let times = |work: &dyn Fn(&RequestSum) -> f64| {
             let [here, usual] = [self, usual].map(|one| work(&one.parts) / one.requests.max(1.0));
-            if usual > 0.0 { here / usual } else { f64::INFINITY }
+            if usual > 0.0 { here / usual } else { 0.0 }
         };
-        let least = if self.parts.writes + usual.parts.writes == 0.0 || requests.tells_operations {
-            times(&|parts| requests.times(parts))
-        } else {
-            times(&|parts| parts.reads + parts.unknown).min(times(&|parts| parts.writes))
-        };
-        if least.is_finite() { least } else { 0.0 }
+        if self.parts.writes + usual.parts.writes == 0.0 || requests.tells_operations {
+            let times = times(&|parts| requests.times(parts));
+            return (times, times);
+        }
+        let [free, dear] = [0.0, MOST_OF_A_WRITE]
+            .map(|cost| times(&|parts| parts.reads + parts.unknown + cost * parts.writes));
+        (free.min(dear), free.max(dear))
     }
 }
 
@@ -235,7 +240,7 @@ impl Redline {
     /// What is proven until now: the most that the server did in a step in which the target held.
     pub fn proven(&self) -> Option<ProvenServer> {
         let kept = self.steps.iter().zip(&self.as_usual).filter(|(step, _)| step.kept_target);
-        let (step, &most) = kept.max_by(|a, b| a.1.total_cmp(b.1))?;
+        let (step, &(most, _)) = kept.max_by(|(_, one), (_, other)| one.0.total_cmp(&other.0))?;
         // What it has done before is not beyond what it can do.
         let beyond = |rate: f64| rate.max(most);
         (most > 0.0).then(|| ProvenServer {
@@ -272,7 +277,7 @@ impl Redline {
             if end == RedlineEnd::Target {
                 // The step has hardly begun: its rate is that of the one before, of its share.
                 let last = self.steps.last().zip(self.as_usual.last());
-                self.missed_at = last.map(|(last, rate)| rate * self.share() / last.share);
+                self.missed_at = last.map(|(last, (_, rate))| rate * self.share() / last.share);
             }
             return RedlineOrder::End(end);
         }
@@ -287,7 +292,7 @@ impl Redline {
         if let (Some(least), Some(service), Some(error)) = (least, step.service_us, step.standard_error)
             && service * (1.0 - 2.0 * error) > RISE * least
         {
-            self.slower_at = Some(as_usual);
+            self.slower_at = Some(as_usual.1);
             self.steps.push(RedlineStep { kept_target: false, ..step });
             self.as_usual.push(as_usual);
             return RedlineOrder::End(RedlineEnd::Contention);
@@ -379,8 +384,8 @@ impl Redline {
     }
 
     /// What the step has shown until now, and the rate of all traffic with which the server has as
-    /// much work by itself.
-    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> (RedlineStep, f64) {
+    /// much work by itself: the least and the most.
+    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> (RedlineStep, (f64, f64)) {
         let now = snapshot.at;
         let is_first = self.steps.is_empty();
         let before = Stamp(self.begun.0.saturating_sub(BEFORE.0));
@@ -399,7 +404,8 @@ impl Redline {
         let share = self.settings.target.quantile;
         let of = |values: &mut Vec<Seconds>| if values.is_empty() { 0.0 } else { quantile(values, share) };
         let requests = fit.as_ref().map_or(ServiceByRequest::ALIKE, |fit| fit.requests);
-        let as_usual = traffic_per_s * asked.times(&self.usual, &requests);
+        let (least, most) = asked.times(&self.usual, &requests);
+        let as_usual = (traffic_per_s * least, traffic_per_s * most);
         let step = RedlineStep {
             weight: self.weight,
             share: self.share(),

@@ -134,7 +134,9 @@ impl ServerLimit {
             limit.quicker = limit.quicker.max(limit.doubt - 0.5 * (1.0 - lost).ln());
         }
         limit.by_quota(processors);
-        limit.alone_full_at = server.lanes / server.busiest_lane / limit.service / server.share;
+        // Connections that share its processors make it full together, however they are used.
+        let busiest_lane = if fit.by_busy_lanes.is_none() { server.busiest_lane } else { 1.0 };
+        limit.alone_full_at = server.lanes / busiest_lane / limit.service / server.share;
         limit.full_at = limit.alone_full_at;
         if let Some(on_link) = on_link {
             limit.by_link(on_link, server);

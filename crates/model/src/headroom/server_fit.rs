@@ -63,7 +63,7 @@ pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue)
     let busiest_lane = if each_waits { busiest_lane(&lane_order, lanes) } else { 1.0 };
     let is_fitted = fit.is_some() || gathered.is_some();
     let mut most_busy = if is_fitted { 0.0 } else { outstanding(&parts) };
-    most_busy *= kept.rate() / (requests as f64 * lanes).max(1e-9);
+    most_busy *= busiest_lane * kept.rate() / (requests as f64 * lanes).max(1e-9);
     // Where each loop has one connection, requests find it busy as often as it is; one that is far
     // away is not, however much is outstanding.
     let is_found_so = each_waits && lanes <= f64::from(kept.loops());

@@ -309,13 +309,17 @@ fn reads_prove_nothing_of_the_writes_that_come_with_more_traffic() {
     let proven = redline.proven().unwrap();
     assert!((2_300.0..2_950.0).contains(&proven.traffic_per_s), "{proven:?}");
     assert!((proven.server_per_s / 2_200.0 - 1.0).abs() < 0.1, "{proven:?}");
-    // Where no cost of writes is known, no more is proven than each of both has been done.
+    // Where no cost of writes is known, no more is proven than with the dearest and the cheapest.
     let asked = |reads: f64, writes: f64| AskedOfServer {
         parts: RequestSum { reads, writes, ..RequestSum::default() },
         requests: 100.0,
     };
     let times = |here: AskedOfServer| here.times(&asked(40.0, 10.0), &ServiceByRequest::ALIKE);
-    assert_eq!((times(asked(80.0, 10.0)), times(asked(80.0, 30.0))), (1.0, 2.0));
+    assert_eq!(times(asked(80.0, 10.0)), (180.0 / 140.0, 2.0));
+    assert_eq!(times(asked(80.0, 30.0)), (2.0, 380.0 / 140.0));
+    // One that comes now and then undoes nothing.
+    let rare = asked(80.0, 0.0).times(&asked(40.0, 0.04), &ServiceByRequest::ALIKE);
+    assert!(rare.0 > 1.97 && rare.1 == 2.0, "{rare:?}");
 }
 
 #[test]
