@@ -223,8 +223,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let result = conductor.run(&load, &mut observe).map_err(failure)?;
     // The result is told in any case: the run is not had again.
     let kept = records.finish();
-    report(args, &result)?;
-    kept?;
+    let told = report(args, &result).and(kept);
+    if let Some(problem) = conductor.rows_problem() {
+        let _ = told.inspect_err(|other| eprintln!("warning: {}", other.message()));
+        return Err(failure(LoadError::Rows(problem)));
+    }
+    told?;
     verdict(&result)
 }
 

@@ -190,7 +190,15 @@ pub(crate) struct HostClocks(BTreeMap<String, Offset>);
 impl HostClocks {
     /// Those of the trial in this folder.
     pub(crate) fn of(run: &Path) -> Result<Self, Failure> {
-        Ok(Self(json_if_there(&run.join("clocks.json"))?.unwrap_or_default()))
+        let path = run.join("clocks.json");
+        let clocks: BTreeMap<String, Offset> = json_if_there(&path)?.unwrap_or_default();
+        let Some(apart) = apart_by_machine(&clocks) else { return Ok(Self(clocks)) };
+        eprintln!(
+            "warning: {} is of an earlier version and names machines: records are cut as if clocks agreed (they differed from the runner's by up to {})",
+            path.display(),
+            krarup_units::text::duration(apart)
+        );
+        Ok(Self(BTreeMap::new()))
     }
 
     fn ahead(&self, host: &str) -> Seconds {
@@ -217,6 +225,20 @@ impl HostClocks {
         let ahead = number.map_or(0.0, |number| self.ahead(&format!("m{number}")));
         (from + ahead, to + ahead)
     }
+}
+
+/// By how much clocks that are named by machine, and not by host as `c1`, differ from the
+/// runner's; none where they are named by host, or agree.
+fn apart_by_machine(clocks: &BTreeMap<String, Offset>) -> Option<Seconds> {
+    let is_host = |name: &String| {
+        let number = name.strip_prefix(['c', 'm', 's']);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if clocks.keys().all(is_host) {
+        return None;
+    }
+    let apart = clocks.values().filter(|clock| clock.seconds.abs() > clock.within);
+    apart.map(|clock| clock.seconds.abs()).reduce(f64::max)
 }
 
 /// What all of it runs on: machines and programs.
@@ -882,6 +904,17 @@ mod tests {
         };
         of_machines(&mut cpu, 10.0, &[found]);
         assert_eq!(cpu.map(|process| (process.busy, process.cores)), [(1.0, 1.0), (0.5, 0.5)]);
+    }
+
+    #[test]
+    fn clocks_that_are_named_by_machine_are_not_taken_for_those_of_hosts() {
+        let clocks = |names: [&str; 2], seconds: Seconds| -> BTreeMap<String, Offset> {
+            let clock = Offset { seconds, within: 0.001 };
+            names.map(|name| (name.to_owned(), clock)).into_iter().collect()
+        };
+        assert_eq!(apart_by_machine(&clocks(["c1", "m12"], -2.1)), None);
+        assert_eq!(apart_by_machine(&clocks(["c1", "node-b"], -2.1)), Some(2.1));
+        assert_eq!(apart_by_machine(&clocks(["c1", "client"], 0.000_5)), None, "they agree");
     }
 
     #[test]

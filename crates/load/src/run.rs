@@ -157,6 +157,7 @@ pub struct Conductor {
     waker: Arc<Waker>,
     signals: Option<Signals>,
     rows: Option<RowPlan>,
+    rows_problem: Option<FileError>,
     begin: Option<Beginning>,
 }
 
@@ -190,13 +191,19 @@ impl Conductor {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let signals = signals.then(|| Signals::register(poll.registry(), STOP, HANG_UP)).transpose()?;
-        Ok(Self { poll, events: Events::with_capacity(16), waker, signals, rows: None, begin: None })
+        let events = Events::with_capacity(16);
+        Ok(Self { poll, events, waker, signals, rows: None, rows_problem: None, begin: None })
     }
 
     /// The loads that are run from now on write rows of their requests as planned; populating does
     /// not. In them a visit's station is the number of its client's class.
     pub fn keep_rows(&mut self, plan: Option<RowPlan>) {
         self.rows = plan;
+    }
+
+    /// What kept the rows of the last load from being completed: its result says nothing of rows.
+    pub fn rows_problem(&mut self) -> Option<FileError> {
+        self.rows_problem.take()
     }
 
     /// The next load that is run begins when the wall clock shows this, in nanoseconds since 1970
@@ -303,7 +310,12 @@ impl Conductor {
         for handle in handles {
             done.push(handle.join().map_err(|_| io::Error::other("a thread of the generator panicked"))??);
         }
-        let written = rows.map(RowWriter::finish).transpose().map_err(LoadError::Rows)?;
+        // The result is had in any case.
+        let finished = rows.map(RowWriter::finish).transpose();
+        let written = finished.unwrap_or_else(|problem| {
+            self.rows_problem = Some(problem);
+            None
+        });
         let mut result = collected.result(load, &done, interrupted);
         result.rows = written.map(Into::into);
         result.clock = second;

@@ -14,8 +14,9 @@
 //! when it is complete. Readers take bytes from anywhere and never panic: what is wrong with a file
 //! is a [`FileProblem`].
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::Recorder;
@@ -56,14 +57,30 @@ impl Partial {
     /// Begins the file that will be `path`. What stood under that name stays until then.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// As the operating system says; [`io::ErrorKind::ResourceBusy`] while another writes it.
     pub fn create(path: &Path) -> io::Result<Self> {
         // A link stays, and what it leads to is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        Ok(Self { file: File::create(&partial)?, path, partial, complete: false })
+        loop {
+            let file = File::options().create(true).write(true).truncate(false).open(&partial)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let what = "another process is writing it";
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+                }
+                // A file system without locks.
+                Err(TryLockError::Error(_)) => {}
+            }
+            // Before it was locked, who wrote it may have completed or removed it.
+            if is_under(&file, &partial)? {
+                file.set_len(0)?;
+                return Ok(Self { file, path, partial, complete: false });
+            }
+        }
     }
 
     /// Begins the file that will be `path` under a name with a dot in front, which programs that
@@ -78,7 +95,11 @@ impl Partial {
             return Ok(None);
         }
         match File::create_new(&partial) {
-            Ok(file) => Ok(Some(Self { file, path: path.to_owned(), partial, complete: false })),
+            Ok(file) => {
+                let begun = Self { file, path: path.to_owned(), partial, complete: false };
+                // Another may have completed it in between.
+                Ok(if path.exists() { None } else { Some(begun) })
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
         }
@@ -93,6 +114,16 @@ impl Partial {
         std::fs::rename(&self.partial, &self.path)?;
         self.complete = true;
         Ok(())
+    }
+}
+
+/// Whether this name is that of an open file.
+fn is_under(file: &File, name: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match std::fs::metadata(name) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -176,6 +207,24 @@ mod tests {
         save(&link, |out| Ok(out.write_all(b"after")?)).unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_begun_again() {
+        let folder = std::env::temp_dir().join(format!("krarup-record-busy-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("rows.parquet");
+        // What a process that was killed has left.
+        std::fs::write(folder.join("rows.parquet.partial"), "left behind").unwrap();
+        let mut first = Partial::create(&path).unwrap();
+        first.write_all(b"first").unwrap();
+        assert_eq!(Partial::create(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        first.complete().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        drop(Partial::create(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -47,17 +47,30 @@ window.addEventListener("scroll", follow, { passive: true });
 follow();
 
 // Tables are sorted by a click on a heading: up, down, as they came.
+const UNIT_SIZES = { "/s": 1, "%": 0.01, cores: 1, ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1 };
+// A number, or the quantity that words begin with; other words; null where nothing was measured.
 function sortKey(row, column) {
   const cell = row.children[column];
   const text = cell.firstChild?.textContent.trim() ?? "";
-  if (!cell.classList.contains("number")) return text;
+  if (!cell.classList.contains("number")) {
+    const found = /^([+\-−]?)(\d[\d,]*(?:\.\d+)?)(?:\s?(\/s|%|cores|ns|µs|ms|s)(?=\s|$|;)|(?=$| \(| ±))/.exec(text);
+    if (!found) return text;
+    const [, sign, digits, unit] = found;
+    return (sign === "-" || sign === "−" ? -1 : 1) * Number(digits.replaceAll(",", "")) * (UNIT_SIZES[unit] ?? 1);
+  }
   if (text === "≈ 0") return 0;
   const number = Number(text.replaceAll(",", ""));
   return cell.classList.contains("missing") || Number.isNaN(number) ? null : number;
 }
+// In a column of numbers words say that nothing was measured.
+function sortKeys(rows, column) {
+  const keys = rows.map((row) => sortKey(row, column));
+  const hasNumbers = keys.some((key) => typeof key === "number");
+  return hasNumbers ? keys.map((key) => (typeof key === "number" ? key : null)) : keys;
+}
 function compareKeys(one, other) {
   if (one === null || other === null) return (one === null) - (other === null); // what was not measured comes last
-  return typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), undefined, { numeric: true });
+  return typeof one === "number" ? one - other : one.localeCompare(other, undefined, { numeric: true });
 }
 function sortBy(table, heading, column) {
   const order = { none: "ascending", ascending: "descending", descending: "none" }[heading.getAttribute("aria-sort") ?? "none"];
@@ -70,7 +83,8 @@ function sortBy(table, heading, column) {
   const sign = order === "descending" ? -1 : 1;
   const rows = [...table.rowsAsTheyCame];
   if (order !== "none") {
-    const keys = new Map(rows.map((row) => [row, sortKey(row, column)]));
+    const found = sortKeys(rows, column);
+    const keys = new Map(rows.map((row, place) => [row, found[place]]));
     rows.sort((one, other) => {
       const [a, b] = [keys.get(one), keys.get(other)];
       return a === null || b === null ? compareKeys(a, b) : sign * compareKeys(a, b);
@@ -198,13 +212,15 @@ function paintedSeries({ u, panel }) {
     return present.has((red << 16) | (green << 8) | blue);
   }).length;
 }
-// Sorts each table by each column, up and down, and looks whether it is.
+// Sorts each table by each column, up and down, and looks whether it is. Each heading keeps how its column was read upwards.
 function checkSorting() {
   for (const table of document.querySelectorAll("table:has(.sort)")) {
     [...table.tHead.rows[0].cells].forEach((heading, column) => {
       for (const order of ["ascending", "descending", null]) {
         heading.click();
-        const keys = [...table.tBodies[0].rows].map((row) => sortKey(row, column)).filter((key) => key !== null);
+        const rows = [...table.tBodies[0].rows];
+        if (order === "ascending") heading.dataset.ascending = rows.map((row) => row.cells[column].textContent).join(" | ");
+        const keys = sortKeys(rows, column).filter((key) => key !== null);
         const sign = order === "descending" ? -1 : 1;
         const wrong = order && keys.some((key, place) => place > 0 && sign * compareKeys(keys[place - 1], key) > 0);
         if (wrong || heading.getAttribute("aria-sort") !== order) failures.push(`not sorted by ${heading.textContent}`);

@@ -143,12 +143,29 @@ impl EmbeddedPostgres {
         }
         let data = folder.join("data");
         let cluster = Self { programs, data, folder, as_other, temporary: false, server: None, _lock: lock };
+        half_made(&cluster.data)?;
         if !cluster.data.join("PG_VERSION").exists() {
-            let data = cluster.data.to_string_lossy().into_owned();
-            cluster
-                .run("initdb", &["-D", &data, "-U", "krarup", "-A", "trust", "-E", "UTF8", "--locale=C"])?;
+            cluster.make()?;
         }
         Ok(cluster)
+    }
+
+    /// Makes the cluster, which has its name only when it is complete.
+    fn make(&self) -> Result<(), Failure> {
+        let wrong =
+            |error: std::io::Error| Failure::run(format!("{} cannot be made: {error}", self.data.display()));
+        // One that is there and empty, as where a disk is mounted, stays where it is.
+        let in_place = self.data.exists();
+        let new = if in_place { self.data.clone() } else { self.folder.join("data.new") };
+        if !in_place && new.exists() {
+            fs::remove_dir_all(&new).map_err(wrong)?;
+        }
+        let words = ["-U", "krarup", "-A", "trust", "-E", "UTF8", "--locale=C"];
+        self.run("initdb", &[&["-D", &new.to_string_lossy()], &words[..]].concat())?;
+        if !in_place {
+            fs::rename(&new, &self.data).map_err(wrong)?;
+        }
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(wrong)
     }
 
     /// Starts it for one broker, unless it runs.
@@ -310,6 +327,16 @@ impl Drop for EmbeddedPostgres {
     }
 }
 
+/// An error where a cluster was begun and never completed: it does not start.
+fn half_made(data: &Path) -> Result<(), Failure> {
+    let begun = fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some());
+    if !begun || ["PG_VERSION", "global/pg_control"].iter().all(|file| data.join(file).exists()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{} is half a database: its making was cut off", data.display()))
+        .hint(format!("remove {}", data.display())))
+}
+
 /// Makes a directory that no other user may enter: where others may write, one that is there may be
 /// theirs.
 fn make_own(folder: &Path) -> Result<(), Failure> {
@@ -360,6 +387,23 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn half_a_database_is_named() {
+        let data = std::env::temp_dir().join(format!("krarup-half-made-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&data);
+        assert_eq!(half_made(&data), Ok(()), "it is not begun");
+        fs::create_dir_all(&data).unwrap();
+        assert_eq!(half_made(&data), Ok(()), "a disk may be mounted here");
+        fs::create_dir(data.join("global")).unwrap();
+        for made in ["PG_VERSION", "global/pg_control"] {
+            let said = half_made(&data).map_err(|failure| failure.message());
+            assert_eq!(said, Err(format!("{} is half a database: its making was cut off", data.display())));
+            fs::write(data.join(made), "").unwrap();
+        }
+        assert_eq!(half_made(&data), Ok(()));
+        fs::remove_dir_all(&data).unwrap();
+    }
 
     #[test]
     fn a_directory_of_its_own_is_closed_to_others_and_one_that_is_there_is_an_error() {

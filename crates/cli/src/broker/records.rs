@@ -73,22 +73,27 @@ impl BrokerRecords {
 
     /// Writes what is to be written; where an event loop was given up, its rows are missing.
     pub(super) fn end(mut self, complete: bool) -> Result<(), Failure> {
+        let mut rows = Ok(());
         if let Some((writer, path)) = self.rows.take() {
             // One that was given up would be waited for.
             if complete {
-                crate::rows::finish(writer, &path.display().to_string())?;
+                rows = crate::rows::finish(writer, &path.display().to_string());
             } else {
                 eprintln!("warning: the rows in {} are not complete", path.display());
             }
         }
         if let Some(folder) = &self.folder {
             let summary = self.summary();
-            file::save_all(folder, &self.all, self.run)
-                .and_then(|()| save_json(&folder.join("summary.json"), &summary))
-                .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
+            let saved = file::save_all(folder, &self.all, self.run)
+                .and_then(|()| save_json(&folder.join("summary.json"), &summary));
+            if let Err(error) = saved {
+                let said = format!("the statistics cannot be written: {error}");
+                rows.inspect_err(|_| eprintln!("warning: {said}"))?;
+                return Err(Failure::run(said));
+            }
             eprintln!("statistics in {}", folder.display());
         }
-        Ok(())
+        rows
     }
 
     /// What it says of its run as a middleware before its database.

@@ -23,11 +23,13 @@ fn packaging(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }
 
+fn read(dashboard: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(packaging(dashboard)).unwrap()).unwrap()
+}
+
 /// The expressions of a dashboard, each with the title of its panel.
 fn expressions(dashboard: &str) -> Vec<(String, String)> {
-    let text = fs::read_to_string(packaging(dashboard)).unwrap();
-    let dashboard: Value = serde_json::from_str(&text).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap().clone();
+    let panels = read(dashboard)["panels"].as_array().unwrap().clone();
     let of_panel = |panel: Value| {
         let title = panel["title"].as_str().unwrap().to_owned();
         let targets = panel["targets"].as_array().cloned().unwrap_or_default();
@@ -58,12 +60,19 @@ fn names(expression: &str) -> BTreeSet<String> {
     words.filter(is_name).collect()
 }
 
-/// The series that proxy and broker tell, by the tables of their references.
+/// The references of a proxy's metrics and of a broker's.
+const REFERENCES: [&str; 2] = [
+    include_str!("../../../../docs/reference/metrics.md"),
+    include_str!("../../../../docs/reference/broker-metrics.md"),
+];
+
+/// The series that proxy and broker tell.
 fn told() -> BTreeSet<String> {
-    let pages = [
-        include_str!("../../../../docs/reference/metrics.md"),
-        include_str!("../../../../docs/reference/broker-metrics.md"),
-    ];
+    REFERENCES.into_iter().flat_map(told_by).collect()
+}
+
+/// The series that a service tells, by the tables of its reference.
+fn told_by(reference: &str) -> BTreeSet<String> {
     let of_line = |line: &str| {
         let (name, kind) = line.strip_prefix("| `")?.split_once("` | ")?;
         let endings: &[&str] = match kind.split(' ').next()? {
@@ -73,7 +82,7 @@ fn told() -> BTreeSet<String> {
         };
         Some(endings.iter().map(|ending| format!("{name}{ending}")).collect::<Vec<_>>())
     };
-    pages.iter().flat_map(|page| page.lines()).filter_map(of_line).flatten().collect()
+    reference.lines().filter_map(of_line).flatten().collect()
 }
 
 /// How many series an expression names; each is one of those that are `known`.
@@ -92,10 +101,9 @@ fn each_metric_that_is_asked_for_is_one_that_is_told() {
     known.extend(of_rules("recording-rules.yml", "record: "));
     let mut count = 0;
     for dashboard in DASHBOARDS {
-        let text = fs::read_to_string(packaging(dashboard)).unwrap();
         let mut queries = Vec::new();
         for key in ["expr", "query"] {
-            texts(&serde_json::from_str(&text).unwrap(), key, &mut queries);
+            texts(&read(dashboard), key, &mut queries);
         }
         assert!(queries.len() >= 12, "{dashboard} has queries: {}", queries.len());
         let naming = queries.iter().filter(|query| asks_for_known(query, &known) > 0).count();
@@ -124,6 +132,29 @@ fn texts(value: &Value, key: &str, into: &mut Vec<String>) {
         }
         Value::Array(values) => values.iter().for_each(|value| texts(value, key, into)),
         _ => {}
+    }
+}
+
+/// What a dashboard offers to choose from is of its own kind of service alone.
+#[test]
+fn the_choices_of_a_dashboard_come_from_metrics_that_only_its_service_tells() {
+    let [proxy, broker] = REFERENCES.map(told_by);
+    for (dashboard, own, other) in [
+        ("grafana.json", &proxy, &broker),
+        ("grafana-broker.json", &broker, &proxy),
+        ("grafana-fleet.json", &proxy, &broker),
+    ] {
+        let mut queries = Vec::new();
+        texts(&read(dashboard), "query", &mut queries);
+        let metric = |query: &String| {
+            let (metric, _) = query.strip_prefix("label_values(")?.split_once([',', '{'])?;
+            Some(metric.to_owned())
+        };
+        let metrics: Vec<String> = queries.iter().filter_map(metric).collect();
+        assert!(!metrics.is_empty(), "{dashboard}: {queries:?}");
+        for metric in metrics {
+            assert!(own.contains(&metric) && !other.contains(&metric), "{dashboard} asks for {metric}");
+        }
     }
 }
 
@@ -173,9 +204,9 @@ fn prometheus_accepts_the_rules_and_they_give_the_figures_of_their_tests() {
     assert_eq!(tested, alerts, "each alert has a test");
 }
 
-/// The queries that are tested are those that KEDA and the dashboard ask.
+/// The queries that are tested are those that KEDA and the dashboards ask.
 #[test]
-fn what_is_tested_of_several_brokers_is_what_is_asked() {
+fn what_is_tested_of_several_instances_is_what_is_asked() {
     let in_one_line = |file: &str| {
         let text = fs::read_to_string(packaging(file)).unwrap();
         text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -184,12 +215,14 @@ fn what_is_tested_of_several_brokers_is_what_is_asked() {
     let (_, query) = keda.split_once("query: >- ").unwrap();
     let (query, _) = query.split_once(" #").unwrap();
     assert!(tested.contains(query), "{query}");
-    for (panel, expression) in expressions("grafana-broker.json") {
-        let is_told_alike =
-            ["krarup_broker_messages{", "krarup_broker_tube_ready", "workers_needed", "utilization"];
-        if is_told_alike.iter().any(|name| expression.contains(name)) {
-            let expression = expression.replace("$instance", ".*").replace("$__rate_interval", "5m");
-            assert!(tested.contains(&expression), "{panel}: {expression}");
+    let of_brokers = ["krarup_broker_messages{", "krarup_broker_tube_ready", "workers_needed", "utilization"];
+    let of_proxies = ["krarup_workers{", "krarup_queue_length_max"];
+    for (dashboard, names) in [("grafana-broker.json", &of_brokers[..]), ("grafana.json", &of_proxies[..])] {
+        for (panel, expression) in expressions(dashboard) {
+            if names.iter().any(|name| expression.contains(name)) {
+                let expression = expression.replace("$instance", ".*").replace("$__rate_interval", "5m");
+                assert!(tested.contains(&expression), "{panel}: {expression}");
+            }
         }
     }
 }

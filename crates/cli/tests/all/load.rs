@@ -991,6 +991,29 @@ fn what_a_run_recorded_can_be_replayed() {
 }
 
 #[test]
+fn rows_that_cannot_be_completed_cost_nothing_of_the_result() {
+    let rows = file_with("taken.parquet", "");
+    std::fs::remove_file(&rows).unwrap();
+    let [json, csv] = ["taken.json", "taken.csv"].map(|name| file_with(name, ""));
+    let (taken, mut store) = (rows.clone(), storing());
+    let server = scripted(move |number, request| {
+        // The rows are begun by now, and do not get the name of a directory.
+        std::fs::create_dir_all(&taken).unwrap();
+        store(number, request)
+    });
+    let files = ["--rows", text(&rows), "--json", text(&json), "--csv", text(&csv)];
+    let (code, stdout, stderr) =
+        finished(&[&["-s", &server.address, "-c", "1", "-n", "40"][..], &files].concat());
+    assert!(code == 1 && stderr.contains("taken.parquet: "), "{code}: {stderr}");
+    assert!(!stdout.is_empty(), "the table");
+    let result: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!((number(&result, "/account/answered"), result.get("rows")), (40, None));
+    let counted = file::windows::read(std::fs::File::open(&csv).unwrap()).unwrap();
+    assert_eq!(counted.iter().map(|row| row.tally.count).sum::<u64>(), 40);
+    std::fs::remove_dir(rows).unwrap();
+}
+
+#[test]
 fn a_client_may_ask_every_server_in_turn() {
     let servers = [scripted(storing()), scripted(storing())];
     let both = format!("{},{}", servers[0].address, servers[1].address);

@@ -320,9 +320,11 @@ fn operations(figures: &TopFigures) -> Vec<GridRow> {
 /// The fullest tube first, those that are not listed last.
 fn tubes(all: &[TopTube]) -> Vec<GridRow> {
     let mut ordered: Vec<&TopTube> = all.iter().collect();
-    ordered.sort_by(|a, b| b.ready.unwrap_or(0.0).total_cmp(&a.ready.unwrap_or(0.0)));
+    let is_others = |one: &TopTube| one.tube == "*";
+    let ready = |one: &TopTube| one.ready.unwrap_or(0.0);
+    ordered.sort_by(|a, b| is_others(a).cmp(&is_others(b)).then_with(|| ready(b).total_cmp(&ready(a))));
     let row = |one: &TopTube| {
-        let is_others = one.tube == "*";
+        let is_others = is_others(one);
         let needed = match (&one.workers, &one.silent) {
             (Some(needed), _) => {
                 TableValue::Text(format!("{} ({} – {})", needed.mean, needed.low, needed.high))

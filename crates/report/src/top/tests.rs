@@ -369,6 +369,26 @@ fn a_broker_has_its_own_pages() {
     assert!(jobs.contains("6 (6 – 7)"), "{lines:#?}");
 }
 
+/// However many messages wait in the tubes that are not listed.
+#[test]
+fn tubes_that_are_not_listed_come_last() {
+    let mut state = TopState::default();
+    state.set_instances(["broker:9150".to_owned()]);
+    for second in 0..2_u32 {
+        let mut text = ExpositionText::default();
+        text.value("krarup_broker_uptime_seconds", 700 + second);
+        for (tube, ready) in [("*", 1_000), ("mails", 8), ("jobs", 24)] {
+            text.one("krarup_broker_tube_ready", "tube", tube, ready);
+            text.one("krarup_broker_tube_consumers_busy", "tube", tube, 4);
+        }
+        state.looked("broker:9150", f64::from(second), Samples::read(&text.0));
+    }
+    let lines = lines(&state, &mut TopView::of(TopPage::Tubes, false), 100, 20);
+    let place = |name: &str| lines.iter().position(|line| line.starts_with(name)).unwrap();
+    let places = ["jobs", "mails", "others"].map(place);
+    assert!(places.is_sorted(), "{places:?} {lines:#?}");
+}
+
 #[test]
 fn rows_that_do_not_fit_are_scrolled_to_and_no_further() {
     let mut state = state(&["p:9151"]);

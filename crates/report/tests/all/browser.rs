@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use krarup_report::document::Document;
+use krarup_report::document::{Block, Column, Document, Table, TableValue};
 use krarup_report::{Page, sweep};
+use krarup_units::Unit;
 
 use crate::{fixture, kinds};
 
@@ -83,6 +84,29 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     page.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
 
+/// What the columns of `in_words` are from the least to the most; what was not measured is last.
+const ASCENDING: [[&str; 4]; 4] = [
+    ["16 (14 to 18)", "900/s", "1,200/s ± 1.2 %", "–"],
+    ["-50.0 %", "-3.0 %", "+1.25 % (+1.1 % to +1.4 %)", "+1.5 %"],
+    ["−2.00 ms", "950 µs", "1.20 ms", "3.00 s"],
+    ["2 clients", "16 clients", "read", "write"],
+];
+
+/// A table whose quantities stand in words, its columns in no order.
+fn in_words() -> Table {
+    let row = |places: [usize; 4]| {
+        let cells = ASCENDING.iter().zip(places).map(|(column, place)| TableValue::from(column[place]));
+        cells.collect::<Vec<_>>()
+    };
+    Table {
+        name: "words".into(),
+        title: "In words".into(),
+        columns: ["rate", "change", "time", "load"].map(|name| Column::new(name, Unit::Text)).to_vec(),
+        rows: [[3, 3, 2, 1], [2, 0, 3, 3], [0, 2, 1, 0], [1, 1, 0, 2]].map(row).to_vec(),
+        ..Table::default()
+    }
+}
+
 #[test]
 fn the_charts_draw_in_a_browser() {
     let Some(chromium) = chromium() else {
@@ -94,10 +118,12 @@ fn the_charts_draw_in_a_browser() {
     // time, 1 of X and R, 1 of a law, 2 of a model, 12 of the history; and 2, 2, 1, 2, 1, 1, 2, 1,
     // 1 of the kinds.
     let many = sweep::document(&fixture::many_workloads(), "Krarup");
+    let mut of_kinds = kinds::document();
+    of_kinds.sections[1].blocks.push(Block::Table(in_words()));
     for (document, name, width, panels) in [
         (&sweep, "sweep", 1280, Some(58)),
         (&sweep, "sweep", 500, Some(58)),
-        (&kinds::document(), "kinds", 1280, Some(13)),
+        (&of_kinds, "kinds", 1280, Some(13)),
         // Of so many series some hide others.
         (&many, "many", 1280, None),
     ] {
@@ -110,6 +136,12 @@ fn the_charts_draw_in_a_browser() {
         assert_eq!(attributes(&page, "data-failures"), [""], "{name} at {width}");
         let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
         assert!(said.is_empty(), "{name} at {width}: {said:?}");
+        if name == "kinds" {
+            let sorted = attributes(&page, "data-ascending");
+            for column in ASCENDING.map(|column| column.join(" | ")) {
+                assert!(sorted.contains(&column.as_str()), "{column} in {sorted:#?}");
+            }
+        }
         let Some(panels) = panels else { continue };
         let drawn = attributes(&page, "data-drawn");
         assert_eq!(drawn, attributes(&page, "data-expected"), "{name} at {width}: series drawn, by panel");
