@@ -259,17 +259,22 @@ def beside_the_pool(title, flags, cluster, sides, clients):
     return {"pool": pool, "servers": found}
 
 
-def five(flags, cluster):
-    """The five operations, 120 clients, each mode in turn."""
-    sides = {mode: filled(cluster, mode, f"five_{mode}", "five", flags, flags.waiting) for mode in flags.modes}
-    found = {mode: [] for mode in flags.modes}
+def in_turn(sides, flags):
+    """The five operations, 120 clients: each side's runs. Ends the sides."""
+    found = {side: [] for side in sides}
     try:
         for turn in range(flags.rounds):
-            for mode, server in rotated(sides.items(), turn):
-                found[mode].append(drive(server.port, 120, flags.seconds, flags.body, 0, "five"))
+            for side, server in rotated(sides.items(), turn):
+                found[side].append(drive(server.port, 120, flags.seconds, flags.body, 0, "five"))
     finally:
         for server in sides.values():
             server.stop()
+    return found
+
+
+def five(flags, cluster):
+    """The five operations, 120 clients, each mode in turn."""
+    found = in_turn({mode: filled(cluster, mode, f"five_{mode}", "five", flags, flags.waiting) for mode in flags.modes}, flags)
     print(f"send, pop, peek, peek by sender, list; 120 clients; medians of {flags.rounds} rounds\n\n| mode | requests/s | over {flags.modes[-1]} | list p99 ms |\n|---|---|---|---|")
     for mode, runs in found.items():
         over = statistics.median(one["requests_per_second"] / base["requests_per_second"] for one, base in zip(runs, found[flags.modes[-1]]))
@@ -282,14 +287,7 @@ def waits(flags, cluster):
     """The five operations, 120 clients, before a database in which messages wait over one that began empty, in turn, for each mode."""
     counts = (flags.waiting, 0)
     sides = {(mode, count): filled(cluster, mode, f"waits_{mode}_{count}", "five", flags, count) for mode in flags.modes for count in counts}
-    found = {side: [] for side in sides}
-    try:
-        for turn in range(flags.rounds):
-            for side, server in rotated(sides.items(), turn):
-                found[side].append(drive(server.port, 120, flags.seconds, flags.body, 0, "five"))
-    finally:
-        for server in sides.values():
-            server.stop()
+    found = in_turn(sides, flags)
     print(f"the five operations, 120 clients; medians of {flags.rounds} rounds; the ratio is the geometric mean of the rounds' own, with its interval of 95 %\n")
     print(f"| mode | requests/s, {flags.waiting:,} waiting | none | ratio |\n|---|---|---|---|")
     for mode in flags.modes:

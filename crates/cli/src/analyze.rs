@@ -211,8 +211,7 @@ impl<'a> MeasuredSpan<'a> {
     fn of(run: &'a Path) -> Result<Self, Failure> {
         let clocks = HostClocks::of(run)?;
         let mut span: Option<(Seconds, Seconds)> = None;
-        for (client, file) in (1..).zip(load_results(run)) {
-            let load = clocks.here(client, input::json(&file)?);
+        for load in clocks.loads(&load_results(run))? {
             let from = load.started_unix + load.config.warm_up;
             let to = from + load.seconds;
             // While all of them measured.

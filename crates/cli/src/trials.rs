@@ -205,9 +205,14 @@ impl HostClocks {
         self.0.get(host).map_or(0.0, |clock| clock.seconds)
     }
 
-    /// What the client of this number, from 1, found, by the runner's clock.
-    pub(crate) fn here(&self, client: usize, load: LoadResult) -> LoadResult {
-        LoadResult { started_unix: load.started_unix - self.ahead(&format!("c{client}")), ..load }
+    /// What the clients found whose results these files are, in the order of their numbers, by the
+    /// runner's clock.
+    pub(crate) fn loads(&self, files: &[PathBuf]) -> Result<Vec<LoadResult>, Failure> {
+        let here = |(client, file): (usize, &PathBuf)| {
+            let load: LoadResult = json(file)?;
+            Ok(LoadResult { started_unix: load.started_unix - self.ahead(&format!("c{client}")), ..load })
+        };
+        (1..).zip(files).map(here).collect()
     }
 
     /// A span of the runner's time by the clock of who wrote these records of the run: those of a

@@ -434,7 +434,7 @@ fn is_from_a_page(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to one that asks by such a name.
-const BY_ANOTHER_NAME: &str = "on loopback only a Host that is a number or localhost is answered: \
+const BY_ANOTHER_NAME: &str = "on loopback only a Host that is a number, localhost or the configured name is answered: \
     use http://localhost, or curl -H 'Host: localhost'\n";
 
 /// Whether a request is for a host of another name than `localhost` or its `own`: a page of any

@@ -115,15 +115,19 @@ impl TableValue {
         }
     }
 
+    /// Both ends of its interval, where that reaches farther to one side.
+    fn uneven(&self) -> Option<(f64, f64)> {
+        match self {
+            Self::Measured(measured) => measured.uneven(),
+            _ => None,
+        }
+    }
+
     /// The value as text, and what stands beside it: `± 90`, or where the interval reaches farther
     /// to one side, both its ends: `(105 to 214)`.
     pub(crate) fn with_interval(&self, scale: Scale) -> (String, Option<String>) {
         let (text, half) = self.shown(scale);
-        let ends = match self {
-            Self::Measured(measured) => measured.uneven(),
-            _ => None,
-        };
-        let interval = match ends {
+        let interval = match self.uneven() {
             Some((low, high)) => Some(format!("({} to {})", scale.show(low), scale.show(high))),
             None => half.map(|half| format!("± {half}")),
         };
@@ -188,11 +192,7 @@ impl Table {
         if self.rows.iter().flatten().any(ends_at_zero) {
             words.push("Where a ± is more than its value, the interval begins at zero.");
         }
-        let is_uneven = |value: &TableValue| match value {
-            TableValue::Measured(measured) => measured.uneven().is_some(),
-            _ => false,
-        };
-        if self.rows.iter().flatten().any(is_uneven) {
+        if self.rows.iter().flatten().any(|value| value.uneven().is_some()) {
             words.push("Where an interval reaches farther to one side, both its ends stand in brackets.");
         }
         words.join(" ")

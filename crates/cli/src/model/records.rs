@@ -112,10 +112,7 @@ fn row(
     let files = load_results(run);
     let path = &files[0];
     let clocks = HostClocks::of(run)?;
-    let mut results = Vec::new();
-    for (client, file) in (1..).zip(&files) {
-        results.push(clocks.here(client, json(file)?));
-    }
+    let mut results = clocks.loads(&files)?;
     let result = if files.len() > 1 { merged_of(&results, &files)? } else { results.swap_remove(0) };
     if !result.config.classes.is_empty() {
         return Err(Failure::usage(format!("{}: the load had several classes of clients", path.display()))

@@ -8,35 +8,50 @@ use crate::ids::{PoolId, RequestId, ServerId};
 use crate::pool::Pool;
 use crate::upstreams::{Pending, Servers};
 
+/// What a server is sent that no request waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Detached {
+    /// A copy behind a write.
+    Copy,
+    /// A value that was found elsewhere.
+    Refill,
+    /// What the shadow of the pool is asked.
+    Shadow,
+}
+
 /// Sends to a server what no request waits for, unless it has too much before it or does not know
-/// such a request; then `pool` counts that. Whether it was sent.
+/// such a request; `pool` counts what becomes of it.
 pub(super) fn send_detached_to(
     upstreams: &mut Servers,
     pool: &mut Pool,
     server: ServerId,
+    what: Detached,
     expect: Expect,
     request: impl FnOnce(&mut Outbox),
-) -> bool {
-    let sent = upstreams.takes_aside(server) && upstreams.takes(server, expect);
-    if sent {
-        upstreams.send(server.into(), Pending::detached(expect), request);
-    } else {
-        pool.count(|counts| &mut counts.dropped);
+) {
+    if !(upstreams.takes_aside(server) && upstreams.takes(server, expect)) {
+        return pool.count(|counts| &mut counts.dropped);
     }
-    sent
+    upstreams.send(server.into(), Pending::detached(expect), request);
+    match what {
+        Detached::Copy => {}
+        Detached::Refill => pool.count(|counts| &mut counts.refills),
+        Detached::Shadow => pool.count(|counts| &mut counts.shadowed),
+    }
 }
 
 impl Core {
-    /// Asks a server for something that no client waits for, unless it has too much before it;
-    /// whether it was asked.
+    /// Asks a server for something that no client waits for, unless it has too much before it.
     pub(super) fn send_detached(
         &mut self,
         pool: PoolId,
         server: ServerId,
+        what: Detached,
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
-    ) -> bool {
-        send_detached_to(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| request(out))
+    ) {
+        let pool = &mut self.routing[pool];
+        send_detached_to(&mut self.upstreams, pool, server, what, expect, |out| request(out));
     }
 
     /// The pool's shadow gets the same write, if it is its turn.
@@ -50,9 +65,7 @@ impl Core {
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
         let holders = self.routing[shadow].holders(key);
         for &server in &*holders {
-            if self.send_detached(pool, server, expect, request) {
-                self.routing[pool].count(|counts| &mut counts.shadowed);
-            }
+            self.send_detached(pool, server, Detached::Shadow, expect, request);
         }
     }
 
@@ -70,12 +83,9 @@ impl Core {
             let holders = self.routing[shadow].holders(key.sent);
             let expect = Expect::Values { keys: 1, unique: command.with_unique() };
             let pool = &mut self.routing[pool];
-            let sent = send_detached_to(&mut self.upstreams, pool, holders[0], expect, |out| {
+            send_detached_to(&mut self.upstreams, pool, holders[0], Detached::Shadow, expect, |out| {
                 write::retrieve(out.tail(), command, exptime, [key.sent]);
             });
-            if sent {
-                pool.count(|counts| &mut counts.shadowed);
-            }
         }
     }
 }

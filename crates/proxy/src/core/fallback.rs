@@ -7,6 +7,7 @@ use krarup_units::Stamp;
 use smallvec::SmallVec;
 
 use super::Core;
+use super::detached::Detached;
 use crate::exchange::RetrievalPart;
 use crate::ids::{PoolId, RequestId, ServerId};
 
@@ -169,12 +170,9 @@ impl Core {
             let Some(value) = values.next_if(|value| mine && value.key == key.sent) else { continue };
             // `add`: what a client has stored since is newer.
             for (pool, server, ttl) in self.where_missed(number, part, place, now) {
-                let sent = self.send_detached(pool, server, Expect::Stored, &mut |out| {
+                self.send_detached(pool, server, Detached::Refill, Expect::Stored, &mut |out| {
                     write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
                 });
-                if sent {
-                    self.routing[pool].count(|counts| &mut counts.refills);
-                }
             }
         }
     }

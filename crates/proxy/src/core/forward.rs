@@ -10,6 +10,7 @@ use krarup_record::{KeyDigest, Outcome};
 use krarup_units::{Lent, Outbox, Stamp};
 
 use super::Core;
+use super::detached::Detached;
 use crate::dispatch::{Taken, Waiting};
 use crate::exchange::{Copies, Needs, RetrievalPart, Stage};
 use crate::hot_keys::SampledKey;
@@ -25,6 +26,15 @@ use crate::upstreams::Pending;
 /// Writes a request for a key as its servers see it, with the lifetimes its pool allows.
 type Writer<'a> = &'a mut dyn FnMut(&mut Outbox, &[u8], Lifetimes);
 
+/// A request that changes what is kept under one key.
+pub(super) struct KeyWrite<'a> {
+    pub(super) expect: Expect,
+    /// Whether a holder may be without the key after it: then an `add` of what was read before
+    /// would undo it. Where a value is stored, that keeps the `add` out.
+    pub(super) undone_by_add: bool,
+    pub(super) request: Writer<'a>,
+}
+
 /// The longest key a server takes.
 const LONGEST_KEY: usize = 250;
 
@@ -34,6 +44,15 @@ pub(super) const DOES_NOT_FIT: &[u8] = b"CLIENT_ERROR the key does not fit once 
 /// Whether a server takes the key: one that a route has changed may be too long, or nothing.
 fn fits(key: &[u8]) -> bool {
     (1..=LONGEST_KEY).contains(&key.len())
+}
+
+/// Whether a request that is answered so stores no value.
+pub(super) fn stores_nothing(expect: Expect) -> bool {
+    match expect {
+        Expect::Deleted | Expect::Number => true,
+        Expect::Meta { command, .. } => matches!(command, MetaCommand::Delete | MetaCommand::Arithmetic),
+        _ => false,
+    }
 }
 
 /// Writes the value behind a storage line: copied, or lent where it lies.
@@ -71,19 +90,21 @@ impl Core {
             Request::Retrieve(retrieve) => self.retrieve(number, retrieve, now),
             Request::Store(store) => self.store(number, store, source, now),
             Request::Delete { key, .. } => {
-                self.write_key(number, key, Expect::Deleted, source, now, &mut |out, key, _| {
-                    write::delete(out.tail(), key);
-                });
+                let request: Writer<'_> = &mut |out, key, _| write::delete(out.tail(), key);
+                let write = KeyWrite { expect: Expect::Deleted, undone_by_add: true, request };
+                self.write_key(number, key, write, source, now);
             }
             Request::Arithmetic { command, key, delta, .. } => {
-                self.write_key(number, key, Expect::Number, source, now, &mut |out, key, _| {
-                    write::arithmetic(out.tail(), *command, key, *delta);
-                });
+                let request: Writer<'_> =
+                    &mut |out, key, _| write::arithmetic(out.tail(), *command, key, *delta);
+                let write = KeyWrite { expect: Expect::Number, undone_by_add: true, request };
+                self.write_key(number, key, write, source, now);
             }
             Request::Touch { key, exptime, .. } => {
-                self.write_key(number, key, Expect::Touched, source, now, &mut |out, key, lifetimes| {
-                    write::touch(out.tail(), key, lifetimes.of(*exptime));
-                });
+                let request: Writer<'_> =
+                    &mut |out, key, lifetimes| write::touch(out.tail(), key, lifetimes.of(*exptime));
+                let write = KeyWrite { expect: Expect::Touched, undone_by_add: false, request };
+                self.write_key(number, key, write, source, now);
             }
             Request::FlushAll { delay, .. } => {
                 self.flush_parts_gets(number);
@@ -187,7 +208,7 @@ impl Core {
 
     fn store(&mut self, number: RequestId, store: &StorageRequest<'_>, source: RequestBytes<'_>, now: Stamp) {
         let value = large::value(source.memory, store.data);
-        self.write_key(number, store.key, Expect::Stored, source, now, &mut |out, key, lifetimes| {
+        let request: Writer<'_> = &mut |out, key, lifetimes| {
             let exptime = lifetimes.of(store.exptime);
             if value.is_none() && exptime == store.exptime && key == store.key {
                 return write::store(out.tail(), store);
@@ -195,18 +216,10 @@ impl Core {
             let StorageRequest { command, flags, unique, data, .. } = *store;
             write::storage_line(out.tail(), command, key, flags, exptime, unique, data.len());
             write_value(out, data, value.as_ref());
-        });
+        };
         let stays = matches!(store.command, Storage::Set | Storage::Add | Storage::Cas) && store.exptime >= 0;
-        if !stays {
-            self.note_change_of(number, store.key, now);
-        }
-    }
-
-    /// The same as [`Self::note_change`] of a write that may leave a holder as it was.
-    pub(super) fn note_change_of(&mut self, number: RequestId, key: &[u8], now: Stamp) {
-        let pool = self.routing.locate(self.requests[number].entry, key, now).pool;
-        let digest = self.requests[number].visit.key;
-        self.routing[pool].changes(Some(digest), now, self.settings.timeout);
+        let write = KeyWrite { expect: Expect::Stored, undone_by_add: !stays, request };
+        self.write_key(number, store.key, write, source, now);
     }
 
     /// A request that changes what is kept under one key: all its holders are asked, when depends
@@ -215,11 +228,11 @@ impl Core {
         &mut self,
         number: RequestId,
         key: &[u8],
-        expect: Expect,
+        write: KeyWrite<'_>,
         source: RequestBytes<'_>,
         now: Stamp,
-        request: Writer<'_>,
     ) {
+        let KeyWrite { expect, undone_by_add, request } = write;
         let place = self.routing.locate(self.requests[number].entry, key, now);
         let sent = place.key(key);
         if !place.holders.iter().all(|&server| self.upstreams.takes(server, expect)) {
@@ -233,7 +246,9 @@ impl Core {
         if shares {
             self.write_parts_gets(number, place.home);
         }
-        self.note_change(number, place.pool, expect, now);
+        if undone_by_add {
+            self.note_change(number, place.pool, now);
+        }
         let lifetimes = place.lifetimes;
         let mut request = |out: &mut Outbox| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
@@ -261,18 +276,10 @@ impl Core {
         }
     }
 
-    /// A write of a key begins. After one that leaves a holder without the key, an `add` of what
-    /// was read before would undo it; where a value is stored, that keeps the `add` out.
-    fn note_change(&mut self, number: RequestId, pool: PoolId, expect: Expect, now: Stamp) {
-        let stores_nothing = match expect {
-            Expect::Deleted | Expect::Number => true,
-            Expect::Meta { command, .. } => matches!(command, MetaCommand::Delete | MetaCommand::Arithmetic),
-            _ => false,
-        };
-        if stores_nothing {
-            let key = self.requests[number].visit.key;
-            self.routing[pool].changes(Some(key), now, self.settings.timeout);
-        }
+    /// A key changes such that an `add` of what was read before would undo it.
+    fn note_change(&mut self, number: RequestId, pool: PoolId, now: Stamp) {
+        let key = self.requests[number].visit.key;
+        self.routing[pool].changes(Some(key), now, self.settings.timeout);
     }
 
     /// What was kept under a key whose new value was refused is removed, without a word to the
@@ -296,7 +303,7 @@ impl Core {
             true => Expect::Meta { command: MetaCommand::Delete, value: false },
             false => Expect::Deleted,
         };
-        self.note_change(number, place.pool, expect, now);
+        self.note_change(number, place.pool, now);
         if fits(&sent) {
             for (part, &server) in place.holders.iter().enumerate() {
                 self.send_to(server, number, part as u16, true, expect, &mut |out| match base64 {
@@ -365,14 +372,16 @@ impl Core {
         if copies == Copies::Awaited {
             self.requests[number].rest.merge.widen();
         }
-        self.note_change(number, place.pool, expect, now);
+        if stores_nothing(expect) {
+            self.note_change(number, place.pool, now);
+        }
         let home = place.home;
         for (place, &server) in others.iter().enumerate() {
             match copies {
                 Copies::Awaited => {
                     self.send_to(server, number, place as u16 + 1, follows, expect, &mut request);
                 }
-                _ => _ = self.send_detached(home, server, expect, &mut request),
+                _ => self.send_detached(home, server, Detached::Copy, expect, &mut request),
             }
         }
         self.requests[number].rest.request = raw;

@@ -7,9 +7,10 @@ use krarup_memcache::{
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
+use super::detached::{Detached, send_detached_to};
 use super::expected::trace;
-use super::forward::DOES_NOT_FIT;
-use super::{detached::send_detached_to, fallback::Move};
+use super::fallback::Move;
+use super::forward::{DOES_NOT_FIT, KeyWrite, stores_nothing};
 use crate::exchange::{Copies, RetrievalPart};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, BufferMemory, RequestBytes};
@@ -48,20 +49,22 @@ impl Core {
         let rule = meta::rule(request);
         if matches!(rule, Rule::Everyone | Rule::FirstDecides) {
             let value = large::value(source.memory, request.data);
-            self.write_key(number, key, request.expect(), source, now, &mut |out, sent, lifetimes| {
-                match &value {
+            let expect = request.expect();
+            // Appends, prepends and replaces store where there was something.
+            let undone_by_add = stores_nothing(expect)
+                || request.flag(b'M').is_some_and(|mode| b"aApPrR".contains(mode.first().unwrap_or(&b'S')));
+            let write = KeyWrite {
+                expect,
+                undone_by_add,
+                request: &mut |out, sent, lifetimes| match &value {
                     None => meta::write(out.tail(), request, sent, MetaRole::Answers, lifetimes),
                     Some(value) => {
                         meta::write_line(out.tail(), request, sent, MetaRole::Answers, lifetimes);
                         out.lend(value.clone());
                     }
-                }
-            });
-            // Appends, prepends and replaces.
-            if request.flag(b'M').is_some_and(|mode| b"aApPrR".contains(mode.first().unwrap_or(&b'S'))) {
-                self.note_change_of(number, key, now);
-            }
-            return;
+                },
+            };
+            return self.write_key(number, key, write, source, now);
         }
         if self.routing[home].needs_a_second_look() {
             return self.read_meta(number, request, key, rule, now);
@@ -282,16 +285,13 @@ impl Core {
                 false => Expect::Stored,
             };
             let pool = &mut self.routing[pool];
-            let is_sent = send_detached_to(&mut self.upstreams, pool, server, expect, |out| {
+            send_detached_to(&mut self.upstreams, pool, server, Detached::Refill, expect, |out| {
                 if asked.base64 {
                     write::meta_add(out.tail(), &meta::wire(&asked, sent), flags, ttl, data);
                 } else {
                     write::storage(out.tail(), Storage::Add, sent, flags, ttl, 0, data);
                 }
             });
-            if is_sent {
-                pool.count(|counts| &mut counts.refills);
-            }
         }
     }
 
@@ -302,12 +302,10 @@ impl Core {
         let holders = self.routing[shadow].holders(sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
         let pool = &mut self.routing[pool];
-        let is_sent = send_detached_to(&mut self.upstreams, pool, holders[0], asked.expect(), |out| {
+        let expect = asked.expect();
+        send_detached_to(&mut self.upstreams, pool, holders[0], Detached::Shadow, expect, |out| {
             meta::write(out.tail(), &asked, sent, MetaRole::Answers, lifetimes);
         });
-        if is_sent {
-            pool.count(|counts| &mut counts.shadowed);
-        }
     }
 }
 
