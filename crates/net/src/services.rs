@@ -196,12 +196,28 @@ mod tests {
         packet.build_bytes_vec().unwrap()
     }
 
+    /// A socket for datagrams, and one for connections at the same port. A port that is free for the
+    /// first may be another program's for the second: then the next is tried.
+    fn sockets(is_long: bool) -> (UdpSocket, Option<TcpListener>) {
+        let mut taken = Vec::new();
+        loop {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            if !is_long {
+                return (socket, None);
+            }
+            match TcpListener::bind(socket.local_addr().unwrap()) {
+                Ok(listener) => return (socket, Some(listener)),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken.push(socket),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     /// A name server that answers one question, by a connection where datagrams are too short. An
     /// answer to another question comes first, and is passed over.
     fn name_server(servers: Vec<(&'static str, u16)>, rcode: RCODE, is_long: bool) -> SocketAddr {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (socket, listener) = sockets(is_long);
         let address = socket.local_addr().unwrap();
-        let listener = is_long.then(|| TcpListener::bind(address).unwrap());
         thread::spawn(move || {
             let mut room = [0; 512];
             let (count, client) = socket.recv_from(&mut room).unwrap();
