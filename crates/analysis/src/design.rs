@@ -52,6 +52,13 @@ pub enum DesignReason {
         /// The same of the logarithms.
         multiplicative: f64,
     },
+    /// The errors grow with the values, and no less so in logarithms: the simpler one.
+    GrowsAnyhow {
+        /// Correlation of a cell's spread with its mean.
+        additive: f64,
+        /// The same of the logarithms.
+        multiplicative: f64,
+    },
     /// Neither holds: the simpler one.
     Simpler {
         /// Largest ÷ smallest.
@@ -75,6 +82,10 @@ impl fmt::Display for DesignReason {
             Self::ErrorsGrow { additive, multiplicative } => write!(
                 f,
                 "the spread of a cell's runs grows with their mean (correlation {additive:.2}), and less so in logarithms ({multiplicative:.2})"
+            ),
+            Self::GrowsAnyhow { additive, multiplicative } => write!(
+                f,
+                "the spread of a cell's runs grows with their mean (correlation {additive:.2}), in logarithms no less ({multiplicative:.2}): intervals are not to be trusted much"
             ),
             Self::Simpler { ratio } => write!(
                 f,
@@ -219,10 +230,14 @@ fn choose(additive: &TwoLevel) -> (Model, DesignReason) {
         return (Model::Additive, DesignReason::TwoCells { ratio });
     }
     let (one, two) = (growth(additive), growth(&logarithms));
-    if one >= GROWS && two < one {
-        return (Model::Multiplicative, DesignReason::ErrorsGrow { additive: one, multiplicative: two });
+    if one < GROWS {
+        return (Model::Additive, DesignReason::Simpler { ratio });
     }
-    (Model::Additive, DesignReason::Simpler { ratio })
+    if two < one {
+        (Model::Multiplicative, DesignReason::ErrorsGrow { additive: one, multiplicative: two })
+    } else {
+        (Model::Additive, DesignReason::GrowsAnyhow { additive: one, multiplicative: two })
+    }
 }
 
 /// How the spread of the cells' runs goes with their means: Pearson's correlation; 0 where there is
@@ -316,6 +331,12 @@ mod tests {
         let found = studies(&results(growing, |mean| mean / 50.0).cells, &[]);
         assert!(matches!(found[0].choice, DesignReason::ErrorsGrow { .. }), "{:?}", found[0].choice);
         assert_eq!(found[0].model, Model::Multiplicative);
+        // A cell's spread as a share of its mean grows with the logarithm of that.
+        let found = studies(&results(growing, |mean| mean * (mean / 90.0).ln() / 20.0).cells, &[]);
+        let choice = found[0].choice;
+        assert!(matches!(choice, DesignReason::GrowsAnyhow { .. }), "{choice:?}");
+        assert_eq!(found[0].model, Model::Additive);
+        assert!(choice.to_string().contains("in logarithms no less (1.00)"), "{choice}");
     }
 
     #[test]

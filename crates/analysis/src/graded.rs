@@ -122,8 +122,13 @@ pub enum Grade {
     },
     /// Wrong by more.
     Off {
-        /// Divided by what is right; infinite where that is 0.
+        /// Divided by what is right; the largest number where that is 0.
         times: f64,
+    },
+    /// A change where none is right or known, or none where one is.
+    OffPoints {
+        /// Minus what is right.
+        by: f64,
     },
     /// A change in the right direction.
     RightDirection {
@@ -142,7 +147,7 @@ pub enum Grade {
 impl fmt::Display for Grade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let factor = |f: &mut fmt::Formatter<'_>, times: f64| match times {
-            times if times >= 1.0 && times.is_finite() => {
+            times if (1.0..f64::MAX).contains(&times) => {
                 write!(f, "{} times too high", three_digits(times))
             }
             times if times > 0.0 && times < 1.0 => write!(f, "{} times too low", three_digits(1.0 / times)),
@@ -164,6 +169,7 @@ impl fmt::Display for Grade {
                 write!(f, "off: ")?;
                 factor(f, *times)
             }
+            Self::OffPoints { by } => write!(f, "off: {}", points(*by)),
             Self::RightDirection { by } => write!(f, "right direction, {}", points(*by)),
             Self::WrongDirection { by } => write!(f, "off: wrong direction, {}", points(*by)),
             Self::NotDecidable => write!(f, "not decidable"),

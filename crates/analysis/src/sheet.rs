@@ -106,8 +106,11 @@ fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) ->
     let inside = truth.interval.is_some_and(|(low, high)| (low..=high).contains(&value));
     if question.unit() == Unit::Share {
         let by = value - truth.value;
+        let (low, high) = truth.interval.unwrap_or((truth.value, truth.value));
         return match by {
             by if inside || by.abs() <= question.within => Grade::Right,
+            // No change has no direction.
+            by if value == 0.0 || (low..=high).contains(&0.0) => Grade::OffPoints { by },
             by if value * truth.value > 0.0 => Grade::RightDirection { by },
             by => Grade::WrongDirection { by },
         };
@@ -398,6 +401,13 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_where_none_is_right_is_off_by_no_factor() {
+        let none = Truth { value: 0.0, interval: None };
+        let found = grade(Some(5.0), Some(&none), &question(None, None));
+        assert_eq!((&found, found.to_string().as_str()), (&Grade::Off { times: f64::MAX }, "off: it is 0"));
+    }
+
+    #[test]
     fn a_change_is_graded_in_points_and_takes_two_runs() {
         let results = results(&[(8, 20_000.0), (16, 18_000.0)]);
         let mut asked = question(Some(SheetMeasure::Throughput), Some(16));
@@ -410,9 +420,14 @@ mod tests {
             (-0.11, "right"),
             (-0.3, "right direction, 20.0 points too low"),
             (0.05, "off: wrong direction, 15.0 points too high"),
+            (0.0, "off: 10.0 points too high"),
         ] {
             assert_eq!(one(&results, asked.clone(), guess).grade.to_string(), grade);
         }
+        // An interval over 0 has no direction, wherever its middle is.
+        let unknown = Truth { value: -0.01, interval: Some((-0.03, 0.01)) };
+        assert_eq!(grade(Some(0.04), Some(&unknown), &asked).to_string(), "off: 5.00 points too high");
+        assert_eq!(grade(Some(-0.06), Some(&unknown), &asked).to_string(), "off: 5.00 points too low");
         let single: Vec<Trial> = [(8, 20_000.0), (16, 18_000.0)]
             .map(|(clients, rate)| Trial {
                 factors: vec![("clients".into(), clients.to_string())],

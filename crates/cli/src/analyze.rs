@@ -8,9 +8,11 @@ use krarup_analysis::requests::{
 };
 use krarup_model::calibrate::Span;
 use krarup_record::file::rows::RowRun;
+use krarup_report::document::{Column, Table, TableValue};
 use krarup_report::{csv, markdown, requests};
 use krarup_units::text::{count, parse_duration, parse_instant};
-use krarup_units::{Mistake, Nanos, Seconds, Stamp};
+use krarup_units::{Mistake, Nanos, Seconds, Stamp, Unit};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::folders::load_results;
@@ -130,20 +132,55 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
     show(&all, args)
 }
 
+/// What was found of a run, with its name where there are several.
+#[derive(Serialize)]
+struct NamedEstimates<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(flatten)]
+    found: &'a RequestEstimates,
+}
+
+/// The operations of all runs in one table, with the name of each run where there are several.
+fn operations(all: &[(String, RequestEstimates)]) -> Table {
+    let mut table = Table::default();
+    for (name, found) in all {
+        let mut own = requests::operations(found);
+        if all.len() > 1 {
+            own.columns.insert(0, Column::new("name", Unit::Text));
+            own.rows.iter_mut().for_each(|row| row.insert(0, TableValue::from(name.as_str())));
+        }
+        table.columns = own.columns;
+        table.rows.append(&mut own.rows);
+    }
+    table
+}
+
 /// Prints what was found of each run, in the form that was asked for.
 fn show(all: &[(String, RequestEstimates)], args: &AnalyzeArgs) -> Result<(), Failure> {
     if args.form.json {
-        let all: Vec<&RequestEstimates> = all.iter().map(|(_, found)| found).collect();
-        println!("{}", serde_json::to_string_pretty(&all).expect("an analysis is plain data"));
+        let several = all.len() > 1;
+        let named = all
+            .iter()
+            .map(|(name, found)| NamedEstimates { name: several.then_some(name.as_str()), found })
+            .collect::<Vec<_>>();
+        println!("{}", serde_json::to_string_pretty(&named).expect("an analysis is plain data"));
+    }
+    if args.form.csv {
+        print!("{}", csv::table(&operations(all)));
+        for (name, found) in all {
+            for warning in &found.warnings {
+                let next = warning.next_step();
+                eprintln!("{}", output::talk(format_args!("warning: {name}: {warning} {next}")));
+            }
+        }
     }
     for (place, (name, found)) in all.iter().enumerate() {
         let title = format!("The requests in {name}");
         let document = requests::document(found, &title, &written::footer());
-        if args.form.csv {
-            print!("{}", csv::table(&requests::operations(found)));
-        } else if args.form.markdown {
+        if args.form.markdown {
             print!("{}", markdown::document(&document));
-        } else if !args.form.json {
+        } else if !args.form.json && !args.form.csv {
             print(found, &title);
         }
         if let Some(directory) = &args.form.html {

@@ -2,9 +2,10 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
+use krarup_lab::testbed::clock::wall;
 use krarup_units::text::{duration, parse_instant};
 use krarup_units::{Mistake, Nanos};
 
@@ -28,20 +29,63 @@ pub(crate) struct AtArgs {
 }
 
 /// The longest wait that makes sense; an instant farther away is a slip.
-const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+const LONGEST: Nanos = Nanos::from_secs(24 * 3_600);
+
+/// It looks at the wall clock at least so often: that may be set meanwhile, or the machine sleep.
+const LOOK: Nanos = Nanos::from_secs(1);
 
 pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let wait = Duration::from_nanos(args.instant.0).saturating_sub(now);
+    let wait = args.instant.saturating_sub(wall());
     if wait > LONGEST {
-        let wait = duration(wait.as_secs_f64());
+        let wait = duration(wait.as_seconds());
         return Err(Failure::usage(format!("that is in {wait}")).hint("give an instant within a day"));
     }
-    if wait.is_zero() {
+    let late = wait_until(args.instant, wall, std::thread::sleep);
+    if wait == Nanos::ZERO || late > LOOK {
         eprintln!("warning: the instant has passed: it begins at once");
     }
-    std::thread::sleep(wait);
     let (program, words) = args.command.split_first().expect("the command line has a command");
     let error = Command::new(program).args(words).exec();
     Err(Failure::run(Mistake::system(&error).of(program)).hint("is it installed, and in PATH?"))
+}
+
+/// Waits until the clock shows the instant. Says how long after it that was.
+fn wait_until(instant: Nanos, now: impl Fn() -> Nanos, sleep: impl Fn(Duration)) -> Nanos {
+    loop {
+        let shown = now();
+        let left = instant.saturating_sub(shown);
+        if left == Nanos::ZERO {
+            return shown.saturating_sub(instant);
+        }
+        sleep(left.min(LOOK).as_duration());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How long it waits for second 60, and how late that is, with a clock that is set to second
+    /// `to` after ten.
+    fn waited(to: u64) -> (Nanos, Nanos) {
+        let (clock, slept) = (Cell::new(Nanos::ZERO), Cell::new(Nanos::ZERO));
+        let sleep = |time: Duration| {
+            slept.set(slept.get() + Nanos::from(time));
+            let is_set = slept.get() == Nanos::from_secs(10);
+            clock.set(if is_set { Nanos::from_secs(to) } else { clock.get() + Nanos::from(time) });
+        };
+        let late = wait_until(Nanos::from_secs(60), || clock.get(), sleep);
+        (slept.get(), late)
+    }
+
+    #[test]
+    fn a_clock_that_is_set_meanwhile_is_followed() {
+        let seconds = |slept, late| (Nanos::from_secs(slept), Nanos::from_secs(late));
+        assert_eq!(waited(10), seconds(60, 0));
+        assert_eq!(waited(50), seconds(20, 0));
+        assert_eq!(waited(5), seconds(65, 0));
+        assert_eq!(waited(100), seconds(10, 40));
+    }
 }

@@ -36,9 +36,9 @@ mod shards;
 mod signals;
 mod waiting;
 
-/// How long keys are remembered at most, in seconds: a hundred years, about. The times on the wall
-/// are counted in nanoseconds.
-const LONGEST_MEMORY: f64 = 36_500.0 * 86_400.0;
+/// The longest time that a flag may ask for, in seconds: a hundred years, about. Times are counted
+/// in nanoseconds.
+const LONGEST: f64 = 36_500.0 * 86_400.0;
 
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     let signals = ProcessSignals::listen()?;
@@ -46,10 +46,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         .ok()
         .filter(|largest| *largest <= 1 << 30)
         .ok_or_else(|| Failure::usage("--max-message-size is at most 1GiB"))?;
-    if args.remember_keys > LONGEST_MEMORY {
-        return Err(Failure::usage("--remember-keys is at most 36500d")
-            .hint("a duplicate comes within hours: --remember-keys 1d"));
-    }
+    check(args)?;
     if let Some(folder) = &args.stats_dir {
         // Now, and not after a long run.
         fs::create_dir_all(folder).map_err(|error| {
@@ -111,6 +108,25 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         }
     }
     records.end(true)
+}
+
+/// Refuses what each flag's own reader cannot.
+fn check(args: &BrokerArgs) -> Result<(), Failure> {
+    if args.remember_keys > LONGEST {
+        return Err(Failure::usage("--remember-keys is at most 36500d")
+            .hint("a duplicate comes within hours: --remember-keys 1d"));
+    }
+    if args.shutdown_limit > LONGEST {
+        return Err(Failure::usage("--shutdown-limit is at most 36500d")
+            .hint("clients take their answers within seconds: --shutdown-limit 30s"));
+    }
+    let is_no_host = |address: &&Address| address.file().is_some() || address.service().is_some();
+    if let Some(address) = args.advertise.as_ref().filter(is_no_host) {
+        return Err(Failure::usage(format!("--advertise: {address} is no host and port")).hint(
+            "`--advertise` is HOST:PORT: the name or the number by which other brokers reach this one",
+        ));
+    }
+    Ok(())
 }
 
 /// How often it is looked whether the database of an experiment has ended by itself.

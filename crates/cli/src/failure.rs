@@ -51,6 +51,17 @@ impl Failure {
         Self { code: 130, ..Self::usage(mistake) }
     }
 
+    /// What went wrong with one thing, with another, or with both.
+    pub(crate) fn of_both(one: Result<(), Self>, other: Result<(), Self>) -> Result<(), Self> {
+        match (one, other) {
+            (Err(mut one), Err(other)) => {
+                one.further.push(other);
+                Err(one)
+            }
+            (one, other) => one.and(other),
+        }
+    }
+
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.mistake.hint = hint.into();

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::flags::{Flags, whole};
 use crate::rows::{RowFileArgs, RowKeyArgs};
 use crate::share::WorkShare;
-use crate::{input, output};
+use crate::{input, output, written};
 
 mod files;
 
@@ -63,7 +63,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier"])]
     memtier_result: Option<PathBuf>,
     /// Merge results that several generators wrote with --json into that of all, and end
-    #[arg(long, value_name = "FILE", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["config", "print_config", "from_memtier"])]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["config", "print_config", "from_memtier", "memtier_result", "populate", "populate_only", "start_at", "find_max", "csv", "hlog", "rows"])]
     merge: Vec<PathBuf>,
     /// Wait so long for results that are not there yet
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "merge")]
@@ -345,6 +345,7 @@ fn find_max(
         if result.interrupted {
             return Err(stopped());
         }
+        verified(&result)?;
         let trial = SearchTrial::new(number, rate, limit, result);
         eprintln!("{}", output::talk(table::trial(&trial)));
         Ok(trial)
@@ -421,7 +422,7 @@ fn write_json(args: &LoadArgs, result: &impl serde::Serialize) -> Result<(), Fai
         return write(path, |out| out.write_all(text.as_bytes()));
     }
     file::save(path, |out| Ok(out.write_all(text.as_bytes())?))
-        .map_err(|error| files::unwritten(path, &error.problem))
+        .map_err(|error| written::unwritten(path, &error.problem))
 }
 
 /// Writes a file, or stdout if the name is `-`.
@@ -432,11 +433,11 @@ fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
     } else {
         File::create(path).map(BufWriter::new).and_then(|mut out| write(&mut out).and_then(|()| out.flush()))
     };
-    written.map_err(|error| files::unwritten(path, &error))
+    written.map_err(|error| written::unwritten(path, &error))
 }
 
-/// Whether the run was what was asked for.
-fn verdict(result: &LoadResult) -> Result<(), Failure> {
+/// Whether all values that were verified are what was stored.
+fn verified(result: &LoadResult) -> Result<(), Failure> {
     if let Some(verified) = &result.verified
         && verified.mismatched > 0
     {
@@ -446,6 +447,12 @@ fn verdict(result: &LoadResult) -> Result<(), Failure> {
         ))
         .hint("has something else written keys of this prefix? --populate stores all of them anew"));
     }
+    Ok(())
+}
+
+/// Whether the run was what was asked for.
+fn verdict(result: &LoadResult) -> Result<(), Failure> {
+    verified(result)?;
     if let Some(share) = result.config.share.filter(|_| result.interrupted) {
         let what = format!("stopped before its end: this is not the whole of share {}", share.number);
         return Err(Failure::run(what).hint("run all shares again; --merge refuses this one"));

@@ -2,17 +2,18 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::StringValueParser;
 use krarup_load::memtier::{self, output};
 use krarup_load::{Conductor, LoadError, LoadResult};
+use krarup_units::mistake::system_words;
 
 use crate::failure::Failure;
 use crate::flags::WithWords;
-use crate::pages;
+use crate::{pages, written};
 
 /// Run a command line written for memtier_benchmark, unchanged.
 ///
@@ -86,11 +87,13 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
         Failure::from(error).or_hint("krarup memtier --help lists the flags that are understood")
     })?;
     if memtier.help {
-        return put(None, &format!("{HELP}\n{}\n", pages::after_help("memtier", EXAMPLES)));
+        println!("{HELP}\n{}", pages::after_help("memtier", EXAMPLES));
+        return Ok(());
     }
     for note in &memtier.notes {
         eprintln!("note: {note}");
     }
+    let (table_file, json_file) = (opened(memtier.out_file.clone())?, opened(memtier.json_out_file.clone())?);
     krarup_net::files::allow_many();
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
     let mut results: Vec<LoadResult> = Vec::new();
@@ -119,20 +122,27 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
             break;
         }
     }
-    put(memtier.out_file.as_deref(), &output::table(&memtier, &results))?;
-    let Some(path) = &memtier.json_out_file else { return Ok(()) };
-    put(Some(path), &format!("{:#}\n", output::json(&memtier, &results)))
-}
-
-/// Writes to a file, or to stdout.
-fn put(path: Option<&Path>, text: &str) -> Result<(), Failure> {
-    match path {
-        Some(path) => File::create(path)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|error| Failure::run(format!("{} cannot be written: {error}", path.display()))),
+    let table = output::table(&memtier, &results);
+    let told = match table_file {
+        Some(opened) => put(opened, &table),
         None => {
-            print!("{text}");
+            print!("{table}");
             Ok(())
         }
-    }
+    };
+    let json = || format!("{:#}\n", output::json(&memtier, &results));
+    let kept = json_file.map_or(Ok(()), |opened| put(opened, &json()));
+    Failure::of_both(told, kept)
+}
+
+/// Opens a file that is written at the end.
+fn opened(path: Option<PathBuf>) -> Result<Option<(PathBuf, File)>, Failure> {
+    path.map(|path| written::open(&path).map(|file| (path, file))).transpose()
+}
+
+/// Writes to a file that was opened before the run, in the place of what stood there.
+fn put((path, mut file): (PathBuf, File), text: &str) -> Result<(), Failure> {
+    // A pipe or a device has no length.
+    let _ = file.set_len(0);
+    file.write_all(text.as_bytes()).map_err(|error| written::unwritten(&path, &system_words(&error)))
 }

@@ -103,9 +103,14 @@ pub(crate) fn eprint(text: Arguments<'_>) {
 pub(crate) fn finish() -> Result<(), Failure> {
     keep(stdout().flush());
     match LOST.get() {
-        Some(error) => Err(Failure::run(format!("stdout cannot be written: {error}"))),
+        Some(error) => Err(unwritten(error)),
         None => Ok(()),
     }
+}
+
+/// What is lost because stdout could not be written.
+pub(crate) fn unwritten(error: &io::Error) -> Failure {
+    Failure::run(format!("stdout cannot be written: {error}"))
 }
 
 fn keep(written: io::Result<()>) {

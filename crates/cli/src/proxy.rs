@@ -242,12 +242,16 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if let Some(path) = &args.import {
         return import(path);
     }
+    // A name service may be slow: a reload that is asked for meanwhile is done later.
+    krarup_net::signal::keep_reloads()
+        .map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     let config = args.config()?;
     if args.print_config {
         print!("{}", config.commented());
         return Ok(());
     }
     config.check().map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?;
+    config.warning().iter().for_each(|warning| eprintln!("warning: {warning}"));
     if args.check {
         return tell_about(args, &config);
     }
@@ -306,13 +310,10 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     } else {
         print!("{}", ending::statistics(&summary));
     }
-    if let Some(folder) = &args.stats_dir {
-        save_statistics(folder, ended, &summary, run)?;
-    }
-    if let Some(writer) = writer {
-        rows::finish(writer, args.rows_name())?;
-    }
-    Ok(())
+    let folder = args.stats_dir.as_deref();
+    let saved = folder.map_or(Ok(()), |folder| save_statistics(folder, ended, &summary, run));
+    let kept = writer.map_or(Ok(()), |writer| rows::finish(writer, args.rows_name()));
+    Failure::of_both(saved, kept)
 }
 
 /// Writes what was recorded, its summary, and what is said of the headroom at the end, into a

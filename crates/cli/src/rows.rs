@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use krarup_lab::platform::host_name;
+use krarup_record::file::FileError;
 use krarup_record::file::rows::{KeySample, RowIntervals, RowPlan, RowRun, RowWriter};
 use krarup_units::text::parse_duration;
 use krarup_units::{Address, Mistake, Nanos};
@@ -42,7 +43,7 @@ impl RowFileArgs {
     /// Rows into `path`, or below it: of a program that is called `usual` unless it has a name.
     pub(crate) fn plan(&self, path: PathBuf, usual: impl FnOnce() -> String) -> RowPlan {
         let instance = self.instance.clone().unwrap_or_else(usual);
-        RowPlan { every: self.rows_every, ..RowPlan::of(path, instance) }
+        RowPlan { every: self.rows_every, on_trouble: warn, ..RowPlan::of(path, instance) }
     }
 
     /// Whether there are to be several files.
@@ -56,6 +57,11 @@ impl RowKeyArgs {
     pub(crate) fn over(&self, plan: RowPlan) -> RowPlan {
         RowPlan { keys: self.rows_keys, sample: self.rows_sample.unwrap_or(KeySample::ALL), ..plan }
     }
+}
+
+/// Says at once that rows are dropped: the program may go on for days.
+fn warn(error: &FileError) {
+    eprintln!("warning: rows cannot be written: {error}; they are dropped");
 }
 
 fn interval(text: &str) -> Result<Nanos, Mistake> {

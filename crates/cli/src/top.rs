@@ -16,6 +16,7 @@ use krarup_units::{Address, Seconds};
 
 use crate::failure::Failure;
 use crate::flags::whole;
+use crate::output;
 use asking::{Elapsed, TopQuestion};
 
 /// Watch proxies and brokers: rates, queues and times of the last second, servers, tubes, clients,
@@ -197,11 +198,12 @@ impl TopArgs {
                 shown::text(&state, now, &mut view, !stdout().is_terminal()) + "\n"
             };
             let mut out = stdout().lock();
-            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => looked += 1,
                 // The reader of the output is gone.
-                return Ok(());
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                Err(error) => return Err(output::unwritten(&error)),
             }
-            looked += 1;
         }
         Ok(())
     }

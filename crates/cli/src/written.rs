@@ -1,5 +1,7 @@
 //! A report's page and its tables as files.
 
+use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,6 +9,7 @@ use std::{fs, io};
 use krarup_record::file;
 use krarup_report::Page;
 use krarup_report::document::Document;
+use krarup_units::mistake::system_words;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -17,6 +20,21 @@ pub(crate) const RESULTS: &str = "results.json";
 /// What made a page: this program, with its version.
 pub(crate) fn footer() -> String {
     format!("krarup {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Opens a file that is written at the end of a long run: at its beginning, so that it is told then
+/// if it cannot be. What stands there stays until the end.
+///
+/// # Errors
+/// Names the file; exit code 1.
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+    let file = File::options().create(true).write(true).truncate(false).open(path);
+    file.map_err(|error| unwritten(path, &system_words(&error)))
+}
+
+/// A file that cannot be written, and why; exit code 1.
+pub(crate) fn unwritten(path: &Path, why: &dyn Display) -> Failure {
+    Failure::run(format!("{} cannot be written: {why}", path.display())).hint("choose another file")
 }
 
 /// Writes what one machine did of a work that several do: JSON, all of it or nothing.

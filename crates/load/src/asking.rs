@@ -9,7 +9,6 @@ use krarup_net::{Clock, Conn, Moved};
 use krarup_units::Nanos;
 
 use crate::clocks::{SecondSearch, ServerSecond};
-use crate::config::Load;
 use crate::target::Target;
 
 /// How long nothing is asked after an answer: a second is known to about half of it.
@@ -24,14 +23,11 @@ pub(crate) fn wall() -> Nanos {
     Clock::start().wall_epoch()
 }
 
-/// When a second of the load's first server begins, by our clock of the wall; none where the server
-/// does not say until the wall shows `until`, or is not to be asked.
-pub(crate) fn second(load: &Load, until: Nanos) -> Option<ServerSecond> {
-    let encryption = Target::encryption(load).ok()?;
-    let target = Target::all(load, encryption.as_ref()).ok()?.into_iter().next()?;
-    let address = load.targets.first()?.to_string();
+/// When a second of the server at this address begins, by our clock of the wall; none where it does
+/// not say until the wall shows `until`.
+pub(crate) fn second(target: &Target, address: &str, until: Nanos) -> Option<ServerSecond> {
     let mut asking = Asking { poll: Poll::new().ok()?, events: Events::with_capacity(4), until };
-    asking.second(&target, &address).ok()
+    asking.second(target, address).ok()
 }
 
 struct Asking {

@@ -10,7 +10,8 @@
 //! counts from `due`, not from `sent`**: a client that is itself late, or whose connection is down,
 //! would otherwise hide the very delays it is there to measure (coordinated omission).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::Enumerate;
 
 use krarup_beanstalk::Verb;
 use krarup_memcache::response::{self, Expect, Response};
@@ -331,7 +332,7 @@ impl Client {
             return self.look_at_one(request, reply, now, shared);
         }
         let mut left = request.asked.keys;
-        let (mut values, mut passed) = (reply.values(), VecDeque::new());
+        let (mut values, mut passed) = (reply.values().enumerate(), BTreeMap::new());
         let mut text = std::mem::take(&mut shared.scratch.key);
         while left > 0 {
             left -= 1;
@@ -355,7 +356,7 @@ impl Client {
         }
         shared.scratch.key = text;
         if shared.verify {
-            for value in passed.into_iter().chain(values) {
+            for value in passed.into_values().chain(values.map(|(_, value)| value)) {
                 shared.account.verified.checked += 1;
                 mismatch(shared, &format!("a value for {} that was not asked for here", show(value.key)));
             }
@@ -426,17 +427,25 @@ impl Client {
 /// Bytes of memory that a client keeps for answers that came in pieces.
 const KEEP: usize = 1 << 14;
 
+/// Values of an answer by their keys and their places in it.
+type ValuesByKey<'a> = BTreeMap<(&'a [u8], usize), Value<'a>>;
+
 /// The first value of this key that was not taken yet. Most servers answer in the order of the
 /// keys, some proxies do not: values that stood before it are kept in `passed`.
-fn value_of<'a>(key: &[u8], values: &mut Values<'a>, passed: &mut VecDeque<Value<'a>>) -> Option<Value<'a>> {
-    if let Some(place) = passed.iter().position(|value| value.key == key) {
-        return passed.remove(place);
+fn value_of<'a>(
+    key: &[u8],
+    values: &mut Enumerate<Values<'a>>,
+    passed: &mut ValuesByKey<'a>,
+) -> Option<Value<'a>> {
+    let first = passed.range((key, 0_usize)..).next().map(|(&(_, place), value)| (value.key, place));
+    if let Some(at) = first.filter(|(found, _)| *found == key) {
+        return passed.remove(&at);
     }
-    for value in values {
+    for (place, value) in values {
         if value.key == key {
             return Some(value);
         }
-        passed.push_back(value);
+        passed.insert((value.key, place), value);
     }
     None
 }
@@ -677,6 +686,25 @@ mod tests {
         assert_eq!((hand.account.verified.checked, hand.account.verified.mismatched), (2, 0));
         assert_eq!(hand.client.follow_ups(), 1);
         assert!(hand.issue(10).starts_with("set key-0 "));
+    }
+
+    #[test]
+    fn values_of_one_key_are_taken_in_the_order_of_the_answer() {
+        let mut reply = Vec::new();
+        for (key, value) in [("b", "1"), ("c", "2"), ("a", "3"), ("b", "4"), ("a", "5")] {
+            krarup_memcache::write::value(&mut reply, key.as_bytes(), 0, None, value.as_bytes());
+        }
+        reply.extend_from_slice(b"END\r\n");
+        let expect = Expect::Values { keys: 6, unique: false };
+        let Parsed::Complete { message, .. } = response::parse(&reply, expect) else { panic!() };
+        let (mut values, mut passed) = (message.values().enumerate(), BTreeMap::new());
+        let asked = ["a", "none", "b", "b", "b", "a", "c"];
+        let taken = asked.map(|key| {
+            let value = value_of(key.as_bytes(), &mut values, &mut passed);
+            value.map_or("", |value| std::str::from_utf8(value.data).unwrap())
+        });
+        assert_eq!(taken, ["3", "", "1", "4", "", "5", "2"]);
+        assert!(passed.is_empty() && values.next().is_none());
     }
 
     #[test]

@@ -109,7 +109,8 @@ pub struct ClientGroup {
     pub source: RequestSource,
     /// The next arrival of an open load that is due for this thread.
     arrival: Option<Stamp>,
-    /// In an open load, one entry for each free slot of a connection that stands.
+    /// In an open load, one entry for each free slot. Those of connections that do not stand are
+    /// passed over when their turn comes.
     idle: VecDeque<u32>,
     /// When no such slot was free.
     shortage: Shortage,
@@ -689,15 +690,27 @@ impl GeneratorThread {
             let number = number as usize;
             let connection = &mut self.connections[number];
             connection.queued -= 1;
-            // A slot may have been taken by a follow-up, or the connection be busy writing: then
-            // `serve` queues it again.
-            if connection.client.free() > 0 && connection.client.outbox.is_empty() && connection.left > 0 {
+            // The connection may be down, a slot have been taken by a follow-up, or the connection
+            // be busy writing: then `serve` queues it again.
+            if matches!(connection.link, Link::Up(_))
+                && connection.client.free() > 0
+                && connection.client.outbox.is_empty()
+                && connection.left > 0
+            {
                 break number;
             }
         };
         group.shortage.ends(now);
         let late = LateArrivals { late: now - due, waited: group.shortage.of(due, now) };
         self.account.late[usize::from(group.class)].merge(late);
+        while let Some(&number) = group.idle.front() {
+            let connection = &mut self.connections[number as usize];
+            if matches!(connection.link, Link::Up(_)) {
+                break;
+            }
+            connection.queued -= 1;
+            group.idle.pop_front();
+        }
         if group.idle.is_empty() {
             group.shortage.begins(now);
         }
@@ -805,7 +818,6 @@ impl GeneratorThread {
             conn.finish();
         }
         connection.down.get_or_insert(now);
-        self.forget_idle(number);
         self.up -= 1;
         self.account.roll(now);
         self.account.connection_renewed();
@@ -813,14 +825,6 @@ impl GeneratorThread {
             self.alone.get_or_insert(now);
         }
         self.begin_to_connect(number, now);
-    }
-
-    /// A connection that does not stand has no free slots.
-    fn forget_idle(&mut self, number: usize) {
-        let connection = &mut self.connections[number];
-        if std::mem::take(&mut connection.queued) > 0 {
-            self.groups[usize::from(connection.group)].idle.retain(|&one| one != number as u32);
-        }
     }
 
     /// Writes what waits to leave, once.
@@ -996,7 +1000,6 @@ impl GeneratorThread {
             self.last = now;
         }
         connection.client.give_up(loss, now, &mut self.account);
-        self.forget_idle(number);
         self.up -= 1;
         if self.running {
             self.account.roll(now);
@@ -1050,6 +1053,8 @@ impl From<NewConnection> for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use krarup_units::PerSecond;
 
     use super::*;
@@ -1060,17 +1065,44 @@ mod tests {
 
     /// The one thread of this load, none of whose connections stands.
     fn thread(load: Load) -> GeneratorThread {
-        let load = Load { connections: 1, threads: 1, extent: Extent::Requests(1), ..load };
-        let targets: Arc<[Target]> = Target::all(&load, None).unwrap().into();
+        let load = Load { threads: 1, extent: Extent::Requests(1), ..load };
+        let targets: Arc<[Target]> = Target::all(&load, None, &mut || false).unwrap().into();
         let mut tasks = tasks(&load, &targets, &vec![None], &Arc::new(StopTime::default()));
         GeneratorThread::new(tasks.remove(0)).unwrap().0
     }
 
-    #[test]
-    fn an_arrival_that_will_never_be_sent_wakes_no_thread() {
+    fn open(connections: u32) -> Load {
         let leg = Leg { from: PerSecond(10.0), to: PerSecond(10.0), seconds: 0.0 };
         let arrivals = Arrivals::Open(Open { process: ArrivalProcess::Paced, legs: vec![leg] });
-        let mut thread = thread(Load { arrivals, ..Load::default() });
+        Load { connections, arrivals, ..Load::default() }
+    }
+
+    /// Where many connections are lost at once, none of them is looked for among all free slots.
+    #[test]
+    fn a_free_slot_of_a_lost_connection_is_passed_over_when_its_turn_comes() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        for idle in [[0_u32, 1], [1, 0]] {
+            let mut thread = thread(open(2));
+            for (number, connection) in thread.connections.iter_mut().enumerate() {
+                let address = server.local_addr().unwrap();
+                let conn = Conn::connect(address, thread.poll.registry(), Token(number)).unwrap();
+                (connection.link, connection.queued) = (Link::Up(conn), 1);
+            }
+            thread.up = 2;
+            thread.groups[0].arrival = Some(Stamp(5));
+            thread.groups[0].idle.extend(idle);
+            thread.lose(1, Stamp(5), LossReason::ConnectionLost);
+            assert_eq!(thread.groups[0].idle, idle);
+            assert_eq!(thread.issue_arrival(0, Stamp(5)), Some(0));
+            let group = &thread.groups[0];
+            assert!(group.idle.is_empty() && group.shortage.is_on, "no other slot is free");
+            assert_eq!((thread.connections[0].queued, thread.connections[1].queued), (0, 0));
+        }
+    }
+
+    #[test]
+    fn an_arrival_that_will_never_be_sent_wakes_no_thread() {
+        let mut thread = thread(open(1));
         thread.next_check = NEVER;
         thread.groups[0].arrival = Some(Stamp(5));
         thread.groups[0].idle.push_back(0);

@@ -76,20 +76,34 @@ pub enum LoadError {
     System(#[from] io::Error),
 }
 
-/// Makes every thread's clients and connects them, unless `stopped` says that the run is to stop.
+/// The threads of a load whose clients are connected, and what wakes each.
+type Connected = Vec<(GeneratorThread, Waker)>;
+
+/// Makes every thread's clients and connects them to the targets, unless `stopped` says that the
+/// run is to stop.
 fn connect(
     load: &Load,
     stop: &Arc<StopTime>,
     stopped: &mut dyn FnMut() -> bool,
-) -> Result<Vec<(GeneratorThread, Waker)>, LoadError> {
+) -> Result<(Connected, Arc<[Target]>), LoadError> {
+    // A stop is told once.
+    let mut is_stopped = false;
+    let mut stopped = || {
+        is_stopped |= stopped();
+        is_stopped
+    };
     let traces = read_traces(load)?;
     let encryption = Target::encryption(load).map_err(LoadError::Config)?;
-    let targets = Target::all(load, encryption.as_ref()).map_err(LoadError::Unreachable)?;
+    let targets = Target::all(load, encryption.as_ref(), &mut stopped).map_err(LoadError::Unreachable)?;
+    if stopped() {
+        return Err(interrupted());
+    }
+    let targets: Arc<[Target]> = targets.into();
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
-    for task in tasks::tasks(load, &targets.into(), &traces, stop) {
+    for task in tasks::tasks(load, &targets, &traces, stop) {
         let (mut engine, waker) = GeneratorThread::new(task)?;
-        engine.connect(limit, stopped).map_err(|error| {
+        engine.connect(limit, &mut stopped).map_err(|error| {
             if error.kind() == io::ErrorKind::Interrupted {
                 return interrupted();
             }
@@ -99,7 +113,7 @@ fn connect(
         })?;
         engines.push((engine, waker));
     }
-    Ok(engines)
+    Ok((engines, targets))
 }
 
 fn interrupted() -> LoadError {
@@ -216,13 +230,18 @@ impl Conductor {
 
     /// When a second of the first server begins, shortly before a load does; none where that is too
     /// near, or the server tells no time, as a message queue.
-    fn second_before(&mut self, load: &Load, instant: Nanos) -> Result<Option<ServerSecond>, LoadError> {
+    fn second_before(
+        &mut self,
+        load: &Load,
+        target: &Target,
+        instant: Nanos,
+    ) -> Result<Option<ServerSecond>, LoadError> {
         let from = instant.saturating_sub(ASK_BEFORE);
         if wall() > from || load.parts().iter().any(|part| part.workload.is_of_queue()) {
             return Ok(None);
         }
         self.wait_until(from)?;
-        Ok(asking::second(load, from + ASK_FOR))
+        Ok(asking::second(target, &load.targets[0].to_string(), from + ASK_FOR))
     }
 
     /// Waits until the wall clock shows an instant.
@@ -271,11 +290,11 @@ impl Conductor {
     ) -> Result<LoadResult, LoadError> {
         load.check().map_err(LoadError::Config)?;
         let stop = Arc::new(StopTime::default());
-        let engines = connect(load, &stop, &mut || self.stop_asked())?;
+        let (engines, targets) = connect(load, &stop, &mut || self.stop_asked())?;
         let mut second = None;
         if let Some(beginning) = self.begin.take_if(|_| phase == Phase::Run) {
             if beginning.is_clock_checked {
-                second = self.second_before(load, beginning.instant)?;
+                second = self.second_before(load, &targets[0], beginning.instant)?;
             }
             self.wait_until(beginning.instant)?;
         }

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::slice;
+use std::time::{Duration, Instant};
 
 use krarup_net::mio::{Registry, Token};
 use krarup_net::tls::{Connector, TlsIdentity};
 use krarup_net::{Conn, Moved};
-use krarup_units::{Address, Mistake};
+use krarup_units::{Address, Mistake, Nanos};
 
 use crate::config::{Load, LoginSettings};
 use crate::queue::Hello;
@@ -19,6 +21,8 @@ use crate::queue::Hello;
 const LITTLE: usize = 4_096;
 /// The longest line that is an answer to signing in.
 const LONGEST_ANSWER: usize = 1_024;
+/// How long the addresses of all names that have several may take, while one of each is chosen.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Where connections to one server begin.
 #[derive(Clone, Debug)]
@@ -57,11 +61,17 @@ impl Target {
         Connector::new(&tls.authorities, identity.as_ref()).map(Some)
     }
 
-    /// The targets of a load, in their order; resolves names.
+    /// The targets of a load, in their order; resolves names. Which address of a name answers is
+    /// no longer looked for once the run is `stopped`.
     ///
     /// # Errors
     /// Which server cannot be found.
-    pub fn all(load: &Load, encryption: Option<&Connector>) -> Result<Vec<Self>, Mistake> {
+    pub fn all(
+        load: &Load,
+        encryption: Option<&Connector>,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Self>, Mistake> {
+        let mut left = Nanos::from_seconds(load.connect_timeout).as_duration().min(LONGEST_LOOK);
         let name = |target: &Address| {
             load.tls.as_ref().and_then(|tls| tls.name.clone()).unwrap_or_else(|| target.host.clone())
         };
@@ -71,8 +81,8 @@ impl Target {
                 None => {
                     let found = krarup_net::resolve(target)
                         .map_err(|why| why.within(&format!("cannot connect to {target}")))?;
-                    let none = || Mistake::plain(format!("{target} has no address"));
-                    Place::Tcp(*found.first().ok_or_else(none)?)
+                    let found = reachable(&found, &mut left, stopped);
+                    Place::Tcp(found.ok_or_else(|| Mistake::plain(format!("{target} has no address")))?)
                 }
             };
             let tls = encryption.cloned().map(|connector| (connector, name(target)));
@@ -114,6 +124,21 @@ impl Target {
         }
         Ok(Greeting { conn, connected: false, unsaid: said, owed, received: Vec::new() })
     }
+}
+
+/// The first of a name's addresses to which a connection can be made; the first of all where there
+/// is none, or only one. They share the time that is `left`, which is less afterwards.
+fn reachable(
+    addresses: &[SocketAddr],
+    left: &mut Duration,
+    stopped: &mut dyn FnMut() -> bool,
+) -> Option<SocketAddr> {
+    let [first, _, ..] = addresses else { return addresses.first().copied() };
+    let (begun, each) = (Instant::now(), *left / addresses.len() as u32);
+    let answers = |address: &SocketAddr| krarup_net::connect_any(slice::from_ref(address), each).is_ok();
+    let found = addresses.iter().find(|&address| !stopped() && answers(address));
+    *left = left.saturating_sub(begun.elapsed());
+    Some(*found.unwrap_or(first))
 }
 
 impl Greeting {
@@ -194,5 +219,47 @@ impl Greeting {
     /// The connection, ready for requests.
     pub fn into_conn(self) -> Conn {
         self.conn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn of_several_addresses_the_first_that_takes_a_connection_is_the_target() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = server.local_addr().unwrap();
+        // The listener has this port at one address only.
+        let closed = [2, 3].map(|last| SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), open.port())));
+        let found = |addresses: &[SocketAddr]| {
+            let mut left = LONGEST_LOOK;
+            reachable(addresses, &mut left, &mut || false)
+        };
+        assert_eq!(found(&[closed[0], open]), Some(open));
+        assert_eq!(found(&[open, closed[0]]), Some(open));
+        assert_eq!(found(&closed), Some(closed[0]));
+        assert_eq!(found(&closed[..1]), Some(closed[0]), "one address is not asked");
+        assert_eq!(found(&[]), None);
+    }
+
+    #[test]
+    fn no_address_is_looked_for_once_the_run_is_stopped_or_the_time_for_it_is_over() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = server.local_addr().unwrap();
+        let [first, other] =
+            [2, 3].map(|last| SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), open.port())));
+        let (mut left, mut asked) = (LONGEST_LOOK, 0);
+        let mut stopped = || {
+            asked += 1;
+            asked > 2
+        };
+        assert_eq!(reachable(&[first, other, open], &mut left, &mut stopped), Some(first));
+        assert_eq!(asked, 3, "before each address");
+        assert!(left < LONGEST_LOOK, "the next name has less");
+        left = Duration::ZERO;
+        assert_eq!(reachable(&[first, open], &mut left, &mut || false), Some(first));
     }
 }

@@ -206,7 +206,7 @@ mod tests {
 
     fn tasks_of(load: &Load) -> Vec<Task> {
         assert_eq!(load.check(), Ok(()));
-        let targets: Arc<[Target]> = Target::all(load, None).unwrap().into();
+        let targets: Arc<[Target]> = Target::all(load, None, &mut || false).unwrap().into();
         let traces = load.parts().iter().map(|_| None).collect();
         tasks(load, &targets, &traces, &Arc::new(StopTime::default()))
     }

@@ -328,7 +328,8 @@ pub fn with_units(table: &ResultTable) -> ResultTable {
 }
 
 /// Percentiles of each class's response time before and after, simulated with the same random
-/// numbers. How well they are known is the larger half width of the two, relative to the value.
+/// numbers, and the warnings of both simulations. How well they are known is the larger half width
+/// of the two, relative to the value.
 ///
 /// # Errors
 /// Those of [`apply`] and [`simulate::simulate`].
@@ -336,7 +337,7 @@ pub fn percentiles(
     network: &Network,
     changes: &[Change],
     settings: &SimulationSettings,
-) -> Result<ResultTable, Error> {
+) -> Result<(ResultTable, Vec<String>), Error> {
     let simulated = |network: &Network| {
         simulate::simulate(network, settings, &mut |_: &simulate::SimulationProgress| {
             ControlFlow::Continue(())
@@ -366,7 +367,10 @@ pub fn percentiles(
             ]);
         }
     }
-    Ok(table)
+    let warnings = [("before", &before), ("after", &after)].into_iter().flat_map(|(when, simulated)| {
+        simulated.warnings.iter().map(move |warning| format!("{when}: {warning}"))
+    });
+    Ok((table, warnings.collect()))
 }
 
 /// Of 0.99999, p99.999.
@@ -517,6 +521,23 @@ mod tests {
     #[test]
     fn percentiles_are_named_with_all_their_digits() {
         assert_eq!([0.5, 0.999, 0.999_99].map(percentile_name), ["p50", "p99.9", "p99.999"]);
+    }
+
+    #[test]
+    fn warnings_of_both_simulations_are_told() {
+        let network = from_toml(
+            r#"station = [{ name = "s" }]
+               class = [{ name = "c", rate = 0.5, path = [{ at = "s", service = 1 }] }]"#,
+        )
+        .unwrap();
+        let settings = SimulationSettings { max_events: 5_000, ..SimulationSettings::default() };
+        let (table, warnings) = percentiles(&network, &changes(&["s.speed=2"]), &settings).unwrap();
+        assert_eq!(table.rows.len(), settings.percentiles.len());
+        for when in ["before: ", "after: "] {
+            let told =
+                |warning: &String| warning.starts_with(when) && warning.contains("the most events allowed");
+            assert!(warnings.iter().any(told), "{warnings:?}");
+        }
     }
 
     #[test]

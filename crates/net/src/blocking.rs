@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::conn::Conn;
+use crate::connect_any;
 use crate::listen;
 use crate::moved::Moved;
 use crate::stream::{Listener, Stream};
@@ -25,15 +26,14 @@ pub struct BlockingConnection {
 }
 
 impl BlockingConnection {
-    /// Connects, waiting `limit` at most; later each read and each write waits at most `answer`.
+    /// Connects as [`connect_any`]; later each read and each write waits at most `answer`.
     ///
     /// # Errors
     /// From the system.
-    pub fn connect(address: SocketAddr, limit: Nanos, answer: Nanos) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.connect_timeout(&address.into(), limit.as_duration())?;
-        socket.set_tcp_nodelay(true)?;
-        Self::with_timeout(socket, answer)
+    pub fn connect(addresses: &[SocketAddr], limit: Nanos, answer: Nanos) -> io::Result<Self> {
+        let stream = connect_any(addresses, limit.as_duration())?;
+        stream.set_nodelay(true)?;
+        Self::with_timeout(stream.into(), answer)
     }
 
     /// The same through a unix socket's file.
@@ -349,7 +349,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let second = Nanos::from_secs(1);
         let connection =
-            BlockingConnection::connect(listener.local_addr().unwrap(), second, Nanos::from_millis(1))
+            BlockingConnection::connect(&[listener.local_addr().unwrap()], second, Nanos::from_millis(1))
                 .unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         connection.send(b"hello").unwrap();
@@ -386,7 +386,7 @@ mod tests {
         let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
         let (address, second) = (listener.address().unwrap(), Nanos::from_secs(1));
         let address = crate::resolve(&address).unwrap()[0];
-        let _peer = BlockingConnection::connect(address, second, second).unwrap();
+        let _peer = BlockingConnection::connect(&[address], second, second).unwrap();
         let stream = accept(&listener, &Wakeup::new().unwrap()).unwrap().unwrap();
         let client = BlockingClient::accepted(stream, None, Nanos::ZERO).unwrap();
         for (idle, interval) in [(1, 1), (60, 10), (32_767, 5_461)] {
@@ -411,7 +411,7 @@ mod tests {
                     BlockingConnection::connect_file(address.file().unwrap(), second, second).unwrap()
                 }
                 address => {
-                    BlockingConnection::connect(crate::resolve(&address).unwrap()[0], second, second).unwrap()
+                    BlockingConnection::connect(&crate::resolve(&address).unwrap(), second, second).unwrap()
                 }
             };
             wakeup.notify();

@@ -13,7 +13,7 @@ pub mod events;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,7 @@ use krarup_units::mistake::system_words;
 use krarup_units::{Address, Mistake};
 
 use self::events::{EventListener, HttpEvents};
+use crate::connect_any;
 use crate::listen::refused;
 
 /// The longest head of a request, in bytes.
@@ -472,19 +473,6 @@ pub fn get_within(address: &Address, path: &str, limit: Duration) -> Result<Stri
     ask("GET", address, path, limit)
 }
 
-/// Connects to the first of these addresses that answers. One that is silent does not hold the
-/// others up for minutes, as the system would.
-fn connect(candidates: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut failed = io::Error::from(io::ErrorKind::NotFound);
-    for candidate in candidates {
-        match TcpStream::connect_timeout(candidate, PATIENCE) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
-}
-
 /// As [`get_within`], with this method: `GET`, `POST` or `DELETE`.
 ///
 /// # Errors
@@ -492,7 +480,7 @@ fn connect(candidates: &[SocketAddr]) -> io::Result<TcpStream> {
 pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
     let ask = || -> io::Result<Vec<u8>> {
         let candidates = crate::resolve(address).map_err(io::Error::other)?;
-        let mut stream = connect(&candidates)?;
+        let mut stream = connect_any(&candidates, PATIENCE)?;
         stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -569,6 +557,7 @@ fn end_of_head(head: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 

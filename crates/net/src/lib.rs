@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
 //! | [`snapshots`] | numbers that a loop lays down for another thread |
-//! | [`resolver`] | the socket addresses that a name stands for |
+//! | [`resolver`] | the socket addresses that a name stands for, and a connection to one of them |
 //! | [`services`] | the hosts and ports that a service has |
 //! | [`files`] | how many connections a process may have |
 //! | [`http`] | just enough of it to be asked how one is |
@@ -17,7 +17,7 @@
 //! | [`datagram`] | a port where datagrams are refused |
 //! | [`timer`] | a moment to wake up at, to the microsecond |
 //! | [`cpu`] | how much processor time was used |
-//! | [`signal`] | SIGINT and SIGTERM as readiness |
+//! | [`signal`] | SIGINT, SIGTERM and SIGHUP as readiness |
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +43,6 @@ pub use clock::Clock;
 pub use conn::Conn;
 pub use mio;
 pub use moved::Moved;
-pub use resolver::resolve;
+pub use resolver::{connect_any, resolve};
 pub use stream::{Listener, Stream};
 pub use timer::Timer;

@@ -1,7 +1,8 @@
-//! The socket addresses that a name stands for.
+//! The socket addresses that a name stands for, and a connection to one of them.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 use krarup_units::{Address, Mistake};
 
@@ -29,6 +30,22 @@ pub fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
     }
 }
 
+/// Connects to the first of these addresses that answers, waiting `limit` at most for each. One
+/// that is silent does not hold the others up for minutes, as the system would.
+///
+/// # Errors
+/// Why the last of them cannot be connected to; `NotFound` where there is none.
+pub fn connect_any(addresses: &[SocketAddr], limit: Duration) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        match TcpStream::connect_timeout(address, limit) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 /// Why, without the name of the system's function: `Name or service not known`.
 fn unresolved(error: &io::Error) -> String {
     let said = error.to_string();
@@ -37,11 +54,30 @@ fn unresolved(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
 
     #[test]
     fn loopback_resolves() {
         let found = resolve(&"127.0.0.1:80".parse().unwrap()).unwrap();
         assert_eq!(found, ["127.0.0.1:80".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_address_where_nothing_listens_does_not_keep_from_the_next() {
+        // Bound, and never listening: no other program is given its port.
+        let closed = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        closed.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let closed = closed.local_addr().unwrap().as_socket().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let limit = Duration::from_secs(10);
+        assert_eq!(connect_any(&[closed, open], limit).unwrap().peer_addr().unwrap(), open);
+        let kind = |addresses: &[SocketAddr]| connect_any(addresses, limit).unwrap_err().kind();
+        assert_eq!(kind(&[closed]), io::ErrorKind::ConnectionRefused);
+        assert_eq!(kind(&[]), io::ErrorKind::NotFound);
     }
 }

@@ -150,7 +150,8 @@ fn read(packet: &Packet<'_>) -> io::Result<Answer> {
             // A dot alone says that the service is decidedly not there.
             let host = host.trim_end_matches('.');
             if !host.is_empty() {
-                found.push(Address { host: host.to_owned(), port: server.port });
+                // Some name services change the case from one answer to the next.
+                found.push(Address { host: host.to_ascii_lowercase(), port: server.port });
             }
         }
     }
@@ -196,8 +197,8 @@ mod tests {
         packet.build_bytes_vec().unwrap()
     }
 
-    /// A socket for datagrams, and one for connections at the same port. A port that is free for the
-    /// first may be another program's for the second: then the next is tried.
+    /// A socket for datagrams, and one for connections at the same port. A port that is free for
+    /// the first may be another program's for the second: then the next is tried.
     fn sockets(is_long: bool) -> (UdpSocket, Option<TcpListener>) {
         let mut taken = Vec::new();
         loop {
@@ -250,6 +251,13 @@ mod tests {
             let found = servers(SERVICE, name_server(said, RCODE::NoError, is_long));
             assert_eq!(found.unwrap(), ["cache-0.cache.example:11212", "cache-1.cache.example:11211"]);
         }
+    }
+
+    #[test]
+    fn a_server_is_the_same_in_whatever_case_its_name_is_written() {
+        let said = vec![("Cache-0.Cache.Example", 11211), ("cache-0.cache.example", 11211)];
+        let found = servers(SERVICE, name_server(said, RCODE::NoError, false));
+        assert_eq!(found.unwrap(), ["cache-0.cache.example:11211"]);
     }
 
     #[test]

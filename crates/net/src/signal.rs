@@ -1,11 +1,26 @@
-//! SIGINT and SIGTERM as readiness: a byte in a socket for each.
+//! SIGINT, SIGTERM and SIGHUP as readiness: a byte in a socket for each.
 
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::low_level::pipe;
+use signal_hook::flag;
+use signal_hook::low_level::{pipe, raise};
+
+/// Whether SIGHUP came, where it is kept.
+static KEPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on SIGHUP no longer kills the process: the next [`Signals`] hear of one that comes
+/// before they are registered.
+///
+/// # Errors
+/// From the system, when signals are refused.
+pub fn keep_reloads() -> io::Result<()> {
+    flag::register(SIGHUP, Arc::clone(KEPT.get_or_init(Arc::default))).map(drop)
+}
 
 /// The signals that end a service, delivered to one event loop.
 #[derive(Debug)]
@@ -22,10 +37,14 @@ impl Signals {
     /// # Errors
     /// From the system, when signals or sockets are refused.
     pub fn register(registry: &Registry, stop: Token, reload: Token) -> io::Result<Self> {
-        Ok(Self {
+        let signals = Self {
             stop: readable(registry, stop, &[SIGINT, SIGTERM])?,
             reload: readable(registry, reload, &[SIGHUP])?,
-        })
+        };
+        if KEPT.get().is_some_and(|kept| kept.load(Ordering::SeqCst)) {
+            raise(SIGHUP)?;
+        }
+        Ok(signals)
     }
 
     /// How many times a stop was asked for since the last call.
@@ -85,17 +104,20 @@ fn drain(stream: &mut UnixStream) -> usize {
 #[cfg(test)]
 mod tests {
     use mio::{Events, Poll};
-    use signal_hook::low_level::raise;
 
     use super::*;
 
     #[test]
     fn a_signal_is_seen_as_readiness() {
+        keep_reloads().unwrap();
+        raise(SIGHUP).unwrap();
         let mut poll = Poll::new().unwrap();
         let mut signals = Signals::register(poll.registry(), Token(1), Token(2)).unwrap();
+        let mut events = Events::with_capacity(4);
+        poll.poll(&mut events, None).unwrap();
+        assert_eq!((signals.stops(), signals.reloads()), (0, 1), "what came before");
         raise(SIGTERM).unwrap();
         raise(SIGHUP).unwrap();
-        let mut events = Events::with_capacity(4);
         poll.poll(&mut events, None).unwrap();
         assert_eq!((signals.stops(), signals.reloads()), (1, 1));
         assert_eq!(signals.stops(), 0);

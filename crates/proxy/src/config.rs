@@ -212,6 +212,19 @@ impl Config {
         main.into_iter().chain(self.pools.iter().map(|(name, pool)| (name.as_str(), pool))).collect()
     }
 
+    /// What can be used as it is set, and will hardly do any good.
+    pub fn warning(&self) -> Option<String> {
+        let tls = self.edge.server_tls.as_ref().filter(|tls| tls.name.is_none());
+        let pools = tls.map(|_| self.all_pools())?;
+        let mut servers = pools.iter().flat_map(|(_, pool)| &pool.servers);
+        let many = servers.find(|one| one.every_address && !one.address.is_number())?;
+        Some(format!(
+            "certificates are checked against each address of {}; where they are made out to a name, set \
+             `server_tls.name`, one for all servers",
+            many.address
+        ))
+    }
+
     /// The servers of all pools, each once, in the order in which the core knows them.
     pub fn addresses(&self) -> Vec<Address> {
         let mut found: Vec<Address> = Vec::new();
@@ -632,6 +645,20 @@ mod tests {
         assert_eq!(Config::parse(text, "").unwrap().listeners().unwrap()[0].1, 0);
         let text = format!("default_pool = \"b\"\n{text}");
         assert_eq!(Config::parse(&text, "").unwrap().listeners().unwrap()[0].1, 1);
+    }
+
+    #[test]
+    fn certificates_of_servers_that_are_known_by_their_addresses_are_warned_of() {
+        let warning = |servers: &str, name: &str| {
+            let tls = format!("[edge]\nserver_tls = {{ authorities = \"a\"{name} }}");
+            Config::parse(&format!("servers = [{servers}]\n{tls}"), "").unwrap().warning()
+        };
+        let many = "{ address = \"many:1\", every_address = true }";
+        let said = warning(many, "").unwrap();
+        assert!(said.contains("each address of many:1;") && said.contains("`server_tls.name`"), "{said}");
+        assert_eq!(warning("{ address = \"10.0.0.5:1\", every_address = true }", ""), None);
+        assert_eq!(warning(many, ", name = \"n\""), None);
+        assert_eq!(warning("\"many:1\"", ""), None);
     }
 
     #[test]

@@ -34,7 +34,8 @@ settings! {
         tls: Option<ClientTls> = None, Optional(Inline),
             example = "{ certificate = \"proxy.pem\", key = \"proxy.key\", client_authorities = \"clients.pem\" }";
         /// TLS with servers: their authorities, the name in their certificates (none: the host as
-        /// configured), and the certificate and key for those that ask. All files are PEM.
+        /// configured; with every_address each address), and the certificate and key for those that
+        /// ask. All files are PEM.
         server_tls: Option<ServerTls> = None, Optional(Inline),
             example = "{ authorities = \"servers.pem\", name = \"cache.internal\", certificate = \"proxy.pem\", key = \"proxy.key\" }";
         /// The permissions of a unix socket that is listened on (listen = "unix:/run/krarup.sock").
@@ -134,7 +135,8 @@ settings! {
     pub struct ServerTls {
         /// Authorities (PEM): a server must show a certificate of one of them.
         authorities: PathBuf = PathBuf::new(), FILE, required = true;
-        /// The name in the servers' certificates; none: the host as it is configured.
+        /// The name in the servers' certificates; none: the host as it is configured, or each of
+        /// its addresses with `every_address`.
         name: Option<String> = None, Optional(TEXT);
         /// The proxy's own certificate (PEM), for servers that ask for one.
         certificate: Option<PathBuf> = None, Optional(FILE);

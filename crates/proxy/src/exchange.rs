@@ -1,5 +1,6 @@
 //! One request on its way through: who asked, where its answers are, what its stamps say.
 
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use krarup_memcache::{MetaCommand, ReplyClass, Response, Retrieval};
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::free_buffers::{FreeBuffers, KEEP};
 use crate::ids::{ClientId, PoolId, RequestId, SampleId, ServerId};
-use crate::keys::KeyList;
+use crate::keys::{FEW, KeyList, MOST_PARTS};
 use crate::merge::{How, Merge};
 
 /// How a request ended that was answered so.
@@ -71,6 +72,69 @@ pub(crate) struct RetrievalPart {
     /// Whether its servers are asked for the value's flags although the client was not: what they
     /// find is to be stored elsewhere.
     pub(crate) asks_for_flags: bool,
+}
+
+/// Which of a request's parts ask which server, of those from a place on.
+#[derive(Debug)]
+pub(crate) struct PartsByServer {
+    old: usize,
+    /// Where there are many: the parts by their pool and server, and the first of each pool.
+    table: Option<HashMap<(PoolId, Option<ServerId>), u16>>,
+    /// The parts before this place stand in the table.
+    known: usize,
+}
+
+impl PartsByServer {
+    pub(crate) fn behind(old: usize) -> Self {
+        Self { old, table: None, known: old }
+    }
+
+    /// The first part that asks `server`, none: any server, of `pool`.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        parts: &[RetrievalPart],
+        pool: PoolId,
+        server: Option<ServerId>,
+    ) -> Option<u16> {
+        let new = &parts[self.old..];
+        if new.len() > FEW {
+            return self.find_among_many(parts, pool, server);
+        }
+        let asks =
+            |part: &RetrievalPart| part.pool == pool && server.is_none_or(|server| part.server == server);
+        new.iter().position(asks).map(|found| (self.old + found) as u16)
+    }
+
+    fn find_among_many(
+        &mut self,
+        parts: &[RetrievalPart],
+        pool: PoolId,
+        server: Option<ServerId>,
+    ) -> Option<u16> {
+        let table = self.table.get_or_insert_with(HashMap::new);
+        for (place, part) in parts.iter().enumerate().skip(self.known) {
+            for server in [Some(part.server), None] {
+                table.entry((part.pool, server)).or_insert(place as u16);
+            }
+        }
+        self.known = parts.len();
+        table.get(&(pool, server)).copied()
+    }
+
+    /// The part that asks the server of `new`, which becomes that part where there is none yet;
+    /// none where a request may have no more parts.
+    #[inline]
+    pub(crate) fn find_or_add(&mut self, parts: &mut Vec<RetrievalPart>, new: RetrievalPart) -> Option<u16> {
+        let found = self.find(parts, new.pool, Some(new.server));
+        found.or_else(|| {
+            let number = parts.len();
+            (number < MOST_PARTS).then(|| {
+                parts.push(new);
+                number as u16
+            })
+        })
+    }
 }
 
 /// The answer of one of two servers that a part was sent to, which does not have all of its keys:

@@ -11,9 +11,11 @@ use smallvec::SmallVec;
 
 mod changes;
 mod ejection;
+mod places;
 
 use self::changes::RecentChanges;
 use self::ejection::SlowMembers;
+use self::places::PlacesByServer;
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
@@ -22,6 +24,7 @@ use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 pub(crate) struct Pool {
     spec: PoolSpec,
     servers: Vec<ServerId>,
+    places: PlacesByServer,
     /// The same, where they are so many that a request had better not copy their numbers.
     many: Option<Arc<[ServerId]>>,
     members: Vec<Member>,
@@ -259,6 +262,7 @@ impl Pool {
     pub(crate) fn new(spec: PoolSpec) -> Self {
         let servers: Vec<ServerId> = spec.servers.iter().copied().map(ServerId::new).collect();
         Self {
+            places: PlacesByServer::of(&servers),
             many: shared(&servers),
             members: spec.servers.iter().map(|_| Member::default()).collect(),
             pushed: None,
@@ -378,6 +382,7 @@ impl Pool {
             let known = before.iter().position(|&(other, _)| other == server);
             self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
         }
+        self.places = PlacesByServer::of(&servers);
         self.many = shared(&servers);
         self.servers = servers;
         // A key may have another holder now, which does not have it.
@@ -423,7 +428,7 @@ impl Pool {
     }
 
     fn place_of(&self, server: ServerId) -> Option<usize> {
-        self.servers.iter().position(|&one| one == server)
+        self.places.of_server(server)
     }
 
     /// Gives one of its servers this share of the reads, until then at the latest; none: all get
@@ -565,18 +570,16 @@ impl Pool {
         if self.pushed.as_ref().is_some_and(|pushed| pushed.until <= now) {
             self.push(None, now);
         }
-        let Self { spec, servers, members, pushed, order, turn, random, .. } = self;
-        let place_of = |server: ServerId| servers.iter().position(|&one| one == server);
+        let Self { spec, servers, places, members, pushed, order, turn, random, .. } = self;
         order.clear();
-        if holders.len() == members.len() {
-            // Every member, in whatever order: no search for its place.
+        let by_place = spec.reads == Reads::Primary && spec.placement.is_some();
+        if holders.len() == members.len() && !by_place {
+            // Every member, in whatever order.
             order.extend((0..members.len()).filter(|&place| members[place].up && !tried(servers[place])));
-            if spec.reads == Reads::Primary && spec.placement.is_some() {
-                order.sort_by_key(|&place| holders.iter().position(|&server| server == servers[place]));
-            }
         } else {
             let untried = holders.iter().filter(|&&server| !tried(server));
-            order.extend(untried.filter_map(|&server| place_of(server)).filter(|&place| members[place].up));
+            let places = untried.filter_map(|&server| places.of_server(server));
+            order.extend(places.filter(|&place| members[place].up));
         }
         if let Some(place) = pushed.as_mut().and_then(|pushed| pushed.takes(order)) {
             return Some(servers[place]);
@@ -794,8 +797,8 @@ impl Pool {
     /// One of its servers has answered a read after `time`. Those that are slow are given no reads
     /// for a while, `eject_for`, where others hold the same.
     pub(crate) fn member_took(&mut self, server: ServerId, time: Nanos, now: Stamp, eject_for: Nanos) {
-        let Self { quickness: Some(quickness), servers, members, counts, .. } = self else { return };
-        let Some(place) = servers.iter().position(|&one| one == server) else { return };
+        let Self { quickness: Some(quickness), places, members, counts, .. } = self else { return };
+        let Some(place) = places.of_server(server) else { return };
         if !quickness.took(place, time, now) {
             return;
         }

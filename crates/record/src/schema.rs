@@ -371,7 +371,8 @@ pub fn page() -> String {
          With `--rows-every` there are several files, in folders that engines take for columns: `date=2026-11-25/hour=04/rows-20261125T043000Z-INSTANCE.parquet` has the \
          rows that were replied to from 04:30:00 UTC on for so long, and never beyond the hour (the day, where intervals are longer than an hour; there is no `hour=` then). Intervals are counted from the hour's \
          beginning by the wall clock. A file has its name when it is whole and on the disk, two seconds after its interval; until then its name begins with a dot and ends in `.partial`. What comes later than that, \
-         or from a program that was started anew in the same interval, is in a file of its own (`-2.parquet`). `krarup.rows_lost` counts since the file before.\n\n\
+         or from a program that was started anew in the same interval, is in a file of its own (`-2.parquet`). `krarup.rows_lost` counts since the file before. \
+         A file that cannot be written is given up with its rows and the next is begun; the program warns once, and again only after a file was complete.\n\n\
          ## `histograms.hlog`\n\n\
          An HdrHistogram interval log, version 1.3: one line per operation and quantity, tagged `operation.quantity`, values in \
          nanoseconds to {DIGITS} digits, the largest value of a line in milliseconds. Any HdrHistogram tool reads it; the comment \

@@ -278,7 +278,7 @@ pub struct HeatMap {
 /// Pairs of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scatter {
-    /// The x axis, from zero.
+    /// The x axis; from zero where it is linear.
     pub x: Axis,
     /// The y axis, from zero.
     pub y: Axis,

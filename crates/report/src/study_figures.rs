@@ -337,7 +337,7 @@ fn study(study: &Study) -> Vec<Block> {
     );
     vec![
         Block::Paragraph(choice),
-        Block::Table(effects_table(study)),
+        effects_block(study),
         Block::Figure(residuals(study)),
         Block::Figure(normal_quantiles(study)),
     ]
@@ -355,13 +355,23 @@ fn file_stem(study: &Study) -> String {
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
+/// The effects. Where they multiply, the mean is no ratio as they are: it stands there in words.
+fn effects_block(study: &Study) -> Block {
+    let numbers = effects_table(study);
+    if study.model == Model::Multiplicative
+        && let TableValue::Measured(mean) = numbers.rows[0][1]
+    {
+        let show = |value: f64| measure_unit(study).show(value);
+        let interval = mean.interval.map(|(low, high)| format!(" ({} to {})", show(low), show(high)));
+        let mut words = numbers.clone();
+        words.rows[0][1] = TableValue::Text(show(mean.value) + &interval.unwrap_or_default());
+        return Block::InWords(words, numbers);
+    }
+    Block::Table(numbers)
+}
+
 fn effects_table(study: &Study) -> Table {
     let multiplied = study.model == Model::Multiplicative;
-    let unit = match (multiplied, study.measure) {
-        (true, _) => Unit::Count,
-        (false, Measure::Throughput) => Unit::PerSecond,
-        (false, _) => Unit::Seconds,
-    };
     let shown = |estimate: &krarup_stats::Estimate| {
         let estimate = if multiplied { estimate.map(f64::exp).ok()? } else { *estimate };
         Some(EstimateCell {
@@ -391,9 +401,12 @@ fn effects_table(study: &Study) -> Table {
         TableValue::from(""),
     ]);
     let meaning = if multiplied {
-        "An effect of 1.2 multiplies by 1.2 at the high level and divides by it at the low one; the mean is geometric."
+        format!(
+            "An effect of 1.2 multiplies by 1.2 at the high level and divides by it at the low one; the mean is geometric, in the unit of the {}.",
+            study.measure.name()
+        )
     } else {
-        "An effect is half of what going from the low level to the high one changes."
+        "An effect is half of what going from the low level to the high one changes.".into()
     };
     Table {
         name: format!("effects-{}", file_stem(study)),
@@ -408,7 +421,7 @@ fn effects_table(study: &Study) -> Table {
         ),
         columns: vec![
             Column::new("factor", Unit::Text),
-            Column::new("effect", unit),
+            Column::new("effect", unit(study)),
             Column::new("share of variation", Unit::Share),
             Column::new("differs from none", Unit::Text),
         ],
@@ -451,13 +464,17 @@ fn scatter(
     }
 }
 
-/// In which unit the residuals are.
+/// In which unit effects and residuals are.
 fn unit(study: &Study) -> Unit {
-    match (study.model, study.measure) {
-        (Model::Multiplicative, _) => Unit::Count,
-        (Model::Additive, Measure::Throughput) => Unit::PerSecond,
-        (Model::Additive, _) => Unit::Seconds,
+    match study.model {
+        Model::Multiplicative => Unit::Count,
+        Model::Additive => measure_unit(study),
     }
+}
+
+/// In which unit it was measured.
+fn measure_unit(study: &Study) -> Unit {
+    if study.measure == Measure::Throughput { Unit::PerSecond } else { Unit::Seconds }
 }
 
 fn of(study: &Study) -> String {
@@ -466,17 +483,27 @@ fn of(study: &Study) -> String {
 }
 
 fn residuals(study: &Study) -> Figure {
-    let axes = [
-        Axis::linear(format!("{}, by the model", of(study)), unit(study)),
-        Axis::linear("residual", unit(study)),
-    ];
+    let x = format!("{}, by the model", study.measure.name());
+    let (x, points, caption) = match study.model {
+        Model::Additive => (
+            Axis::linear(x, measure_unit(study)),
+            study.residuals.clone(),
+            "Each point is a run: measured − the model's. A cloud without a shape is as it should be; a funnel asks for the multiplicative model.",
+        ),
+        // An axis of ratios: of logarithms, 0 may lie far beside the points.
+        Model::Multiplicative => (
+            Axis::log(x, measure_unit(study)),
+            study.residuals.iter().map(|(predicted, residual)| (predicted.exp(), *residual)).collect(),
+            "Each point is a run: the logarithm of measured ÷ the model's. A cloud without a shape is as it should be; a funnel says that errors do not grow in proportion either.",
+        ),
+    };
     scatter(
         study,
         "residuals",
         &format!("{}residuals of {} against what the model says", of_part(study), of(study)),
-        "Each point is a run: measured − the model's. A cloud without a shape is as it should be; a funnel asks for the multiplicative model.",
-        axes,
-        &study.residuals,
+        caption,
+        [x, Axis::linear("residual", unit(study))],
+        &points,
     )
 }
 
@@ -498,22 +525,49 @@ mod tests {
     use krarup_stats::effects::{KnownError, recover};
 
     use super::*;
+    use crate::figures::AxisScale;
 
-    #[test]
-    fn an_effect_that_multiplies_has_both_ends_of_its_interval() {
-        // Of logarithms: 0.3 ± 0.29.
+    /// A study whose effects multiply, by the logarithms of two means; each effect has ± 0.29.
+    fn multiplied(measure: Measure, means: [f64; 2]) -> Study {
         let error = KnownError::HalfWidth { half: 0.29, level: 0.95 };
-        let study = Study {
+        Study {
             part: Vec::new(),
-            measure: Measure::Throughput,
+            measure,
             model: Model::Multiplicative,
             choice: DesignReason::WideRange { ratio: 10.0 },
             factors: vec![("servers".into(), "1".into(), "3".into())],
-            effects: recover(&["servers"], &[-0.3, 0.3], 2, error, 0.95).unwrap(),
-            residuals: Vec::new(),
+            effects: recover(&["servers"], &means, 2, error, 0.95).unwrap(),
+            residuals: means.map(|mean| (mean, 0.1)).to_vec(),
             qq: Vec::new(),
-        };
-        let table = effects_table(&study);
+        }
+    }
+
+    #[test]
+    fn a_mean_beside_ratios_has_its_unit() {
+        let study = multiplied(Measure::Response, [200e-6_f64.ln(), 400e-6_f64.ln()]);
+        let Block::InWords(words, numbers) = effects_block(&study) else { panic!("the mean has its unit") };
+        let shown = crate::text::table(&words);
+        assert!(shown.contains("283 µs (212 µs to 378 µs)") && shown.contains("(1.06 to 1.8"), "{shown}");
+        assert!(words.caption.contains("in the unit of the response time"), "{}", words.caption);
+        assert!(
+            matches!(numbers.rows[0][1], TableValue::Measured(mean) if (mean.value - 282.8e-6).abs() < 1e-7)
+        );
+    }
+
+    #[test]
+    fn residuals_of_ratios_lie_along_an_axis_of_ratios() {
+        let study = multiplied(Measure::Response, [200e-6_f64.ln(), 400e-6_f64.ln()]);
+        let figure = residuals(&study);
+        assert!(figure.caption.contains("do not grow in proportion either"), "{}", figure.caption);
+        let Plot::Scatter(scatter) = figure.plot else { panic!("points are drawn") };
+        assert_eq!((scatter.x.scale, scatter.x.unit), (AxisScale::Log, Unit::Seconds));
+        assert_eq!((scatter.y.scale, scatter.y.unit), (AxisScale::Linear, Unit::Count));
+        assert!((scatter.groups[0].points[0].1 - 200e-6).abs() < 1e-9, "{scatter:?}");
+    }
+
+    #[test]
+    fn an_effect_that_multiplies_has_both_ends_of_its_interval() {
+        let table = effects_table(&multiplied(Measure::Throughput, [-0.3, 0.3]));
         for shown in [crate::markdown::table(&table), crate::text::table(&table)] {
             assert!(shown.contains("(1.01 to 1.8"), "{shown}");
         }

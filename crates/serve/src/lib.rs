@@ -14,6 +14,7 @@
 //! | `process` | what this process uses of the machine, and may use |
 //! | `processors` | how many processors this process may use, and how much memory |
 //! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
+//! | `refusal` | how often the operator is told that clients cannot be accepted |
 //! | `slice` | how long a pass may spend on one thing |
 //! | `server_statistics` | what servers say of themselves |
 //! | `threads` | beginning a thread, which the system may refuse |
@@ -34,6 +35,7 @@ mod processors;
 pub mod proxy;
 mod redline;
 mod redline_lock;
+mod refusal;
 mod server_statistics;
 mod slice;
 mod threads;

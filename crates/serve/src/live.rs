@@ -13,6 +13,8 @@ use krarup_proxy::Config;
 use krarup_proxy::live::{KeyState, ReplicatedPool};
 use krarup_record::LiveSnapshot;
 
+use crate::processors;
+
 /// What was kept of the traffic, by one loop or several, and of which system it is.
 #[derive(Clone, Debug)]
 pub struct LiveState {
@@ -60,9 +62,16 @@ impl LiveQuestion {
         Self(Arc::new(SnapshotSlots::new(slots, LiveState::and)))
     }
 
-    /// What all loops have kept until now; none where one of them is stuck.
+    /// What all loops have kept until now, and the processors that they may use now; none where one
+    /// of them is stuck.
     pub(crate) fn ask(&self) -> Option<Arc<LiveState>> {
-        self.0.ask()
+        let mut state = self.0.ask()?;
+        // A quota may change while the process runs.
+        let loops = state.config.as_ref().map_or(1, |config| config.threads);
+        // Copied only where several threads have asked together.
+        let system = &mut Arc::make_mut(&mut state).system;
+        system.processors_per_loop = processors::per_loop(processors::usable(), loops);
+        Some(state)
     }
 }
 
@@ -77,22 +86,39 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Each loop answers when it is woken, the last one first.
-    #[test]
-    fn what_several_loops_keep_is_one_snapshot_in_their_order() {
+    /// Asks a loop for each state; each answers when it is woken, the last one first.
+    fn question(states: Vec<LiveState>) -> LiveQuestion {
         let all = Arc::<Mutex<Vec<Arc<SnapshotSlot<LiveState>>>>>::default();
-        let slots: Vec<_> = (0..2)
+        let states: Arc<[LiveState]> = states.into();
+        let slots: Vec<_> = (0..states.len())
             .map(|_| {
-                let all = Arc::clone(&all);
+                let (all, states) = (Arc::clone(&all), Arc::clone(&states));
                 SnapshotSlot::waking(Nanos::from_secs(1).as_duration(), move || {
-                    for (number, slot) in all.lock().unwrap().iter().enumerate().rev() {
-                        slot.publish(|| state_of(number as u16));
+                    for (slot, state) in all.lock().unwrap().iter().zip(states.iter()).rev() {
+                        slot.publish(|| state.clone());
                     }
                 })
             })
             .collect();
         all.lock().unwrap().clone_from(&slots);
-        let state = LiveQuestion::new(slots).ask().unwrap();
+        LiveQuestion::new(slots)
+    }
+
+    #[test]
+    fn the_processors_of_a_loop_are_those_that_it_may_use_now() {
+        let two = Config::parse("servers = [\"a:1\"]\nthreads = 2", "proxy.toml").unwrap();
+        for (config, loops) in [(Some(Box::new(two)), 2), (None, 1)] {
+            let mut state = LiveState { config, ..state_of(0) };
+            state.system.processors_per_loop = 0.01;
+            let now = processors::per_loop(processors::usable(), loops);
+            assert_eq!(question(vec![state]).ask().unwrap().system.processors_per_loop, now);
+        }
+        assert_eq!((processors::per_loop(0.5, 2), processors::per_loop(4.0, 2)), (0.25, 1.0));
+    }
+
+    #[test]
+    fn what_several_loops_keep_is_one_snapshot_in_their_order() {
+        let state = question((0..2).map(state_of).collect()).ask().unwrap();
         assert_eq!((state.kept.loops, state.system.servers.len()), (2, 1));
         let servers: Vec<_> = state.kept.visits.iter().map(krarup_record::LiveVisit::server).collect();
         assert_eq!(servers, [0, 1]);

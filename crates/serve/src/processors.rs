@@ -12,16 +12,29 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// Processors that this process may use, above zero and with a fraction under a quota. What the
 /// system does not say counts as no limit; at least one processor is there.
 pub(crate) fn usable() -> f64 {
-    let runs_on = rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count().max(1));
+    let runs_on = runs_on(rustix::thread::sched_getaffinity(None).map(|cpus| cpus.count()));
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let quota = quota(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"), |path| {
         fs::read_to_string(path).ok()
     });
     quota.map_or(f64::from(runs_on), |quota| quota.min(f64::from(runs_on)))
+}
+
+/// The part of a processor that each of these loops has, where the process may use so many.
+pub(crate) fn per_loop(usable: f64, loops: usize) -> f64 {
+    (usable / loops as f64).min(1.0)
+}
+
+/// The processors that the system says the process may run on. On a machine with more than its
+/// answer has room for it says nothing of that.
+fn runs_on(said: rustix::io::Result<u32>) -> u32 {
+    let counted = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    said.map_or_else(|_| counted(), |count| count.max(1))
 }
 
 /// Bytes of memory that this process may hold by its control groups; none: there is no limit.
@@ -193,5 +206,12 @@ mod tests {
         assert_eq!(quota_of("0::/\n", SECOND, &[("/sys/fs/cgroup/cpu.max", "0 0\n")]), None);
         assert_eq!(quota_of("0::/\n", SECOND, &[("/sys/fs/cgroup/cpu.max", "5\n")]), None);
         assert!(usable() > 0.0);
+    }
+
+    #[test]
+    fn where_the_system_does_not_say_on_what_the_process_runs_its_processors_are_counted() {
+        let counted = thread::available_parallelism().unwrap().get() as u32;
+        assert_eq!(runs_on(Err(rustix::io::Errno::INVAL)), counted);
+        assert_eq!((runs_on(Ok(3)), runs_on(Ok(0))), (3, 1));
     }
 }

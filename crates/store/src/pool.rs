@@ -381,9 +381,10 @@ impl PoolState {
         self.takes(query);
     }
 
-    /// Remembers why the database refused a request; whether it is not to be tried again.
+    /// Remembers why the database refused a request that writes; whether it is not to be tried
+    /// again.
     fn is_final(&self, query: &DatabaseRequest, why: &str, until: RefusedUntil) -> bool {
-        if until != RefusedUntil::Never {
+        if until != RefusedUntil::Never && query.writes() {
             self.refuse(query.kind(), why, until);
         }
         until == RefusedUntil::Never || matches!(query, DatabaseRequest::Sweep(_) | DatabaseRequest::New(_))
@@ -467,9 +468,10 @@ impl PoolState {
                         self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
                         return Ok(Vec::new());
                     }
-                    if until != RefusedUntil::TryLater {
+                    if until != RefusedUntil::TryLater && asked[0].query.writes() {
                         // Until there is room nothing of the kind is carried out: meanwhile this
-                        // connection is for others.
+                        // connection is for others. What only reads is never held back, and waits
+                        // here.
                         self.hold(kind);
                         return Ok(asked);
                     }

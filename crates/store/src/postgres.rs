@@ -7,8 +7,8 @@
 //! to write is over. So the broker that gets the lock finds a table at rest.
 //!
 //! **An owner that hangs.** It renews one row three times a second. A broker that waits ends its
-//! session when the row is older than [`LEASE`] by the database's own clock; what it writes
-//! afterwards goes nowhere.
+//! session when the row is older than [`LEASE`] by the database's own clock, and has not changed
+//! for half of that by the broker's; what it writes afterwards goes nowhere.
 
 pub(crate) mod batch_writer;
 pub(crate) mod blocking;
@@ -25,9 +25,11 @@ mod rows;
 mod schema;
 pub(crate) mod session;
 mod sharing;
+mod silence;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use krarup_units::Nanos;
 use tokio_postgres::error::SqlState;
@@ -49,6 +51,7 @@ use blocking::BlockingSession;
 pub(crate) use place::Reconnecting;
 use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
 use rows::{NameTable, read, since_1970};
+use silence::OwnerSilence;
 
 /// Who takes over from another reads no more than so many bytes of messages before it serves; more
 /// of them are counted, and read when they are needed.
@@ -127,10 +130,10 @@ impl Owned {
     pub fn take(place: Database, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
-        let mut told = None;
+        let (mut told, mut silence) = (None, OwnerSilence::default());
         while !client.query_one(OWN, &[])?.get::<_, bool>(0) {
             let owner = client.query_one(
-                "SELECT coalesce(address, ''), process, renewed < clock_timestamp() - make_interval(secs => $1) \
+                "SELECT coalesce(address, ''), process, renewed, renewed < clock_timestamp() - make_interval(secs => $1) \
                  AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = 2 \
                              AND mode = 'ExclusiveLock' AND granted AND pid = process) FROM krarup.owner WHERE shard = 0",
                 &[&LEASE.as_secs_f64()],
@@ -140,7 +143,8 @@ impl Owned {
                 waits(&address);
                 told = Some(address);
             }
-            if let (Some(process), true) = (owner.get::<_, Option<i32>>(1), owner.get(2)) {
+            let silent = silence.lasts(owner.get(2), Instant::now()) && owner.get(3);
+            if let (Some(process), true) = (owner.get::<_, Option<i32>>(1), silent) {
                 client.execute("SELECT pg_terminate_backend($1)", &[&process])?;
             }
             thread::sleep(LOOK);
@@ -227,7 +231,7 @@ impl Owned {
     ) -> Result<Contents, StoreError> {
         self.heads = resident.heads;
         let shard = self.shard;
-        let alive = heads::Alive::begin(self.place.clone(), self.epoch, shard);
+        let alive = heads::Alive::begin(self.place.clone(), self.epoch, shard)?;
         let mut contents = Contents::default();
         for row in
             self.client.query("SELECT name, created, most, dead, expires, keeps FROM krarup.tube", &[])?

@@ -1,7 +1,7 @@
 //! `host:port`, `unix:/path` or `srv:_service._tcp.name` as people write it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -38,9 +38,14 @@ impl Address {
         (self.port == 0 && self.host.starts_with('_')).then_some(self.host.as_str())
     }
 
+    /// Whether its host is a number, for which nothing is looked up.
+    pub fn is_number(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok()
+    }
+
     /// Whether only this machine can connect to it: a unix socket, or a loopback address or name.
     pub fn is_local(&self) -> bool {
-        let number = self.host.parse::<std::net::IpAddr>();
+        let number = self.host.parse::<IpAddr>();
         self.file().is_some() || self.host == "localhost" || number.is_ok_and(|number| number.is_loopback())
     }
 }

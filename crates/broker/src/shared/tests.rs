@@ -232,6 +232,20 @@ fn the_tube_of_a_message_that_was_put_here_is_known_whatever_its_taker_watches()
 }
 
 #[test]
+fn a_tube_is_told_of_the_messages_of_its_own_that_are_held() {
+    let mut both = Both::new(false);
+    let clients = [(); 3].map(|()| both.open());
+    for (client, tube) in clients.into_iter().zip(["one", "two", "two"]) {
+        both.queues.use_tube(client, tube);
+        both.queues.watch(client, tube);
+        both.done(client, &put(), 10);
+        both.done(client, &Request::Reserve, 10);
+    }
+    let held = ["one", "two"].map(|tube| both.report(tube, 11).unwrap().busy_consumers);
+    assert_eq!(held, [1, 2]);
+}
+
+#[test]
 fn a_lease_that_has_run_out_was_given_up_when_it_did() {
     let mut both = Both::new(false);
     let client = both.open();

@@ -45,7 +45,7 @@ impl SharedQueues {
         if !is_full && self.waits.books.get(name).is_none() {
             return None;
         }
-        let busy = self.held_by_tube(now).get(name).copied().unwrap_or(0);
+        let busy = self.held_tubes(now).filter(|tube| *tube == name).count() as u64;
         Some(TubeReport::of(&self.state_of(name, busy, now), queues.waiting_target()))
     }
 
@@ -78,7 +78,8 @@ impl SharedQueues {
     /// The tubes that messages went through here, and those that the database says are fullest:
     /// those with the most that wait one by one, then those with the most arrivals.
     pub(crate) fn tubes_state(&self, most: usize, now: Stamp) -> TubesState {
-        let held = self.held_by_tube(now);
+        let mut held: HashMap<&Arc<str>, u64> = HashMap::new();
+        self.held_tubes(now).for_each(|tube| *held.entry(tube).or_default() += 1);
         let held = |name: &Arc<str>| held.get(name).copied().unwrap_or(0);
         let last = self.backlog.last(now);
         let fullest = || last.iter().flat_map(|last| &last.backlog.fullest);
@@ -110,14 +111,10 @@ impl SharedQueues {
         self.waiting.get(tube).map_or(0, |line| line.len() as u64)
     }
 
-    /// Messages that clients of this broker hold, by their tubes.
-    fn held_by_tube(&self, now: Stamp) -> HashMap<Arc<str>, u64> {
-        let mut held = HashMap::new();
+    /// The tube of each message that a client of this broker holds.
+    fn held_tubes(&self, now: Stamp) -> impl Iterator<Item = &Arc<str>> {
         let leases = self.holders.iter().flatten().flat_map(|holder| holder.leases.values());
-        for tube in leases.filter(|lease| lease.until > now).filter_map(|lease| lease.tube.as_ref()) {
-            *held.entry(Arc::clone(tube)).or_default() += 1;
-        }
-        held
+        leases.filter(move |lease| lease.until > now).filter_map(|lease| lease.tube.as_ref())
     }
 
     fn state_of(&self, name: &Arc<str>, busy: u64, now: Stamp) -> TubeState {

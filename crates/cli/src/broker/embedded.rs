@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use krarup_lab::testbed::probe::postgres_programs;
+use krarup_lab::testbed::probe::{POSTGRES_VERSIONS, postgres, postgres_programs};
 
 use crate::failure::Failure;
 
@@ -41,6 +41,8 @@ const STATION_ROLE: &str = krarup_lab::testbed::stations::DATABASE;
 const STATION_CONNECTIONS: &str = "max_connections=500";
 /// How long a server may take to start: after a crash it reads its log first.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How many names a temporary directory may have: processes that were killed have left theirs.
+const NAMES: u32 = 100;
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -64,8 +66,7 @@ impl EmbeddedPostgres {
     }
 
     fn temporary_with(begin: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<Self, Failure> {
-        let folder = std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id()));
-        make_own(&folder)?;
+        let folder = make_own(&std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id())))?;
         let made = Self::made(&folder).and_then(|mut cluster| {
             cluster.temporary = true;
             begin(&mut cluster).map(|()| cluster)
@@ -142,8 +143,9 @@ impl EmbeddedPostgres {
             Err(TryLockError::Error(error)) => return Err(wrong(error)),
         }
         let data = folder.join("data");
+        half_made(&data)?;
+        let programs = programs_for(&data, Path::new(POSTGRES_VERSIONS), programs, postgres().as_deref())?;
         let cluster = Self { programs, data, folder, as_other, temporary: false, server: None, _lock: lock };
-        half_made(&cluster.data)?;
         if !cluster.data.join("PG_VERSION").exists() {
             cluster.make()?;
         }
@@ -337,16 +339,56 @@ fn half_made(data: &Path) -> Result<(), Failure> {
         .hint(format!("remove {}", data.display())))
 }
 
+/// Where the programs are that can serve the cluster in `data`: those `chosen`, whose words for
+/// their version are `installed`; or, where another version made it, its own among `versions`.
+fn programs_for(
+    data: &Path,
+    versions: &Path,
+    chosen: PathBuf,
+    installed: Option<&str>,
+) -> Result<PathBuf, Failure> {
+    let made = fs::read_to_string(data.join("PG_VERSION")).unwrap_or_default();
+    let made = made.trim();
+    // `postgres (PostgreSQL) 17.5`, and then what the distribution says of it.
+    let Some(installed) = installed.and_then(|words| words.split_whitespace().nth(2)) else {
+        return Ok(chosen);
+    };
+    // 17 has made it, and 17.5 opens it.
+    let opens = |rest: &str| !rest.starts_with(|letter: char| letter.is_ascii_digit());
+    if made.is_empty() || installed.strip_prefix(made).is_some_and(opens) {
+        return Ok(chosen);
+    }
+    let its = versions.join(made).join("bin");
+    if its.join("postgres").exists() {
+        return Ok(its);
+    }
+    Err(Failure::usage(format!(
+        "{} was made by PostgreSQL {made}, and {installed} is installed",
+        data.display()
+    ))
+    .hint(format!("apt-get install postgresql-{made}")))
+}
+
 /// Makes a directory that no other user may enter: where others may write, one that is there may be
-/// theirs.
-fn make_own(folder: &Path) -> Result<(), Failure> {
-    DirBuilder::new().mode(0o700).create(folder).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            Failure::run(format!("{} is there already", folder.display())).hint("remove it")
+/// theirs. Where that is so, as where an earlier process of the same number was killed, it has a
+/// number behind its name.
+fn make_own(first: &Path) -> Result<PathBuf, Failure> {
+    for number in 1..=NAMES {
+        let mut folder = first.as_os_str().to_owned();
+        if number > 1 {
+            folder.push(format!("-{number}"));
         }
-        _ => Failure::run(format!("{} cannot be made: {error}", folder.display()))
-            .hint("let TMPDIR name another directory"),
-    })
+        let folder = PathBuf::from(folder);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(Failure::run(format!("{} cannot be made: {error}", folder.display()))
+                    .hint("let TMPDIR name another directory"));
+            }
+        }
+    }
+    Err(Failure::run(format!("{} and others like it are there already", first.display())).hint("remove them"))
 }
 
 /// Where a server is reached whose socket is in `folder`.
@@ -406,13 +448,43 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_its_own_is_closed_to_others_and_one_that_is_there_is_an_error() {
-        let folder = std::env::temp_dir().join(format!("krarup-own-folder-{}", std::process::id()));
-        let _ = fs::remove_dir(&folder);
-        assert!(make_own(&folder).is_ok());
-        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-        let refused = make_own(&folder).map_err(|failure| failure.message());
-        assert_eq!(refused, Err(format!("{} is there already", folder.display())));
-        fs::remove_dir(&folder).unwrap();
+    fn a_database_is_served_by_the_version_that_made_it() {
+        let root = std::env::temp_dir().join(format!("krarup-versions-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let (data, versions, chosen) = (root.join("data"), root.join("versions"), root.join("chosen"));
+        let asked = |version: &str| {
+            let words = format!("postgres (PostgreSQL) {version} (Debian {version}-1)");
+            programs_for(&data, &versions, chosen.clone(), Some(&words)).map_err(|failure| failure.message())
+        };
+        assert_eq!(asked("17.5"), Ok(chosen.clone()), "it is not made yet");
+        fs::create_dir_all(&data).unwrap();
+        for (made, opens, other) in
+            [("15", "15.13", "17.5"), ("1", "1.2", "15.13"), ("9.6", "9.6.24", "9.5.2")]
+        {
+            fs::write(data.join("PG_VERSION"), format!("{made}\n")).unwrap();
+            assert_eq!(asked(opens), Ok(chosen.clone()));
+            let why = format!("{} was made by PostgreSQL {made}, and {other} is installed", data.display());
+            assert_eq!(asked(other), Err(why));
+            let its = versions.join(made).join("bin");
+            fs::create_dir_all(&its).unwrap();
+            fs::write(its.join("postgres"), "").unwrap();
+            assert_eq!(asked(other), Ok(its));
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_its_own_is_closed_to_others_and_one_that_is_there_is_left_alone() {
+        let root = std::env::temp_dir().join(format!("krarup-own-folder-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root).unwrap();
+        let first = root.join("own");
+        for name in ["own", "own-2", "own-3"] {
+            assert_eq!(make_own(&first), Ok(root.join(name)));
+            assert_eq!(fs::metadata(root.join(name)).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        fs::remove_dir_all(&root).unwrap();
+        let refused = make_own(&first).map_err(|failure| failure.message());
+        assert!(refused.is_err_and(|why| why.contains("own cannot be made")));
     }
 }

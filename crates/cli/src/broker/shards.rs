@@ -6,6 +6,7 @@
 //! every 100 ms: who is there, who owns what ──▶ take a shard, or hand one over
 //! ```
 
+use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -45,11 +46,18 @@ const LAST: Duration = Duration::from_secs(1);
 /// How soon a shard that could not be served is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// How a shard ended here; none: another broker owned it from the beginning.
+type ShardEnd = Result<Option<Box<BrokerEnd>>, Mistake>;
+/// What a shard's thread does.
+type ShardBody = Box<dyn FnOnce() -> ShardEnd + Send>;
+/// Begins a thread of that name.
+type Spawn = fn(String, ShardBody) -> io::Result<JoinHandle<ShardEnd>>;
+
 /// A shard that this broker serves, or is about to.
 struct Serving {
     shard: u32,
     ending: Arc<Ending>,
-    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, Mistake>>,
+    thread: JoinHandle<ShardEnd>,
 }
 
 /// What every shard's engine is made from.
@@ -63,6 +71,7 @@ struct Plan {
     /// Greets the clients of the fronts.
     tls: Option<Acceptor>,
     admins: Arc<[OnceLock<AdminAddress>]>,
+    spawn: Spawn,
 }
 
 pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> Result<(), Failure> {
@@ -157,6 +166,7 @@ fn turn(
         secret: base.secret.clone(),
         tls: base.tls.clone(),
         admins: Arc::clone(admins),
+        spawn: |name, body| thread::Builder::new().name(name).spawn(body),
     });
     warn_of_plain_text(args);
     let mut serving: Vec<Serving> = Vec::new();
@@ -220,7 +230,11 @@ fn open(args: &mut BrokerArgs, base: &Base, owners: &Arc<Owners>) -> Result<Vec<
             None => listen::listen_with(address, options),
         };
         let front = listener
-            .and_then(|listener| Front::begin(listener, protocol, settings.clone(), Arc::clone(owners)))
+            .and_then(|listener| {
+                let (clock, owners) = (base.clock, Arc::clone(owners));
+                let refused = |why| tell(BrokerNotice::NotAccepting(why), false);
+                Front::begin(listener, protocol, settings.clone(), owners, move || clock.now(), refused)
+            })
             .map_err(|why| Failure::usage(why).hint("choose another address"))?;
         fronts.push((front, protocol));
     }
@@ -325,6 +339,8 @@ fn share(
     signals: &ProcessSignals,
 ) -> Result<End, Failure> {
     let mut lost = false;
+    // Why no thread could be had, as was told; none: one could since.
+    let mut told = None;
     let mut not_before = vec![Instant::now(); plan.args.shards as usize];
     loop {
         for place in (0..serving.len()).rev() {
@@ -352,8 +368,17 @@ fn share(
                             if not_before[shard as usize] <= Instant::now()
                                 && !serving.iter().any(|one| one.shard == shard) =>
                         {
-                            let one = begin(plan, shard, records.lane(), signals);
-                            serving.push(one.map_err(Failure::run)?);
+                            match begin(plan, shard, records.lane(), signals) {
+                                Ok(one) => {
+                                    told = None;
+                                    serving.push(one);
+                                }
+                                Err(why) => {
+                                    is_news(&mut told, &why).then(|| not_served(shard, &why));
+                                    not_before[shard as usize] = Instant::now() + AGAIN;
+                                    break;
+                                }
+                            }
                         }
                         Some(MemberStep::Give(shard)) if !ends => {
                             eprintln!("shard {shard}: handed over");
@@ -383,24 +408,19 @@ fn begin(
     signals: &ProcessSignals,
 ) -> Result<Serving, Mistake> {
     let ending = Arc::new(Ending::default());
-    signals.follow(&ending, Follows::Draining);
     let (its_plan, its) = (Arc::clone(plan), Arc::clone(&ending));
-    let thread = thread::Builder::new()
-        .name(format!("shard {shard}"))
-        .spawn(move || serve(&its_plan, Shard { number: shard, of: its_plan.args.shards }, rows, its))
+    let body = move || serve(&its_plan, Shard { number: shard, of: its_plan.args.shards }, rows, its);
+    let thread = (plan.spawn)(format!("shard {shard}"), Box::new(body))
         .map_err(|error| format!("no thread can be had: {error}"))?;
+    // What was asked for before is told now.
+    signals.follow(&ending, Follows::Draining);
     Ok(Serving { shard, ending, thread })
 }
 
 /// Serves a shard until it is told to end, or another broker owns it; none: another broker did from
 /// the beginning.
-fn serve(
-    plan: &Plan,
-    shard: Shard,
-    rows: Option<Lane>,
-    ending: Arc<Ending>,
-) -> Result<Option<Box<BrokerEnd>>, Mistake> {
-    let Plan { args, place, member, clock, largest, secret, tls, admins } = plan;
+fn serve(plan: &Plan, shard: Shard, rows: Option<Lane>, ending: Arc<Ending>) -> ShardEnd {
+    let Plan { args, place, member, clock, largest, secret, tls, admins, .. } = plan;
     let told = |problem: StoreError| problem.to_string();
     let Some(mut owned) = Owned::take_shard(place.clone(), shard, *member).map_err(told)? else {
         return Ok(None);
@@ -487,11 +507,7 @@ fn behind(address: &Address, shard: u32) -> Result<Address, Mistake> {
 }
 
 /// Tells how a shard ended here; whether it was served at all.
-fn report(
-    shard: u32,
-    thread: JoinHandle<Result<Option<Box<BrokerEnd>>, Mistake>>,
-    records: &mut BrokerRecords,
-) -> bool {
+fn report(shard: u32, thread: JoinHandle<ShardEnd>, records: &mut BrokerRecords) -> bool {
     match thread.join() {
         Ok(Ok(Some(mut ended))) => {
             records.add(&mut ended);
@@ -499,8 +515,65 @@ fn report(
             return true;
         }
         Ok(Ok(None)) => {}
-        Ok(Err(why)) => eprintln!("warning: shard {shard} is not served here: {why}"),
-        Err(_) => eprintln!("warning: shard {shard} is not served here: its thread has ended"),
+        Ok(Err(why)) => not_served(shard, &why),
+        Err(_) => not_served(shard, &Mistake::plain("its thread has ended")),
     }
     false
+}
+
+fn not_served(shard: u32, why: &Mistake) {
+    eprintln!("warning: shard {shard} is not served here: {why}");
+}
+
+/// Whether this is not what was told last; from now on it is.
+fn is_news(told: &mut Option<Mistake>, why: &Mistake) -> bool {
+    told.replace(why.clone()).as_ref() != Some(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+    use krarup_store::postgres::ProcessEnvironment;
+    use krarup_store::postgres::members::Standing;
+
+    use super::*;
+
+    #[test]
+    fn a_shard_whose_thread_cannot_be_had_is_tried_again_and_ends_nothing() {
+        let line = BrokerArgs::augment_args(clap::Command::new("broker")).try_get_matches_from(["broker"]);
+        let args = BrokerArgs::from_arg_matches(&line.unwrap()).unwrap();
+        let clock = Clock::start();
+        let mut records = BrokerRecords::begin(&args, None, &clock).unwrap();
+        let plan = Arc::new(Plan {
+            args,
+            place: Database::parse("postgres://krarup@127.0.0.1/queues", &ProcessEnvironment::default())
+                .unwrap(),
+            member: 1,
+            clock,
+            largest: 0,
+            secret: None,
+            tls: None,
+            admins: Arc::new([]),
+            spawn: |_, _| Err(io::ErrorKind::WouldBlock.into()),
+        });
+        let free = Standing { shard: 0, member: None, owner: None };
+        let (ask, _asked) = mpsc::channel();
+        let (tell, seen) = mpsc::channel();
+        tell.send(Ok(MembersView { members: vec![1], shards: vec![free] })).unwrap();
+        tell.send(Err(StoreError::Deposed)).unwrap();
+        let mut lookout = Lookout { ask, seen, asked: false };
+        let (owners, mut serving) = (Arc::new(Owners::unknown(1)), Vec::new());
+        let signals = ProcessSignals::default();
+        let ended = share(&mut lookout, &plan, &owners, (&mut serving, &mut records), &signals);
+        assert!(matches!(ended, Ok(End::Otherwise)), "it looks again who is there");
+        assert!(serving.is_empty());
+    }
+
+    #[test]
+    fn why_no_thread_can_be_had_is_told_once_until_it_is_another_reason() {
+        let [memory, limit] = ["no memory", "a limit"].map(Mistake::plain);
+        let mut told = None;
+        let news = [&memory, &memory, &limit, &limit, &memory].map(|why| is_news(&mut told, why));
+        assert_eq!(news, [true, false, true, false, true]);
+    }
 }

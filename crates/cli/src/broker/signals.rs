@@ -20,7 +20,7 @@ const RELOAD: Token = Token(1);
 const DRAIN: Token = Token(2);
 
 /// What signals have asked of this process so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ProcessSignals(Arc<Inner>);
 
 #[derive(Debug, Default)]

@@ -10,10 +10,10 @@ use krarup_load::{Load, LoadProgress, Phase};
 use krarup_record::file::log::LogWriter;
 use krarup_record::file::{self, RunMetadata};
 use krarup_record::{Operation, VisitTally, WindowRow};
-use krarup_units::mistake::system_words;
 use krarup_units::{Nanos, Stamp};
 
 use crate::failure::Failure;
+use crate::written::{self, unwritten};
 
 /// All files of a run.
 pub(super) struct LoadFiles {
@@ -75,9 +75,7 @@ impl Files {
     fn begin(csv: Option<PathBuf>, hlog: Option<PathBuf>) -> Result<Self, Failure> {
         let csv = match csv {
             Some(path) => {
-                // Now, and not after a long run; what stands there stays until its end.
-                let file = File::options().create(true).write(true).truncate(false).open(&path);
-                let file = file.map_err(|error| unwritten(&path, &system_words(&error)))?;
+                let file = written::open(&path)?;
                 Some((path, file))
             }
             None => None,
@@ -140,8 +138,4 @@ impl Files {
 /// and no other file gets its name.
 pub(super) fn is_special(there: io::Result<Metadata>) -> bool {
     there.is_ok_and(|there| !there.is_file())
-}
-
-pub(super) fn unwritten(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::run(format!("{} cannot be written: {why}", path.display())).hint("choose another file")
 }

@@ -341,7 +341,8 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
         percentiles: args.percentiles.iter().map(|percent| percent / 100.0).collect(),
         ..SimulationSettings::default()
     };
-    let percentiles = whatif::percentiles(&network, &changes, &settings).map_err(fail)?;
+    let (percentiles, warnings) = whatif::percentiles(&network, &changes, &settings).map_err(fail)?;
+    notes.extend(warnings.iter().map(|warning| format!("warning: {warning}")));
     Ok(Answer {
         title: format!("{}: {}", name(&network.name), args.change.join(", ")),
         value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table,

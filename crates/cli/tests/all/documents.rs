@@ -100,9 +100,10 @@ fn every_command_in_the_documents_is_understood() {
 }
 
 /// Of a service as systemd would start it: variables have the values that the unit's first lines
-/// show.
+/// show, or that systemd gives them.
 fn started(unit: &str) -> Option<String> {
-    let mut command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/"))?.to_owned();
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/"))?;
+    let mut command = line.replace("${CREDENTIALS_DIRECTORY}", "/run/credentials");
     for line in unit.lines().filter_map(|line| line.strip_prefix("#   ")) {
         if let Some((name, value)) = line.split_once('=') {
             command = command.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value);
@@ -124,7 +125,8 @@ fn every_unit_starts_a_command_that_is_understood() {
         assert!(!unit.lines().any(|line| line == "ProcSubset=pid"), "{}", path.display());
         let command = started(&unit);
         let command = command.unwrap_or_else(|| panic!("{}: nothing is started", path.display()));
-        assert!(!command.contains('$'), "{}: `{command}`", path.display());
+        // Nor a specifier: the systemd of Ubuntu 22.04 (249) does not know all of them, such as %d.
+        assert!(!command.contains(['$', '%']), "{}: `{command}`", path.display());
         let words = words(&command);
         let words: Vec<&str> = words[1..].iter().map(String::as_str).chain(["--help"]).collect();
         krarup(&words).unwrap_or_else(|why| panic!("{}: `{command}`: {why}", path.display()));

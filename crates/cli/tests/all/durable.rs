@@ -307,6 +307,7 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
     standby::a_waiting_broker_outlives_the_database_and_its_sessions(&cluster);
     standby::monitoring_hears_of_a_broker_that_waits(&cluster);
     standby::a_deposed_owner_is_the_next_that_waits(&cluster);
+    standby::a_step_of_the_databases_clock_ends_no_owner(&cluster);
     standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
     standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
     standby::signals_are_obeyed_while_it_waits(&cluster);
@@ -340,6 +341,7 @@ fn what_comes_to_its_end_does_while_no_client_asks() {
     for mode in &MODES[1..] {
         ends::keys_are_forgotten_while_brokers_run(&cluster, mode);
         ends::a_lease_that_ends_with_its_broker_counts(&cluster, mode);
+        ends::a_broker_that_is_just_back_takes_no_other_for_dead(&cluster, mode);
     }
 }
 
@@ -416,6 +418,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
     shards::each_counts_its_own(&cluster);
     shards::one_is_killed_and_another_comes(&cluster);
     shards::one_hangs_and_comes_back(&cluster);
+    shards::a_step_of_the_databases_clock_moves_no_shard(&cluster);
 }
 
 #[test]
@@ -445,6 +448,7 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     refused::a_database_that_refuses_for_long_is_told_once(cluster, mode);
     if mode != "owned" {
         refused::a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
+        refused::what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster, mode);
     }
     statements_that_take_too_long_are_tried_again(cluster, mode);
     another_programs_long_transaction_does_no_harm(cluster, mode);

@@ -484,6 +484,7 @@ fn clients_of_another_program_are_read_and_reported_like_ours() {
         .replace("\"errors == 0\", ", "")
         .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }\nretries = 0")
         .replace("warm_up = \"50ms\", ", "")
+        .replace("measure = \"100ms\"", "measure = \"1s\"")
         .replace("levels = [1, 3]", "levels = [3]")
         .replace("\"--keys\", \"200\", \"--verify\"", "\"--keys\", \"101\", \"--key-prefix\", \"memtier-\"");
     let (spec, out) = place("experiment-foreign", &spec);

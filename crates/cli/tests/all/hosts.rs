@@ -94,7 +94,7 @@ fn groups() -> Option<PathBuf> {
     };
     let place = place.filter(probe);
     if place.is_none() {
-        eprintln!("skipped: no control groups that can be written here (they need Linux and root)");
+        skipped("no control groups that can be written here (they need Linux and root)");
     }
     place
 }
@@ -104,8 +104,7 @@ fn groups() -> Option<PathBuf> {
 #[test]
 fn a_killed_runner_leaves_no_hosts_groups_or_processes_to_the_next() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root");
-        return;
+        return skipped("not root");
     }
     let Some(groups) = groups() else { return };
     let spec = LINKED
@@ -170,8 +169,7 @@ fn hosts_need_no_root_where_users_may_have_namespaces() {
     let root = rustix::process::geteuid().is_root();
     let mut probe = if root { as_nobody("unshare") } else { Command::new("unshare") };
     if !probe.args(["-Urnm", "true"]).output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: users may not have namespaces here");
-        return;
+        return skipped("users may not have namespaces here");
     }
     let mut spec = LINKED.replace("2s", "1s").replace("program = \"cache\"", "program = \"auto\"");
     // Who may have namespaces may not open that device, where it is root's alone.
@@ -186,8 +184,7 @@ fn hosts_need_no_root_where_users_may_have_namespaces() {
     if root {
         std::os::unix::fs::chown(spec.parent().unwrap(), Some(NOBODY), Some(NOBODY)).unwrap();
         if !as_nobody(krarup).arg("--version").output().is_ok_and(|output| output.status.success()) {
-            println!("skipped: another user may not run {krarup}");
-            return;
+            return skipped(&format!("another user may not run {krarup}"));
         }
     }
     let mut command = if root { as_nobody(krarup) } else { Command::new(krarup) };
@@ -251,10 +248,12 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
     // A process that was started in a namespace and is not noted, because the runner was killed
     // before it could, ends with it.
     let space = format!("--net=/run/netns/krarup-{number}-s1");
-    let mut unknown = Command::new("nsenter").args([&space, "sleep", "600"]).spawn().unwrap();
+    let mut command = Command::new("nsenter");
+    command.args([space.as_str(), "sleep", "600"]);
+    let unknown = Program::spawn(command);
     let ended = run(&spec, &out);
     assert!(lines(number).is_empty() && namespaces(number).is_empty(), "{ended:?}");
-    assert!(!unknown.wait().unwrap().success(), "it was killed");
+    assert!(!unknown.ended().success, "it was killed");
     let paths = json(&out.join("trials/all/0/paths.json"));
     let paths = paths.as_array().unwrap();
     assert_eq!(paths.len(), 2, "{paths:?}");

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::support::process::Program;
+use crate::support::process::{Port, Program};
 use crate::support::{fresh, test_id};
 use krarup_memcache::{Limits, Parsed, Request, request, write};
 use krarup_record::{Quantity, file};
@@ -254,8 +254,8 @@ fn every_kind_of_error_is_survived_and_counted() {
 fn a_wrong_value_fails_the_verification() {
     let mut store = storing();
     let server = scripted(move |number, request| match store(number, request) {
-        // One byte of one value is turned around, once.
-        Then::Say(mut reply) if number == 30 => {
+        // One byte of a value is turned around, now and then.
+        Then::Say(mut reply) if number >= 30 && number % 30 == 0 => {
             let place = reply.len() - 10;
             reply[place] ^= 1;
             Then::Say(reply)
@@ -268,6 +268,10 @@ fn a_wrong_value_fails_the_verification() {
     assert_eq!((code, number(&result, "/verified/checked")), (1, 30));
     assert_eq!(number(&result, "/verified/mismatched"), 1);
     assert!(stderr.contains("1 of 30 values are not what was stored"), "{stderr}");
+    let flags = ["-s", &server.address, "-c", "1", "--keys", "10", "--ratio", "0:1", "--data-size", "64"];
+    let search = ["--verify", "--find-max", "10s", "--rate", "10000", "--seconds", "50ms", "--drain", "50ms"];
+    let (code, _, stderr) = finished(&[&flags[..], &search].concat());
+    assert!(code == 1 && stderr.contains("values are not what was stored"), "{stderr}");
 }
 
 #[test]
@@ -333,7 +337,7 @@ fn in_millis(millis: u64) -> u64 {
 fn generators_that_are_told_one_instant_begin_together() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
     let address = server.address().to_string();
-    let at = in_millis(4_000);
+    let at = in_millis(8_000);
     let instant = at.to_string();
     let words = ["--servers", &address, "--seconds", "0.2", "--start-at", &instant, "--json", "-"];
     // The second is started a good while after the first: it has to print all its help before.
@@ -358,8 +362,8 @@ fn generators_that_are_told_one_instant_begin_together() {
 
 #[test]
 fn a_server_that_is_not_there_is_named_with_a_hint() {
-    // A port that was just free: bound, read and given back.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nothing = Port::new();
+    let address = nothing.address().to_string();
     let (code, stdout, stderr) = finished(&["-s", &address, "--connect-timeout", "20ms"]);
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert!(stderr.starts_with(&format!("error: cannot connect to {address}: ")), "{stderr}");
@@ -656,6 +660,19 @@ fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("--test-time"));
 }
 
+#[test]
+fn a_table_for_memtier_that_cannot_be_written_costs_nothing_of_the_json() {
+    let server = scripted(storing());
+    let (host, port) = server.address.split_once(':').unwrap();
+    let json = file_with("memtier-kept.json", &"earlier".repeat(100_000));
+    let line = ["memtier", "-s", host, "-p", port, "-P", "memcache_text", "-c2", "-t1", "-n", "50"];
+    let files = ["-o", "/dev/full", "--json-out-file", text(&json)];
+    let ended = Program::begin(&[&line[..], &files].concat()).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("/dev/full cannot be written"), "{ended:?}");
+    let read: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(number(&read, "/ALL STATS/Totals/Count"), 100);
+}
+
 /// What a memcached counts.
 fn stats(server: &Program) -> BTreeMap<String, u64> {
     let stats = server.connect().stats("").into_iter();
@@ -827,6 +844,19 @@ fn results_of_generators_merge_into_one() {
     assert_eq!(merged["merged_from"].as_array().unwrap().len(), 2);
     let (code, _, stderr) = finished(&["--merge", "no/such/file.json"]);
     assert!(code == 2 && stderr.contains("no/such/file.json"), "{stderr}");
+    for other in [
+        &["--csv", "x"][..],
+        &["--hlog", "x"],
+        &["--rows", "x"],
+        &["--find-max", "1ms"],
+        &["--populate"],
+        &["--populate-only"],
+        &["--start-at", "2026-11-22T07:30:00Z"],
+        &["--memtier-result", "x"],
+    ] {
+        let (code, _, stderr) = finished(&[&["--merge", &both][..], other].concat());
+        assert!(code == 2 && stderr.contains("--merge") && stderr.contains(other[0]), "{stderr}");
+    }
 }
 
 /// Generators that each send a share are together what one is: the same requests, to the unit.
@@ -920,10 +950,14 @@ fn a_proxy_tells_clocks_and_is_not_asked_where_that_is_not_wanted() {
     let address = proxy.address().to_string();
     let run = |millis: u64, more: &[&str]| {
         let instant = in_millis(millis).to_string();
-        let load = ["-s", &address, "-c", "1", "-n", "5", "--start-at", &instant];
-        let (code, result, stderr) = result(&[&load[..], more].concat());
+        let load = ["-s", &address, "-c", "1", "-n", "5", "--start-at", &instant, "--json", "-"];
+        let (code, stdout, stderr) = finished(&[&load[..], more].concat());
+        // On a machine with much to do it may come too late.
+        if code != 0 && stderr.contains("was to begin") {
+            return Value::Null;
+        }
         assert_eq!(code, 0, "{stderr}");
-        result
+        serde_json::from_str(&stdout).unwrap()
     };
     let asked = [3_000, 8_000, 32_000].iter().map(|&millis| run(millis, &[])["clock"].clone());
     let clock = asked.into_iter().find(Value::is_object).unwrap();
@@ -931,7 +965,8 @@ fn a_proxy_tells_clocks_and_is_not_asked_where_that_is_not_wanted() {
     // Its seconds are those of the wall, to the second at which it started.
     let ahead = clock["began"].as_f64().unwrap() - clock["second"].as_f64().unwrap();
     assert!((-0.1..1.5).contains(&ahead), "{clock}");
-    assert_eq!(run(2_000, &["--no-clock-check"])["clock"], Value::Null);
+    let result = run(8_000, &["--no-clock-check"]);
+    assert!(result["config"].is_object() && result["clock"].is_null(), "{result}");
 }
 
 #[test]
@@ -1119,7 +1154,7 @@ fn targets_may_be_encrypted_and_want_a_password() {
     );
     let mut inner = proxy("127.0.0.1:0", &server, "tls.toml", &edge);
     let address = inner.says(|line| Some(line.split_once("listening on ")?.1.trim().to_owned()));
-    let run = |who: &str, login: &str| {
+    let run = |who: &str, login: &str, limit: &str| {
         let (own, key) = (certificate(&format!("{who}.pem")), certificate(&format!("{who}.key")));
         let authority = certificate("authority.pem");
         let login = file_with("login", login);
@@ -1127,18 +1162,19 @@ fn targets_may_be_encrypted_and_want_a_password() {
         // Values that take more than one read and one write.
         let flags = ["-s", &address, "--login", text(&login), "-c", "3", "-n", "90", "--keys", "20"];
         let more = ["--populate", "--verify", "--data-size", "100000", "--reconnect-after", "20"];
-        finished(&[&flags[..], &tls, &more, &["--connect-timeout", "2s", "--json", "-"]].concat())
+        finished(&[&flags[..], &tls, &more, &["--connect-timeout", limit, "--json", "-"]].concat())
     };
-    let (code, stdout, stderr) = run("client", "anna:secret\n");
+    let (code, stdout, stderr) = run("client", "anna:secret\n", "10s");
     assert_eq!(code, 0, "{stderr}");
     let result: Value = serde_json::from_str(&stdout).unwrap();
     assert_nothing_is_lost_in_silence(&result);
     assert_eq!((number(&result, "/account/answered"), number(&result, "/account/misses")), (90, 0));
     assert!(number(&result, "/account/connections_renewed") > 0);
     assert!(!stdout.contains("secret"));
-    let (code, _, stderr) = run("client", "anna:wrong\n");
+    // Those that are refused try for all of it.
+    let (code, _, stderr) = run("client", "anna:wrong\n", "5s");
     assert!(code == 1 && stderr.contains("authentication failure") && !stderr.contains("wrong"), "{stderr}");
-    let (code, _, stderr) = run("stranger", "anna:secret\n");
+    let (code, _, stderr) = run("stranger", "anna:secret\n", "5s");
     assert!(code == 1 && stderr.contains("cannot connect"), "{stderr}");
 }
 

@@ -357,6 +357,24 @@ fn rows_beside_a_network_may_stand_in_one_file_or_in_two() {
 }
 
 #[test]
+fn a_change_tells_what_its_simulations_warn_of() {
+    let here = directory("model-change-warnings");
+    let network = r#"station = [{ name = "db", delay = true }]
+        [[class]]
+        name = "get"
+        population = 1
+        think = { pareto = 1, shape = 2 }
+        path = [{ at = "db", service = { gamma = 1000, scv = 0.01 } }]"#;
+    fs::write(here.join("n.toml"), network).expect("written");
+    let changed = json(&krarup(&here, &["model", "whatif", "n.toml", "--change", "db.speed=2", "--json"]));
+    let notes = changed["notes"].to_string();
+    for when in ["before", "after"] {
+        let told = format!("warning: {when}: think times of class `get` have no finite variance");
+        assert!(notes.contains(&told), "{notes}");
+    }
+}
+
+#[test]
 fn a_change_shows_each_value_in_its_own_unit() {
     let here = directory("model-units");
     let network = r#"station = [{ name = "db" }]

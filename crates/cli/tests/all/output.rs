@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::process::Command;
 
-use crate::support::process::{Program, unread};
+use crate::support::process::{Port, Program, unread};
 use crate::support::{file, fresh};
 
 /// Every command that prints, each with what it needs.
@@ -59,7 +59,12 @@ fn a_command_with_a_closed_pipe_ends_as_it_does_with_a_reader() {
 
 #[test]
 fn output_that_a_full_disk_does_not_take_is_an_error_that_says_so() {
-    for words in [&["model", "example"][..], &["completions", "bash"], &["proxy", "--print-config"]] {
+    let admin = Port::new();
+    let address = admin.address().to_string();
+    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--admin", &address, "--servers", "127.0.0.1:1"];
+    let _proxy = Program::krarup(&proxy);
+    let look = ["top", &address, "--once", "--every", "50ms"];
+    for words in [&["model", "example"][..], &["completions", "bash"], &["proxy", "--print-config"], &look] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
         let full = File::options().write(true).open("/dev/full").expect("it is always there");
         let output = command.args(words).stdout(full).output().expect("krarup runs");

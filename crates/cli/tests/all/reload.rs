@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::peer::{Peer, asked};
@@ -604,6 +605,30 @@ fn a_port_that_the_proxy_has_at_another_address_is_called_its_own() {
     std::fs::write(&path, text("0.0.0.0")).unwrap();
     proxy.signal(Signal::HUP);
     proxy.says_text(&format!("this proxy itself has the port, at 127.0.0.1:{number}"));
+    assert!(proxy.stop().success);
+}
+
+#[test]
+fn a_reload_that_is_asked_for_while_the_proxy_starts_is_done_when_it_has_started() {
+    let server = Program::memcached(&[]);
+    let pipe = fresh("reload-early-pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let text = format!("listen = \"127.0.0.1:0\"\nservers = [\"{}\"]\n", server.address());
+    let mut proxy = Program::begin(&["proxy", "--config", pipe.to_str().unwrap()]);
+    // It is there when the proxy has opened its end, and waits for what it is to read.
+    let mut file = std::fs::File::options().write(true).open(&pipe).unwrap();
+    proxy.signal(Signal::HUP);
+    // What it reads later is a plain file.
+    std::fs::remove_file(&pipe).unwrap();
+    std::fs::write(&pipe, format!("{text}timeout = \"2s\"\n")).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    drop(file);
+    // Its server may be there before the configuration is read, or after.
+    let mut missing = vec!["listening on ", "holds from now on"];
+    proxy.says(|line| {
+        missing.retain(|text| !line.contains(text));
+        missing.is_empty().then_some(())
+    });
     assert!(proxy.stop().success);
 }
 

@@ -110,6 +110,48 @@ fn parts_of_the_rows_say_the_same_bytes_as_one_reading() {
     }
 }
 
+#[test]
+fn several_runs_in_a_folder_are_told_by_their_names() {
+    let folder = fresh("rows-several");
+    let server = cache();
+    let address = server.address().to_string();
+    let names = ["one", "two"].map(|name| folder.join(name).join("rows.parquet").display().to_string());
+    for (name, count) in names.iter().zip(["400", "800"]) {
+        fs::create_dir_all(Path::new(name).parent().unwrap()).unwrap();
+        let ended = krarup(&["load", "-s", &address, "-c", "2", "-n", count, "--rows", name]);
+        assert!(ended.success, "{ended:?}");
+    }
+    let json = krarup(&["analyze", text(&folder), "--json"]);
+    let found: Vec<Value> = serde_json::from_str(&json.output).unwrap();
+    let csv = krarup(&["analyze", text(&folder), "--csv"]);
+    let lines: Vec<&str> = csv.output.lines().collect();
+    assert!(lines[0].starts_with("name,operation,requests,"), "{csv:?}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("name,")).count(), 1, "{csv:?}");
+    for (name, count) in names.iter().zip([400, 800]) {
+        let of_run = found.iter().find(|run| run["name"] == name.as_str()).unwrap();
+        assert_eq!(of_run["rows"], count);
+        assert!(lines.iter().any(|line| line.starts_with(&format!("{name},"))), "{csv:?}");
+        for warning in of_run["warnings"].as_array().unwrap() {
+            assert!(csv.errors.contains(&format!("warning: {name}: ")), "{warning}: {csv:?}");
+        }
+    }
+}
+
+#[test]
+fn statistics_that_cannot_be_written_cost_none_of_the_rows() {
+    let server = cache();
+    let folder = fresh("rows-kept");
+    fs::create_dir_all(folder.join("summary.json")).unwrap();
+    let proxy = Program::proxy(&[server.address()], &["--stats-dir", text(&folder), "--rows"]);
+    let mut client = proxy.connect();
+    client.send(b"get a\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+    drop(client);
+    let ended = proxy.stop();
+    assert!(ended.code == Some(1) && ended.errors.contains("the statistics cannot be written"), "{ended:?}");
+    assert_eq!(RowFile::open(&folder.join("rows.parquet")).unwrap().rows(), 1);
+}
+
 /// Two machines that have files of their own count within the same span of the wall clock.
 #[test]
 fn files_on_several_machines_are_counted_within_a_span_they_are_told() {

@@ -125,7 +125,7 @@ impl Machines {
 
     fn start_in(name: &str, count: usize, network: Option<Spaces>) -> Option<Self> {
         let Some(daemon) = daemon() else {
-            eprintln!("skipped: no sshd here (Debian's package openssh-server)");
+            skipped("no sshd here (Debian's package openssh-server)");
             return None;
         };
         let folder = fresh(name);
@@ -161,7 +161,7 @@ impl Machines {
             fs::write(at("config"), config).unwrap();
             // sshd wants to be called by its whole path, and a folder of its own when it is root's.
             if fs::create_dir_all("/run/sshd").is_err() && rustix::process::geteuid().is_root() {
-                eprintln!("skipped: no folder /run/sshd");
+                skipped("no folder /run/sshd");
                 return None;
             }
             let mut command = match &network {
@@ -497,9 +497,9 @@ fn the_playbook_is_one() {
         .output();
     match checked {
         Ok(checked) => assert!(checked.status.success(), "{checked:?}"),
-        Err(error) => println!(
-            "skipped: ansible-playbook cannot be run here ({error}); Debian's package is ansible-core"
-        ),
+        Err(error) => skipped(&format!(
+            "ansible-playbook cannot be run here ({error}); Debian's package is ansible-core"
+        )),
     }
 }
 

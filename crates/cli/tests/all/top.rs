@@ -89,7 +89,8 @@ fn several_instances_are_one_system_with_a_row_for_each() {
     assert_eq!((&shared["server"], &shared["proxies"]), (&server.address().to_string().into(), &2.into()));
     assert_eq!(looks[1]["headroom"].as_array().unwrap().len(), 2);
     // One that does not answer is a row that says so.
-    let nothing = Port::new().address().to_string();
+    let held = Port::new();
+    let nothing = held.address().to_string();
     let partly = top(&[&names[0], &nothing, "--once", "--every", "50ms", "--page", "instances"]);
     assert!(partly.success && partly.output.contains("1 of 2 instances answer"), "{partly:?}");
     assert!(partly.output.is_ascii(), "{partly:?}");
@@ -131,7 +132,8 @@ fn a_name_that_has_several_addresses_is_several_instances() {
 
 #[test]
 fn an_address_at_which_nothing_answers_is_a_mistake() {
-    let nothing = Port::new().address().to_string();
+    let held = Port::new();
+    let nothing = held.address().to_string();
     for words in [&[nothing.as_str()][..], &[nothing.as_str(), "--json"]] {
         let ended = top(words);
         assert_eq!(ended.code, Some(1), "{ended:?}");

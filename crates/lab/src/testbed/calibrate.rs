@@ -174,6 +174,7 @@ fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<BusyLoopShare, Stati
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::io::Write as _;
 
     use super::*;
 
@@ -236,7 +237,7 @@ mod tests {
             }
             Err(error) => {
                 assert!(error.to_string().contains("run as root"), "{error}");
-                println!("skipped: {error}");
+                let _ = writeln!(std::io::stderr(), "skipped: {error}");
             }
         }
     }

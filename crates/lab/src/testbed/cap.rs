@@ -214,6 +214,7 @@ pub fn remove(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -303,12 +304,15 @@ mod tests {
             Ok(cap) => cap,
             Err(error) => {
                 assert!(error.to_string().contains("run as root"), "{error}");
-                println!("skipped: {error}");
+                let _ = writeln!(io::stderr(), "skipped: {error}");
                 return;
             }
         };
-        let mut child =
-            Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+        // It ends by itself where the test does not come to its end.
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -t 10; while :; do :; done"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
         cap.hold(child.id()).unwrap();
         let used = || cpu_time(child.id()).unwrap().as_seconds();
         let (begun, before) = (std::time::Instant::now(), used());

@@ -59,7 +59,9 @@ mod tests {
     fn what_still_runs_is_ended_and_no_other_process() {
         let path = std::env::temp_dir().join(format!("krarup-ledger-{}", std::process::id()));
         let ledger = Ledger::at(&path);
-        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
         ledger.note(child.id());
         // Another process has our number by now.
         fs::write(&path, format!("{}{} 1\n", fs::read_to_string(&path).unwrap(), std::process::id()))

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ pub fn free_port(address: &str) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
-fn resolve(address: &Address) -> io::Result<SocketAddr> {
-    let resolved = (address.host.as_str(), address.port).to_socket_addrs()?.next();
-    resolved.ok_or_else(|| io::Error::other("its name has no address"))
+/// A connection to the first address of a station's name that takes one.
+fn connect(address: &Address) -> io::Result<TcpStream> {
+    krarup_net::connect_any(&krarup_net::resolve(address).map_err(io::Error::other)?, WORD)
 }
 
 /// Says something to a station from here, and listens to the end.
@@ -31,7 +31,7 @@ fn resolve(address: &Address) -> io::Result<SocketAddr> {
 /// # Errors
 /// From the system.
 pub fn ask(address: &Address, words: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&resolve(address)?, WORD)?;
+    let mut stream = connect(address)?;
     stream.set_read_timeout(Some(WORD))?;
     stream.write_all(words.as_bytes())?;
     let mut answer = Vec::new();
@@ -44,7 +44,7 @@ pub fn ask(address: &Address, words: &str) -> io::Result<String> {
 /// # Errors
 /// From the system.
 pub fn round_trips(address: &Address, count: u32) -> io::Result<Vec<Seconds>> {
-    let to = resolve(address)?;
+    let to = connect(address)?.peer_addr()?;
     let one = |_| {
         let begun = Instant::now();
         TcpStream::connect_timeout(&to, WORD).map(|_| begun.elapsed().as_secs_f64())
@@ -52,11 +52,14 @@ pub fn round_trips(address: &Address, count: u32) -> io::Result<Vec<Seconds>> {
     (0..count).map(one).collect()
 }
 
-/// Where PostgreSQL's programs are: on the path, or where Debian keeps those of each version.
+/// Where Debian keeps PostgreSQL's programs, those of each version in `VERSION/bin`.
+pub const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Where PostgreSQL's programs are: on the path, or those of the newest of [`POSTGRES_VERSIONS`].
 pub fn postgres_programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
-    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+    let versions = fs::read_dir(POSTGRES_VERSIONS).ok().into_iter().flatten().flatten();
     let newest = versions
         .filter_map(|entry| {
             Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin")))

@@ -440,7 +440,8 @@ impl<'a> TrialRun<'a> {
         self.starter.collect(self.folder)?;
         let seen = watched.keep(self.folder)?;
         let loads = self.results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
-        let spent = self.processors(&loads, spent_by, &seen.spent);
+        let of_clients = shares_of(&loads, |client| self.starter.host('c', client));
+        let spent = self.processors(&loads, &of_clients, spent_by, &seen.spent);
         let threads = |process: &u32| seen.threads.get(process).map_or(&[][..], Vec::as_slice);
         let delivered = |one: &LimitedStation| {
             let LimitedStation { name, process, share, throttled } = one;
@@ -466,8 +467,7 @@ impl<'a> TrialRun<'a> {
             .map(|(client, load)| (began_here(load, self.clock(client)), load.seconds))
             .collect();
         let watch = &seen.watch;
-        let share = self.starter.host('c', 1).cpu;
-        outcome.failed = apart(&begun).or_else(|| refused(self.spec, &loads, share, watch));
+        outcome.failed = apart(&begun).or_else(|| refused(self.spec, &loads, &of_clients, watch));
         outcome.disturbed = seen
             .disturbed
             .or_else(|| paths.iter().find_map(RoundTrips::late))
@@ -476,17 +476,18 @@ impl<'a> TrialRun<'a> {
         Ok(loads)
     }
 
-    /// Processor time of the generators and of every process that was watched, for the measured
-    /// part alone.
+    /// Processor time of the generators, by the share of each, and of every process that was
+    /// watched, for the measured part alone.
     fn processors(
         &self,
         loads: &[LoadResult],
+        shares: &[Option<f64>],
         spent_by: &mut [(Busy, ProcessId)],
         seconds: &BTreeMap<ProcessId, Seconds>,
     ) -> Vec<Busy> {
         let mut spent: Vec<Busy> = loads.iter().enumerate().map(generator(loads.len())).collect();
-        if let Some(cpu) = self.starter.host('c', 1).cpu {
-            spent.iter_mut().for_each(|busy| busy.cores = busy.cores.min(cpu));
+        for (busy, share) in spent.iter_mut().zip(shares) {
+            busy.cores = share.map_or(busy.cores, |share| busy.cores.min(share));
         }
         for (busy, of) in spent_by {
             let Some(seconds) = seconds.get(of) else { continue };
@@ -806,19 +807,21 @@ fn off_the_law(load: &LoadResult) -> f64 {
 }
 
 /// Which gates a trial does not pass. Counts are those of all its load generators, of which each
-/// may use this `share` of the processors; shares are those of the worst.
-fn refused(spec: &Spec, loads: &[LoadResult], share: Option<f64>, watch: &Watch) -> Option<String> {
+/// may use its own of these `shares` of the processors; what is no count is that of the worst.
+fn refused(spec: &Spec, loads: &[LoadResult], shares: &[Option<f64>], watch: &Watch) -> Option<String> {
     let of_all = |cores: f64| cores / f64::from(watch.cores.max(1));
     let sum = |of: fn(&LoadResult) -> u64| loads.iter().map(of).sum::<u64>() as f64;
     // No number, which passes nothing, is the worst.
-    let worst = |of: &dyn Fn(&LoadResult) -> f64| loads.iter().map(of).max_by(f64::total_cmp).unwrap_or(0.0);
+    let worst = |of: &mut dyn Iterator<Item = f64>| of.max_by(f64::total_cmp).unwrap_or(0.0);
     let value = |watched| match watched {
         Watched::Errors => sum(LoadResult::failed),
         Watched::Misses => sum(|load| load.overall.misses),
-        Watched::GeneratorCpu => worst(&|load| busiest(load, share)),
+        Watched::GeneratorCpu => {
+            worst(&mut loads.iter().zip(shares).map(|(load, share)| busiest(load, *share)))
+        }
         Watched::ForeignCpu => of_all(watch.foreign),
         Watched::Steal => of_all(watch.steal),
-        Watched::InteractiveLaw => worst(&off_the_law),
+        Watched::InteractiveLaw => worst(&mut loads.iter().map(off_the_law)),
     };
     let gates = spec.gates.iter().map(Spanned::get_ref);
     let refusals: Vec<String> = gates
@@ -851,11 +854,28 @@ fn proxy_threads(flags: &[String], config: &str) -> Option<u32> {
     (engine != Some("threads")).then_some(threads.unwrap_or(1))
 }
 
+/// Processors of the machine that a host is on.
+fn cores_of(host: &Host) -> u32 {
+    host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores)
+}
+
+/// Processors that a load generator with so many threads may use on its host: what the host gives
+/// it, or all of the machine, where it has more threads than these.
+fn share_of(host: &Host, threads: u32) -> Option<f64> {
+    let cores = cores_of(host);
+    host.cpu.or_else(|| (cores < threads).then_some(f64::from(cores)))
+}
+
+/// The same of each load generator, by the host of its number, from 1.
+fn shares_of(loads: &[LoadResult], host: impl Fn(u32) -> Host) -> Vec<Option<f64>> {
+    (1..).zip(loads).map(|(client, load)| share_of(&host(client), load.config.threads)).collect()
+}
+
 /// Processors that a station can use on its machine: as many as it has threads that do its work. A
 /// broker has one beside that, which asks its database. Of a command nothing is known, and a
 /// database has all of them, also one that a broker among the servers has started.
 fn useful_cores(name: &str, station: &StationSpec, cell: &PlannedCell, host: &Host) -> f64 {
-    let cores = host.remote().map_or_else(|| Platform::this().cores, |remote| remote.facts().cores);
+    let cores = cores_of(host);
     let flags = cell.render(&station.flags);
     let threads = match station.program {
         None => cores,
@@ -1026,7 +1046,7 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let gated = TWO.replace("seed = 7", "seed = 7\ngates = [\"errors == 0\"]");
         let spec = Spec::parse(&gated, "spec.toml").unwrap();
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
-        let of = |load: &LoadResult| refused(&spec, std::slice::from_ref(load), None, &Watch::default());
+        let of = |load: &LoadResult| refused(&spec, std::slice::from_ref(load), &[None], &Watch::default());
         assert_eq!(of(&load), None);
         load.account.lost.insert("unanswered".to_owned(), 1);
         assert_eq!(of(&load).as_deref(), Some("errors is 1, and must be == 0"));
@@ -1039,7 +1059,7 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
         load.account.lost.insert("unanswered".to_owned(), 10);
         load.overall.misses = 4;
-        let of = |loads: &[LoadResult]| refused(&spec, loads, None, &Watch::default());
+        let of = |loads: &[LoadResult]| refused(&spec, loads, &[None; 3], &Watch::default());
         assert_eq!(of(std::slice::from_ref(&load)), None);
         let refused = of(&[load.clone(), load.clone(), load]).unwrap();
         assert_eq!(refused, "errors is 30, and must be <= 10; misses is 12, and must be <= 10");
@@ -1051,9 +1071,25 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let spec = Spec::parse(&TWO.replace("seed = 7", gates), "spec.toml").unwrap();
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
         load.generator = Generator { busiest_thread: 0.1, cpu_seconds: 1.0, elapsed: 10.0, ..load.generator };
-        let of = |share| refused(&spec, std::slice::from_ref(&load), share, &Watch::default());
-        assert_eq!((of(None), of(Some(0.5)), of(Some(4.0))), (None, None, None));
-        assert_eq!(of(Some(0.1)).unwrap(), "generator_cpu is 100.0 %, and must be < 80.0 %");
+        let loads = [load.clone(), load];
+        let of = |shares: [Option<f64>; 2]| refused(&spec, &loads, &shares, &Watch::default());
+        assert_eq!((of([None, None]), of([Some(0.5), Some(4.0)])), (None, None));
+        // Each by its own share, whichever of them it is.
+        for shares in [[Some(0.1), Some(4.0)], [Some(4.0), Some(0.1)]] {
+            assert_eq!(of(shares).unwrap(), "generator_cpu is 100.0 %, and must be < 80.0 %");
+        }
+    }
+
+    #[test]
+    fn a_client_with_more_threads_than_processors_has_these() {
+        let cores = Platform::this().cores;
+        let here = Host::here();
+        assert_eq!((share_of(&here, cores), share_of(&here, cores + 1)), (None, Some(f64::from(cores))));
+        assert_eq!(share_of(&Host { cpu: Some(0.5), ..here }, cores), Some(0.5));
+        let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
+        load.config.threads = 1;
+        let host = |client| Host { cpu: (client == 2).then_some(0.5), ..Host::here() };
+        assert_eq!(shares_of(&[load.clone(), load], host), [None, Some(0.5)]);
     }
 
     /// Processors that a station of this spec can use on this machine, by its words alone.

@@ -235,6 +235,8 @@ pub enum Silence {
     CheckFailed,
     /// The event loop waited for a processor: other programs distort what is measured.
     MachineContended,
+    /// The event loops waited for a processor, and may use fewer than there are loops.
+    OwnQuota,
     /// High end over low end of the interval is above 1.9.
     IntervalTooWide,
     /// The capacity is more than [`PROJECTED`] times the highest rate seen.
@@ -264,6 +266,7 @@ impl Silence {
         Self::ChangedJustNow,
         Self::CheckFailed,
         Self::MachineContended,
+        Self::OwnQuota,
         Self::IntervalTooWide,
         Self::TooFar,
         Self::Failures,
@@ -298,6 +301,7 @@ impl Silence {
             Self::ChangedJustNow => "changed_just_now",
             Self::CheckFailed => "check_failed",
             Self::MachineContended => "machine_contended",
+            Self::OwnQuota => "own_quota",
             Self::IntervalTooWide => "interval_too_wide",
             Self::TooFar => "too_far",
             Self::Failures => "failures",
@@ -322,6 +326,9 @@ impl Silence {
             }
             Self::MachineContended => {
                 "other programs take the processor from the event loop: measure on a quiet machine"
+            }
+            Self::OwnQuota => {
+                "the event loops wait for a processor: this process may use fewer than it has loops, by its quota or the processors that it may run on; give it more, or fewer loops"
             }
             Self::IntervalTooWide => {
                 "the interval is too wide to be of use: wait for more traffic, or for a higher load"

@@ -3,7 +3,9 @@
 
 use krarup_units::Seconds;
 
-use super::answer::{CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget};
+use super::answer::{
+    CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget, Silence,
+};
 use super::contention::ContentionSeen;
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
@@ -222,12 +224,18 @@ impl<'a> Fitted<'a> {
         each.into_iter().filter_map(|(resource, fit)| Some((resource, fit?)))
     }
 
-    /// Whether other programs take so much of the machine that what is measured is not the
-    /// traffic's.
-    pub(super) fn is_contended(&self) -> bool {
-        let busy = self.loops.map_or(0.0, |fit| fit.busy * self.system.processors_per_loop);
-        run_queue(&self.kept) > (WAIT_OF_BUSY * busy).max(LEAST_WAIT)
-            || self.processors.is_some_and(|fit| fit.least_others > MUCH_OF_OTHERS)
+    /// What keeps the processors from the loops so much that what is measured is not the traffic's:
+    /// other programs, or that this one may use fewer than it has loops.
+    pub(super) fn contended(&self) -> Option<Silence> {
+        let per_loop = self.system.processors_per_loop;
+        let busy = self.loops.map_or(0.0, |fit| fit.busy * per_loop);
+        let waits = run_queue(&self.kept) > (WAIT_OF_BUSY * busy).max(LEAST_WAIT);
+        let others = self.processors.is_some_and(|fit| fit.least_others > MUCH_OF_OTHERS);
+        match (others, waits) {
+            (false, false) => None,
+            (false, true) if per_loop < 1.0 => Some(Silence::OwnQuota),
+            _ => Some(Silence::MachineContended),
+        }
     }
 
     /// The fit of the machine's own resource that is full first, if one of those is.

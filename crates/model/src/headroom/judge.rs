@@ -238,7 +238,7 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     answer.assumes.extend(allowances.iter().filter_map(Allowance::assumed));
     let Some(first) = fitted.first() else {
         answer.silent.push(Silence::NoQueueSeen);
-        answer.silent.extend(fitted.is_contended().then_some(Silence::MachineContended));
+        answer.silent.extend(fitted.contended());
         return answer.tell_proven_alone(&fitted.kept, proven(None, fitted, question.target));
     };
     answer.bottleneck = Some(LimitingResource {
@@ -458,10 +458,8 @@ fn doubts(fitted: &Fitted<'_>, first: &First, check: Option<ModelCheck>) -> Vec<
     let misses = |check: ModelCheck| check.mean.abs() > 0.25 || check.p95.abs() > 0.35;
     // More was served than what is told to be full first could do.
     let refuted = first.full_at < NEARLY_SERVED * fitted.kept.served();
-    silent.extend(those([
-        (refuted || check.is_some_and(misses), Silence::CheckFailed),
-        (fitted.is_contended(), Silence::MachineContended),
-    ]));
+    silent.extend((refuted || check.is_some_and(misses)).then_some(Silence::CheckFailed));
+    silent.extend(fitted.contended());
     silent.extend(unsteady(&fitted.kept));
     silent
 }

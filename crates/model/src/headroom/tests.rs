@@ -396,6 +396,23 @@ fn a_machine_that_others_use_silences_and_is_not_named() {
     }
 }
 
+/// Waits for a processor of a quota are no other program's, unless the machine shows one.
+#[test]
+fn a_loop_that_waits_for_its_own_quota_is_told_so() {
+    let mut seen = OneServer::for_a_minute(|second| 100.0 + 400.0 * (second / 60.0)).run(5);
+    seen.windows.iter_mut().for_each(|one| one.used.run_queue = krarup_units::Nanos(400_000_000));
+    let silent = |seen: &LiveSnapshot, processors_per_loop: f64| {
+        judge(seen, &LiveSystem { processors_per_loop, ..one() }, &asked(0.02)).silent
+    };
+    assert_eq!(silent(&seen, 1.0), [Silence::MachineContended]);
+    assert_eq!(silent(&seen, 0.5), [Silence::OwnQuota]);
+    for window in &mut seen.windows {
+        window.used.machine_time = krarup_units::Nanos::from_secs(1);
+        window.used.machine_busy = krarup_units::Nanos(500_000_000 + 200_000 * window.requests);
+    }
+    assert_eq!(silent(&seen, 0.5), [Silence::MachineContended]);
+}
+
 /// What is used up by clients that come with the traffic is full before the server is.
 #[test]
 fn connections_that_grow_with_the_traffic_are_the_limit() {

@@ -9,8 +9,8 @@ pub use super::reading::SimulatedEstimate;
 use super::sample::Sample;
 use super::settings::SimulationSettings;
 use super::tally::{FlowTally, IntervalTally, StationNames};
-use crate::Error;
-use crate::network::{Network, StationKind};
+use crate::network::{Class, ClassWorkload, Network, StationKind, WhenFull};
+use crate::{Distribution, Error};
 
 /// The results of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,7 +76,8 @@ pub struct ClassReading {
     pub percentiles: Vec<Percentile>,
     /// Mean number under way.
     pub present: SimulatedEstimate,
-    /// Share of the requests that found no room and were lost.
+    /// Share of the requests that found no room and were lost. It has no interval where some may be
+    /// and none was.
     pub lost: Option<SimulatedEstimate>,
     /// Throughput and mean response time of each replication, the pilot's too, to compare
     /// alternatives pair by pair; no response time where nothing was completed. Empty of one long
@@ -177,19 +178,9 @@ pub(super) fn read(
     let servers: Vec<f64> = network.stations.iter().map(SimulatedStation::servers).collect();
     let names = StationNames { classes: &classes, stations: &stations, servers: &servers };
     sample.parts().iter().try_for_each(|part| part.check(&names))?;
-    let mut warnings = Vec::new();
     let of_class = |class| class_reading(network, settings, sample, class);
     let class_readings: Vec<ClassReading> = (0..classes.len()).map(of_class).collect();
-    for class in &class_readings {
-        match class.response {
-            None => warnings.push(format!("no request of class `{}` was completed", class.name)),
-            Some(SimulatedEstimate { interval: None, .. }) => warnings.push(format!(
-                "the response time of class `{}` has no interval: the run is too short for its correlation",
-                class.name
-            )),
-            Some(_) => {}
-        }
-    }
+    let warnings = warnings(network, &class_readings);
     let count = classes.len();
     let station_readings = network
         .stations
@@ -237,6 +228,59 @@ pub(super) fn read(
     })
 }
 
+/// What to bear in mind of each class.
+fn warnings(network: &Network, readings: &[ClassReading]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for class in readings {
+        match class.response {
+            None => warnings.push(format!("no request of class `{}` was completed", class.name)),
+            Some(SimulatedEstimate { interval: None, .. }) => warnings.push(format!(
+                "the response time of class `{}` has no interval: the run is too short for its correlation",
+                class.name
+            )),
+            Some(_) => {}
+        }
+    }
+    for class in &network.classes {
+        let times = without_variance(network, class);
+        if !times.is_empty() {
+            warnings.push(format!(
+                "{} of class `{}` have no finite variance: means may have no limit, and intervals are not to \
+                 be believed, however long the run",
+                times.join(" and "),
+                class.name
+            ));
+        }
+    }
+    warnings
+}
+
+/// The times of a class whose variance is infinite.
+fn without_variance(network: &Network, class: &Class) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |name: String, time: &Distribution| {
+        if !time.scv().is_finite() && !found.contains(&name) {
+            found.push(name);
+        }
+    };
+    match &class.workload {
+        ClassWorkload::Open { gap, .. } => add("gaps".into(), gap),
+        ClassWorkload::Closed { think, .. } => add("think times".into(), think),
+    }
+    network.walk(&class.path, 1.0, &mut |_, station, work| {
+        let station = &network.stations[station.0];
+        add(format!("service times at `{}`", station.name), &station.service_time(work));
+    });
+    found
+}
+
+/// Whether a request may find no room and be lost.
+fn may_lose(network: &Network) -> bool {
+    let loses = |room: Option<u64>, full: WhenFull| room.is_some() && full == WhenFull::Lose;
+    network.stations.iter().any(|station| loses(station.capacity, station.when_full))
+        || network.pools.iter().any(|pool| loses(pool.waiting, pool.when_full))
+}
+
 fn class_reading(
     network: &Network,
     settings: &SimulationSettings,
@@ -252,6 +296,11 @@ fn class_reading(
         (sums.completed as f64 / part.time, response)
     };
     let replications = sample.replicated().unwrap_or_default();
+    let lost = sample.per(begun, |part| part.classes[class].lost as f64).map(|lost| {
+        // That none was lost in this run does not say how rare a loss is.
+        let unseen = lost.value == 0.0 && may_lose(network);
+        SimulatedEstimate { interval: lost.interval.filter(|_| !unseen), ..lost }
+    });
     ClassReading {
         name: description.name.clone(),
         population: description.population(),
@@ -259,7 +308,7 @@ fn class_reading(
         response: sample.response(class),
         percentiles: settings.percentiles.iter().filter_map(percentile).collect(),
         present: sample.mean(begun, |part| part.classes[class].area),
-        lost: sample.per(begun, |part| part.classes[class].lost as f64),
+        lost,
         by_replication: replications.iter().map(each).collect(),
     }
 }

@@ -217,6 +217,10 @@ impl<'a> Sample<'a> {
         let interval = || {
             let reach = reach?;
             let rare = share.min(1.0 - share);
+            // So few lie beyond it that none may have been seen; where all are alike it is known.
+            if all.total() as f64 * rare < BEYOND && all.quantile(0.0) != all.quantile(1.0) {
+                return None;
+            }
             let independent = (rare * self.student(1e6).ok()? / reach.even).powi(2);
             if independent < BEYOND {
                 return None;

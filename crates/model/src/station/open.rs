@@ -271,7 +271,8 @@ fn finite_variation(service: &Distribution) -> Result<f64, Error> {
     if scv.is_finite() {
         return Ok(scv);
     }
-    Err(Error::invalid("service time", "has no finite variance", "its mean wait is infinite: simulate"))
+    let hint = "its mean wait is infinite: give it a shape above 2";
+    Err(Error::invalid("service time", "has no finite variance", hint))
 }
 
 fn stable(arrival: f64, service: Seconds, servers: u32) -> Result<(f64, f64), Error> {
@@ -565,6 +566,7 @@ mod tests {
         let pareto = PriorityClass { arrival: 3.0, service: Distribution::Pareto { mean: 0.1, shape: 1.5 } };
         let error = mg1_priority(&[class(3.0, 0.1), pareto]).unwrap_err();
         assert!(error.to_string().contains("no finite variance"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("a shape above 2")), "{error}");
     }
 
     #[test]

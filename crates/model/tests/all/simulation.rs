@@ -522,12 +522,49 @@ fn what_tells_how_long_to_run_counts_in_no_figure() {
 #[test]
 fn a_percentile_with_little_beyond_it_has_no_interval() {
     let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
-    let settings = SimulationSettings { percentiles: vec![0.5, 0.9999], ..settings(40_000) };
+    for runs in [Runs::Long, Runs::Counted { length: 1_500.0, count: 20 }] {
+        // Beyond the last one nothing was seen at all.
+        let percentiles = vec![0.5, 0.9999, 0.999_999];
+        let settings = SimulationSettings { percentiles, runs, ..settings(40_000) };
+        let simulated = simulate(&network, &settings, &mut on).unwrap();
+        let [half, most, all] = &simulated.classes[0].percentiles[..] else { panic!("three were asked for") };
+        agrees("p50", Some(half.response), 2.0 * 2_f64.ln(), 0.1);
+        assert!(half.response.interval.is_some_and(|interval| interval.contains(half.response.value)));
+        assert_eq!([most.response.interval, all.response.interval], [None; 2]);
+    }
+}
+
+/// Where all response times are alike no percentile can be higher.
+#[test]
+fn a_percentile_of_what_never_varies_is_known() {
+    let network = read(
+        r#"station = [{ name = "s", delay = true }]
+           class = [{ name = "c", population = 1, think = 1, path = [{ at = "s", service = { constant = 1.5003 } }] }]"#,
+    );
+    let settings = SimulationSettings { percentiles: vec![0.9999], ..settings(10_000) };
     let simulated = simulate(&network, &settings, &mut on).unwrap();
-    let [half, most] = &simulated.classes[0].percentiles[..] else { panic!("two were asked for") };
-    agrees("p50", Some(half.response), 2.0 * 2_f64.ln(), 0.1);
-    assert!(half.response.interval.is_some_and(|interval| interval.contains(half.response.value)));
-    assert_eq!(most.response.interval, None);
+    assert_eq!(simulated.classes[0].percentiles[0].response.half_width(), Some(0.0));
+}
+
+#[test]
+fn a_share_of_losses_that_were_never_seen_has_no_interval() {
+    let lost = |capacity: Option<u64>| {
+        let station = Station { capacity, ..Station::single("s") };
+        run(&one_station(station, 0.1, Distribution::exponential(1.0)), 10_000).classes[0].lost.unwrap()
+    };
+    let (may, never) = (lost(Some(30)), lost(None));
+    assert_eq!((may.value, may.interval), (0.0, None));
+    assert_eq!((never.value, never.half_width()), (0.0, Some(0.0)));
+}
+
+#[test]
+fn times_without_a_variance_are_warned_of() {
+    for (shape, warned) in [(1.5, true), (2.5, false)] {
+        let service = Distribution::Pareto { mean: 1.0, shape };
+        let warnings = run(&one_station(Station::single("s"), 0.3, service), 20_000).warnings;
+        let told = "service times at `s` of class `job` have no finite variance";
+        assert_eq!(warnings.iter().any(|warning| warning.contains(told)), warned, "{warnings:?}");
+    }
 }
 
 #[test]

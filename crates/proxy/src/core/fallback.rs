@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::detached::Detached;
-use crate::exchange::RetrievalPart;
+use crate::exchange::{Needs, PartsByServer, RetrievalPart};
 use crate::ids::{PoolId, RequestId, ServerId};
+use crate::keys::MOST_PARTS;
 
 /// A key, by its place in its request, goes on to that server of that pool.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +38,8 @@ impl Core {
             return false;
         }
         let mut moves = Moves::new();
-        let places = 0..exchange.rest.keys.len();
-        let mine = |&place: &usize| self.requests[number].rest.keys.get(place).part == part;
-        let all: Vec<usize> = places.filter(mine).collect();
+        let parts = exchange.rest.parts.len();
+        let all: Vec<usize> = exchange.rest.keys.places_of(part).collect();
         let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
             Some(server) => {
                 moves.push(Move { place, pool, server });
@@ -47,7 +47,9 @@ impl Core {
             }
             None => false,
         });
-        if !found {
+        // Each of the pool's servers may be asked by one part more.
+        let fits = parts + moves.len().min(self.routing[pool].servers().len()) <= MOST_PARTS;
+        if !(found && fits) {
             moves.iter().for_each(|one| self.routing[pool].is_not_asked(one.server));
             return false;
         }
@@ -90,13 +92,9 @@ impl Core {
         let spec = self.routing[pool].spec();
         let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
         let mut values = reply.values().peekable();
-        let mut missing = Vec::new();
-        for place in 0..exchange.rest.keys.len() {
-            let key = exchange.rest.keys.get(place);
-            if key.part == part && values.next_if(|value| value.key == key.sent).is_none() {
-                missing.push(place);
-            }
-        }
+        let keys = &exchange.rest.keys;
+        let is_missing = |&place: &usize| values.next_if(|value| value.key == keys.get(place).sent).is_none();
+        let missing: Vec<usize> = keys.places_of(part).filter(is_missing).collect();
         let mut moves = Moves::new();
         for place in missing {
             let next = on_miss.then(|| self.next_holder(number, part, place, pool, now)).flatten();
@@ -109,11 +107,13 @@ impl Core {
                 moves.push(Move { place, pool, server });
             }
         }
-        let any = !moves.is_empty();
+        if moves.is_empty() {
+            return false;
+        }
+        self.requests[number].rest.parts[usize::from(part)].missed = true;
+        let any = self.move_keys(number, part, &moves, now);
         if any {
             self.routing[pool].count(|counts| &mut counts.miss_retries);
-            self.requests[number].rest.parts[usize::from(part)].missed = true;
-            self.move_keys(number, part, &moves, now);
         }
         any
     }
@@ -134,25 +134,26 @@ impl Core {
         self.routing.choose_next(pool, key.sent, tried, now, load)
     }
 
-    /// Keys of a part are asked for elsewhere, those that go to one server together.
-    pub(super) fn move_keys(&mut self, number: RequestId, from: u16, moves: &[Move], now: Stamp) {
-        let exchange = &mut self.requests[number];
-        let old = exchange.rest.parts.len();
-        for &Move { place, pool, server } in moves {
-            let parts = &mut exchange.rest.parts;
-            let same = |part: &RetrievalPart| part.server == server && part.pool == pool;
-            let part = match parts[old..].iter().position(same) {
-                Some(found) => old + found,
-                None => {
-                    parts.push(RetrievalPart::of(server, pool, Some(from)));
-                    parts.len() - 1
-                }
-            };
-            exchange.rest.keys.assign(place, part as u16);
-        }
-        for part in old..self.requests[number].rest.parts.len() {
+    /// Keys of a part are asked for elsewhere, those that go to one server together, as far as the
+    /// request may have more parts; whether any are. The `moves` are in the order of the keys.
+    pub(super) fn move_keys(&mut self, number: RequestId, from: u16, moves: &[Move], now: Stamp) -> bool {
+        let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
+        let old = parts.len();
+        let mut by_server = PartsByServer::behind(old);
+        let mut moves = moves.iter().peekable();
+        keys.move_from(from, |place| {
+            let &Move { pool, server, .. } = moves.next_if(|one| one.place == place)?;
+            let part = by_server.find_or_add(parts, RetrievalPart::of(server, pool, Some(from)));
+            if part.is_none() {
+                self.routing[pool].is_not_asked(server);
+            }
+            part
+        });
+        let new = old..parts.len();
+        for part in new.clone() {
             self.send_part(number, part as u16, now);
         }
+        !new.is_empty()
     }
 
     /// What a part found is stored where it had been missed before.
@@ -164,10 +165,10 @@ impl Core {
             return self.refill_meta(number, part, reply, now);
         }
         let mut values = reply.values().peekable();
-        for place in 0..self.requests[number].rest.keys.len() {
+        let places: Vec<usize> = self.requests[number].rest.keys.places_of(part).collect();
+        for place in places {
             let key = self.requests[number].rest.keys.get(place);
-            let mine = key.part == part;
-            let Some(value) = values.next_if(|value| mine && value.key == key.sent) else { continue };
+            let Some(value) = values.next_if(|value| value.key == key.sent) else { continue };
             // `add`: what a client has stored since is newer.
             for (pool, server, ttl) in self.where_missed(number, part, place, now) {
                 self.send_detached(pool, server, Detached::Refill, Expect::Stored, &mut |out| {

@@ -12,9 +12,10 @@ use krarup_units::{Lent, Outbox, Stamp};
 use super::Core;
 use super::detached::Detached;
 use crate::dispatch::{Taken, Waiting};
-use crate::exchange::{Copies, Needs, RetrievalPart, Stage};
+use crate::exchange::{Copies, Needs, PartsByServer, RetrievalPart, Stage};
 use crate::hot_keys::SampledKey;
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
+use crate::keys::NO_PART;
 use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
 use crate::meta::{self, MetaRole};
@@ -517,8 +518,7 @@ impl Core {
         for part in 0..runs {
             let (server, length) = self.routing[pool].runs()[part];
             let (run, part) = (before..before + length, part as u16);
-            let keys = &mut self.requests[number].rest.keys;
-            run.clone().for_each(|place| keys.assign(place, part));
+            self.requests[number].rest.keys.assign_run(run.clone(), part);
             before += length;
             let Some(connection) = self.open_part(server, number, part) else { continue };
             let expect = Expect::Values { keys: length as u32, unique: false };
@@ -574,6 +574,7 @@ impl Core {
         let count = self.requests[number].rest.keys.len();
         // Found out with the second key that must be looked for.
         let mut repeated = None;
+        let mut by_server = PartsByServer::behind(0);
         for place in 0..count {
             let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
             let key = keys.get(place);
@@ -582,8 +583,8 @@ impl Core {
             // Where every server holds everything, the keys of one request stay together.
             let whole = self.routing[home].spec().multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
-            if together && let Some(part) = parts.iter().position(|part| part.pool == home) {
-                keys.assign(place, part as u16);
+            if together && let Some(part) = by_server.find(parts, home, None) {
+                keys.assign(place, part);
                 continue;
             }
             if command.touches() && place > 0 {
@@ -593,7 +594,9 @@ impl Core {
                     // found by the second.
                     let (_, first) = repeated[found];
                     let part = keys.get(first).part;
-                    keys.assign(place, part);
+                    if part != NO_PART {
+                        keys.assign(place, part);
+                    }
                     continue;
                 }
             }
@@ -613,12 +616,10 @@ impl Core {
                 self.fail_without_server(number, place as u16, asked);
                 continue;
             };
-            let part = parts.iter().position(|part| part.server == server && part.pool == pool);
-            let part = part.unwrap_or_else(|| {
-                parts.push(RetrievalPart::of(server, pool, None));
-                parts.len() - 1
-            });
-            keys.assign(place, part as u16);
+            match by_server.find_or_add(parts, RetrievalPart::of(server, pool, None)) {
+                Some(part) => keys.assign(place, part),
+                None => self.routing[pool].is_not_asked(server),
+            }
         }
     }
 
@@ -678,8 +679,9 @@ impl Core {
     pub(super) fn lifetimes_of(&self, number: RequestId, part: u16, now: Stamp) -> Lifetimes {
         let exchange = &self.requests[number];
         let asked = exchange.rest.parts[usize::from(part)].pool;
-        let mine = exchange.rest.keys.iter().filter(|key| key.part == part);
-        let caps = mine.filter_map(|key| self.routing.lifetimes(key.pool, asked, now).cap);
+        let keys = &exchange.rest.keys;
+        let homes = keys.places_of(part).map(|place| keys.get(place).pool);
+        let caps = homes.filter_map(|home| self.routing.lifetimes(home, asked, now).cap);
         Lifetimes { cap: caps.min(), ..self.routing.lifetimes(asked, asked, now) }
     }
 

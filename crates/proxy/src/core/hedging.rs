@@ -20,7 +20,7 @@ impl Core {
     fn hedge(&mut self, number: RequestId, part: u16, now: Stamp) {
         let exchange = &self.requests[number];
         let this = exchange.rest.parts[usize::from(part)];
-        let first = (0..exchange.rest.keys.len()).find(|&place| exchange.rest.keys.get(place).part == part);
+        let first = exchange.rest.keys.places_of(part).next();
         let single = exchange.rest.keys.count_of(part) == 1 || self.routing[this.pool].is_replicated();
         let Some(place) = first else { return };
         if this.answered || this.hedged.is_some() || this.open != 1 || !single {

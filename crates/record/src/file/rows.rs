@@ -39,7 +39,7 @@ mod writer;
 pub use intervals::{RowInterval, RowIntervals, RowRotation};
 pub use read::RowFile;
 pub use run::{RowPiece, RowRun};
-pub use settings::{KeySample, RowPlan, RowSettings};
+pub use settings::{KeySample, RowPlan, RowSettings, RowTrouble};
 pub use writer::{Lane, RowWriter, RowsWritten};
 
 /// Rows in a row group, unless their servers fill it before.

@@ -6,7 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a page is looked at by a browser, which is a process")]
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -110,7 +110,8 @@ fn in_words() -> Table {
 #[test]
 fn the_charts_draw_in_a_browser() {
     let Some(chromium) = chromium() else {
-        println!("skipped: no Chromium in PATH (install it, or set KRARUP_CHROMIUM)");
+        let why = "no Chromium in PATH (install it, or set KRARUP_CHROMIUM)";
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
         return;
     };
     let sweep = sweep::document(&fixture::with_history(3), "Krarup");

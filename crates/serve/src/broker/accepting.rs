@@ -1,20 +1,30 @@
 //! Accepting clients on a thread that waits for them.
 
+use std::io;
 use std::thread;
 use std::time::Duration;
 
 use krarup_net::blocking::{Wakeup, accept};
 use krarup_net::{Listener, Stream};
 
-/// Hands each client over with its number, until `over` is notified and no client waits.
-pub(crate) fn accept_each(listener: &Listener, over: &Wakeup, mut serve: impl FnMut(Stream, u64)) {
+/// Hands each client over with its number, until `over` is notified and no client waits. A client
+/// that cannot be served finds its connection closed, and `refused` is called with the reason.
+pub(crate) fn accept_each(
+    listener: &Listener,
+    over: &Wakeup,
+    mut refused: impl FnMut(&io::Error),
+    mut serve: impl FnMut(Stream, u64) -> io::Result<()>,
+) {
     let mut number = 0;
     loop {
         match accept(listener, over) {
-            Ok(Some(client)) => serve(client, number),
+            Ok(Some(client)) => _ = serve(client, number).inspect_err(&mut refused),
             Ok(None) => return,
-            // Out of descriptors, most likely: others must close first.
-            Err(_) => thread::sleep(Duration::from_millis(50)),
+            Err(error) => {
+                refused(&error);
+                // Out of descriptors, most likely: others must close first.
+                thread::sleep(Duration::from_millis(50));
+            }
         }
         number += 1;
     }

@@ -38,10 +38,11 @@ use std::time::Duration;
 
 use krarup_net::blocking::{BlockingClient, ShutdownHandle};
 use krarup_net::{Listener, Stream};
-use krarup_units::{Address, Mistake};
+use krarup_units::{Address, Mistake, Stamp};
 
 use crate::broker::accepting;
 use crate::broker::engine::{KEEP_ALIVE, Protocol};
+use crate::refusal::RefusalNotices;
 use krarup_store::owners::Owners;
 pub use serving::FrontSettings;
 use serving::{ABANDONED, ENDS, Inner};
@@ -62,7 +63,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// Begins to accept clients.
+    /// Begins to accept clients. The operator is told by `refused` why one is turned away, not of
+    /// each: `now` says what time it is.
     ///
     /// # Errors
     /// The system refuses.
@@ -71,6 +73,8 @@ impl Front {
         protocol: Protocol,
         settings: FrontSettings,
         owners: Arc<Owners>,
+        now: impl Fn() -> Stamp + Send + 'static,
+        refused: impl Fn(String) + Send + 'static,
     ) -> Result<Self, Mistake> {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
         let address = listener.address().map_err(told)?;
@@ -79,11 +83,18 @@ impl Front {
         let thread = thread::Builder::new()
             .name("front".into())
             .spawn(move || {
-                accepting::accept_each(&listener, &its.over, |client, number| {
-                    if its.clients().len() < its.settings.connections {
-                        // A client that cannot be served finds its connection closed.
-                        let _ = serve(client, number, &its);
+                let mut told = RefusalNotices::default();
+                let refused = |error: &io::Error| {
+                    if told.is_due(now()) {
+                        refused(error.to_string());
                     }
+                };
+                let most = its.settings.connections;
+                accepting::accept_each(&listener, &its.over, refused, |client, number| {
+                    if its.clients().len() < most {
+                        return serve(client, number, &its);
+                    }
+                    Err(io::Error::other(format!("{most} are connected, as many as may be")))
                 });
             })
             .map_err(|error| format!("no thread can be had: {error}"))?;

@@ -85,5 +85,6 @@ fn system(store: Option<&MessageStore>) -> LiveSystem {
             (servers(&["PostgreSQL"], ServerQueue::Common), u16::try_from(settings.connections).ok())
         }
     };
-    LiveSystem { servers, lanes, processors_per_loop: processors::usable().min(1.0), ..LiveSystem::default() }
+    let processors_per_loop = processors::per_loop(processors::usable(), 1);
+    LiveSystem { servers, lanes, processors_per_loop, ..LiveSystem::default() }
 }

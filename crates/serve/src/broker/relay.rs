@@ -79,14 +79,13 @@ impl Relay {
         let thread = thread::Builder::new()
             .name("relay".into())
             .spawn(move || {
-                accepting::accept_each(&listener, &its.over, |client, number| {
-                    if let Stream::Tcp(client) = client
-                        && lock(&its.clients).len() < MOST
-                    {
-                        // A client that cannot be relayed finds its connection closed.
-                        let _ = send_on(OwnedFd::from(client).into(), number, &its, spawn);
+                let serve = |client: Stream, number: u64| match client {
+                    Stream::Tcp(client) if lock(&its.clients).len() < MOST => {
+                        send_on(OwnedFd::from(client).into(), number, &its, spawn)
                     }
-                });
+                    _ => Ok(()),
+                };
+                accepting::accept_each(&listener, &its.over, |_| {}, serve);
             })
             .map_err(|error| format!("no thread can be had: {error}"))?;
         Ok(Self { address, inner, thread: Some(thread) })
@@ -143,9 +142,8 @@ fn is_itself(owner: SocketAddr, listens: &Address) -> bool {
 fn connect_and_carry(client: TcpStream, number: u64, inner: &Inner, spawn: Spawn) -> io::Result<()> {
     let owner = lock(&inner.owner).clone();
     let addresses = owner.and_then(|owner| krarup_net::resolve(&owner).ok()).unwrap_or_default();
-    let address = addresses.first().filter(|owner| !is_itself(**owner, &inner.listens));
-    let address = address.ok_or(io::ErrorKind::NotFound)?;
-    let server = TcpStream::connect_timeout(address, CONNECT)?;
+    let others = addresses.into_iter().filter(|owner| !is_itself(*owner, &inner.listens));
+    let server = krarup_net::connect_any(&others.collect::<Vec<_>>(), CONNECT)?;
     client.set_nonblocking(false)?;
     for end in [&client, &server] {
         end.set_nodelay(true)?;

@@ -18,9 +18,6 @@ const LINGER: Nanos = Nanos::from_secs(1);
 /// How soon to try again after the system would give no more sockets, if no client goes before.
 pub(crate) const BACK_OFF: Nanos = Nanos::from_millis(100);
 
-/// How often the operator is told that it gives none.
-const TOLD_AGAIN: Nanos = Nanos::from_secs(60);
-
 impl Driver {
     /// Clients are to connect here, once the loop is open.
     pub(crate) fn listen(&mut self, address: Address, number: usize, listener: Listener) {
@@ -142,8 +139,7 @@ impl Driver {
 
     /// The operator is told, not at every attempt, why no client can be accepted.
     fn tell_refusal(&mut self, why: String, now: Stamp) {
-        if self.refusal_reported.is_none_or(|told| told + TOLD_AGAIN <= now) {
-            self.refusal_reported = Some(now);
+        if self.refusal_notices.is_due(now) {
             self.notices.push(DriverNotice::NotAccepting(why));
         }
     }

@@ -21,6 +21,7 @@ use super::event_loops::EventLoops;
 use super::loop_meter::LoopMeter;
 use super::memory::MemoryAccount;
 use super::time_limits::TimeLimits;
+use crate::refusal::RefusalNotices;
 use crate::slice::Slice;
 
 /// Tokens below this, but for that of the alarm, are the loop's own, for what else it waits for.
@@ -187,8 +188,7 @@ pub(crate) struct Driver {
     /// One more with each listening socket: two never have the same token.
     pub(super) entrances_made: usize,
     pub(super) accepting: Accepting,
-    /// When the operator was last told that the system gives no sockets.
-    pub(super) refusal_reported: Option<Stamp>,
+    pub(super) refusal_notices: RefusalNotices,
     /// Others that clients are distributed over.
     pub(crate) loops: Option<Box<dyn EventLoops + Send>>,
     meter: LoopMeter,
@@ -247,7 +247,7 @@ impl Driver {
             entrances: Vec::new(),
             entrances_made: 0,
             accepting: Accepting::Later,
-            refusal_reported: None,
+            refusal_notices: RefusalNotices::default(),
             loops: None,
             meter: LoopMeter::new(settings.link),
             time_limits: TimeLimits::new(settings.idle, settings.request, now),

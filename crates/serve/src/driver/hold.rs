@@ -55,6 +55,8 @@ impl HoldPolicy {
             self.too_long = 0;
             return;
         }
+        // Where it took longer the process itself stood still, which says nothing of the servers.
+        let took = took.min(LIMIT);
         self.too_long = if took < LIMIT { (self.too_long + 1).min(DOUBLINGS) } else { DOUBLINGS };
         self.not_before = now + Nanos(took.0 << self.too_long);
     }
@@ -127,5 +129,13 @@ mod tests {
         hold.ended(LIMIT, Stamp(5_000_000));
         assert_eq!(hold.begins(FEW, Stamp(1_000_000_000)), None);
         assert!(hold.begins(FEW, Stamp(1_300_000_000)).is_some());
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_for_long_holds_again_soon() {
+        let mut hold = HoldPolicy::new(LONGEST);
+        let now = Stamp(20_000_000_000);
+        hold.ended(Nanos::from_secs(10), now);
+        assert!(hold.begins(FEW, now + Nanos::from_secs(2)).is_some());
     }
 }

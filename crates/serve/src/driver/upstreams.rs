@@ -69,7 +69,11 @@ impl Connections {
     /// A lane leads where the first connection does.
     pub(crate) fn open(&mut self, lane: usize, server: usize, now: Stamp) {
         let first = &self.first[server];
-        let link = ServerConnection::to(first.address.clone(), first.addresses.clone(), now);
+        let link = ServerConnection {
+            // Where the first was tried last.
+            turn: first.turn.saturating_sub(1),
+            ..ServerConnection::to(first.address.clone(), first.addresses.clone(), now)
+        };
         // They are made one after the other.
         if lane - LANES == self.lanes.len() {
             self.lanes.push(link);
@@ -544,5 +548,22 @@ pub(crate) fn plain(error: &io::Error) -> String {
         ErrorKind::ConnectionReset => "the server reset the connection".into(),
         ErrorKind::BrokenPipe => "the server closed the connection".into(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_leads_to_the_address_at_which_the_first_connection_stands() {
+        let numbers = vec!["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
+        let server = ServerConnection::to("cache.example:1".parse().unwrap(), numbers, Stamp(0));
+        let mut links = Connections { first: vec![server], lanes: Vec::new() };
+        for (tried, next) in [(0, 0), (1, 0), (2, 1)] {
+            links.first[0].turn = tried;
+            links.open(LANES, 0, Stamp(0));
+            assert_eq!(links[LANES].turn, next, "after {tried}");
+        }
     }
 }

@@ -176,9 +176,9 @@ pub(super) fn open(place: &Database, epoch: i64, shard: Shard) -> Result<Blockin
 pub(super) struct Alive(Sender<()>);
 
 impl Alive {
-    pub(super) fn begin(place: Database, epoch: i64, shard: Shard) -> Self {
+    pub(super) fn begin(place: Database, epoch: i64, shard: Shard) -> Result<Self, StoreError> {
         let (over, is_over) = mpsc::channel();
-        thread::spawn(move || {
+        let work = move || {
             let mut client: Option<BlockingSession> = None;
             while is_over.recv_timeout(LEASE / 3) == Err(RecvTimeoutError::Timeout) {
                 // What fails is tried again: without a word the owner is taken for gone.
@@ -189,8 +189,12 @@ impl Alive {
                 );
                 client = renewed.is_ok().then_some(open);
             }
-        });
-        Self(over)
+        };
+        thread::Builder::new()
+            .name("alive".into())
+            .spawn(work)
+            .map_err(|error| StoreError::Database(format!("no thread can be had: {error}").into()))?;
+        Ok(Self(over))
     }
 }
 

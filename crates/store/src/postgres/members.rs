@@ -5,12 +5,14 @@
 //! stays.
 
 use std::thread;
+use std::time::Instant;
 
 use tokio_postgres::Error;
 
 use super::blocking::BlockingSession;
 use super::heads::INDEXES;
 use super::place::{Database, END_HOLDER, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate};
+use super::silence::OwnerSilence;
 use crate::owners::ShardOwner;
 use krarup_broker::shards::Shard;
 
@@ -31,6 +33,8 @@ pub struct ShardMember {
     client: BlockingSession,
     shards: u32,
     number: i64,
+    /// Of each shard's owner.
+    silences: Vec<OwnerSilence>,
 }
 
 impl std::fmt::Debug for ShardMember {
@@ -75,7 +79,8 @@ impl ShardMember {
         while !say_so(&mut client, number)? {
             thread::sleep(LOOK);
         }
-        Ok(Self { place, client, shards, number })
+        let silences = (0..shards).map(|_| OwnerSilence::default()).collect();
+        Ok(Self { place, client, shards, number, silences })
     }
 
     /// Its number among all that ever were.
@@ -114,13 +119,16 @@ impl ShardMember {
             seen.members.push(row.get(0));
         }
         let statement = "SELECT shard, epoch, coalesce(address, ''), memcached, \
-                 CASE WHEN renewed > clock_timestamp() - make_interval(secs => $1) \
-                       AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND granted \
+                 CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND granted \
                                    AND objid = (1000 + shard)::oid \
-                                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) THEN member END \
+                                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) THEN member END, \
+                 renewed, renewed <= clock_timestamp() - make_interval(secs => $1) \
              FROM krarup.owner WHERE shard < $2 ORDER BY shard";
         for row in self.client.query(statement, &[&lease, &(self.shards as i32)])? {
+            let shard = row.get::<_, i32>(0) as u32;
+            let silent = self.silences[shard as usize].lasts(row.get(5), Instant::now()) && row.get(6);
             let (member, address): (Option<i64>, &str) = (row.get(4), row.get(2));
+            let member = member.filter(|_| !silent);
             let address = address.parse().ok().filter(|_| member.is_some());
             let memcached: Option<&str> = row.get(3);
             let owner = address.map(|address| ShardOwner {
@@ -128,7 +136,7 @@ impl ShardMember {
                 address,
                 memcached: memcached.and_then(|address| address.parse().ok()),
             });
-            seen.shards.push(Standing { shard: row.get::<_, i32>(0) as u32, member, owner });
+            seen.shards.push(Standing { shard, member, owner });
         }
         Ok(seen)
     }

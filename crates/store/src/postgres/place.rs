@@ -24,7 +24,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// How often it is looked whether a pooler stands between.
 const LOOKS_FOR_A_POOLER: usize = 3;
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
@@ -38,6 +38,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("migrations/0011.sql"),
     include_str!("migrations/0012.sql"),
     include_str!("migrations/0013.sql"),
+    include_str!("migrations/0014.sql"),
 ];
 
 /// The two numbers of our advisory locks: ours, and what is locked.

@@ -265,8 +265,9 @@ pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
         include_str!("../../../../store/src/postgres/migrations/0010.sql"),
         include_str!("../../../../store/src/postgres/migrations/0011.sql"),
         include_str!("../../../../store/src/postgres/migrations/0012.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0013.sql"),
     ];
-    for version in [1, 5, 7, 8, 9, 10, 11, 12] {
+    for version in [1, 5, 7, 8, 9, 10, 11, 12, 13] {
         for mode in MODES {
             let name = format!("version_{version}_{mode}");
             let store = cluster.database(&name);

@@ -55,3 +55,25 @@ pub(crate) fn a_lease_that_ends_with_its_broker_counts(cluster: &Cluster, mode: 
     until("it is dead", || told(&mut peer, "stats-tube dead\r\n", ["current-jobs-ready"]) == [1]);
     assert!(second.stop().success);
 }
+
+/// After an outage, or a step of the database's clock, all look silent to the first that is back.
+pub(crate) fn a_broker_that_is_just_back_takes_no_other_for_dead(cluster: &Cluster, mode: &str) {
+    let name = format!("just_back_{mode}");
+    let store = cluster.database(&name);
+    let (first, second) = (broker(&store, mode), broker(&store, mode));
+    let mut holder = second.connect();
+    say(&mut holder, "put 1 0 60 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    // Its session has stood for long and it was not heard; or the other way round.
+    for (stood, not_heard) in [("SELECT pg_sleep(2);", "true"), ("", "number <> 1")] {
+        let sweep = format!(
+            "{stood} UPDATE krarup.broker SET heard = heard - interval '1 hour'; \
+             UPDATE krarup.broker SET renewed = renewed - interval '3 s' WHERE {not_heard}; \
+             SELECT krarup.sweep(number, cleared, cleared, '{{}}', '{{}}') FROM krarup.broker WHERE number = 1; \
+             UPDATE krarup.broker SET renewed = clock_timestamp()"
+        );
+        cluster.sql(&name, &sweep);
+        say(&mut holder, "touch 1\r\n", "TOUCHED\r\n");
+    }
+    say(&mut holder, "delete 1\r\n", "DELETED\r\n");
+    assert!(first.stop().success && second.stop().success);
+}

@@ -96,6 +96,34 @@ pub(crate) fn a_broker_that_comes_back_to_a_database_that_only_reads_answers_put
     assert!(ended.success && told(&ended) == [2, 2, 1, 1], "{mode}: {ended:?}");
 }
 
+/// It is answered when the database has room again.
+pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster: &Cluster, mode: &str) {
+    let name = format!("reads_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let (mut reader, mut peer) = (broker.connect(), broker.connect());
+    say(&mut peer, PUT, "INSERTED 1\r\n");
+    cluster.sql(
+        &name,
+        "CREATE SEQUENCE tries; \
+         CREATE FUNCTION no_room() RETURNS boolean LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM nextval('tries'); RAISE insufficient_resources; END $$; \
+         ALTER VIEW krarup.counted RENAME TO counted_before; \
+         CREATE VIEW krarup.counted AS SELECT * FROM krarup.counted_before WHERE no_room()",
+    );
+    reader.send(b"stats-tube default\r\n").unwrap();
+    let tries = || cluster.sql(&name, "SELECT last_value FROM tries").parse::<u64>().unwrap();
+    until("it is tried again", || tries() > 1);
+    cluster.sql(&name, "SELECT pg_sleep(2)");
+    let tried = tries();
+    assert!(tried < 100, "{mode}: {tried} times");
+    say(&mut peer, PUT, "INSERTED 2\r\n");
+    cluster.sql(&name, "DROP VIEW krarup.counted; ALTER VIEW krarup.counted_before RENAME TO counted");
+    reader.expect(b"OK ").unwrap();
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [0; 4], "{mode}: {ended:?}");
+}
+
 pub(crate) fn a_pooler_is_refused_unless_sessions_last(cluster: &Cluster) {
     let Some((_pooler, through)) = cluster.pooler("transaction") else {
         return skipped("pgbouncer is not installed: apt-get install pgbouncer");

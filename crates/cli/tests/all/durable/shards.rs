@@ -114,6 +114,25 @@ pub(crate) fn one_hangs_and_comes_back(cluster: &Cluster) {
     assert!(a.stop().success && b.stop().success);
 }
 
+/// Rows of brokers that go on seem old until they renew them.
+pub(crate) fn a_step_of_the_databases_clock_moves_no_shard(cluster: &Cluster) {
+    let name = "shards_step";
+    let store = cluster.database(name);
+    let [a, b] = [(); 2].map(|()| member(&store));
+    are_shared(cluster, name, "3,3");
+    let owners =
+        "SELECT string_agg(format('%s by %s', epoch, process), ', ' ORDER BY shard) FROM krarup.owner";
+    let before = cluster.sql(name, owners);
+    for _ in 0..3 {
+        let step = "UPDATE krarup.member SET renewed = renewed - interval '5 s'; \
+                    UPDATE krarup.owner SET renewed = renewed - interval '5 s'";
+        cluster.sql(name, step);
+        are_shared(cluster, name, "3,3");
+    }
+    assert_eq!(cluster.sql(name, owners), before);
+    assert!(a.stop().success && b.stop().success);
+}
+
 /// Messages of several shards in one request: their holder alone may keep them; counts are added.
 fn batches_are_of_all_shards(here: &mut Peer, there: &mut Peer, ids: &[u64]) {
     let all: String = ids.iter().map(|id| format!(" {id}")).collect();

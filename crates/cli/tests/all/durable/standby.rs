@@ -111,6 +111,24 @@ pub(crate) fn a_deposed_owner_is_the_next_that_waits(cluster: &Cluster) {
     assert!(ended.success && ended.output.matches("requests in").count() == 3, "{ended:?}");
 }
 
+/// A row of an owner that goes on seems old until it renews it.
+pub(crate) fn a_step_of_the_databases_clock_ends_no_owner(cluster: &Cluster) {
+    let name = "clock_steps";
+    let store = cluster.database(name);
+    let first = broker(&store, "owned");
+    let second = waiting(&store, &[]);
+    let who = || cluster.sql(name, "SELECT epoch, process FROM krarup.owner");
+    let before = who();
+    let renewed = "SELECT renewed > clock_timestamp() - interval '1 s' FROM krarup.owner";
+    for _ in 0..3 {
+        cluster.sql(name, "UPDATE krarup.owner SET renewed = renewed - interval '5 s'");
+        until("it is renewed", || cluster.sql(name, renewed) == "t");
+    }
+    assert_eq!(who(), before);
+    assert!(first.stop().success);
+    assert!(second.listening().stop().success);
+}
+
 /// The database goes while a broker that shares the queues hangs, and comes back with an owner.
 pub(crate) fn brokers_that_share_wait_again_where_there_is_an_owner(cluster: &Cluster) {
     for mode in &MODES[1..] {

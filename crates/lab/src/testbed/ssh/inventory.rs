@@ -149,6 +149,8 @@ impl Inventory {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -202,7 +204,8 @@ mod tests {
     #[test]
     fn all_forms_say_the_same_through_the_tool() {
         if let Err(error) = Command::new(TOOL).arg("--version").output() {
-            println!("skipped: {TOOL} cannot be run here ({error}); Debian's package is ansible-core");
+            let hint = "Debian's package is ansible-core";
+            let _ = writeln!(io::stderr(), "skipped: {TOOL} cannot be run here ({error}); {hint}");
             return;
         }
         let path = std::env::temp_dir().join(format!("krarup-inventory-{}", std::process::id()));

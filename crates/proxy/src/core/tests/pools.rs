@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ids::{PoolId, ServerId};
+use crate::keys::MOST_PARTS;
 use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_service::ConnectionLoss;
@@ -299,6 +300,60 @@ fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed
     let counts = world.core.pools()[0].counts();
     assert_eq!((counts.miss_retries, counts.refills), (1, 1));
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+/// With one more, a part had the number of none.
+#[test]
+fn what_would_be_a_part_too_many_is_a_miss_or_an_error() {
+    const SERVERS: usize = 40;
+    let mut world = one_pool(PoolSpec {
+        fall_back_on_error: true,
+        fall_back_on_miss: true,
+        reads: Reads::Primary,
+        ..placed("main", (0..SERVERS).collect(), 2)
+    });
+    let client = world.client();
+    let keys: Vec<String> =
+        (0..SERVERS).map(|server| key_at(&mut world, &[server, (server + 1) % SERVERS])).collect();
+    let get = format!("get {}\r\n", keys.join(" "));
+    let moved = MOST_PARTS - SERVERS;
+    for (last, reply) in [("END\r\n", "END\r\n"), ("SERVER_ERROR busy\r\n", "SERVER_ERROR busy\r\n")] {
+        world.send(client, &get);
+        for (server, key) in keys.iter().enumerate() {
+            assert_eq!(world.asked(server), format!("get {key}\r\n"));
+        }
+        (0..SERVERS - 1).for_each(|server| _ = world.answer(server, "END\r\n"));
+        world.answer(SERVERS - 1, last);
+        let mut values = String::new();
+        for (key, server) in keys[..moved].iter().zip(1..) {
+            assert_eq!(world.asked(server), format!("get {key}\r\n"));
+            world.answer(server, format!("{}END\r\n", value(key, "1")));
+            values += &value(key, "1");
+        }
+        let values = if last.starts_with("END") { values } else { String::new() };
+        assert_eq!(world.replied(client), format!("{values}{reply}"));
+        assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    }
+    let (visit, _) = world.row(0);
+    assert_eq!((visit.hits, visit.misses), (moved as u32, (SERVERS - moved) as u32));
+    let counts = world.core.pools()[0].counts();
+    assert_eq!((counts.miss_retries, counts.retries), (2 * moved as u64, 0));
+}
+
+#[test]
+fn many_parts_ask_each_server_once() {
+    const SERVERS: usize = 40;
+    let mut world = one_pool(placed("main", (0..SERVERS).collect(), 1));
+    let client = world.client();
+    let keys: Vec<String> = (0..SERVERS).map(|server| key_at(&mut world, &[server])).collect();
+    let all = keys.join(" ");
+    world.send(client, format!("get {all} {all}\r\n"));
+    for (server, key) in keys.iter().enumerate() {
+        assert_eq!(world.asked(server), format!("get {key} {key}\r\n"));
+        world.answer(server, format!("{0}{0}END\r\n", value(key, "1")));
+    }
+    let values: String = keys.iter().map(|key| value(key, "1")).collect();
+    assert_eq!(world.replied(client), format!("{values}{values}END\r\n"));
 }
 
 /// Holders whose clocks tick at other instants would give each other the last copy for ever.

@@ -4,13 +4,14 @@
 //! the rows of the file that is being written and of no other. Batches of several loops come in any
 //! order: a file waits [`GRACE`] after its end for those that are still on their way, and what
 //! comes later gets a file of its own in the same folder. A file that cannot be written is given
-//! up, its rows are counted as lost, and the next is begun.
+//! up, its rows are counted as lost, and the next is begun: the first is told, until one is
+//! complete again.
 
 use std::path::{Path, PathBuf};
 
 use krarup_units::{Nanos, Stamp};
 
-use super::{RowBatch, RowFileWriter, RowInterval, RowIntervals, RowSettings};
+use super::{RowBatch, RowFileWriter, RowInterval, RowIntervals, RowSettings, RowTrouble};
 use crate::file::{FileError, FileProblem, Partial};
 
 /// How long after its interval a file is kept open.
@@ -32,6 +33,9 @@ pub(super) struct RotatingRows {
     given_up: u64,
     /// Why the first of them was.
     problem: Option<FileError>,
+    on_trouble: RowTrouble,
+    /// Whether that was told, and no file was completed since.
+    in_trouble: bool,
 }
 
 /// A file that is being written.
@@ -43,7 +47,12 @@ struct OpenRows {
 
 impl RotatingRows {
     /// Files below this folder, which is made.
-    pub(super) fn begin(folder: &Path, settings: RowSettings, every: Nanos) -> Result<Self, FileError> {
+    pub(super) fn begin(
+        folder: &Path,
+        settings: RowSettings,
+        every: Nanos,
+        on_trouble: RowTrouble,
+    ) -> Result<Self, FileError> {
         std::fs::create_dir_all(folder)
             .map_err(|error| FileError { path: folder.to_owned(), problem: error.into() })?;
         Ok(Self {
@@ -55,6 +64,8 @@ impl RotatingRows {
             recorded: 0,
             given_up: 0,
             problem: None,
+            on_trouble,
+            in_trouble: false,
         })
     }
 
@@ -102,6 +113,9 @@ impl RotatingRows {
 
     fn give_up(&mut self, error: FileError, rows: u64) {
         self.given_up += rows;
+        if !std::mem::replace(&mut self.in_trouble, true) {
+            (self.on_trouble)(&error);
+        }
         self.problem.get_or_insert(error);
     }
 
@@ -148,7 +162,10 @@ impl RotatingRows {
             Ok(rows)
         };
         match completed() {
-            Ok(rows) => (self.rows, self.recorded) = (self.rows + rows, all),
+            Ok(rows) => {
+                (self.rows, self.recorded) = (self.rows + rows, all);
+                self.in_trouble = false;
+            }
             Err(problem) => self.give_up(FileError { path, problem }, rows),
         }
     }
@@ -185,10 +202,15 @@ mod tests {
     const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_582_790_000_000_000) };
 
     fn begin(name: &str) -> (PathBuf, RotatingRows) {
+        begin_told(name, |_| {})
+    }
+
+    fn begin_told(name: &str, told: impl FnMut(&FileError) + Send + 'static) -> (PathBuf, RotatingRows) {
         let folder = std::env::temp_dir().join(format!("krarup-rotating-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         let settings = RowSettings { instance: "one".to_owned(), ..RowSettings::from(RUN) };
-        let rows = RotatingRows::begin(&folder, settings, Nanos::from_secs(10)).unwrap();
+        let every = Nanos::from_secs(10);
+        let rows = RotatingRows::begin(&folder, settings, every, Box::new(told)).unwrap();
         (folder, rows)
     }
 
@@ -273,7 +295,8 @@ mod tests {
         killed.write(&batch(&[1]));
         std::mem::forget(killed);
         let settings = RowSettings { instance: "one".to_owned(), ..RowSettings::from(RUN) };
-        let mut rows = RotatingRows::begin(&folder, settings, Nanos::from_secs(10)).unwrap();
+        let silent = Box::new(|_: &FileError| {});
+        let mut rows = RotatingRows::begin(&folder, settings, Nanos::from_secs(10), silent).unwrap();
         rows.write(&batch(&[2]));
         assert_eq!(rows.finish(0).unwrap(), (1, 0));
         let files = found(&folder);
@@ -297,6 +320,28 @@ mod tests {
         let (name, seconds, lost) = files.last().unwrap();
         assert!(name.contains("hour=05/rows-"), "{files:?}");
         assert_eq!((&seconds[..], *lost), (&[11][..], 2));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A program may run for days: what cannot be written is told when it begins, and once.
+    #[test]
+    fn trouble_is_told_at_once_and_again_only_after_a_file_was_complete() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let told = || told.try_iter().collect::<Vec<String>>();
+        let (folder, mut rows) =
+            begin_told("trouble", move |error| tell.send(error.to_string()).expect("it is heard"));
+        let hour = folder.join("date=2026-11-25/hour=04");
+        std::fs::create_dir_all(hour.parent().unwrap()).unwrap();
+        std::fs::write(&hour, "in the way").unwrap();
+        rows.write(&batch(&[1]));
+        assert!(matches!(&told()[..], [why] if why.contains("hour=04")));
+        rows.write(&batch(&[2]));
+        assert_eq!(told(), Vec::<String>::new());
+        rows.write(&batch(&[11]));
+        rows.complete_before(Stamp(22_000_000_000), 0);
+        rows.write(&batch(&[3]));
+        assert_eq!(told().len(), 1);
+        assert!(rows.finish(0).is_err());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use krarup_units::{Mistake, Nanos};
 
 use crate::KeyDigest;
-use crate::file::RunMetadata;
+use crate::file::{FileError, RunMetadata};
 
 /// What the files of rows say of the program that writes them, and which rows they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +32,12 @@ impl From<RunMetadata> for RowSettings {
     }
 }
 
+/// What is done when rows cannot be written, once until a file is complete again: these rows are
+/// dropped.
+pub type RowTrouble = Box<dyn FnMut(&FileError) + Send>;
+
 /// Where a program writes its rows, before it has begun.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RowPlan {
     /// The file; the folder of files where there are several.
     pub path: PathBuf,
@@ -45,12 +49,15 @@ pub struct RowPlan {
     pub keys: bool,
     /// Which rows there are.
     pub sample: KeySample,
+    /// What is done when they cannot be written, as [`RowTrouble`] says.
+    pub on_trouble: fn(&FileError),
 }
 
 impl RowPlan {
-    /// One file with every row, of a program of this name.
+    /// One file with every row, of a program of this name that says nothing of trouble until its
+    /// end.
     pub fn of(path: PathBuf, instance: String) -> Self {
-        Self { path, every: None, instance, keys: false, sample: KeySample::ALL }
+        Self { path, every: None, instance, keys: false, sample: KeySample::ALL, on_trouble: |_| {} }
     }
 
     /// What the files say, once the program begins.

@@ -18,7 +18,9 @@ use std::thread::{Builder, JoinHandle};
 use krarup_units::{Nanos, Stamp};
 
 use super::rotating::RotatingRows;
-use super::{KeySample, RowBatch, RowFileWriter, RowIntervals, RowPlan, RowRotation, RowSettings};
+use super::{
+    KeySample, RowBatch, RowFileWriter, RowIntervals, RowPlan, RowRotation, RowSettings, RowTrouble,
+};
 use crate::file::{FileError, FileProblem, Partial, RunMetadata};
 use crate::{ServerVisit, Visit};
 
@@ -53,11 +55,16 @@ pub struct RowsWritten {
 }
 
 impl RowWriter {
-    /// Begins the file that will be `path`, and its thread.
+    /// Begins the file that will be `path`, and its thread, which says `on_trouble` when it cannot
+    /// write.
     ///
     /// # Errors
     /// As the operating system says, with the path.
-    pub fn create(path: &Path, settings: impl Into<RowSettings>) -> Result<Self, FileError> {
+    pub fn create(
+        path: &Path,
+        settings: impl Into<RowSettings>,
+        mut on_trouble: RowTrouble,
+    ) -> Result<Self, FileError> {
         let settings = settings.into();
         let whose_keys = (settings.sample, settings.keys);
         let begin = || RowFileWriter::new(Partial::create(path)?, settings);
@@ -65,7 +72,7 @@ impl RowWriter {
         let sink = begin().map_err(problem)?;
         let whose = path.to_owned();
         Self::spawn(path, whose_keys, None, move |batches, lost| {
-            write_one(sink, batches, lost).map_err(|problem| FileError { path: whose, problem })
+            write_one(sink, batches, lost, &whose, &mut *on_trouble)
         })
     }
 
@@ -77,11 +84,12 @@ impl RowWriter {
         folder: &Path,
         settings: impl Into<RowSettings>,
         rotation: RowRotation,
+        on_trouble: RowTrouble,
     ) -> Result<Self, FileError> {
         let settings = settings.into();
         let whose_keys = (settings.sample, settings.keys);
         let intervals = RowIntervals::new(rotation.every, settings.run);
-        let rows = RotatingRows::begin(folder, settings, rotation.every)?;
+        let rows = RotatingRows::begin(folder, settings, rotation.every, on_trouble)?;
         let write = move |batches: &Receiver<Full>, lost: &AtomicU64| {
             write_rotating(rows, batches, lost, &*rotation.clock)
         };
@@ -98,10 +106,12 @@ impl RowWriter {
         clock: impl Fn() -> Stamp + Send + 'static,
     ) -> Result<Self, FileError> {
         let settings = plan.settings(run, of_clients);
+        let on_trouble = Box::new(plan.on_trouble);
         match plan.every {
-            None => Self::create(&plan.path, settings),
+            None => Self::create(&plan.path, settings, on_trouble),
             Some(every) => {
-                Self::create_rotating(&plan.path, settings, RowRotation { every, clock: Box::new(clock) })
+                let rotation = RowRotation { every, clock: Box::new(clock) };
+                Self::create_rotating(&plan.path, settings, rotation, on_trouble)
             }
         }
     }
@@ -151,23 +161,30 @@ impl RowWriter {
     }
 }
 
-/// Writes what comes into one file until no lane is left. After an error the lanes notice that
-/// their batches are not taken.
+/// Writes what comes into one file until no lane is left. After an error, which is said at once,
+/// the lanes notice that their batches are not taken.
 fn write_one(
     mut sink: RowFileWriter<Partial>,
     batches: &Receiver<Full>,
     lost: &AtomicU64,
-) -> Result<RowsWritten, FileProblem> {
+    path: &Path,
+    on_trouble: &mut dyn FnMut(&FileError),
+) -> Result<RowsWritten, FileError> {
+    let wrong = |problem| FileError { path: path.to_owned(), problem };
     for (mut batch, back) in batches {
-        sink.write(&batch)?;
+        if let Err(problem) = sink.write(&batch) {
+            let error = wrong(problem);
+            on_trouble(&error);
+            return Err(error);
+        }
         batch.clear();
         // A lane that has ended takes no batch back.
         let _ = back.try_send(batch);
     }
     let lost = lost.load(Ordering::Relaxed);
     sink.lost(lost);
-    let (file, rows) = sink.finish()?;
-    file.complete()?;
+    let (file, rows) = sink.finish().map_err(wrong)?;
+    file.complete().map_err(|error| wrong(error.into()))?;
     Ok(RowsWritten { rows, lost })
 }
 
@@ -307,7 +324,7 @@ mod tests {
     fn every_row_of_every_lane_is_written_or_counted_as_lost() {
         let folder = Folder::new("lanes");
         let path = folder.0.join("rows.parquet");
-        let writer = RowWriter::create(&path, RUN).unwrap();
+        let writer = RowWriter::create(&path, RUN, Box::new(|_: &FileError| {})).unwrap();
         let rows = 3 * LANE_ROWS as u64 + 7;
         let lanes = [0, 1].map(|station| {
             let mut lane = writer.lane();
@@ -369,7 +386,8 @@ mod tests {
         let folder = Folder::new("intervals");
         let settings = RowSettings { sample: KeySample::one_of(4), keys: true, ..RowSettings::from(RUN) };
         let rotation = RowRotation { every: Nanos::from_secs(1), clock: Box::new(|| Stamp(0)) };
-        let writer = RowWriter::create_rotating(&folder.0, settings, rotation).unwrap();
+        let silent = Box::new(|_: &FileError| {});
+        let writer = RowWriter::create_rotating(&folder.0, settings, rotation, silent).unwrap();
         let mut lane = writer.lane();
         let mut kept = [0; 3];
         for number in 0..300 {
@@ -396,7 +414,9 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let error = RowWriter::create(Path::new("no/such/rows.parquet"), RUN).unwrap_err().to_string();
+        let path = Path::new("no/such/rows.parquet");
+        let silent = Box::new(|_: &FileError| {});
+        let error = RowWriter::create(path, RUN, silent).unwrap_err().to_string();
         assert!(error.starts_with("no/such/rows.parquet: "), "{error}");
     }
 }

@@ -68,8 +68,7 @@ impl OwnerConnection {
         };
         let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
         let addresses = krarup_net::resolve(address).map_err(io::Error::other)?;
-        let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
-        let stream = TcpStream::connect_timeout(address, CONNECT)?;
+        let stream = krarup_net::connect_any(&addresses, CONNECT)?;
         stream.set_nodelay(true)?;
         // The caller looks now and then whether it still is the owner.
         stream.set_nonblocking(true)?;

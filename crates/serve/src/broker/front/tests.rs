@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
 
 use krarup_broker::broker::MOST_UNSENT;
 use krarup_net::listen;
@@ -84,7 +86,8 @@ fn front(protocol: Protocol, shards: u32) -> (Front, Arc<Owners>) {
 fn front_with(protocol: Protocol, shards: u32, settings: FrontSettings) -> (Front, Arc<Owners>) {
     let owners = Arc::new(Owners::unknown(shards));
     let door = listen::listen_with(&"127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
-    (Front::begin(door, protocol, settings, Arc::clone(&owners)).unwrap(), owners)
+    let front = Front::begin(door, protocol, settings, Arc::clone(&owners), || Stamp(0), |_| {});
+    (front.unwrap(), owners)
 }
 
 /// Before two shards, each of which has its owner.
@@ -159,6 +162,27 @@ fn a_client_that_is_silent_for_too_long_hears_the_end() {
         let (front, _) = front_with(Protocol::Beanstalkd, 1, limited);
         assert!(client(&front).0.read_to_end(&mut Vec::new()).is_ok());
     }
+}
+
+#[test]
+fn the_operator_is_told_of_clients_that_are_turned_away_and_not_of_each() {
+    let door = listen::listen_with(&"127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
+    let only_one = FrontSettings { connections: 1, ..settings() };
+    let (clock, owners) = (Arc::new(AtomicU64::new(0)), Arc::new(Owners::unknown(1)));
+    let (its, (tell, told)) = (Arc::clone(&clock), mpsc::channel());
+    let now = move || Stamp(its.load(Ordering::SeqCst));
+    let tell = move |why: String| tell.send(why).unwrap();
+    let front = Front::begin(door, Protocol::Beanstalkd, only_one, owners, now, tell).unwrap();
+    let _served = client(&front);
+    let turned_away = || assert_eq!(client(&front).rest(), "");
+    (0..3).for_each(|_| turned_away());
+    let why = told.try_recv().unwrap();
+    assert!(why.contains("1 are connected, as many as may be"), "{why}");
+    assert!(told.try_recv().is_err(), "told twice");
+    clock.store(Nanos::from_secs(60).0, Ordering::SeqCst);
+    turned_away();
+    turned_away();
+    assert_eq!(told.try_iter().count(), 1);
 }
 
 #[test]

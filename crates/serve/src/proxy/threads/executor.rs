@@ -235,14 +235,7 @@ impl Executor {
                     BlockingConnection::connect_file(path, limit, answer).map_err(|error| plain(&error))
                 }
                 None => krarup_net::resolve(address).map_err(|why| why.to_string()).and_then(|found| {
-                    let mut last = String::new();
-                    for number in found {
-                        match BlockingConnection::connect(number, limit, answer) {
-                            Ok(connection) => return Ok(connection),
-                            Err(error) => last = plain(&error),
-                        }
-                    }
-                    Err(last)
+                    BlockingConnection::connect(&found, limit, answer).map_err(|error| plain(&error))
                 }),
             };
             match made {

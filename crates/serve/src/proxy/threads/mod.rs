@@ -38,7 +38,7 @@ use std::thread;
 use krarup_net::blocking::Wakeup;
 use krarup_net::mio::{Poll, Waker};
 use krarup_net::signal::Signals;
-use krarup_net::{Clock, listen};
+use krarup_net::{Clock, Listener, listen};
 use krarup_record::{Recorder, recorder};
 use krarup_service::Service as _;
 
@@ -100,6 +100,16 @@ fn start(
     Ok(queues)
 }
 
+/// The listening socket that this process was given, or else one of its own.
+fn listener_of(config: &Config) -> Result<Listener, Mistake> {
+    let inherited = listen::inherited();
+    listen::all_used(inherited.len(), 1)?;
+    match inherited.into_iter().next() {
+        Some(listener) => Ok(listener),
+        None => listen::listen_with(&config.listen, listening(&config.edge)),
+    }
+}
+
 /// Runs the proxy until SIGINT or SIGTERM. `core` keeps the books.
 ///
 /// # Errors
@@ -114,7 +124,7 @@ pub fn run(
     let started = clock.now();
     let poll = Poll::new().map_err(system)?;
     let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
-    let mut listener = listen::listen_with(&config.listen, listening(&config.edge))?;
+    let mut listener = listener_of(config)?;
     let credentials = credentials(&config.edge)?;
     for warning in &credentials.warnings {
         notice(ProxyNotice::Warning(warning.clone()));

@@ -17,6 +17,7 @@ use super::client::{ClientHandle, Finished};
 use super::queue::{Queue, ReceivedRequest};
 use crate::driver::BACK_OFF;
 use crate::proxy::events::ProxyNotice;
+use crate::refusal::RefusalNotices;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::QueueChoice;
 
@@ -70,8 +71,7 @@ pub(super) struct ThreadSockets<'a, N> {
 pub(super) struct RefusedSockets {
     /// The system gave no socket: it is asked again, for no readiness tells of those that wait.
     retry: bool,
-    /// Whether the operator was told of it.
-    reported: bool,
+    notices: RefusalNotices,
 }
 
 pub(super) struct ClientSocket {
@@ -125,15 +125,7 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The one that was to be accepted has gone again.
                 Err(error) if listen::is_of_one(&error) => continue,
-                Err(error) => {
-                    // Out of descriptors, most likely: others must close first.
-                    self.books.lock().out_of_sockets();
-                    self.accepting.retry = true;
-                    if !std::mem::replace(&mut self.accepting.reported, true) {
-                        (self.notice)(ProxyNotice::NotAccepting(error.to_string()));
-                    }
-                    return;
-                }
+                Err(error) => return self.refused(&error),
             };
             let mut books = self.books.lock();
             if books.clients() >= self.config.max_connections {
@@ -148,9 +140,12 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             let token = Token(CLIENTS + id as usize);
             let begun = ClientWriter::of(&stream)
                 .and_then(|writer| Ok((writer, Conn::accepted(stream, self.poll.registry(), token)?)));
-            let Ok((writer, conn)) = begun else {
-                self.books.lock().gone(id, self.clock.now());
-                continue;
+            let (writer, conn) = match begun {
+                Ok(begun) => begun,
+                Err(error) => {
+                    self.books.lock().gone(id, self.clock.now());
+                    return self.refused(&error);
+                }
             };
             let client = Arc::new(ClientHandle::new(id, writer, self.finished.clone()));
             if self.clients.len() <= id as usize {
@@ -161,6 +156,15 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             self.clients[id as usize] =
                 Some(ClientSocket { conn, client, inbox, received, discard: None, ended: false });
             self.read(id);
+        }
+    }
+
+    /// Out of descriptors, most likely: others must close first.
+    fn refused(&mut self, error: &io::Error) {
+        self.books.lock().out_of_sockets();
+        self.accepting.retry = true;
+        if self.accepting.notices.is_due(self.clock.now()) {
+            (self.notice)(ProxyNotice::NotAccepting(error.to_string()));
         }
     }
 
