@@ -39,6 +39,8 @@ pub const MOST_TOGETHER: usize = 512;
 /// How soon to try again what failed, at first and at most; the time doubles in between.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(1);
+/// How long its own last requests may keep a broker from ending.
+const END_AT_MOST: Duration = Duration::from_secs(2);
 /// How often it is asked at once what became of a transaction, before that is left to a task of its
 /// own.
 const TRIES: u32 = 3;
@@ -214,9 +216,13 @@ fn work(
             }
         }
         state.ending.set(true);
-        while state.open.get() > 0 && !state.is_deposed.get() {
-            state.over.notified().await;
-        }
+        let rest = async {
+            while state.open.get() > 0 && !state.is_deposed.get() {
+                state.over.notified().await;
+            }
+        };
+        // A database that does not answer is not waited for: what is left is the broker's own.
+        let _ = tokio::time::timeout(END_AT_MOST, rest).await;
     });
     // It also held the lock while the connections came.
     drop(first);
@@ -398,7 +404,6 @@ impl PoolState {
         asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
-        let kind = asked[0].query.kind();
         let mut unknown: Option<Unknown> = None;
         let (mut pause, mut tries) = (RETRY_AFTER, 0);
         loop {
@@ -468,17 +473,36 @@ impl PoolState {
                         self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
                         return Ok(Vec::new());
                     }
-                    if until != RefusedUntil::TryLater && asked[0].query.writes() {
-                        // Until there is room nothing of the kind is carried out: meanwhile this
-                        // connection is for others. What only reads is never held back, and waits
-                        // here.
-                        self.hold(kind);
-                        return Ok(asked);
+                    if until != RefusedUntil::TryLater {
+                        // Meanwhile this connection is for others.
+                        return Ok(self.wait_for_room(asked));
                     }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
                 }
             }
+        }
+    }
+
+    /// Until there is room nothing of a kind that writes is carried out: those that come back wait
+    /// with the others. What only reads is never held back as a kind, and waits by itself.
+    fn wait_for_room(self: &Rc<Self>, asked: Vec<QueuedRequest>) -> Vec<QueuedRequest> {
+        if asked[0].query.writes() {
+            self.hold(asked[0].query.kind());
+            return asked;
+        }
+        self.open.set(self.open.get() + asked.len());
+        tokio::task::spawn_local(Rc::clone(self).read_later(asked));
+        Vec::new()
+    }
+
+    /// At the end it is the broker's own, and nothing waits for its answer.
+    async fn read_later(self: Rc<Self>, asked: Vec<QueuedRequest>) {
+        tokio::time::sleep(RETRY_AFTER_AT_MOST).await;
+        if self.ending.get() {
+            self.answered(asked.len());
+        } else {
+            self.put_back(asked);
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! **An owner that hangs.** It renews one row three times a second. A broker that waits ends its
 //! session when the row is older than [`LEASE`] by the database's own clock, and has not changed
-//! for half of that by the broker's; what it writes afterwards goes nowhere.
+//! for most of that by the broker's; what it writes afterwards goes nowhere.
 
 pub(crate) mod batch_writer;
 pub(crate) mod blocking;

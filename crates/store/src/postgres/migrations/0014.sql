@@ -2,23 +2,25 @@
 ALTER TABLE krarup.broker ADD COLUMN heard timestamptz NOT NULL DEFAULT clock_timestamp();
 
 -- As before; but a broker judges others only where it has itself been heard for long, in a session that has stood for long. After an outage, or a step
--- of the clock, the first that is back would else take for dead all that come a moment later.
+-- of the clock, the first that is back would else take for dead all that come a moment later. A session that seems to begin later than now is one from
+-- before the clock was set back. Behind a pooler the session is the pooler's, and what was heard alone counts.
 CREATE OR REPLACE FUNCTION krarup.sweep_leases(own bigint, clear_from bigint, clear_to bigint, waited text[], waiting text[])
 RETURNS integer[] LANGUAGE plpgsql AS $$
 DECLARE
     late record;
     since timestamptz;
     there_since timestamptz;
+    seen timestamptz;
     ended integer := 0;
     ready integer;
 BEGIN
     INSERT INTO krarup.broker AS its (number, cleared) OVERRIDING SYSTEM VALUE VALUES (own, clear_to)
     ON CONFLICT (number) DO UPDATE SET renewed = clock_timestamp(), gone = false,
-        heard = CASE WHEN its.renewed BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() THEN its.heard ELSE clock_timestamp() END,
+        heard = CASE WHEN its.renewed BETWEEN clock_timestamp() - interval '1400 ms' AND clock_timestamp() THEN its.heard ELSE clock_timestamp() END,
         cleared = excluded.cleared, looked = now() - interval '2 s',
         looks_from = CASE WHEN its.looked_at_all BETWEEN now() - interval '30 s' AND now() THEN its.looked ELSE '-infinity' END,
         looked_at_all = CASE WHEN its.looked_at_all BETWEEN now() - interval '30 s' AND now() THEN its.looked_at_all ELSE now() END
-    RETURNING looks_from, greatest(its.heard, (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())) INTO since, there_since;
+    RETURNING looks_from, heard, renewed INTO since, there_since, seen;
     PERFORM krarup.clear_outcomes(own, clear_from, clear_to);
     FOR late IN
         SELECT id, tube, reserves FROM krarup.message WHERE state = 3 AND due > since AND due <= now()
@@ -45,13 +47,17 @@ BEGIN
     SELECT nextval('krarup.message_id'), tube, CASE WHEN delay > 0 THEN 1 ELSE 0 END, priority, krarup.after(delay), NULL, delay, ttr,
            clock_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, NULL, body
     FROM ordered;
-    IF there_since < clock_timestamp() - interval '1500 ms' THEN
+    -- By one reading of the clock: a step meanwhile makes no other silent.
+    IF there_since < seen - interval '1500 ms'
+       AND EXISTS (SELECT FROM krarup.broker WHERE NOT gone AND number <> own AND renewed < seen - interval '400 ms')
+       AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND backend_start BETWEEN seen - interval '1500 ms' AND clock_timestamp())
+    THEN
         -- A broker whose last connection is over is no more, and what it held need not wait until it has been silent for long; unless all
         -- connections are over because the database was.
         FOR late IN
             SELECT number FROM krarup.broker
-            WHERE NOT gone AND number <> own AND renewed < clock_timestamp() - interval '400 ms'
-              AND (renewed < clock_timestamp() - interval '1500 ms'
+            WHERE NOT gone AND number <> own AND renewed < seen - interval '400 ms'
+              AND (renewed < seen - interval '1500 ms'
                    OR (pg_postmaster_start_time() < clock_timestamp() - interval '2 s'
                        AND pg_try_advisory_xact_lock(1802658164, (number & 2147483647)::integer)))
             FOR UPDATE SKIP LOCKED
