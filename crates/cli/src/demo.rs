@@ -68,14 +68,17 @@ impl Choice {
 /// Runs the subcommand.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let source = source(args)?;
+    // Only what an earlier demo has left is thrown away.
     let kept = args.out.join("spec.toml");
-    if kept.is_file() {
-        // Only what an earlier demo has left is thrown away.
+    let is_other = if kept.is_file() {
         let earlier = SpecSource::of("spec.toml", fs::read_to_string(&kept).unwrap_or_default());
-        if !earlier.is_ok_and(|earlier| earlier.spec.title == source.spec.title) {
-            let what = format!("{} holds another experiment", args.out.display());
-            return Err(Failure::usage(what).hint("--out takes another directory"));
-        }
+        !earlier.is_ok_and(|earlier| earlier.spec.title == source.spec.title)
+    } else {
+        ["trials", "failed"].iter().any(|folder| args.out.join(folder).exists())
+    };
+    if is_other {
+        let what = format!("{} holds another experiment", args.out.display());
+        return Err(Failure::usage(what).hint("--out takes another directory"));
     }
     experiment::carry_out(&source, &args.out, &RunManner::anew())
 }

@@ -470,7 +470,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
             // Guesses that are sealed stay, and shares that were found.
             let found = spec.scale.as_ref().is_some_and(|scale| !scale.baselines.is_empty());
             let fresh = made_here && !found && seal.is_none() && store.failures().is_empty();
-            return Err(stopped(complete_runs(records)?, out, fresh));
+            return Err(stopped(complete_runs(records)?, out, fresh, manner.anew));
         }
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
@@ -640,15 +640,20 @@ fn enter_namespaces(serves: bool) -> Result<(), Failure> {
 }
 
 /// What is said after a stop on request; a directory that is `fresh` and holds no trial goes.
-fn stopped(kept: usize, out: &Path, fresh: bool) -> Failure {
+fn stopped(kept: usize, out: &Path, fresh: bool, anew: bool) -> Failure {
     if kept == 0 && fresh {
         let _ = fs::remove_dir_all(out);
         return Failure::stopped("stopped on request; everything started was ended");
     }
     let is = if kept == 1 { "is" } else { "are" };
     let kept = counted(kept, "trial");
-    Failure::stopped(format!("stopped on request; everything started was ended, {kept} {is} kept"))
-        .hint("the same command goes on from here")
+    let hint = if anew {
+        let out = out.display();
+        format!("`krarup run {out}/spec.toml --out {out}` goes on from here, the same command begins anew")
+    } else {
+        "the same command goes on from here".to_owned()
+    };
+    Failure::stopped(format!("stopped on request; everything started was ended, {kept} {is} kept")).hint(hint)
 }
 
 /// Says what becomes of the trials of another plan; before any is replaced, the user is asked where

@@ -17,11 +17,12 @@ use crate::input;
 #[derive(Args, Clone)]
 pub(crate) struct RowFileArgs {
     /// Begin a new file of rows after so much time, each complete while the next is written, in
-    /// folders by day and hour (`date=2026-11-25/hour=04`): --rows names a folder then. From 1s
-    /// to 24h
+    /// folders by day and hour (`date=2026-11-25/hour=04`) below the place of --rows, which is a
+    /// folder then. From 1s to 24h
     #[arg(long, value_name = "TIME", requires = "rows", value_parser = interval)]
     rows_every: Option<Nanos>,
-    /// What the rows call this program, in the column `instance` [default: its host and port]
+    /// What the rows call this program, in the column `instance` [default: its host and port; of a
+    /// load its host]
     #[arg(long, value_name = "NAME", requires = "rows", value_parser = instance)]
     instance: Option<String>,
 }

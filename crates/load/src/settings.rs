@@ -106,7 +106,7 @@ settings! {
             flag = Some(Flag::of_key("SETS:GETS"));
         /// Commands by weight, as get=9,set=1; also mget gets gat gats add replace append prepend
         /// cas delete incr decr touch mg ms md ma me mn flush_all stats version verbosity; to a
-        /// message queue put reserve release bury kick pop peek list; to krarup's broker alone
+        /// message queue put reserve release bury kick peek list; to krarup's broker alone pop
         /// send send-to pop-tube pop-sender peek-tube peek-sender list-tubes-for-me login.
         mix: Option<Verbatim<Mix>> = None, Optional(MIX), of_class = true,
             example = "\"get=9,set=1\"", excludes = &["ratio"], flag = Some(Flag::of_key("WEIGHTS"));

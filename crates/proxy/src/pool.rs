@@ -626,6 +626,12 @@ impl Pool {
         }
     }
 
+    /// Whether a share of the reads is ordered, or a server that has come back gets less than its
+    /// own: an even division would pass both by.
+    pub(crate) fn has_uneven_shares(&self) -> bool {
+        self.pushed.is_some() || self.members.iter().any(|member| member.up && member.returning.is_some())
+    }
+
     /// Divides `keys` keys evenly over the servers that are up, in runs that differ by at most one
     /// key; the longer runs go to those with the least work. Fewer keys than servers ask fewer
     /// servers. [`Self::runs`] has them then.

@@ -128,12 +128,17 @@ fn a_demo_leaves_another_experiment_as_it_is() {
     fs::write(&trial, "{}").unwrap();
     let mut spec = Changes::of(shipped::spec("demo").unwrap(), "demo").unwrap();
     spec.set(&["title"], "mine");
-    fs::write(out.join("spec.toml"), spec.source()).unwrap();
     let arguments = ["demo", "--quick", "--servers", "embedded", "--out", out.to_str().unwrap()];
-    let ended = Program::begin(&arguments).ended();
-    assert_eq!((ended.code, ended.output.as_str()), (Some(2), ""), "{ended:?}");
-    assert!(ended.errors.contains(" holds another experiment\n  hint: --out "), "{ended:?}");
-    assert!(trial.is_file());
+    // Also where nothing says whose trials they are.
+    for has_spec in [false, true] {
+        if has_spec {
+            fs::write(out.join("spec.toml"), spec.source()).unwrap();
+        }
+        let ended = Program::begin(&arguments).ended();
+        assert_eq!((ended.code, ended.output.as_str()), (Some(2), ""), "{ended:?}");
+        assert!(ended.errors.contains(" holds another experiment\n  hint: --out "), "{ended:?}");
+        assert!(trial.is_file());
+    }
     fs::remove_dir_all(out).unwrap();
 }
 
@@ -156,6 +161,23 @@ fn interrupted(name: &str, signal: Signal, servers: &str) {
     let left: Vec<_> = started.iter().filter(|(number, name)| runs(*number, name)).collect();
     assert!(left.is_empty(), "still running: {left:?} of {started:?}");
     assert!(!out.exists(), "no report of half a run");
+}
+
+#[test]
+fn a_demo_that_was_stopped_goes_on_by_the_command_that_is_named() {
+    let (mut demo, out) = demo("demo-goes-on", &["--servers", "embedded", "--seconds", "600ms"]);
+    demo.says_text("3/8 ");
+    demo.signal(Signal::INT);
+    let ended = demo.ended();
+    let directory = out.to_str().unwrap();
+    let command = format!("`krarup run {directory}/spec.toml --out {directory}` goes on from here");
+    assert!(ended.code == Some(130) && ended.errors.contains(&command), "{ended:?}");
+    let spec = format!("{directory}/spec.toml");
+    let mut again = Program::begin(&["run", &spec, "--out", directory, "--yes"]);
+    let first = again.says(|line| line.contains("/8 ").then(|| line.to_owned()));
+    assert!(!first.starts_with("1/8 "), "{first}");
+    assert!(again.ended().success);
+    fs::remove_dir_all(out).unwrap();
 }
 
 #[test]

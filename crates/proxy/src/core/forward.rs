@@ -474,10 +474,11 @@ impl Core {
         let entry = self.requests[number].entry;
         let count = retrieve.keys.len();
         let pool = &self.routing[entry];
+        let is_sharded = count > 1 && pool.spec().multi_get == MultiGet::Sharded;
         let simple = self.routing.routes().is_empty()
             && retrieve.command == Retrieval::Get
             && !pool.needs_a_second_look()
-            && (count == 1 || pool.is_replicated());
+            && (count == 1 || pool.is_replicated() && !(is_sharded && pool.has_uneven_shares()));
         if !simple {
             return self.retrieve_by_key(number, retrieve, now);
         }
@@ -493,7 +494,7 @@ impl Core {
                 self.sample_listed(number);
             }
         }
-        if count > 1 && self.routing[entry].spec().multi_get == MultiGet::Sharded {
+        if is_sharded {
             return self.retrieve_sharded(number, entry, count);
         }
         let holders = self.routing[entry].holders(key);
