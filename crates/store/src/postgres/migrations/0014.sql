@@ -16,7 +16,7 @@ DECLARE
 BEGIN
     INSERT INTO krarup.broker AS its (number, cleared) OVERRIDING SYSTEM VALUE VALUES (own, clear_to)
     ON CONFLICT (number) DO UPDATE SET renewed = clock_timestamp(), gone = false,
-        heard = CASE WHEN its.renewed BETWEEN clock_timestamp() - interval '1400 ms' AND clock_timestamp() THEN its.heard ELSE clock_timestamp() END,
+        heard = CASE WHEN its.renewed BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() THEN its.heard ELSE clock_timestamp() END,
         cleared = excluded.cleared, looked = now() - interval '2 s',
         looks_from = CASE WHEN its.looked_at_all BETWEEN now() - interval '30 s' AND now() THEN its.looked ELSE '-infinity' END,
         looked_at_all = CASE WHEN its.looked_at_all BETWEEN now() - interval '30 s' AND now() THEN its.looked_at_all ELSE now() END
@@ -47,7 +47,8 @@ BEGIN
     SELECT nextval('krarup.message_id'), tube, CASE WHEN delay > 0 THEN 1 ELSE 0 END, priority, krarup.after(delay), NULL, delay, ttr,
            clock_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, NULL, body
     FROM ordered;
-    -- By one reading of the clock: a step meanwhile makes no other silent.
+    -- A step of the clock meanwhile, in either direction, makes no other silent.
+    seen := least(seen, clock_timestamp());
     IF there_since < seen - interval '1500 ms'
        AND EXISTS (SELECT FROM krarup.broker WHERE NOT gone AND number <> own AND renewed < seen - interval '400 ms')
        AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND backend_start BETWEEN seen - interval '1500 ms' AND clock_timestamp())
