@@ -224,11 +224,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     // The result is told in any case: the run is not had again.
     let kept = records.finish();
     let told = report(args, &result).and(kept);
-    if let Some(problem) = conductor.rows_problem() {
-        let _ = told.inspect_err(|other| eprintln!("warning: {}", other.message()));
-        return Err(failure(LoadError::Rows(problem)));
-    }
-    told?;
+    let rows = conductor.rows_problem().map_or(Ok(()), |problem| Err(failure(LoadError::Rows(problem))));
+    Failure::of_both(rows, told)?;
     verdict(&result)
 }
 

@@ -82,7 +82,7 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
             Workers::Unlimited => None,
             Workers::Limited(workers) => Some(workers),
         },
-        processors_per_loop: (processors / loops as f64).min(1.0),
+        processors_per_loop: LiveSystem::per_loop(processors, loops),
         most_clients: u32::try_from(config.max_connections).ok(),
         moves: None,
         allowances: Vec::new(),

@@ -70,7 +70,7 @@ impl LiveQuestion {
         let loops = state.config.as_ref().map_or(1, |config| config.threads);
         // Copied only where several threads have asked together.
         let system = &mut Arc::make_mut(&mut state).system;
-        system.processors_per_loop = processors::per_loop(processors::usable(), loops);
+        system.processors_per_loop = LiveSystem::per_loop(processors::usable(), loops);
         Some(state)
     }
 }
@@ -110,10 +110,10 @@ mod tests {
         for (config, loops) in [(Some(Box::new(two)), 2), (None, 1)] {
             let mut state = LiveState { config, ..state_of(0) };
             state.system.processors_per_loop = 0.01;
-            let now = processors::per_loop(processors::usable(), loops);
+            let now = LiveSystem::per_loop(processors::usable(), loops);
             assert_eq!(question(vec![state]).ask().unwrap().system.processors_per_loop, now);
         }
-        assert_eq!((processors::per_loop(0.5, 2), processors::per_loop(4.0, 2)), (0.25, 1.0));
+        assert_eq!((LiveSystem::per_loop(0.5, 2), LiveSystem::per_loop(4.0, 2)), (0.25, 1.0));
     }
 
     #[test]

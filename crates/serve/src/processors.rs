@@ -25,11 +25,6 @@ pub(crate) fn usable() -> f64 {
     quota.map_or(f64::from(runs_on), |quota| quota.min(f64::from(runs_on)))
 }
 
-/// The part of a processor that each of these loops has, where the process may use so many.
-pub(crate) fn per_loop(usable: f64, loops: usize) -> f64 {
-    (usable / loops as f64).min(1.0)
-}
-
 /// The processors that the system says the process may run on. On a machine with more than its
 /// answer has room for it says nothing of that.
 fn runs_on(said: rustix::io::Result<u32>) -> u32 {

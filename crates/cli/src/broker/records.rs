@@ -85,13 +85,10 @@ impl BrokerRecords {
         if let Some(folder) = &self.folder {
             let summary = self.summary();
             let saved = file::save_all(folder, &self.all, self.run)
-                .and_then(|()| save_json(&folder.join("summary.json"), &summary));
-            if let Err(error) = saved {
-                let said = format!("the statistics cannot be written: {error}");
-                rows.inspect_err(|_| eprintln!("warning: {said}"))?;
-                return Err(Failure::run(said));
-            }
-            eprintln!("statistics in {}", folder.display());
+                .and_then(|()| save_json(&folder.join("summary.json"), &summary))
+                .map(|()| eprintln!("statistics in {}", folder.display()))
+                .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")));
+            return Failure::of_both(rows, saved);
         }
         rows
     }

@@ -1,6 +1,6 @@
 //! What instances are asked, and which they are.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -128,7 +128,7 @@ pub(super) fn instances(addresses: &[Address], known: &[Address]) -> Result<Vec<
 
 /// Whether it is an instance itself, and no name for some.
 fn is_one(address: &Address) -> bool {
-    address.is_local() || address.host.parse::<IpAddr>().is_ok()
+    address.is_local() || address.is_number()
 }
 
 fn behind(address: &Address, known: &[Address]) -> Result<Vec<Address>, Mistake> {

@@ -129,6 +129,11 @@ impl LiveSystem {
         let servers = names.into_iter().map(|name| LiveServer { name, ..LiveServer::default() }).collect();
         Self { servers, processors_per_loop: 1.0, ..Self::default() }
     }
+
+    /// Processors that each of these loops may use, where the process may use so many.
+    pub fn per_loop(processors: f64, loops: usize) -> f64 {
+        (processors / loops as f64).min(1.0)
+    }
 }
 
 /// What is asked of the response time: that a share of requests is answered within a time.

@@ -85,6 +85,6 @@ fn system(store: Option<&MessageStore>) -> LiveSystem {
             (servers(&["PostgreSQL"], ServerQueue::Common), u16::try_from(settings.connections).ok())
         }
     };
-    let processors_per_loop = processors::per_loop(processors::usable(), 1);
+    let processors_per_loop = LiveSystem::per_loop(processors::usable(), 1);
     LiveSystem { servers, lanes, processors_per_loop, ..LiveSystem::default() }
 }

@@ -555,8 +555,7 @@ fn with_known_names(
 
 /// Whether any server has a name that must be looked up.
 fn has_names(written: &Config) -> bool {
-    let named =
-        |address: &Address| address.file().is_none() && address.host.parse::<std::net::IpAddr>().is_err();
+    let named = |address: &Address| address.file().is_none() && !address.is_number();
     let mut pools = std::iter::once(&written.main).chain(written.pools.values());
     pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)))
 }
