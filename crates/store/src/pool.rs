@@ -224,6 +224,9 @@ fn work(
         // A database that does not answer is not waited for: what is left is the broker's own.
         let _ = tokio::time::timeout(END_AT_MOST, rest).await;
     });
+    // A name server that does not answer is not waited for either: a thread of the runtime may still
+    // ask it for the database's address.
+    runtime.shutdown_background();
     // It also held the lock while the connections came.
     drop(first);
 }
@@ -496,14 +499,17 @@ impl PoolState {
         Vec::new()
     }
 
-    /// At the end it is the broker's own, and nothing waits for its answer.
-    async fn read_later(self: Rc<Self>, asked: Vec<QueuedRequest>) {
+    /// They wait again behind what has come meanwhile. At the end it is the broker's own, and nothing
+    /// waits for its answer.
+    async fn read_later(self: Rc<Self>, mut asked: Vec<QueuedRequest>) {
         tokio::time::sleep(RETRY_AFTER_AT_MOST).await;
         if self.ending.get() {
-            self.answered(asked.len());
-        } else {
-            self.put_back(asked);
+            return self.answered(asked.len());
         }
+        // What it joined has been answered.
+        asked[0].joins = false;
+        self.open.set(self.open.get() - asked.len());
+        self.take_in(asked);
     }
 
     /// What became of a transaction is found out by a task of its own: the requests stay open, and

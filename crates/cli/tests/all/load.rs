@@ -10,8 +10,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crate::support::fresh;
 use crate::support::process::{Port, Program};
-use crate::support::{fresh, test_id};
 use krarup_memcache::{Limits, Parsed, Request, request, write};
 use krarup_record::{Quantity, file};
 use rustix::process::Signal;
@@ -415,7 +415,7 @@ fn progress_is_one_json_object_per_line() {
 #[test]
 fn seconds_and_histograms_are_files_that_record_reads_back() {
     let server = scripted(storing());
-    let path = |name: &str| format!("{}/load-{}-{name}", env!("CARGO_TARGET_TMPDIR"), test_id());
+    let path = |name: &str| fresh(name).into_os_string().into_string().unwrap();
     let (csv, hlog) = (path("seconds.csv"), path("seconds.hlog"));
     let (code, result, _) =
         result(&["-s", &server.address, "-n", "60", "-c", "2", "--csv", &csv, "--hlog", &hlog]);
@@ -585,7 +585,7 @@ fn the_highest_rate_of_what_is_no_open_load_is_not_searched_for() {
 fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
     let server = scripted(storing());
     let (host, port) = server.address.split_once(':').unwrap();
-    let name = |name: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", test_id()));
+    let name = fresh;
     let (link, json) = (name("link").join("memtier_benchmark"), name("memtier.json"));
     std::fs::create_dir_all(name("link")).unwrap();
     let _ = std::fs::remove_file(&link);
@@ -761,7 +761,7 @@ fn everything_may_be_flushed_now_and_then() {
 
 /// A file of this test's own, with this text.
 fn file_with(name: &str, text: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}-{name}", test_id()));
+    let path = fresh(name);
     std::fs::write(&path, text).unwrap();
     path
 }

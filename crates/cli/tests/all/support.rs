@@ -14,8 +14,8 @@ pub(crate) mod peer;
 pub(crate) mod process;
 pub(crate) mod terminal;
 
-use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,9 +117,27 @@ pub(crate) fn test_id() -> String {
     format!("{}-{thread}", std::process::id())
 }
 
+/// The folder for the files of this run of the tests. They are kept to look at, until a later run
+/// removes what runs left that have ended: else they fill the disk.
+pub(crate) fn folder_of_the_run() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+            let run = entry.file_name().to_str().and_then(|name| name.strip_prefix("run-")?.parse().ok());
+            if run.is_some_and(|run: u32| !Path::new(&format!("/proc/{run}")).exists()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        let folder = all.join(format!("run-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder in the folder for tests");
+        folder
+    })
+}
+
 /// A path for a file or folder of this test alone; nothing is there.
 pub(crate) fn fresh(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", test_id()));
+    let path = folder_of_the_run().join(format!("{name}-{}", test_id()));
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_dir_all(&path);
     path

@@ -377,10 +377,17 @@ impl Core {
             self.note_change(number, place.pool, now);
         }
         let home = place.home;
+        let behind = self.routing[place.pool].spec().writes == Writes::Async;
         for (place, &server) in others.iter().enumerate() {
             match copies {
                 Copies::Awaited => {
-                    self.send_to(server, number, place as u16 + 1, follows, expect, &mut request);
+                    let part = place as u16 + 1;
+                    let Some(own) = self.open_part(server, number, part) else { continue };
+                    // Copies of earlier writes went by the first connection: it must not overtake them.
+                    let connection = if behind { server.into() } else { own };
+                    let pending = Pending::of(number, part, follows, expect);
+                    let length = self.upstreams.send(connection, pending, |out| request(out));
+                    self.part_sent(server, connection, number, length);
                 }
                 _ => self.send_detached(home, server, Detached::Copy, expect, &mut request),
             }

@@ -93,6 +93,29 @@ fn a_lane_that_is_back_overtakes_nothing_and_its_loss_is_not_the_servers() {
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
+#[test]
+fn the_copy_of_a_conditional_write_comes_after_copies_of_earlier_writes() {
+    let pools = vec![PoolSpec { writes: Writes::Async, ..PoolSpec::of("main", vec![0, 1]) }];
+    let servers = vec!["server-0:1".into(), "server-1:1".into()];
+    let settings = CoreSettings { server_connections: 2, ..settings() };
+    let mut world = World::before(Topology { servers, pools, routes: Vec::new() }, settings);
+    let lanes = world.core.take_new_lanes();
+    lanes.iter().for_each(|&(lane, _)| bring_up(&mut world, lane));
+    let (lane, _) = *lanes.iter().find(|&&(_, server)| server == 0).unwrap();
+    let [_, client] = [world.client(), world.client()];
+    for (write, copy) in
+        [("set a 0 0 1\r\nx\r\n", "set a 0 0 1\r\nx\r\n"), ("cas a 0 0 1 7\r\ny\r\n", "set a 0 0 1\r\ny\r\n")]
+    {
+        world.send(client, write);
+        assert_eq!((sent(&mut world, lane), world.asked(0)), (write.into(), String::new()));
+        world.core.server_read(lane, b"STORED\r\n", world.now).unwrap();
+        assert_eq!(world.asked(1), copy, "by the first connection, whichever is the client's");
+    }
+    world.answer(1, "STORED\r\nSTORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\nSTORED\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
 /// A get by another connection is carried out before a write that was sent before it.
 #[test]
 fn a_get_after_a_write_that_has_ended_does_not_share_an_older_answer() {
