@@ -19,9 +19,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use krarup_beanstalk::{PutBatch, ReplyWord, Request, Verb, reply, write};
+use krarup_beanstalk::{LineError, PutBatch, ReplyWord, Request, Verb, reply, write};
 use krarup_record::file::rows::Lane;
-use krarup_record::{LiveSnapshot, Outcome as Ending, Recorder, ServerVisit, Visit};
+use krarup_record::{LiveSnapshot, Operation, Outcome as Ending, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use crate::batches::BatchStatistics;
@@ -122,14 +122,22 @@ struct Leaving {
     ready: Option<Stamp>,
 }
 
+/// Bytes that go by, and what is answered then.
+#[derive(Debug)]
+struct Discard {
+    left: u64,
+    reply: &'static [u8],
+    reply_format: ReplyFormat,
+    operation: Operation,
+}
+
 /// One connection, without its socket.
 #[derive(Debug, Default)]
 struct Dialog {
     slots: VecDeque<Slot>,
     outbox: Outbox,
     leaving: VecDeque<Leaving>,
-    /// Bytes that go by, and what is answered then.
-    discard: Option<(u64, &'static [u8])>,
+    discard: Option<Discard>,
     /// Everything up to the next end of line goes by.
     endless: bool,
     /// The batch of its latest put.
@@ -175,6 +183,7 @@ pub struct Broker {
     /// Clients whose answers wait for which batch.
     held: BTreeMap<u64, Vec<ClientId>>,
     unanswered: u64,
+    clients_refused: u64,
     dirty: Vec<ClientId>,
     runnable: VecDeque<ClientId>,
     answers: Vec<(ClientId, ReserveResult)>,
@@ -203,6 +212,7 @@ impl Broker {
             lacking: Vec::new(),
             held: BTreeMap::new(),
             unanswered: 0,
+            clients_refused: 0,
             dirty: Vec::new(),
             runnable: VecDeque::new(),
             answers: Vec::new(),
@@ -335,6 +345,7 @@ impl Broker {
             written: self.written,
             unanswered: self.unanswered,
             timeouts: self.shared.is_none().then(|| self.queues.totals().timeouts),
+            clients_refused: self.clients_refused,
         }
     }
 
@@ -434,11 +445,13 @@ impl Broker {
         }
     }
 
-    fn complain(&mut self, id: ClientId, line: &[u8], received: Stamp, length: usize) {
-        let mut visit = Visit::at(received, krarup_record::Operation::Other);
+    /// Bytes that are no request have gone by.
+    fn complain(&mut self, id: ClientId, gone: Discard, received: Stamp, length: usize) {
+        let mut visit = Visit::at(received, gone.operation);
         visit.bytes_in = length as u64;
         self.scratch.clear();
-        self.scratch.extend_from_slice(line);
+        self.scratch.extend_from_slice(gone.reply);
+        self.reply_format = gone.reply_format;
         self.answer(id, None, None, visit);
     }
 
@@ -803,6 +816,15 @@ impl Broker {
             self.held.entry(next).or_default().extend(waiting);
         }
         self.spread(now);
+    }
+}
+
+impl Discard {
+    /// Of a line of beanstalkd's protocol that is no request.
+    fn of_line(why: LineError, left: u64) -> Self {
+        // The others may be anything.
+        let operation = if why == LineError::JobTooBig { Operation::Put } else { Operation::Other };
+        Self { left, reply: why.word().line(), reply_format: ReplyFormat::AsItIs, operation }
     }
 }
 

@@ -269,8 +269,15 @@ pub enum DatabaseReply {
     Tube(TubeFacts),
     /// All messages, and how many tubes hold some.
     Totals(Totals, u64),
-    /// The places of the tubes waited for that hold something, and how many messages have expired.
-    Places(Vec<usize>, u64),
+    /// What a sweep found.
+    Places {
+        /// The places of the tubes waited for that hold something.
+        places: Vec<usize>,
+        /// How many messages have expired.
+        expired: u64,
+        /// Whether more is due than one sweep takes.
+        more: bool,
+    },
     /// What waits.
     Backlog(Backlog),
     /// The database refuses, and will again.

@@ -48,8 +48,10 @@ pub struct BrokerState {
     pub written: u64,
     /// Requests that wait for a commit, or for a database connection.
     pub unanswered: u64,
-    /// Leases that ran out; none: the database ends them, and does not tell.
+    /// Leases that ran out; none: they are not counted, because the database ends them.
     pub timeouts: Option<u64>,
+    /// Clients that were turned away, because there were as many as may be.
+    pub clients_refused: u64,
 }
 
 /// Lines of `key: value`.
@@ -141,9 +143,8 @@ pub fn server(
     for verb in Verb::ALL.iter().filter(|verb| verb.is_counted()) {
         lines.add(&format!("cmd-{}", verb.name()), counts.get(*verb));
     }
-    if let Some(timeouts) = service.timeouts {
-        lines.add("job-timeouts", timeouts);
-    }
+    // Client libraries want every line that beanstalkd has.
+    lines.add("job-timeouts", service.timeouts.unwrap_or(0));
     lines.add("total-jobs", totals.jobs);
     lines.add("max-job-size", about.largest);
     lines.add("current-tubes", tubes);
@@ -287,4 +288,155 @@ pub fn memcached(
     }
     text.push_str("END\r\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobCounts;
+
+    /// beanstalkd's own lines of `stats`.
+    const STATS: &[&str] = &[
+        "current-jobs-urgent",
+        "current-jobs-ready",
+        "current-jobs-reserved",
+        "current-jobs-delayed",
+        "current-jobs-buried",
+        "cmd-put",
+        "cmd-peek",
+        "cmd-peek-ready",
+        "cmd-peek-delayed",
+        "cmd-peek-buried",
+        "cmd-reserve",
+        "cmd-reserve-with-timeout",
+        "cmd-delete",
+        "cmd-release",
+        "cmd-use",
+        "cmd-watch",
+        "cmd-ignore",
+        "cmd-bury",
+        "cmd-kick",
+        "cmd-touch",
+        "cmd-stats",
+        "cmd-stats-job",
+        "cmd-stats-tube",
+        "cmd-list-tubes",
+        "cmd-list-tube-used",
+        "cmd-list-tubes-watched",
+        "cmd-pause-tube",
+        "job-timeouts",
+        "total-jobs",
+        "max-job-size",
+        "current-tubes",
+        "current-connections",
+        "current-producers",
+        "current-workers",
+        "current-waiting",
+        "total-connections",
+        "pid",
+        "version",
+        "rusage-utime",
+        "rusage-stime",
+        "uptime",
+        "binlog-oldest-index",
+        "binlog-current-index",
+        "binlog-records-migrated",
+        "binlog-records-written",
+        "binlog-max-size",
+        "draining",
+        "id",
+        "hostname",
+        "os",
+        "platform",
+    ];
+    /// Those of `stats-tube`.
+    const STATS_TUBE: &[&str] = &[
+        "name",
+        "current-jobs-urgent",
+        "current-jobs-ready",
+        "current-jobs-reserved",
+        "current-jobs-delayed",
+        "current-jobs-buried",
+        "total-jobs",
+        "current-using",
+        "current-watching",
+        "current-waiting",
+        "cmd-delete",
+        "cmd-pause-tube",
+        "pause",
+        "pause-time-left",
+    ];
+    /// Those of `stats-job`.
+    const STATS_JOB: &[&str] = &[
+        "id",
+        "tube",
+        "state",
+        "pri",
+        "age",
+        "delay",
+        "ttr",
+        "time-left",
+        "file",
+        "reserves",
+        "timeouts",
+        "releases",
+        "buries",
+        "kicks",
+    ];
+
+    fn keys(answer: &str) -> Vec<&str> {
+        let lines = answer.strip_prefix("---\n").unwrap().lines();
+        lines.map(|line| line.split_once(": ").unwrap().0).collect()
+    }
+
+    /// Whether it is counted here or not: in `batch` and `direct` no lease that runs out is.
+    #[test]
+    fn every_line_of_beanstalkds_stats_is_there_and_in_its_place() {
+        for timeouts in [None, Some(3)] {
+            let service = BrokerState { timeouts, ..BrokerState::default() };
+            let (about, totals, counts) = (ProcessFacts::default(), Totals::default(), VerbCounts::default());
+            let answer = server(&about, &service, &totals, 0, &counts);
+            assert_eq!(keys(&answer)[..STATS.len()], *STATS);
+            assert!(answer.contains(&format!("\njob-timeouts: {}\n", timeouts.unwrap_or(0))));
+        }
+    }
+
+    #[test]
+    fn every_line_of_beanstalkds_stats_of_a_tube_and_of_a_message_is_there_and_in_its_place() {
+        let view = TubeView {
+            name: Arc::from("mail"),
+            urgent: 0,
+            ready: 0,
+            reserved: 0,
+            delayed: 0,
+            buried: 0,
+            jobs: 0,
+            using: 0,
+            watching: 0,
+            waiting: 0,
+            deletes: 0,
+            expired: 0,
+            expires: Nanos::ZERO,
+            keeps: Nanos::ZERO,
+            pauses: 0,
+            pause: Nanos::ZERO,
+            pause_left: Nanos::ZERO,
+        };
+        let answer = tube(&view, None, ResponseTarget { quantile: 0.95, seconds: 1.0 });
+        assert_eq!(keys(&answer), STATS_TUBE);
+        let view = JobView {
+            id: 1,
+            tube: Arc::from("mail"),
+            state: "ready",
+            priority: 0,
+            age: Nanos::ZERO,
+            delay: Nanos::ZERO,
+            ttr: Nanos::ZERO,
+            time_left: Nanos::ZERO,
+            happened: JobCounts::default(),
+            sender: None,
+            receiver: None,
+        };
+        assert_eq!(keys(&job(&view)), STATS_JOB);
+    }
 }

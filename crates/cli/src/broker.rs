@@ -57,8 +57,10 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     krarup_net::files::allow_many();
     let clock = Clock::start();
     let embedded = match &args.postgres_embedded {
-        Some(folder) => Some(embedded::EmbeddedPostgres::start(folder)?),
-        None if args.postgres_temporary => Some(embedded::EmbeddedPostgres::temporary()?),
+        Some(folder) => Some(embedded::EmbeddedPostgres::start(folder, embedded::connections(args))?),
+        None if args.postgres_temporary => {
+            Some(embedded::EmbeddedPostgres::temporary(embedded::connections(args))?)
+        }
         None => None,
     };
     let place = database(args, embedded.as_ref().map(embedded::EmbeddedPostgres::url), largest)?;
@@ -253,7 +255,7 @@ fn owned(
             there(&waits_for(owner));
             if !std::mem::replace(&mut waiting, true) {
                 eprintln!("waiting: the broker at {owner} owns the queues");
-                relay = send_on(&args.listen, given.take());
+                relay = send_on(&args.listen, given.take(), clock);
             }
             if let Some(relay) = &relay {
                 // One that shares them, or has not said where it is, cannot be asked.
@@ -269,13 +271,14 @@ fn owned(
 }
 
 /// Clients that come while another owns the queues are sent on to it.
-fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
+fn send_on(listen: &Address, given: Option<Listener>, clock: Clock) -> Option<Relay> {
     let listener = match given {
         Some(given @ Listener::Tcp(_)) => Ok(given),
         None if listen.file().is_none() => listen::listen(listen).map(Listener::Tcp),
         _ => return None,
     };
-    match listener.and_then(Relay::begin) {
+    let refused = |why| tell(BrokerNotice::NotAccepting(why), false);
+    match listener.and_then(|listener| Relay::begin(listener, move || clock.now(), refused)) {
         Ok(relay) => {
             eprintln!("clients at {} are sent on to it", relay.address);
             Some(relay)

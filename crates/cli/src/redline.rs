@@ -75,7 +75,9 @@ pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
     let mut printed = 0;
     while !args.dry_run && report.ended.is_none() {
         thread::sleep(LOOK);
-        report = args.ask(if stop.asked() { "DELETE" } else { "GET" }, "/redline")?;
+        let ended = if stop.asked() { args.ask("DELETE", "/redline").ok() } else { None };
+        // What has ended by itself meanwhile cannot be ended.
+        report = ended.map_or_else(|| args.ask("GET", "/redline"), Ok)?;
         for step in &report.steps[printed.min(report.steps.len())..] {
             eprintln!(
                 "{} gets {:.2} times its share: {:.0} requests/s, response {} ({})",

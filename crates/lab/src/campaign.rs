@@ -4,6 +4,7 @@
 //! ```text
 //! block 0: cell cell cell …   each: complete already? ─▶ next
 //! block 1: cell cell cell …         else try, at most 1 + retries times ─▶ complete | failed
+//!                                   (once more where others disturbed one)
 //!          the anchor before the first, after the last, and between
 //! block …: only cells whose runs do not agree yet (`until`)
 //! ```
@@ -245,7 +246,9 @@ impl Trying<'_> {
         tell: &mut dyn FnMut(&CampaignEvent<'_>),
     ) -> Result<Result<Manifest, (String, bool)>, CampaignError> {
         let mut last = String::new();
-        for attempt in 0..=self.spec.retries {
+        let mut repeated = false;
+        let mut attempt = 0;
+        while attempt <= self.spec.retries + u32::from(repeated) {
             if self.stop.asked() {
                 return Err(CampaignError::Stopped);
             }
@@ -259,9 +262,9 @@ impl Trying<'_> {
                 // Not its fault.
                 return Err(CampaignError::Stopped);
             }
-            // A machine that others use is given a second chance; what it gives then is kept, and
-            // marked.
-            let again = attempt == 0 && self.spec.retries > 0 && self.disturbed == DisturbedTrials::Repeat;
+            // A machine that others use is given a second chance, which is no retry; what it gives
+            // then is kept, and marked.
+            let again = !repeated && self.spec.retries > 0 && self.disturbed == DisturbedTrials::Repeat;
             let undone = outcome.failed.is_none();
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {
@@ -287,17 +290,20 @@ impl Trying<'_> {
                     return Ok(Ok(manifest));
                 }
                 Some(why) if undone => {
+                    repeated = true;
                     tell(&CampaignEvent::Disturbed(due, why));
                     last.clone_from(why);
                 }
                 Some(why) => {
-                    tell(&CampaignEvent::Failed(due, why, attempt < self.spec.retries && !certain));
+                    let tried_again = attempt < self.spec.retries + u32::from(repeated) && !certain;
+                    tell(&CampaignEvent::Failed(due, why, tried_again));
                     last.clone_from(why);
                     if certain {
                         return Ok(Err((last, true)));
                     }
                 }
             }
+            attempt += 1;
         }
         Ok(Err((last, false)))
     }

@@ -186,6 +186,26 @@ fn a_trial_on_a_disturbed_machine_is_repeated_once_and_then_kept_with_its_mark()
 }
 
 #[test]
+fn a_trial_that_fails_and_is_disturbed_is_repeated_once_and_keeps_its_retries() {
+    let spec = spec("repetitions = { min = 1 }\nretries = 1");
+    let plan = Plan::of(&spec);
+    let first: fn(&DueTrial<'_>) -> bool = |due| due.attempt == 0;
+    let second: fn(&DueTrial<'_>) -> bool = |due| due.attempt == 1;
+    for (name, fails, disturbed) in [("fails", first, second), ("disturbed", second, first)] {
+        let folder = fresh(&format!("campaign-first-{name}"));
+        let stop = Stop::default();
+        let ended = run(&spec, &folder, &mut Made { fails, disturbed, ..Made::new(&stop) }).unwrap();
+        assert_eq!(ended, CampaignEnd { complete: 6, skipped: 0, given_up: Vec::new() }, "{name} first");
+        let store = ResultsDirectory::at(&folder);
+        let identities = Identities::of_directory(&store, &plan).unwrap();
+        for cell in &plan.cells {
+            let (_, manifest) = store.complete(cell, 0, &identities).unwrap();
+            assert_eq!((manifest.attempt, manifest.disturbed), (2, None), "{name} first");
+        }
+    }
+}
+
+#[test]
 fn an_anchor_is_run_beside_every_repetition_and_counts_in_none() {
     let spec = spec(
         "repetitions = { min = 2 }\nanchor = { levels = { workload = \"read\", clients = 2 }, every = 3 }",

@@ -24,6 +24,8 @@
 //!
 //! Everything here is a pure function of a snapshot and of what is known beside it.
 
+use std::cmp::Reverse;
+
 use krarup_record::hot_keys::{HotKeySnapshot, KeyTally, PoolKeys, SpaceSaving, TrackedKey};
 use krarup_stats::interval::score_interval;
 use krarup_units::Seconds;
@@ -131,7 +133,7 @@ pub struct PoolHotKeys {
     pub samples: u64,
     /// For so many requests each of these stands, in the mean.
     pub one_of: f64,
-    /// No key that has no counter has a larger share of the time than this.
+    /// No key that is not listed has a larger share of the time than this, as far as it was sampled.
     pub unseen_time: f64,
     /// The same of the bytes.
     pub unseen_bytes: f64,
@@ -186,14 +188,13 @@ struct KeyJudge<'a> {
 impl KeyJudge<'_> {
     fn judge(&self) -> PoolHotKeys {
         let PoolKeys { by_time, by_bytes, samples, requests, time_squares, byte_squares } = self.keys;
-        let unseen = |keys: &SpaceSaving<KeyTally>| ratio(keys.lightest(), keys.total());
         PoolHotKeys {
             pool: self.pool.name.clone(),
             requests_per_s: *requests as f64 / self.covers_s,
             samples: *samples,
             one_of: ratio(*requests, *samples),
-            unseen_time: unseen(by_time),
-            unseen_bytes: unseen(by_bytes),
+            unseen_time: unlisted(by_time),
+            unseen_bytes: unlisted(by_bytes),
             by_time: self.list(by_time, *time_squares),
             by_bytes: self.list(by_bytes, *byte_squares),
         }
@@ -201,19 +202,19 @@ impl KeyJudge<'_> {
 
     /// The keys with the most weight that is known to be theirs.
     fn list(&self, keys: &SpaceSaving<KeyTally>, squares: f64) -> Vec<HotKey> {
-        let known = |tracked: &TrackedKey<KeyTally>| tracked.weight - tracked.error;
-        let mut listed: Vec<_> =
-            keys.tracked().iter().filter(|tracked| tracked.about.samples >= LEAST_SAMPLES).collect();
-        listed.sort_by_key(|tracked| (std::cmp::Reverse(known(tracked)), tracked.key));
-        listed.truncate(LISTED_KEYS);
         let key = |tracked: &TrackedKey<KeyTally>| {
             let error = ratio(tracked.error, keys.total());
-            let share =
-                share(known(tracked), keys.total(), tracked.about.squares, squares, self.keys.samples);
+            let share = share(
+                tracked.weight - tracked.error,
+                keys.total(),
+                tracked.about.squares,
+                squares,
+                self.keys.samples,
+            );
             let share = KeyShare { high: (share.high + error).min(1.0), ..share };
             self.key(tracked.key, &tracked.about, share)
         };
-        listed.into_iter().map(key).collect()
+        listed(keys).into_iter().map(key).collect()
     }
 
     fn name_of(&self, server: Option<u16>) -> Option<String> {
@@ -250,6 +251,23 @@ impl KeyJudge<'_> {
                 .map(|reads| reads / (holders + 1) as f64),
         }
     }
+}
+
+/// The keys with the most weight that is known to be theirs, of those that were sampled often.
+fn listed(keys: &SpaceSaving<KeyTally>) -> Vec<&TrackedKey<KeyTally>> {
+    let often = keys.tracked().iter().filter(|tracked| tracked.about.samples >= LEAST_SAMPLES);
+    let mut listed: Vec<_> = often.collect();
+    listed.sort_by_key(|tracked| (Reverse(tracked.weight - tracked.error), tracked.key));
+    listed.truncate(LISTED_KEYS);
+    listed
+}
+
+/// The most that a key outside of the list can have: with a counter or without.
+fn unlisted(keys: &SpaceSaving<KeyTally>) -> f64 {
+    let listed: Vec<u64> = listed(keys).into_iter().map(|tracked| tracked.key).collect();
+    let others = keys.tracked().iter().filter(|tracked| !listed.contains(&tracked.key));
+    let most = others.map(|tracked| tracked.weight).fold(keys.lightest(), u64::max);
+    ratio(most, keys.total())
 }
 
 fn ratio(part: u64, of: u64) -> f64 {

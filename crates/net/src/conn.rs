@@ -218,6 +218,11 @@ impl Conn {
         self.tls.as_ref().is_some_and(|tls| tls.is_waiting())
     }
 
+    /// About how many these are.
+    pub fn waiting(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.waiting())
+    }
+
     /// The socket has room again: gives it what waits. Whether all has left.
     ///
     /// # Errors

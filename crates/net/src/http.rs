@@ -12,11 +12,13 @@ pub mod events;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fs::File;
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -232,12 +234,46 @@ fn run(runtime: Runtime, listener: TcpListener, over: &Notify, site: &ServedSite
 /// Accepts connections for ever.
 async fn accept(listener: TcpListener, connections: &mut Connections, site: &ServedSite<impl Answers>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let spare = SpareDescriptor::default();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => connections.add(|works| converse(stream, site.clone(), works)),
-            // No descriptors: they come back when something else is closed.
-            Err(_) => sleep(Duration::from_millis(100)).await,
+        spare.open();
+        let accepted = match listener.accept().await {
+            // No descriptors, most likely.
+            Err(_) if spare.close() => poll_fn(|context| Poll::Ready(listener.poll_accept(context))).await,
+            accepted => Poll::Ready(accepted),
+        };
+        match accepted {
+            Poll::Ready(Ok((stream, _))) => {
+                let (site, spare) = (site.clone(), spare.clone());
+                connections.add(|works| async move {
+                    converse(stream, site, works).await;
+                    spare.open();
+                });
+            }
+            // They come back when something else is closed.
+            Poll::Ready(Err(_)) => sleep(Duration::from_millis(100)).await,
+            Poll::Pending => {}
         }
+    }
+}
+
+/// A file descriptor that is kept for a connection which comes when there is no other: monitoring
+/// is to tell that they are used up.
+#[derive(Clone, Default)]
+struct SpareDescriptor(Arc<Mutex<Option<File>>>);
+
+impl SpareDescriptor {
+    /// Keeps one, unless it does or there is none.
+    fn open(&self) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            *kept = File::open("/dev/null").ok();
+        }
+    }
+
+    /// Gives it up; whether there was one.
+    fn close(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 }
 
@@ -558,7 +594,6 @@ fn end_of_head(head: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
-    use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
     use super::*;

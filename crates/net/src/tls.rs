@@ -193,12 +193,14 @@ pub(crate) struct TlsSession {
     ended: bool,
     /// What broke the connection behind bytes that are still to be read.
     failed: Option<io::Error>,
+    /// How many written bytes wait for the socket, but for what encryption adds.
+    waiting: usize,
 }
 
 impl TlsSession {
     fn new(mut session: Connection) -> Self {
         session.set_buffer_limit(Some(WAITING));
-        Self { session, ended: false, failed: None }
+        Self { session, ended: false, failed: None, waiting: 0 }
     }
 
     /// Whether the peer has said its last, and that was read; also where the connection broke
@@ -217,17 +219,23 @@ impl TlsSession {
         self.session.wants_write()
     }
 
+    /// About how many they are.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Gives the socket what waits for it; whether all has left.
     pub(crate) fn flush(&mut self, stream: &mut Stream) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(stream) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(_) => {}
+                Ok(count) => self.waiting = self.waiting.saturating_sub(count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        self.waiting = 0;
         Ok(true)
     }
 
@@ -270,9 +278,10 @@ impl TlsSession {
                 }
             }
             let understood = self.session.process_new_packets();
-            // Its part of the greeting, or the reason why there will be none.
-            let sent = self.flush(stream);
-            self.failed = understood.map_err(io::Error::other).and(sent).err();
+            // Its part of the greeting, or the reason why there will be none. Where it fails later,
+            // what the peer said before is still to be read, and the end of it tells the same.
+            let sent = self.flush(stream).err().filter(|_| self.session.is_handshaking());
+            self.failed = understood.err().map(io::Error::other).or(sent);
         }
     }
 
@@ -292,6 +301,7 @@ impl TlsSession {
                 Err(error) => return Moved::Failed(error),
             };
             taken += more;
+            self.waiting += more;
             match self.flush(stream) {
                 Err(error) => return Moved::Failed(error),
                 Ok(true) if more > 0 && taken < bytes.len() => {}
@@ -358,6 +368,24 @@ mod tests {
             assert_eq!((&room[..2], server.has_ended()), (&b"lo"[..], true));
             assert!(matches!(server.read(&mut room), Moved::Failed(_)));
         }
+    }
+
+    #[test]
+    fn what_came_before_a_failure_is_read_also_where_bytes_wait_to_be_written() {
+        const SAID: usize = 32 << 10;
+        let (mut server, mut client) = greeted();
+        assert!(matches!(server.write(&vec![b'v'; SAID]), Moved::Some(SAID)));
+        while !client.is_waiting() {
+            assert!(matches!(client.write(&vec![b'v'; 64 << 10]), Moved::Some(_)));
+        }
+        server.reset();
+        poll(&mut [PollFd::new(client.stream(), PollFlags::empty())], None).unwrap();
+        assert!(matches!(client.write(b"v"), Moved::Failed(_)));
+        let (mut room, mut heard) = ([0; 8 << 10], 0);
+        while let Moved::Some(count) = client.read(&mut room) {
+            heard += count;
+        }
+        assert_eq!(heard, SAID);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::topology::{PoolSpec, Route, Topology};
 
 mod pools;
 
+use pools::may_meet;
 pub use pools::{FallBack, KeySpread, PoolConfig, Replicas, RouteConfig, ServerConfig};
 
 /// The name of the pool at the top level.
@@ -214,6 +215,38 @@ impl Config {
 
     /// What can be used as it is set, and will hardly do any good.
     pub fn warning(&self) -> Option<String> {
+        self.keys_mixed_in_a_gutter().or_else(|| self.addresses_without_certificates())
+    }
+
+    /// Two pools whose keys cannot be told apart in a pool that stands in for both, or for one of
+    /// which the other stands in.
+    fn keys_mixed_in_a_gutter(&self) -> Option<String> {
+        let pools = self.all_pools();
+        // Where a pool's keys come from: the clients of an address, or a route.
+        let listeners = self.listeners().ok()?;
+        let by_address = listeners.iter().filter_map(|&(_, place)| Some((pools.get(place)?.0, None)));
+        let by_route = self.routes.iter().map(|route| (route.pool.as_str(), Some(route)));
+        let sources: Vec<(&str, Option<&RouteConfig>)> = by_address.chain(by_route).collect();
+        let mut gutters = pools.iter().filter_map(|(_, pool)| pool.gutter.as_deref());
+        gutters.find_map(|gutter| {
+            let asks = |(name, pool): &(&str, &PoolConfig), asked: &str| {
+                *name == asked && pool.gutter.as_deref() == Some(gutter)
+            };
+            let keeps = |name: &str| name == gutter || pools.iter().any(|pool| asks(pool, name));
+            let kept: Vec<_> = sources.iter().copied().filter(|&(name, _)| keeps(name)).collect();
+            kept.iter().enumerate().find_map(|(place, &(name, route))| {
+                let meets = |other: &&(&str, Option<&RouteConfig>)| other.0 != name && may_meet(other.1, route);
+                let (other, _) = kept[..place].iter().find(meets)?;
+                Some(format!(
+                    "pools {other} and {name} keep what they have in {gutter} under the same keys; give each a \
+                     gutter of its own, or a route's `add`"
+                ))
+            })
+        })
+    }
+
+    /// Servers known by their addresses alone, which certificates hardly name.
+    fn addresses_without_certificates(&self) -> Option<String> {
         let tls = self.edge.server_tls.as_ref().filter(|tls| tls.name.is_none());
         let pools = tls.map(|_| self.all_pools())?;
         let mut servers = pools.iter().flat_map(|(_, pool)| &pool.servers);
@@ -659,6 +692,36 @@ mod tests {
         assert_eq!(warning("{ address = \"10.0.0.5:1\", every_address = true }", ""), None);
         assert_eq!(warning(many, ", name = \"n\""), None);
         assert_eq!(warning("\"many:1\"", ""), None);
+    }
+
+    #[test]
+    fn pools_whose_keys_mix_in_a_gutter_are_warned_of() {
+        let warning = |a: &str, b: &str, more: &str| {
+            let text = format!(
+                "[pools.a]\nservers = [\"h:1\"]\ngutter = \"spare\"\n{a}\n\
+                 [pools.b]\nservers = [\"h:2\"]\ngutter = \"spare\"\n{b}\n\
+                 [pools.spare]\nservers = [\"h:3\"]\n{more}"
+            );
+            Config::parse(&text, "").unwrap().warning()
+        };
+        let route =
+            |pool: &str, more: &str| format!("[[routes]]\nprefix = \"{pool}:\"\npool = \"{pool}\"\n{more}\n");
+        let (strip, listen) = ("strip = true", "listen = \"h:8\"");
+        let said = warning("", listen, "").unwrap();
+        let expected = "pools a and b keep what they have in spare under the same keys; \
+                        give each a gutter of its own, or a route's `add`";
+        assert_eq!(said, expected);
+        let stripped = route("a", strip) + &route("b", strip);
+        assert_eq!(warning("", "", &stripped).unwrap(), expected);
+        assert!(warning("", "", "listen = \"h:9\"").unwrap().starts_with("pools a and spare keep"));
+        // The clients of the one address belong to `a`.
+        assert_eq!(warning("", "", ""), None);
+        assert_eq!(warning("", "", &(route("a", "") + &route("b", "") + &route("spare", ""))), None);
+        let added = route("a", "strip = true\nadd = \"A/\"") + &route("b", "strip = true\nadd = \"B/\"");
+        assert_eq!(warning("", "", &added), None);
+        // Of two prefixes one of which begins with the other, each has keys of its own.
+        let longer = "[[routes]]\nprefix = \"a:b:\"\npool = \"b\"\n";
+        assert_eq!(warning("", "", &(route("a", "") + longer)), None);
     }
 
     #[test]

@@ -382,13 +382,17 @@ impl Pool {
             let known = before.iter().position(|&(other, _)| other == server);
             self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
         }
+        let is_back = self.successor.take().is_some();
+        let is_placed_anew = self.spec.placement != spec.placement || self.spec.copies != spec.copies;
+        if is_back || is_placed_anew || self.servers != servers {
+            // A key may have another holder now, which does not have it.
+            for member in self.members.iter_mut().filter(|member| member.up) {
+                member.since = Some(now);
+            }
+        }
         self.places = PlacesByServer::of(&servers);
         self.many = shared(&servers);
         self.servers = servers;
-        // A key may have another holder now, which does not have it.
-        for member in self.members.iter_mut().filter(|member| member.up) {
-            member.since = Some(now);
-        }
         let old = std::mem::replace(&mut self.spec, spec);
         if old.rate != self.spec.rate {
             self.tokens = Tokens::new(&self.spec);
@@ -407,9 +411,9 @@ impl Pool {
     }
 
     /// No configuration has it any more, and its clients belong to the `successor`, unless
-    /// they belong to another already; none: there is one that has it.
-    pub(crate) fn retire(&mut self, successor: Option<PoolId>) {
-        self.successor = successor.map(|successor| self.successor.unwrap_or(successor));
+    /// they belong to another already.
+    pub(crate) fn retire(&mut self, successor: PoolId) {
+        self.successor.get_or_insert(successor);
     }
 
     /// A server that is up may be new to this pool.

@@ -206,10 +206,10 @@ impl Routing {
         self.ramp = ramp;
         let pools: Vec<PoolId> = specs.iter().map(|spec| self.number_of(spec)).collect();
         for (number, pool) in self.pools.iter_mut().enumerate() {
-            let is_gone = !pools.contains(&PoolId::new(number));
-            let next = || specs.iter().position(|spec| spec.successor_of.contains(&pool.spec().name));
-            let successor = is_gone.then(|| pools[next().unwrap_or(0)]);
-            pool.retire(successor);
+            if !pools.contains(&PoolId::new(number)) {
+                let next = specs.iter().position(|spec| spec.successor_of.contains(&pool.spec().name));
+                pool.retire(pools[next.unwrap_or(0)]);
+            }
         }
         for (&number, mut spec) in pools.iter().zip(specs) {
             spec.renumber(servers, &pools);

@@ -3,6 +3,7 @@
 use krarup_model::headroom::{Allowance, ResourceKind};
 use krarup_net::cpu;
 use krarup_record::exposition::ProcessMetrics;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setpriority_process};
 use rustix::thread::gettid;
 
@@ -30,19 +31,24 @@ pub(crate) fn allowances() -> Vec<Allowance> {
 
 /// What the system says of this process.
 pub(crate) fn process() -> ProcessMetrics {
+    let most_files = getrlimit(Resource::Nofile).current;
     ProcessMetrics {
         processor_time: cpu::process(),
         resident: resident_memory(),
-        open_files: open_files(),
-        most_files: getrlimit(Resource::Nofile).current,
+        open_files: open_files(most_files),
+        most_files,
     }
 }
 
-/// Files that this process has open; none where the kernel does not say.
-fn open_files() -> Option<u64> {
-    let listed = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // The directory that is being read is open as well, and closed when this is known.
-    listed.checked_sub(1)
+/// Files that this process has open, of the most that it may; none where the kernel does not say.
+fn open_files(most: Option<u64>) -> Option<u64> {
+    match std::fs::read_dir("/proc/self/fd") {
+        // The directory that is being read is open as well, and closed when this is known.
+        Ok(listed) => (listed.count() as u64).checked_sub(1),
+        // All that it may are open: there is none to read the directory by.
+        Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => most,
+        Err(_) => None,
+    }
 }
 
 /// Bytes of this process that are not paged out; none where the kernel does not say.

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use krarup_net::Clock;
 use krarup_units::{Mistake, Nanos, Stamp};
 
+use crate::backoff::Backoff;
 use crate::postgres::batch_writer::BatchWriter;
 use crate::postgres::heads::Reader;
 use crate::postgres::{IDS_AHEAD, OutboxMessage, Owned, Reconnecting, StoreError, is_deposed, words};
@@ -35,8 +36,11 @@ use krarup_broker::queues::{Fetch, Fetched};
 const RENEW: Duration = Duration::from_millis(300);
 /// How often expired keys are cleared away.
 const FORGET: Duration = Duration::from_secs(60);
-/// How soon to try again to have a session back.
+/// How soon to try again to have a session, at first and at most; the time doubles in between.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(1);
+/// How soon at most, where all goes on without it: another program may need the slot more.
+const SPARE_AFTER_AT_MOST: Duration = Duration::from_secs(30);
 /// How long the last word to the database may take at the end: it saves the next owner from
 /// waiting, and nothing more.
 const LAST: Duration = Duration::from_secs(1);
@@ -361,6 +365,15 @@ impl EventSender {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
+
+    /// Waits that long, or until nothing more is to be done.
+    fn wait(&self, mut left: Duration) {
+        while !left.is_zero() && !self.is_over() {
+            let step = left.min(RETRY_AFTER);
+            thread::sleep(step);
+            left -= step;
+        }
+    }
 }
 
 /// Nothing more is to be done: another owns the queues, or this broker ends.
@@ -392,6 +405,7 @@ impl<S: Reconnecting> Reconnector<S> {
                 Err(error) if !self.session.is_over(&error) => return Ok(Err(words(&error))),
                 Err(error) => self.lose(&words(&error)),
             }
+            let mut pauses = Backoff::new(RETRY_AFTER, RETRY_AFTER_AT_MOST);
             loop {
                 if self.sender.is_over() {
                     return Err(Over);
@@ -401,7 +415,7 @@ impl<S: Reconnecting> Reconnector<S> {
                     Err(StoreError::Deposed) => return Err(Over),
                     Err(problem) => {
                         self.lose(&problem.to_string());
-                        thread::sleep(RETRY_AFTER);
+                        self.sender.wait(pauses.pause());
                     }
                 }
             }
@@ -422,6 +436,8 @@ impl<S: Reconnecting> Reconnector<S> {
 /// told where nothing goes on without it.
 fn have<S>(sender: &EventSender, needed: bool, begin: impl Fn() -> Result<S, StoreError>) -> Option<S> {
     let (since, mut lost) = (Instant::now(), false);
+    let longest = if needed { RETRY_AFTER_AT_MOST } else { SPARE_AFTER_AT_MOST };
+    let mut pauses = Backoff::new(RETRY_AFTER, longest);
     loop {
         match begin() {
             Ok(session) => {
@@ -439,7 +455,7 @@ fn have<S>(sender: &EventSender, needed: bool, begin: impl Fn() -> Result<S, Sto
                 if needed && !std::mem::replace(&mut lost, true) {
                     sender.say(ThreadEvent::Lost(problem.to_string(), since));
                 }
-                thread::sleep(RETRY_AFTER);
+                sender.wait(pauses.pause());
             }
         }
     }
@@ -638,10 +654,24 @@ mod tests {
         assert_eq!(journal.ids.next.load(Ordering::Relaxed), 1_001);
     }
 
+    fn sender() -> (EventSender, Receiver<ThreadEvent>) {
+        let (tell, events) = mpsc::channel();
+        (EventSender { tell, wake: Arc::new(|| ()), over: Arc::default() }, events)
+    }
+
+    /// The wait would otherwise outlast any test.
+    #[test]
+    fn a_wait_for_a_session_ends_when_nothing_more_is_to_be_done() {
+        let (sender, _events) = sender();
+        let over = Arc::clone(&sender.over);
+        let waits = thread::spawn(move || sender.wait(Duration::MAX));
+        over.store(true, Ordering::SeqCst);
+        waits.join().unwrap();
+    }
+
     #[test]
     fn a_session_that_cannot_be_had_at_first_is_reported() {
-        let (tell, events) = mpsc::channel();
-        let sender = EventSender { tell, wake: Arc::new(|| ()), over: Arc::default() };
+        let (sender, events) = sender();
         let tries = std::cell::Cell::new(0);
         let begin = || {
             tries.set(tries.get() + 1);

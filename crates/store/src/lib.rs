@@ -7,9 +7,11 @@
 //! | [`journal`] | threads that write batches; the outcome of each is reported in order |
 //! | [`pool`] | the queue before the database connections, and what takes from it |
 //! | [`owners`] | the owner of each shard, as far as it is known |
+//! | [`backoff`] | how long to wait before what failed is tried again |
 
 #![forbid(unsafe_code)]
 
+pub mod backoff;
 pub mod journal;
 pub mod owners;
 pub mod pool;

@@ -28,6 +28,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::postgres::low_water::LowWaterMarks;
 use crate::postgres::session::{Clearing, CommitMarker, DatabaseSession, Known, RefusedUntil, Trouble};
 use crate::postgres::{Database, Sharing, StoreError};
@@ -176,7 +177,12 @@ struct Unknown {
 struct RequestQueue {
     waiting: RefCell<VecDeque<QueuedRequest>>,
     come: Notify,
+    /// Each session of its connections has a copy, which counts it.
+    sessions: Rc<()>,
 }
+
+/// A session, and its copy of what counts those of its queue.
+type CountedSession = (DatabaseSession, Rc<()>);
 
 /// The queues are not shared any more: there is an owner.
 struct Over;
@@ -299,7 +305,9 @@ impl PoolState {
 
     /// What one connection does all its life.
     async fn serve(self: Rc<Self>, queue: usize, connection: u16) {
-        let mut session = self.connect().await;
+        // Where there is none to be had it is looked for when it is needed.
+        let mut session = self.connect(queue).await.ok();
+        let mut pauses = backoff();
         loop {
             let (asked, mut way) = self.next(queue).await;
             way.connection = connection;
@@ -315,6 +323,12 @@ impl PoolState {
                     self.depose();
                     pending::<()>().await;
                 }
+            }
+            if session.is_some() {
+                pauses = backoff();
+            } else {
+                // What waits is for connections that have a session.
+                tokio::time::sleep(pauses.pause()).await;
             }
         }
     }
@@ -403,17 +417,22 @@ impl PoolState {
     /// back are to be tried again later.
     async fn carry_out(
         self: &Rc<Self>,
-        session: &mut Option<DatabaseSession>,
+        session: &mut Option<CountedSession>,
         asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
+        let queue = self.queue(asked[0].query.kind());
         let mut unknown: Option<Unknown> = None;
-        let (mut pause, mut tries) = (RETRY_AFTER, 0);
+        let (mut pauses, mut tries) = (backoff(), 0);
         loop {
             if session.is_none() {
-                *session = Some(self.reconnect().await?);
+                *session = match unknown {
+                    Some(_) => Some(self.reconnect(queue).await?),
+                    None => self.try_to_connect(queue).await?,
+                };
             }
-            let Some(open) = session.as_ref() else { continue };
+            // Another connection may have a session.
+            let Some((open, _)) = session.as_ref() else { return Ok(asked) };
             if let Some(one) = unknown.take() {
                 match self.settle(open, &asked, &one).await {
                     Ok(Some(Some(replies))) => {
@@ -461,13 +480,7 @@ impl PoolState {
                 Err(Trouble::Refused { .. }) if asked.len() > 1 => {
                     self.done(marker);
                     self.is_back();
-                    // One of them spoils it: each for itself.
-                    way.together = 1;
-                    let mut later = Vec::new();
-                    for one in asked {
-                        later.extend(Box::pin(self.carry_out(session, vec![one], way)).await?);
-                    }
-                    return Ok(later);
+                    return self.carry_out_each(session, asked, way).await;
                 }
                 Err(Trouble::Refused { why, until }) => {
                     self.done(marker);
@@ -480,11 +493,30 @@ impl PoolState {
                         // Meanwhile this connection is for others.
                         return Ok(self.wait_for_room(asked));
                     }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
+                    tokio::time::sleep(pauses.pause()).await;
                 }
             }
         }
+    }
+
+    /// The same, each for itself: one of them spoils their statement.
+    async fn carry_out_each(
+        self: &Rc<Self>,
+        session: &mut Option<CountedSession>,
+        asked: Vec<QueuedRequest>,
+        way: &mut RequestTimes,
+    ) -> Result<Vec<QueuedRequest>, Over> {
+        way.together = 1;
+        let mut later = Vec::new();
+        for one in asked {
+            // One that broke meanwhile cannot be had again now, nor for the next.
+            if session.is_none() {
+                later.push(one);
+            } else {
+                later.extend(Box::pin(self.carry_out(session, vec![one], way)).await?);
+            }
+        }
+        Ok(later)
     }
 
     /// Until there is room nothing of a kind that writes is carried out: those that come back wait
@@ -540,9 +572,9 @@ impl PoolState {
     /// Asks what became of a transaction for as long as it takes; where it was not committed its
     /// queries are carried out anew.
     async fn find_out(self: Rc<Self>, asked: Vec<QueuedRequest>, one: Unknown, mut way: RequestTimes) {
-        let mut pause = RETRY_AFTER;
+        let (queue, mut pauses) = (self.queue(asked[0].query.kind()), backoff());
         loop {
-            let Ok(session) = self.reconnect().await else { return self.depose() };
+            let Ok((session, _counted)) = self.reconnect(queue).await else { return self.depose() };
             if let Ok(Some(received)) = self.settle(&session, &asked, &one).await {
                 match received {
                     Some(replies) => {
@@ -553,8 +585,7 @@ impl PoolState {
                 }
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
+            tokio::time::sleep(pauses.pause()).await;
         }
     }
 
@@ -643,24 +674,41 @@ impl PoolState {
 
     // ---- connections ----------------------------------------------------------------------------
 
-    /// The first connection; where there is none to be had it is looked for when it is needed.
-    async fn connect(&self) -> Option<DatabaseSession> {
-        DatabaseSession::connect(&self.place, self.sharing_number, Rc::clone(&self.marks)).await.ok()
+    async fn connect(&self, queue: usize) -> Result<CountedSession, StoreError> {
+        let marks = Rc::clone(&self.marks);
+        let session = DatabaseSession::connect(&self.place, self.sharing_number, marks).await?;
+        Ok((session, Rc::clone(&self.queues[queue].sessions)))
     }
 
-    async fn reconnect(&self) -> Result<DatabaseSession, Over> {
-        let mut pause = RETRY_AFTER;
-        loop {
-            match DatabaseSession::connect(&self.place, self.sharing_number, Rc::clone(&self.marks)).await {
-                Ok(session) => return Ok(session),
-                Err(StoreError::Deposed) => return Err(Over),
-                Err(problem) => {
+    /// A session for a queue; none: it cannot be had now.
+    async fn try_to_connect(&self, queue: usize) -> Result<Option<CountedSession>, Over> {
+        match self.connect(queue).await {
+            Ok(session) => Ok(Some(session)),
+            Err(StoreError::Deposed) => Err(Over),
+            Err(problem) => {
+                // Where others have one, the database is there and has no more for this broker.
+                if !self.is_served(queue) {
                     self.lose(&problem.to_string(), None);
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(RETRY_AFTER_AT_MOST);
                 }
+                Ok(None)
             }
         }
+    }
+
+    async fn reconnect(&self, queue: usize) -> Result<CountedSession, Over> {
+        let mut pauses = backoff();
+        loop {
+            if let Some(session) = self.try_to_connect(queue).await? {
+                return Ok(session);
+            }
+            tokio::time::sleep(pauses.pause()).await;
+        }
+    }
+
+    /// Whether a connection of this queue has a session; for sweeps, one of any queue.
+    fn is_served(&self, queue: usize) -> bool {
+        let has_session = |queue: &RequestQueue| Rc::strong_count(&queue.sessions) > 1;
+        if queue == 0 { self.queues.iter().any(has_session) } else { has_session(&self.queues[queue]) }
     }
 
     /// The database is out of reach: a connection cannot be had, or broke that was had then.
@@ -680,6 +728,11 @@ impl PoolState {
             self.sender.say(PoolEvent::Back);
         }
     }
+}
+
+/// How long to wait before each further attempt.
+const fn backoff() -> Backoff {
+    Backoff::new(RETRY_AFTER, RETRY_AFTER_AT_MOST)
 }
 
 /// What each of the connections carries where waiting requests share a statement.

@@ -6,7 +6,7 @@ use krarup_record::{Operation, Visit};
 use krarup_units::Stamp;
 
 use super::session::QueueSession;
-use super::{Broker, Hold};
+use super::{Broker, Discard, Hold};
 use crate::counts::operation;
 use crate::job::{ClientId, Id};
 use crate::memcached::{
@@ -90,12 +90,21 @@ impl Broker {
                 used
             }
             QueueRequest::Refused(Refusal::TooLarge { used, discard, noreply, .. }) => {
-                let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
-                self.dialog(id).discard = Some((discard, reply));
+                self.dialog(id).discard = Some(Discard {
+                    left: discard,
+                    reply: krarup_memcache::request::TOO_LARGE,
+                    reply_format: if noreply { ReplyFormat::Not } else { ReplyFormat::AsItIs },
+                    operation: Operation::Put,
+                });
                 used
             }
             QueueRequest::Refused(Refusal::Discard { reply, used, discard }) => {
-                self.dialog(id).discard = Some((discard, reply));
+                self.dialog(id).discard = Some(Discard {
+                    left: discard,
+                    reply,
+                    reply_format: ReplyFormat::AsItIs,
+                    operation: Operation::Other,
+                });
                 used
             }
             QueueRequest::Refused(Refusal::Close { reply }) => {

@@ -1,11 +1,11 @@
 //! The broker as the service that a driver moves the bytes of.
 
 use krarup_beanstalk::{InvalidRequest, LineError, Request, request, write};
-use krarup_record::LoopUse;
+use krarup_record::{LoopUse, Operation};
 use krarup_service::{ClientId, Service, ThreadUse};
 use krarup_units::{Outbox, Parsed, Stamp};
 
-use super::{Broker, Dialog, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, operation};
+use super::{Broker, Dialog, Discard, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, operation};
 use crate::shared::SharedQueues;
 
 /// The listener at which clients speak memcached's protocol; at the other they speak beanstalkd's.
@@ -29,13 +29,13 @@ impl Service for Broker {
             if rest.is_empty() {
                 break;
             }
-            if let Some((discard, line)) = dialog.discard.take() {
-                let gone = discard.min(rest.len() as u64);
+            if let Some(discard) = dialog.discard.take() {
+                let gone = discard.left.min(rest.len() as u64);
                 done += gone as usize;
-                if gone < discard {
-                    dialog.discard = Some((discard - gone, line));
+                if gone < discard.left {
+                    dialog.discard = Some(Discard { left: discard.left - gone, ..discard });
                 } else {
-                    self.complain(id, line, received, gone as usize);
+                    self.complain(id, discard, received, gone as usize);
                 }
                 continue;
             }
@@ -47,7 +47,7 @@ impl Service for Broker {
                 };
                 dialog.endless = false;
                 done += end + 2;
-                self.complain(id, LineError::BadFormat.word().line(), received, end + 2);
+                self.complain(id, Discard::of_line(LineError::BadFormat, 0), received, end + 2);
                 continue;
             }
             if dialog.is_held_back() {
@@ -65,7 +65,7 @@ impl Service for Broker {
                 Parsed::Incomplete { .. } => break,
                 Parsed::Invalid(InvalidRequest::Endless) => dialog.endless = true,
                 Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
-                    dialog.discard = Some((discard, why.word().line()));
+                    dialog.discard = Some(Discard::of_line(why, discard));
                 }
                 Parsed::Complete { message: Request::PutBatch(batch), used } => {
                     if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {
@@ -122,7 +122,7 @@ impl Service for Broker {
         if let Some(word) = self.settings.final_reply {
             self.scratch.clear();
             write::line(&mut self.scratch, word);
-            self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));
+            self.answer(id, None, None, Visit::at(now, Operation::Other));
         }
         self.dirty.push(id);
     }
@@ -239,6 +239,12 @@ impl Service for Broker {
             dialog.outbox.is_empty()
                 && dialog.leaving.front().is_some_and(|first| first.end <= dialog.outbox.position())
         })
+    }
+
+    /// The client hears nothing: the protocol has no word for it.
+    fn turned_away(&mut self) -> &'static [u8] {
+        self.clients_refused += 1;
+        b""
     }
 
     fn holds_lease(&self, id: ClientId, now: Stamp) -> bool {

@@ -41,7 +41,9 @@ pub(super) fn database_answers(broker: &mut Broker, word: ResultCode) {
     let way = RequestTimes { together: 1, ..RequestTimes::default() };
     for asked in broker.take_queries() {
         let reply = match asked.query {
-            DatabaseRequest::Sweep(_) => DatabaseReply::Places(Vec::new(), 0),
+            DatabaseRequest::Sweep(_) => {
+                DatabaseReply::Places { places: Vec::new(), expired: 0, more: false }
+            }
             DatabaseRequest::Once(_) => DatabaseReply::Backlog(backlog.clone()),
             _ => DatabaseReply::Lines(vec![row.clone()]),
         };
@@ -120,6 +122,22 @@ fn a_body_beyond_the_limit_goes_by_and_the_conversation_goes_on() {
     assert_eq!(say(&mut broker, id, &said), "JOB_TOO_BIG\r\nPONG\r\n");
     let said = format!("{}\r\nping\r\n", "x".repeat(2_000));
     assert_eq!(say(&mut broker, id, &said), "BAD_FORMAT\r\nPONG\r\n");
+    assert_eq!(errors(&broker), (1, 1), "the body is of a put, the long line of anything");
+}
+
+/// Errors of puts, and of what is told under no name of its own.
+pub(super) fn errors(broker: &Broker) -> (u64, u64) {
+    let of = |operation| broker.recorder().total(operation).errors;
+    (of(Operation::Put), of(Operation::Other))
+}
+
+#[test]
+fn clients_that_are_turned_away_are_counted_for_monitoring() {
+    let mut broker = broker(false);
+    for _ in 0..2 {
+        assert_eq!(broker.turned_away(), b"");
+    }
+    assert!(metrics(&broker).contains("\nkrarup_broker_clients_refused_total 2\n"));
 }
 
 #[test]
@@ -366,6 +384,7 @@ fn a_batch_that_is_not_well_formed_goes_by_as_a_whole() {
     }
     let large = format!("put-batch 3 0 60 1 1001\r\na\r\n{}\r\nping\r\n", "x".repeat(1_001));
     assert_eq!(say(&mut broker, id, &large), "JOB_TOO_BIG\r\nPONG\r\n");
+    assert_eq!(errors(&broker), (1, 3));
     // There is room for some of them.
     let body = "y".repeat(900);
     let many = format!("put-batch 3 0 60{}\r\n{}", " 900".repeat(150), format!("{body}\r\n").repeat(150));

@@ -117,6 +117,11 @@ pub const TABLE: &[BrokerMetric] = &[
     ),
     gauge("krarup_broker_uptime_seconds", |now| now.service.uptime.as_seconds(), "Since the start."),
     gauge("krarup_broker_clients", |now| now.totals.connections as f64, "Clients connected now."),
+    counter(
+        "krarup_broker_clients_refused_total",
+        |now| now.service.clients_refused as f64,
+        "Clients that were turned away, because there were as many as `--connections` allows; with `--shards` they are told on stderr alone.",
+    ),
     gauge("krarup_broker_producers", |now| now.totals.producers as f64, "Clients that have put something."),
     gauge("krarup_broker_workers", |now| now.totals.workers as f64, "Clients that have reserved something."),
     gauge(

@@ -43,13 +43,13 @@ impl SharedQueues {
             self.used -= size;
         }
         if let For::Sweep(waited) = what {
-            let (places, expired) = if let DatabaseReply::Places(places, expired) = reply {
-                (places, expired)
+            let (places, expired, more) = if let DatabaseReply::Places { places, expired, more } = reply {
+                (places, expired, more)
             } else {
-                (Vec::new(), 0)
+                (Vec::new(), 0, false)
             };
             queues.have_expired(expired);
-            return self.swept(queues, &waited, &places, now);
+            return self.swept(queues, &waited, &places, more, now);
         }
         if let For::Backlog = what {
             return self.backlog.answered(reply, now);

@@ -301,7 +301,9 @@ impl Both {
         let mut backlog_of = None;
         for QueuedRequest { number, query, .. } in self.shared.take_queries() {
             let reply = match query {
-                DatabaseRequest::Sweep(_) => DatabaseReply::Places(Vec::new(), 0),
+                DatabaseRequest::Sweep(_) => {
+                    DatabaseReply::Places { places: Vec::new(), expired: 0, more: false }
+                }
                 DatabaseRequest::Once(RareRequest::Backlog { fullest }) => {
                     backlog_of = Some(fullest);
                     found.cloned().map_or(DatabaseReply::Failed("no time".into()), DatabaseReply::Backlog)
@@ -312,6 +314,20 @@ impl Both {
             self.shared.answered(&mut self.queues, number, reply, &way, at(second));
         }
         backlog_of
+    }
+}
+
+#[test]
+fn what_one_sweep_leaves_is_looked_for_sooner() {
+    for (more, pause) in [(false, 250), (true, 20)] {
+        let mut both = Both::new(false);
+        both.shared.tick(&both.queues, NOW);
+        let is_sweep = |asked: &QueuedRequest| matches!(asked.query, DatabaseRequest::Sweep(_));
+        let number = both.shared.take_queries().into_iter().find(is_sweep).expect("it sweeps").number;
+        assert_eq!(both.shared.due(), None, "no two sweeps are under way");
+        let reply = DatabaseReply::Places { places: Vec::new(), expired: 0, more };
+        both.shared.answered(&mut both.queues, number, reply, &RequestTimes::default(), NOW);
+        assert_eq!(both.shared.due(), Some(NOW + Nanos::from_millis(pause)), "more: {more}");
     }
 }
 

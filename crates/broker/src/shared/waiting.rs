@@ -14,6 +14,8 @@ use crate::queues::{Queues, Reserve, ReserveResult, SAFETY_MARGIN, TakeMode};
 
 /// How often it is looked what others have done, and what has come to its end.
 const SWEEP: Nanos = Nanos::from_millis(250);
+/// And how long after a sweep that left some of it.
+const NEXT_PART: Nanos = Nanos::from_millis(20);
 /// A client is woken at once where others have put something; each that finds something wakes the
 /// next.
 const WOKEN_AT_ONCE: usize = 16;
@@ -266,9 +268,13 @@ impl SharedQueues {
         queues: &Queues,
         waited: &[(Arc<str>, Option<Arc<str>>)],
         places: &[usize],
+        more: bool,
         now: Stamp,
     ) {
         self.sweeping = false;
+        if more {
+            self.sweep_at = self.sweep_at.min(now + NEXT_PART);
+        }
         for (tube, name) in places.iter().filter_map(|place| waited.get(*place)) {
             let Some(line) = self.waiting.get(tube) else { continue };
             let woken: Vec<ClientId> = line

@@ -77,8 +77,8 @@ pub(crate) struct BrokerArgs {
     /// with OUT_OF_MEMORY
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(super) memory: Bytes,
-    /// Memory for messages that wait, in the mode `owned` over a database; beyond it the next of
-    /// each queue are in memory and the others only in the database
+    /// Memory for messages that wait, in the mode `owned` over a database, and at most half of
+    /// --memory; beyond it the next of each queue are in memory and the others only in the database
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(super) heads: Bytes,
     /// How many messages of a queue are in memory even beyond --heads, and are read from the

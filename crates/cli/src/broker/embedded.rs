@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use krarup_lab::testbed::probe::{POSTGRES_VERSIONS, postgres, postgres_programs};
 
+use super::args::{BrokerArgs, Mode};
 use crate::failure::Failure;
 
 /// A running cluster. It is stopped when this value goes.
@@ -39,6 +40,11 @@ pub(super) struct EmbeddedPostgres {
 const STATION_ROLE: &str = krarup_lab::testbed::stations::DATABASE;
 /// Enough for a dozen brokers with a pool of forty each.
 const STATION_CONNECTIONS: &str = "max_connections=500";
+/// The setting that says how many connections a server takes, before the number.
+const MAX_CONNECTIONS: &str = "max_connections=";
+/// The least that a server for one broker takes, and how many of them are for other programs.
+const LEAST_CONNECTIONS: u32 = 60;
+const OTHER_CONNECTIONS: u32 = 10;
 /// How long a server may take to start: after a crash it reads its log first.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many names a temporary directory may have: processes that were killed have left theirs.
@@ -47,9 +53,9 @@ const NAMES: u32 = 100;
 const LOOK: Duration = Duration::from_millis(10);
 
 impl EmbeddedPostgres {
-    /// A cluster in a directory of its own, which is gone with it.
-    pub(super) fn temporary() -> Result<Self, Failure> {
-        Self::temporary_with(Self::begin)
+    /// A cluster in a directory of its own, which is gone with it; it takes so many connections.
+    pub(super) fn temporary(connections: u32) -> Result<Self, Failure> {
+        Self::temporary_with(|cluster| cluster.begin(connections))
     }
 
     /// The same for brokers of other hosts, which reach it at `listen`; `settings` are further
@@ -77,10 +83,10 @@ impl EmbeddedPostgres {
         })
     }
 
-    /// Makes the cluster if it is not there, and starts it.
-    pub(super) fn start(folder: &Path) -> Result<Self, Failure> {
+    /// Makes the cluster if it is not there, and starts it; it takes so many connections.
+    pub(super) fn start(folder: &Path, connections: u32) -> Result<Self, Failure> {
         let mut cluster = Self::made(folder)?;
-        cluster.begin()?;
+        cluster.begin(connections)?;
         Ok(cluster)
     }
 
@@ -171,14 +177,20 @@ impl EmbeddedPostgres {
     }
 
     /// Starts it for one broker, unless it runs.
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn begin(&mut self, connections: u32) -> Result<(), Failure> {
         let data = self.data.to_string_lossy().into_owned();
         if self.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
             // A broker that was killed could not stop it.
             eprintln!("PostgreSQL still runs in {}", self.folder.display());
+            let words = fs::read_to_string(self.data.join("postmaster.opts")).unwrap_or_default();
+            if let Some(limit) = limit_in(&words).filter(|limit| *limit < connections) {
+                eprintln!(
+                    "warning: it was started with {MAX_CONNECTIONS}{limit}, and this broker needs {connections}: stop the broker, and start it again"
+                );
+            }
             return Ok(());
         }
-        self.serve(&["-c", "listen_addresses=", "-c", "max_connections=60"])?;
+        self.serve(&["-c", "listen_addresses=", "-c", &format!("{MAX_CONNECTIONS}{connections}")])?;
         eprintln!("PostgreSQL runs in {}", self.folder.display());
         Ok(())
     }
@@ -329,6 +341,22 @@ impl Drop for EmbeddedPostgres {
     }
 }
 
+/// How many connections the server of this broker is to take.
+pub(super) fn connections(args: &BrokerArgs) -> u32 {
+    let own = match args.mode {
+        Mode::Owned => 5 * args.shards + 1,
+        Mode::Batch => 6,
+        Mode::Direct => args.pool + 2,
+    };
+    (own + OTHER_CONNECTIONS).max(LEAST_CONNECTIONS)
+}
+
+/// How many connections a server takes that was started with these words.
+fn limit_in(words: &str) -> Option<u32> {
+    let (_, rest) = words.split_once(MAX_CONNECTIONS)?;
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
 /// An error where a cluster was begun and never completed: it does not start.
 fn half_made(data: &Path) -> Result<(), Failure> {
     let begun = fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some());
@@ -428,7 +456,32 @@ fn user(name: &str) -> Option<(u32, u32)> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use clap::{Args, FromArgMatches};
+
     use super::*;
+
+    #[test]
+    fn a_server_takes_as_many_connections_as_its_broker_needs() {
+        for (flags, needed) in [
+            ("", 60),
+            ("--shards 16", 91),
+            ("--shards 64", 331),
+            ("--mode batch", 60),
+            ("--mode direct --pool 100", 112),
+        ] {
+            let line = BrokerArgs::augment_args(clap::Command::new("broker"));
+            let words = ["broker"].into_iter().chain(flags.split_whitespace());
+            let said = line.try_get_matches_from(words).unwrap();
+            assert_eq!(connections(&BrokerArgs::from_arg_matches(&said).unwrap()), needed, "{flags}");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_a_server_that_runs_is_read_from_the_words_it_was_started_with() {
+        let words = "/usr/bin/postgres \"-D\" \"/q/data\" \"-c\" \"max_connections=60\"\n";
+        assert_eq!(limit_in(words), Some(60));
+        assert_eq!(limit_in("/usr/bin/postgres \"-D\" \"/q/data\"\n"), None);
+    }
 
     #[test]
     fn half_a_database_is_named() {

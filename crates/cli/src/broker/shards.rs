@@ -22,6 +22,7 @@ use krarup_serve::broker::MessageStore;
 use krarup_serve::broker::engine::{self, BrokerEnd, BrokerNotice, Ending, Protocol, ServedShard};
 use krarup_serve::broker::front::{self, Front};
 use krarup_serve::{AdminAddress, ClientLimits};
+use krarup_store::backoff::Backoff;
 use krarup_store::owners::Owners;
 use krarup_store::postgres::members::{MemberStep, MembersView, ShardMember};
 use krarup_store::postgres::{Database, Owned, StoreError};
@@ -43,8 +44,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(5);
 /// How long the end of what is to end at once is waited for.
 const LAST: Duration = Duration::from_secs(1);
-/// How soon a shard that could not be served is tried again.
+/// How soon a shard that could not be served is tried again, at first and at most; the time doubles
+/// in between.
 const AGAIN: Duration = Duration::from_millis(200);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(5);
 
 /// How a shard ended here; none: another broker owned it from the beginning.
 type ShardEnd = Result<Option<Box<BrokerEnd>>, Mistake>;
@@ -58,6 +61,26 @@ struct Serving {
     shard: u32,
     ending: Arc<Ending>,
     thread: JoinHandle<ShardEnd>,
+}
+
+/// When a shard may be taken again.
+struct Retry {
+    not_before: Instant,
+    pauses: Backoff,
+    /// Why it could not be served, as was told; none: it could since.
+    told: Option<Mistake>,
+}
+
+impl Retry {
+    /// After this time, and without a failure before.
+    fn after(pause: Duration) -> Self {
+        Self { not_before: Instant::now() + pause, pauses: Backoff::new(AGAIN, AGAIN_AT_MOST), told: None }
+    }
+
+    /// It could not be served: each time it waits longer.
+    fn failed(&mut self) {
+        self.not_before = Instant::now() + self.pauses.pause();
+    }
 }
 
 /// What every shard's engine is made from.
@@ -199,7 +222,7 @@ fn turn(
     let mut complete = true;
     for one in serving {
         if one.thread.is_finished() {
-            report(one.shard, one.thread, records);
+            report(one.shard, one.thread, records, &mut Retry::after(Duration::ZERO));
         } else {
             complete = false;
             eprintln!("warning: shard {} was given up: the database does not answer", one.shard);
@@ -341,15 +364,12 @@ fn share(
     let mut lost = false;
     // Why no thread could be had, as was told; none: one could since.
     let mut told = None;
-    let mut not_before = vec![Instant::now(); plan.args.shards as usize];
+    let mut retries: Vec<Retry> = (0..plan.args.shards).map(|_| Retry::after(Duration::ZERO)).collect();
     loop {
         for place in (0..serving.len()).rev() {
             if serving[place].thread.is_finished() {
                 let one = serving.swap_remove(place);
-                not_before[one.shard as usize] = Instant::now() + AGAIN;
-                if report(one.shard, one.thread, records) {
-                    not_before[one.shard as usize] = Instant::now();
-                }
+                report(one.shard, one.thread, records, &mut retries[one.shard as usize]);
             }
         }
         match lookout.look() {
@@ -365,7 +385,7 @@ fn share(
                     let ends = serving.iter().any(|one| one.ending.is_asked());
                     match seen.step(plan.member, &mine) {
                         Some(MemberStep::Take(shard))
-                            if not_before[shard as usize] <= Instant::now()
+                            if retries[shard as usize].not_before <= Instant::now()
                                 && !serving.iter().any(|one| one.shard == shard) =>
                         {
                             match begin(plan, shard, records.lane(), signals) {
@@ -375,7 +395,7 @@ fn share(
                                 }
                                 Err(why) => {
                                     is_news(&mut told, &why).then(|| not_served(shard, &why));
-                                    not_before[shard as usize] = Instant::now() + AGAIN;
+                                    retries[shard as usize].failed();
                                     break;
                                 }
                             }
@@ -506,19 +526,24 @@ fn behind(address: &Address, shard: u32) -> Result<Address, Mistake> {
     Ok(Address { host: address.host.clone(), port })
 }
 
-/// Tells how a shard ended here; whether it was served at all.
-fn report(shard: u32, thread: JoinHandle<ShardEnd>, records: &mut BrokerRecords) -> bool {
-    match thread.join() {
+/// Tells how a shard ended here, and sets when it may be taken again.
+fn report(shard: u32, thread: JoinHandle<ShardEnd>, records: &mut BrokerRecords, retry: &mut Retry) {
+    let why = match thread.join() {
         Ok(Ok(Some(mut ended))) => {
             records.add(&mut ended);
             print!("shard {shard}: {}", ending::statistics(&ended));
-            return true;
+            *retry = Retry::after(Duration::ZERO);
+            return;
         }
-        Ok(Ok(None)) => {}
-        Ok(Err(why)) => not_served(shard, &why),
-        Err(_) => not_served(shard, &Mistake::plain("its thread has ended")),
-    }
-    false
+        Ok(Ok(None)) => {
+            *retry = Retry::after(AGAIN);
+            return;
+        }
+        Ok(Err(why)) => why,
+        Err(_) => Mistake::plain("its thread has ended"),
+    };
+    is_news(&mut retry.told, &why).then(|| not_served(shard, &why));
+    retry.failed();
 }
 
 fn not_served(shard: u32, why: &Mistake) {
@@ -538,10 +563,14 @@ mod tests {
 
     use super::*;
 
+    fn args() -> BrokerArgs {
+        let line = BrokerArgs::augment_args(clap::Command::new("broker")).try_get_matches_from(["broker"]);
+        BrokerArgs::from_arg_matches(&line.unwrap()).unwrap()
+    }
+
     #[test]
     fn a_shard_whose_thread_cannot_be_had_is_tried_again_and_ends_nothing() {
-        let line = BrokerArgs::augment_args(clap::Command::new("broker")).try_get_matches_from(["broker"]);
-        let args = BrokerArgs::from_arg_matches(&line.unwrap()).unwrap();
+        let args = args();
         let clock = Clock::start();
         let mut records = BrokerRecords::begin(&args, None, &clock).unwrap();
         let plan = Arc::new(Plan {
@@ -567,6 +596,19 @@ mod tests {
         let ended = share(&mut lookout, &plan, &owners, (&mut serving, &mut records), &signals);
         assert!(matches!(ended, Ok(End::Otherwise)), "it looks again who is there");
         assert!(serving.is_empty());
+    }
+
+    #[test]
+    fn a_shard_that_cannot_be_served_is_tried_ever_later_until_it_can_be() {
+        let mut records = BrokerRecords::begin(&args(), None, &Clock::start()).unwrap();
+        let mut retry = Retry::after(Duration::ZERO);
+        let mut ends = |end: ShardEnd| {
+            report(0, thread::spawn(|| end), &mut records, &mut retry);
+            (retry.pauses.clone().pause().as_millis(), retry.told.is_some())
+        };
+        let failures = [(); 6].map(|()| ends(Err(Mistake::plain("no slot"))));
+        assert_eq!(failures, [400, 800, 1_600, 3_200, 5_000, 5_000].map(|pause| (pause, true)));
+        assert_eq!(ends(Ok(None)), (200, false), "the database answers: another broker owns it");
     }
 
     #[test]

@@ -121,6 +121,8 @@ impl ProcessSignals {
     pub(super) fn follow(&self, ending: &Arc<Ending>, follows: Follows) {
         let mut state = self.0.state();
         state.tell(ending, follows);
+        // Shards that ended are followed no more.
+        state.followers.retain(|(shard, _)| shard.strong_count() > 0);
         state.followers.push((Arc::downgrade(ending), follows));
     }
 

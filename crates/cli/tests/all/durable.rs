@@ -435,6 +435,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_requests_go_o
     let Some(cluster) = Cluster::start("direct") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
+    refused::clients_are_answered_where_most_connections_cannot_be_had_again(&cluster);
     one_of_two_is_killed(&cluster, "direct");
     nothing_is_lost_and_nothing_comes_twice(&cluster, "direct");
 }
@@ -453,6 +454,9 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     statements_that_take_too_long_are_tried_again(cluster, mode);
     another_programs_long_transaction_does_no_harm(cluster, mode);
     what_applications_lay_down_is_in_its_queue(cluster, mode);
+    if mode != "owned" {
+        more_than_one_sweep_takes_is_all_ready(cluster, mode);
+    }
     what_is_gone_is_in_the_archive_for_a_time(cluster, mode);
     flags_and_ends_of_single_messages_outlive_the_broker(cluster, mode);
     a_backup_made_under_load_has_the_queues_of_its_moment(cluster, mode);
@@ -1027,6 +1031,20 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     what_applications_lay_down_keeps_its_bytes(cluster, &name, &mut peer);
     assert!(broker.stop().success);
     what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
+}
+
+/// One half is ready as soon as it is taken in, the other half after its delay.
+fn more_than_one_sweep_takes_is_all_ready(cluster: &Cluster, mode: &str) {
+    let name = format!("much_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let lay_down =
+        "SELECT krarup.put('bills', 'x', delay => number % 2) FROM generate_series(1, 10000) AS number";
+    cluster.sql(&name, lay_down);
+    let ready = "SELECT count(*) FROM krarup.message WHERE tube = 'bills' AND state = 0";
+    until("all messages are ready", || cluster.sql(&name, ready) == "10000");
+    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.incoming"), "0");
+    assert!(broker.stop().success);
 }
 
 /// Runs the lines of the guide behind `title`, made a whole program by `program`, and expects their

@@ -31,6 +31,34 @@ fn health(words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
+/// Where a proxy or a broker says that its metrics are.
+fn admin(program: &mut Program) -> SocketAddr {
+    program
+        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok())
+}
+
+/// The second request finds again what the first has used and given back.
+#[test]
+fn monitoring_tells_that_no_files_are_left() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let servers = server.address().to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_krarup"), "proxy"]);
+    command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &servers]);
+    let mut proxy = Program::spawn(command);
+    let admin = admin(&mut proxy);
+    let mut proxy = proxy.listening();
+    let _clients: Vec<Peer> = (0..64).map(|_| proxy.connect()).collect();
+    proxy.says_text("cannot accept clients");
+    for _ in 0..2 {
+        let (status, told) = get(admin, "/metrics");
+        assert_eq!(status, 200, "{told}");
+        // The alert begins at nine tenths.
+        let (open, most) = (value(&told, "process_open_fds"), value(&told, "process_max_fds"));
+        assert!(open > 0.9 * most, "{told}");
+    }
+}
+
 #[test]
 fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
@@ -46,8 +74,7 @@ fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
         "-t",
         "4",
     ]);
-    let admin = proxy
-        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
+    let admin = admin(&mut proxy);
     let address = proxy.says(|line| line.strip_prefix("listening on ")?.trim().parse().ok());
 
     let mut client = Peer::connect(address);

@@ -58,6 +58,10 @@ struct Scene {
     stays: bool,
 }
 
+fn certificate(name: &str) -> String {
+    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// One of these, or nothing: the default then holds.
 fn maybe(draw: &mut Draw, all: &[&str]) -> Option<String> {
     let chosen = draw.below(all.len() + 1);
@@ -72,8 +76,6 @@ fn maybe(draw: &mut Draw, all: &[&str]) -> Option<String> {
 /// with the reason why it cannot be.
 fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
     let quoted = |text: &str| format!("{text:?}");
-    let certificate =
-        |name: &str| format!("{:?}", format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR")));
     match key {
         // These take a restart.
         "threads" => Some("2".into()),
@@ -114,7 +116,7 @@ fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
         "tls" => {
             let (shown, key) =
                 (certificate(draw.of(&["proxy.pem", "expired.pem"])), certificate("proxy.key"));
-            maybe(draw, &[&format!("{{ certificate = {shown}, key = {key} }}")])
+            maybe(draw, &[&format!("{{ certificate = {shown:?}, key = {key:?} }}")])
         }
         "socket_mode" => maybe(draw, &["\"600\""]),
         // True excludes `server_login`.
@@ -629,6 +631,39 @@ fn a_reload_that_is_asked_for_while_the_proxy_starts_is_done_when_it_has_started
         missing.retain(|text| !line.contains(text));
         missing.is_empty().then_some(())
     });
+    assert!(proxy.stop().success);
+}
+
+#[test]
+fn a_reload_tries_its_servers_with_the_tls_that_it_brings() {
+    let [shown, key] = ["proxy.pem", "proxy.key"].map(certificate);
+    let encrypted = || {
+        let listen = ["cache", "--listen", "127.0.0.1:0"];
+        Program::krarup(&[&listen[..], &["--tls-certificate", &shown, "--tls-key", &key]].concat())
+    };
+    let (plain, trusted, untrusted) = (Program::memcached(&[]), encrypted(), encrypted());
+    let text = |server: &Program, edge: &str| {
+        let common = "threads = 2\nlisten = \"127.0.0.1:0\"\nconnect_timeout = \"10s\"\n";
+        format!("{common}servers = [\"{}\"]\n{edge}", server.address())
+    };
+    let path = file("reload-tls", &text(&plain, ""));
+    let mut proxy = Program::begin(&["proxy", "--config", &path]).listening();
+    for (server, authority, up) in [(&trusted, "authority.pem", true), (&untrusted, "stranger.pem", false)] {
+        let edge = format!("[edge]\nserver_tls = {{ authorities = {:?} }}\n", certificate(authority));
+        std::fs::write(&path, text(server, &edge)).unwrap();
+        proxy.signal(Signal::HUP);
+        let mut down = false;
+        proxy.says(|line| {
+            down |= line.contains("is down");
+            line.contains("holds from now on").then_some(())
+        });
+        assert!(!(up && down), "{proxy:?}");
+        // One at each event loop.
+        for client in &mut [(); 2].map(|()| proxy.connect()) {
+            client.send(b"get x\r\n").unwrap();
+            client.expect(if up { &b"END\r\n"[..] } else { b"SERVER_ERROR " }).unwrap();
+        }
+    }
     assert!(proxy.stop().success);
 }
 

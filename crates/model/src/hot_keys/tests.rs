@@ -139,6 +139,16 @@ fn keys_of_equal_load_are_not_listed_where_none_was_seen_often() {
     assert!((0.001..0.01).contains(&pool.unseen_time), "{}", pool.unseen_time);
 }
 
+#[test]
+fn a_key_beyond_the_end_of_the_list_is_in_what_others_may_have() {
+    let answer = stream(3, 20_000, 5.0, |random, _| random.below(20) as u64);
+    let pool = &answer.pools[0];
+    assert_eq!((pool.by_time.len(), pool.by_bytes.len()), (LISTED_KEYS, LISTED_KEYS));
+    for most in [pool.unseen_time, pool.unseen_bytes] {
+        assert!((0.02..0.1).contains(&most), "each of the ten others has a twentieth: {most}");
+    }
+}
+
 /// A tenth of the requests take nine times as long, and carry a tenth of the bytes.
 #[test]
 fn time_and_bytes_are_two_lists() {

@@ -63,7 +63,8 @@ settings! {
         /// What to do where a key's holder is down: "error" says so, "next" takes the next server
         /// until it is back.
         when_down: WhenDown = WhenDown::Error, Word(&[(WhenDown::Error, "error"), (WhenDown::Next, "next")]);
-        /// A pool that takes over where all holders are down.
+        /// A pool that takes over where all holders are down. Where several pools have the same
+        /// one, it tells their values apart by their keys alone.
         gutter: Option<String> = None, Optional(TEXT), example = "\"spare\"";
         /// How long values live that it stores.
         gutter_ttl: Nanos = Nanos::from_secs(10), TTL;
@@ -99,7 +100,7 @@ settings! {
         hedge_budget: f64 = 0.05, Number::SHARE;
         /// A holder whose reads take, in the mean of a second, so many times as long as the median
         /// of the others' is ejected: it gets no reads for `eject_for`, then a growing share. It
-        /// needs copies; half of the servers stay at most. Never unless it is given.
+        /// needs copies; half of the servers stay at least. Never unless it is given.
         eject_slower: Option<f64> = None, Optional(Number::MULTIPLE), example = "3.0";
         /// A queue and so many readers for each server: a reader takes one read, or its server's
         /// part of one, and holds it until the answer has come. Writes do not wait. Without it,
@@ -252,6 +253,27 @@ settings! {
         strip: bool = false, Switch;
         /// What servers see before the key.
         add: String = String::new(), TEXT;
+    }
+}
+
+impl RouteConfig {
+    /// What the keys begin with as servers see them.
+    fn front(&self) -> String {
+        [self.add.as_str(), if self.strip { "" } else { self.prefix.as_str() }].concat()
+    }
+}
+
+/// Whether keys of two pools may be the same to a server. They come by a route, none: as clients of
+/// an address write them; a route's `add` is taken for one that no client writes.
+pub(super) fn may_meet(one: Option<&RouteConfig>, other: Option<&RouteConfig>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(route), None) | (None, Some(route)) => route.front().is_empty(),
+        (Some(one), Some(other)) => {
+            let apart = !one.strip && !other.strip && one.add == other.add;
+            let (one, other) = (one.front(), other.front());
+            !apart && (one.starts_with(&other) || other.starts_with(&one))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is sent though no request waits for its answer: copies, refills and shadows.
 
 use krarup_memcache::{Expect, Retrieval, write};
-use krarup_units::Outbox;
+use krarup_units::{Outbox, Stamp};
 
 use super::Core;
 use crate::ids::{PoolId, RequestId, ServerId};
@@ -69,17 +69,17 @@ impl Core {
         }
     }
 
-    /// The shadow gets the same read: one holder of the first key is asked for all keys of the
-    /// request.
-    pub(super) fn shadow_read(&mut self, number: RequestId, command: Retrieval) {
+    /// The shadow of the first key's pool gets the same read of the keys that belong to this pool,
+    /// each at its first holder there.
+    pub(super) fn shadow_read(&mut self, number: RequestId, command: Retrieval, now: Stamp) {
         let pool = self.requests[number].rest.keys.get(0).pool;
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
         if self.requests[number].as_meta {
-            return self.shadow_meta(number, pool, shadow);
+            return self.shadow_meta(number, pool, shadow, now);
         }
         let rest = &self.requests[number].rest;
-        let exptime = rest.retrieval.1;
-        for key in rest.keys.iter() {
+        let exptime = self.routing.lifetimes(pool, pool, now).of(rest.retrieval.1);
+        for key in rest.keys.iter().filter(|key| key.pool == pool) {
             let holders = self.routing[shadow].holders(key.sent);
             let expect = Expect::Values { keys: 1, unique: command.with_unique() };
             let pool = &mut self.routing[pool];

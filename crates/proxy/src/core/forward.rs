@@ -188,20 +188,18 @@ impl Core {
     }
 
     fn admit_hashed(&mut self, number: RequestId, pool: PoolId, hash: Option<u64>, now: Stamp) -> bool {
-        let Some(hash) = hash else {
-            self.requests[number].rest.merge.local(ReplyClass::ClientError, DOES_NOT_FIT);
-            return false;
-        };
-        if let Err(why) = self.routing[pool].admits(now) {
-            self.requests[number]
-                .rest
-                .merge
-                .local(ReplyClass::ServerError, format!("SERVER_ERROR {why}\r\n").as_bytes());
-            return false;
-        }
         let exchange = &mut self.requests[number];
         exchange.home = pool;
+        let Some(hash) = hash else {
+            exchange.rest.merge.local(ReplyClass::ClientError, DOES_NOT_FIT);
+            return false;
+        };
         exchange.visit.key = KeyDigest(hash);
+        if let Err(why) = self.routing[pool].admits(now) {
+            let why = format!("SERVER_ERROR {why}\r\n");
+            exchange.rest.merge.local(ReplyClass::ServerError, why.as_bytes());
+            return false;
+        }
         exchange.counted_in = Some(pool);
         self.routing[pool].begin();
         true
@@ -568,7 +566,7 @@ impl Core {
             return;
         }
         self.assign_keys(number, command, now);
-        self.shadow_read(number, command);
+        self.shadow_read(number, command, now);
         for part in 0..self.requests[number].rest.parts.len() {
             self.send_part(number, part as u16, now);
         }

@@ -158,7 +158,7 @@ impl Core {
         let shares = kind == Retrieval::Get && self.routing[pool].spec().coalesce;
         if !(shares && self.join_leader(number)) {
             self.send_meta(number, now);
-            self.shadow_read(number, kind);
+            self.shadow_read(number, kind, now);
         }
     }
 
@@ -296,11 +296,11 @@ impl Core {
     }
 
     /// The shadow gets the same read.
-    pub(super) fn shadow_meta(&mut self, number: RequestId, pool: PoolId, shadow: PoolId) {
+    pub(super) fn shadow_meta(&mut self, number: RequestId, pool: PoolId, shadow: PoolId, now: Stamp) {
         let rest = &self.requests[number].rest;
         let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
         let holders = self.routing[shadow].holders(sent);
-        let lifetimes = Lifetimes { cap: None, unix: 0 };
+        let lifetimes = self.routing.lifetimes(pool, pool, now);
         let pool = &mut self.routing[pool];
         let expect = asked.expect();
         send_detached_to(&mut self.upstreams, pool, holders[0], Detached::Shadow, expect, |out| {

@@ -87,10 +87,17 @@ pub struct Placement {
     distribution: KeyDistribution,
     hash: KeyHash,
     tag: Option<(u8, u8)>,
-    members: usize,
+    members: Vec<Member>,
     table: Table,
-    /// What each member was given, for [`Placement::shares`].
-    weights: Vec<u32>,
+}
+
+/// Built from the same, they place every key alike.
+impl PartialEq for Placement {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { distribution, hash, tag, members, table: _ } = self;
+        (*distribution, *hash, *tag) == (other.distribution, other.hash, other.tag)
+            && *members == other.members
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -158,8 +165,7 @@ impl Placement {
             }
             KeyDistribution::Ch3 => Table::Tree,
         };
-        let weights = members.iter().map(|member| member.weight).collect();
-        Ok(Self { distribution, hash, tag, members: members.len(), table, weights })
+        Ok(Self { distribution, hash, tag, members: members.to_vec(), table })
     }
 
     /// How the servers share the keys.
@@ -175,7 +181,7 @@ impl Placement {
     /// The server a key belongs to, as its place in the list of members.
     #[inline]
     pub fn primary(&self, key: &[u8]) -> usize {
-        if self.members == 1 {
+        if self.members.len() == 1 {
             return 0;
         }
         self.primary_of(self.number(key))
@@ -195,7 +201,7 @@ impl Placement {
             Table::Ring(ring) => ring.primary(number),
             Table::Rendezvous(rendezvous) => rendezvous.primary(number),
             Table::Slots { slot, owners } => usize::from(owners[slot(number, owners.len())]),
-            Table::Tree => ch3::place(number, self.members),
+            Table::Tree => ch3::place(number, self.members.len()),
         }
     }
 
@@ -213,7 +219,7 @@ impl Placement {
     /// The same for a key of this [number](Self::number).
     pub fn replicas_of(&self, number: u64, count: usize, into: &mut Vec<usize>) {
         into.clear();
-        let count = count.min(self.members);
+        let count = count.min(self.members.len());
         if count == 0 {
             return;
         }
@@ -226,7 +232,7 @@ impl Placement {
             Table::Rendezvous(rendezvous) => rendezvous.replicas(number, count, into),
             Table::Slots { .. } | Table::Tree => {
                 let primary = self.primary_of(number);
-                into.extend((primary..self.members).chain(0..primary).take(count));
+                into.extend((primary..self.members.len()).chain(0..primary).take(count));
             }
         }
     }
@@ -243,8 +249,9 @@ impl Placement {
             Table::Ring(ring) => return ring.shares(),
             _ => {}
         }
-        let total: f64 = self.weights.iter().copied().map(f64::from).sum();
-        self.weights.iter().map(|weight| f64::from(*weight) / total).collect()
+        let weights = || self.members.iter().map(|member| f64::from(member.weight));
+        let total: f64 = weights().sum();
+        weights().map(|weight| weight / total).collect()
     }
 
     /// The part of a key that is hashed.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 
 const NOW: Stamp = Stamp(0);
 const RAMP: Nanos = Nanos::from_secs(10);
@@ -204,6 +205,32 @@ fn a_set_share_of_the_reads_makes_no_server_new() {
     pool.went_down(ServerId::new(0));
     pool.server_up(ServerId::new(0), later, false);
     assert!(pool.is_newly_up(ServerId::new(0), 90, later));
+}
+
+/// All were, so that any reload stored values where their time was over, again and again.
+#[test]
+fn after_a_reload_servers_are_new_only_where_a_key_may_have_another_holder() {
+    let spec = |copies, tag| {
+        let members = ["a", "b"].map(|name| Member { name: name.into(), weight: 1 });
+        let placement = Placement::new(KeyDistribution::Ketama, KeyHash::Md5, tag, &members).unwrap();
+        PoolSpec { placement: Some(placement), copies, ..PoolSpec::of("main", vec![0, 1]) }
+    };
+    let later = Stamp(100_000_000_000);
+    let is_new = |next: PoolSpec, was_retired: bool| {
+        let mut pool = pool(spec(1, None));
+        if was_retired {
+            pool.retire(PoolId::new(1));
+        }
+        pool.become_spec(next, later);
+        assert!(!pool.is_retired());
+        pool.is_newly_up(ServerId::new(0), 90, later)
+    };
+    assert!(!is_new(PoolSpec { refill: Some(90), reads: Reads::Primary, ..spec(1, None) }, false));
+    assert!(is_new(spec(1, None), true), "others had its keys meanwhile");
+    assert!(is_new(spec(2, None), false));
+    assert!(is_new(spec(1, Some((b'{', b'}'))), false));
+    assert!(is_new(PoolSpec { servers: vec![1, 0], ..spec(1, None) }, false));
+    assert!(is_new(PoolSpec { placement: None, ..spec(1, None) }, false));
 }
 
 #[test]

@@ -42,7 +42,6 @@ use krarup_units::{Address, Mistake, Stamp};
 
 use crate::broker::accepting;
 use crate::broker::engine::{KEEP_ALIVE, Protocol};
-use crate::refusal::RefusalNotices;
 use krarup_store::owners::Owners;
 pub use serving::FrontSettings;
 use serving::{ABANDONED, ENDS, Inner};
@@ -83,14 +82,8 @@ impl Front {
         let thread = thread::Builder::new()
             .name("front".into())
             .spawn(move || {
-                let mut told = RefusalNotices::default();
-                let refused = |error: &io::Error| {
-                    if told.is_due(now()) {
-                        refused(error.to_string());
-                    }
-                };
                 let most = its.settings.connections;
-                accepting::accept_each(&listener, &its.over, refused, |client, number| {
+                accepting::accept_each(&listener, &its.over, now, refused, |client, number| {
                     if its.clients().len() < most {
                         return serve(client, number, &its);
                     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use krarup_net::blocking::Wakeup;
 use krarup_net::snapshots::lock;
 use krarup_net::{Listener, Stream, conn};
-use krarup_units::{Address, Mistake};
+use krarup_units::{Address, Mistake, Stamp};
 
 use crate::broker::accepting;
 use crate::broker::engine::KEEP_ALIVE;
@@ -65,11 +65,16 @@ fn shut_down(ends: &[TcpStream]) {
 }
 
 impl Relay {
-    /// Begins to accept clients; clients that connect before the owner is known are sent away.
+    /// Begins to accept clients; clients that connect before the owner is known are sent away. The
+    /// operator is told by `refused` why another one is, not of each: `now` says what time it is.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn begin(listener: Listener) -> Result<Self, Mistake> {
+    pub fn begin(
+        listener: Listener,
+        now: impl Fn() -> Stamp + Send + 'static,
+        refused: impl Fn(String) + Send + 'static,
+    ) -> Result<Self, Mistake> {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
         let address = listener.address().map_err(told)?;
         let over = Wakeup::new().map_err(told)?;
@@ -80,12 +85,10 @@ impl Relay {
             .name("relay".into())
             .spawn(move || {
                 let serve = |client: Stream, number: u64| match client {
-                    Stream::Tcp(client) if lock(&its.clients).len() < MOST => {
-                        send_on(OwnedFd::from(client).into(), number, &its, spawn)
-                    }
-                    _ => Ok(()),
+                    Stream::Tcp(client) => admit(OwnedFd::from(client).into(), number, &its),
+                    Stream::Unix(_) => Ok(()),
                 };
-                accepting::accept_each(&listener, &its.over, |_| {}, serve);
+                accepting::accept_each(&listener, &its.over, now, refused, serve);
             })
             .map_err(|error| format!("no thread can be had: {error}"))?;
         Ok(Self { address, inner, thread: Some(thread) })
@@ -108,6 +111,14 @@ impl Drop for Relay {
             shut_down(&ends);
         }
     }
+}
+
+/// Sends a client on, where not too many are.
+fn admit(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
+    if lock(&inner.clients).len() < MOST {
+        return send_on(client, number, inner, spawn);
+    }
+    Err(io::Error::other(format!("{MOST} are connected, as many as are sent on")))
 }
 
 /// Sends a client on, on threads of its own: an owner that does not answer makes no other client
@@ -261,10 +272,20 @@ mod tests {
     }
 
     #[test]
+    fn a_client_beyond_the_bound_is_turned_away_with_the_reason() {
+        let (relay, [mut client, accepted], _owner) = relay_of_one_client();
+        // The places of those that are there.
+        lock(&relay.inner.clients).extend((1..=MOST as u64).map(|number| (number, Vec::new())));
+        let error = admit(accepted, 0, &relay.inner).unwrap_err();
+        assert_eq!(error.to_string(), "500 are connected, as many as are sent on");
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
     fn what_a_client_sends_reaches_the_owner_and_the_answer_comes_back() {
         let owner = TcpListener::bind("127.0.0.1:0").unwrap();
         let listener = Listener::Tcp(listen(&"127.0.0.1:0".parse().unwrap()).unwrap());
-        let relay = Relay::begin(listener).unwrap();
+        let relay = Relay::begin(listener, || Stamp(0), |why| panic!("{why}")).unwrap();
         let address = relay.address.to_string();
         // No broker is known to be the owner yet.
         let mut early = TcpStream::connect(&address).unwrap();

@@ -41,7 +41,7 @@ impl Driver {
             }
             let Some(link) = self.clients[id as usize].as_mut() else { continue };
             let held_back = link.waits || service.paused(id);
-            let idle = service.is_idle(id) && !service.holds_lease(id, now);
+            let idle = service.is_idle(id) && !link.conn.is_waiting() && !service.holds_lease(id, now);
             // What it was told last is as good as what it has said.
             let quiet_since = idle.then_some(link.received.max(link.wrote));
             let waited = Waited::of(link.begun, held_back, quiet_since);
@@ -64,7 +64,7 @@ impl Driver {
         if link.writable || is_written || !self.time_limits.ends_unread(before, now) {
             return false;
         }
-        link.writable = true;
+        link.flush(self.clock.now());
         self.write_client(service, id);
         self.clients[id as usize].as_ref().is_some_and(|link| link.wrote == before)
     }
@@ -165,7 +165,7 @@ impl Driver {
         for (id, link) in self.clients.iter().enumerate() {
             let Some(link) = link else { continue };
             let requests = link.reserved_in_all.max(link.inbox.capacity());
-            total += requests + service.held(id as u32);
+            total += requests + link.replies(service, id as u32);
         }
         self.memory.counted(total);
         if self.memory.excess() == 0 {
@@ -196,13 +196,11 @@ impl Driver {
         let mut in_vain = 0;
         while left < wanted && in_vain < self.unwritten.len() {
             let Some(id) = self.unwritten.pop_front() else { break };
-            if self.clients.get(id as usize).is_none_or(Option::is_none) {
-                continue;
-            }
-            let before = service.held(id);
+            let Some(Some(link)) = self.clients.get(id as usize) else { continue };
+            let before = link.replies(service, id);
             self.write_client(service, id);
-            let there = self.clients.get(id as usize).is_some_and(Option::is_some);
-            let gone = before - if there { service.held(id).min(before) } else { 0 };
+            let link = self.clients.get(id as usize).and_then(Option::as_ref);
+            let gone = before.saturating_sub(link.map_or(0, |link| link.replies(service, id)));
             left += gone;
             in_vain = if gone > 0 { 0 } else { in_vain + 1 };
         }
@@ -219,7 +217,7 @@ impl Driver {
         let links = self.clients.iter().enumerate();
         let links =
             links.filter_map(|(id, link)| Some((id as u32, link.as_ref().filter(|link| which(link))?)));
-        let waiting = links.map(|(id, link)| (!link.writable, service.held(id), id));
+        let waiting = links.map(|(id, link)| (!link.writable, link.replies(service, id), id));
         // What can leave will: only much of it is worth a connection.
         let holds =
             |&(blocked, replies, _): &(bool, usize, ClientId)| replies > if blocked { 0 } else { SMALL };
@@ -352,6 +350,7 @@ mod tests {
     use krarup_broker::broker::BrokerSettings;
     use krarup_broker::queues::QueueSettings;
     use krarup_broker::{Broker, Queues};
+    use krarup_net::Moved;
     use krarup_record::recorder::{Recorder, RecorderSettings};
 
     use super::super::clients::{ClientLimits, DriverSettings};
@@ -404,6 +403,31 @@ mod tests {
         assert!(driver.clients.iter().all(Option::is_some));
         driver.apply_time_limits(&mut cache, now + request);
         assert!(driver.clients[0].is_none() && driver.clients[1].is_some());
+    }
+
+    /// What waits encrypted is not taken yet: who takes none of it is disconnected for that, and
+    /// not for being idle.
+    #[test]
+    fn a_client_that_takes_nothing_is_disconnected_also_where_all_waits_encrypted() {
+        let limit = Nanos::from_secs(60);
+        for (request, idle) in [(limit, Nanos::ZERO), (Nanos::ZERO, limit)] {
+            let tls = Some(testing::acceptor());
+            let settings = DriverSettings { request, idle, tls, ..ClientLimits::default().into() };
+            let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+            let mut clients = [0, 1].map(|id| testing::connect_encrypted(&mut driver, &mut cache, id));
+            for id in 0..2 {
+                cache.respond(id, &vec![b'v'; 64 << 10], 0, Stamp(0), Stamp(0));
+                driver.write_client(&mut cache, id);
+                let link = driver.clients[id as usize].as_ref().unwrap();
+                assert!(cache.output(id).is_empty() && link.replies(&cache, id) > 32 << 10);
+            }
+            assert!(!matches!(clients[1].read(&mut [0; 8]), Moved::Failed(_)));
+            let now = driver.clock.now();
+            driver.apply_time_limits(&mut cache, now + limit);
+            assert_eq!(driver.clients[0].is_none(), request == limit);
+            assert!(driver.clients[1].is_some());
+            assert!(driver.clients.iter().flatten().all(|link| !link.concluded));
+        }
     }
 
     #[test]

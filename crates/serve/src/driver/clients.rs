@@ -439,8 +439,7 @@ impl Driver {
         }
         let waits = link.conn.is_waiting();
         if event.is_writable() && waits {
-            // Where it fails, reading will find out.
-            let _ = link.conn.flush();
+            link.flush(self.clock.now());
         }
         if event.is_writable() && (waits || !service.output(id).is_empty()) {
             self.write_in_turn(service, id);

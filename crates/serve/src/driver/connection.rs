@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use krarup_net::Conn;
-use krarup_service::ClientId;
+use krarup_service::{ClientId, Service};
 use krarup_units::{Inbox, Stamp};
 
 /// A client's connection.
@@ -25,6 +25,7 @@ pub(super) struct ClientConnection {
     pub(super) admitted: bool,
     pub(super) login: AdmissionProgress,
     pub(super) readable: bool,
+    /// Whether the socket may have room: never while encrypted replies wait for it.
     pub(super) writable: bool,
     /// The end is announced, by the system or behind what was read: reads go on until they find it.
     pub(super) end_near: bool,
@@ -46,6 +47,23 @@ pub(super) struct ClientConnection {
     pub(super) listed: bool,
     /// What it had sent of a long request when the progress was last looked at.
     pub(super) had: usize,
+}
+
+impl ClientConnection {
+    /// The socket may have room again: it is given what waits for it in front of the replies.
+    pub(super) fn flush(&mut self, now: Stamp) {
+        let before = self.conn.waiting();
+        // Where it fails, reading will find out.
+        self.writable = self.conn.flush().unwrap_or(true);
+        if self.conn.waiting() < before {
+            self.wrote = now;
+        }
+    }
+
+    /// Bytes of its replies that it has not taken.
+    pub(super) fn replies(&self, service: &impl Service, id: ClientId) -> usize {
+        service.held(id) + self.conn.waiting()
+    }
 }
 
 /// How far a client is with its TLS handshake and its authentication.

@@ -1,15 +1,19 @@
 //! What tests of the driver have in common: services, and clients whose other end they hold.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 use krarup_cache::{About, Bounds, Cache};
-use krarup_net::mio::Poll;
 use krarup_net::mio::net::UnixStream;
-use krarup_net::{Clock, Stream};
+use krarup_net::mio::{Poll, Token};
+use krarup_net::tls::{Acceptor, Connector, TlsIdentity};
+use krarup_net::{Clock, Conn, Moved, Stream};
 use krarup_proxy::{Config, Core};
 use krarup_record::recorder::{Recorder, RecorderSettings};
 use krarup_service::{ClientId, Service};
 use krarup_units::{Nanos, Stamp};
+use socket2::SockRef;
 
 use super::clients::{Driver, DriverSettings};
 
@@ -40,6 +44,34 @@ pub(super) fn proxy() -> Core {
 pub(super) fn connect(driver: &mut Driver, service: &mut impl Service) -> UnixStream {
     let (stream, client) = UnixStream::pair().unwrap();
     driver.admit(service, Stream::Unix(stream), 0);
+    client
+}
+
+fn certificate(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/certificates").join(name)
+}
+
+/// For clients that speak TLS.
+pub(super) fn acceptor() -> Acceptor {
+    let identity = TlsIdentity { certificate: certificate("proxy.pem"), key: certificate("proxy.key") };
+    Acceptor::new(&identity, None).unwrap()
+}
+
+/// One of these that has just connected, and has been greeted; little fits into its socket.
+pub(super) fn connect_encrypted(driver: &mut Driver, service: &mut impl Service, id: ClientId) -> Conn {
+    let (stream, client) = UnixStream::pair().unwrap();
+    let socket = stream.as_fd().try_clone_to_owned().unwrap();
+    driver.admit(service, Stream::Unix(stream), 0);
+    let mut client = Conn::accepted(Stream::Unix(client), driver.registry(), Token(0)).unwrap();
+    client.encrypt_to(&Connector::new(&certificate("authority.pem"), None).unwrap(), "localhost").unwrap();
+    client.flush().unwrap();
+    while !(client.is_greeted() && driver.clients[id as usize].as_ref().unwrap().conn.is_greeted()) {
+        driver.clients[id as usize].as_mut().unwrap().readable = true;
+        driver.slice.begin();
+        driver.read_client(service, id);
+        assert!(matches!(client.read(&mut [0; 8]), Moved::None));
+    }
+    SockRef::from(&socket).set_send_buffer_size(1).unwrap();
     client
 }
 

@@ -106,7 +106,7 @@ impl Driver {
         let (length, moved) = link.conn.write_from(out);
         match moved {
             Moved::Some(count) => {
-                link.writable = count == length;
+                link.writable = count == length && !link.conn.is_waiting();
                 link.bytes.1 += count as u64;
                 return Some(count);
             }

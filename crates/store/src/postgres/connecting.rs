@@ -121,7 +121,7 @@ fn ways(encryption: Encryption, server: &DatabaseServer) -> &'static [SslMode] {
         _ if server.is_socket() => &[SslMode::Disable],
         Encryption::Disable => &[SslMode::Disable],
         Encryption::Allow => &[SslMode::Disable, SslMode::Require],
-        Encryption::Prefer => &[SslMode::Prefer, SslMode::Disable],
+        Encryption::Prefer => &[SslMode::Require, SslMode::Disable],
         Encryption::Require => &[SslMode::Require],
     }
 }
@@ -133,7 +133,8 @@ async fn enter(
     address: Option<IpAddr>,
 ) -> Result<(ServerSession, ServerRole), Failures> {
     let mut failures = Vec::new();
-    for &mode in ways(parameters.encryption, server) {
+    let ways = ways(parameters.encryption, server);
+    for (place, &mode) in ways.iter().enumerate() {
         let attempt = enter_once(parameters, server, address, mode);
         let outcome = match parameters.connect_timeout {
             None => attempt.await,
@@ -145,8 +146,11 @@ async fn enter(
         match outcome {
             Ok(entered) => return Ok(entered),
             Err(failure) => {
-                let other_way = failure.may_differ_with_tls();
-                failures.push((server.to_string(), failure));
+                let other_way = failure.may_differ_with_tls() && place + 1 < ways.len();
+                // Where TLS is not a must, it is no failure that there is none.
+                if !other_way || failure != ConnectionFailure::NoTls {
+                    failures.push((server.to_string(), failure));
+                }
                 if !other_way {
                     break;
                 }
@@ -307,7 +311,7 @@ mod tests {
         let network = |encryption| ways(encryption, &server("db.example")).to_vec();
         assert_eq!(network(Encryption::Disable), [SslMode::Disable]);
         assert_eq!(network(Encryption::Allow), [SslMode::Disable, SslMode::Require]);
-        assert_eq!(network(Encryption::Prefer), [SslMode::Prefer, SslMode::Disable]);
+        assert_eq!(network(Encryption::Prefer), [SslMode::Require, SslMode::Disable]);
         assert_eq!(network(Encryption::Require), [SslMode::Require]);
         assert_eq!(ways(Encryption::Require, &server("/run/pg")), [SslMode::Disable]);
     }

@@ -112,7 +112,7 @@ impl ConnectionFailure {
 
     /// Whether it may go otherwise with TLS, or without.
     pub(super) fn may_differ_with_tls(&self) -> bool {
-        matches!(self, Self::Handshake(_) | Self::NotAdmitted { .. } | Self::File(_))
+        matches!(self, Self::NoTls | Self::Handshake(_) | Self::NotAdmitted { .. } | Self::File(_))
     }
 
     fn what(&self) -> String {

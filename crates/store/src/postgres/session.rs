@@ -64,6 +64,16 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
+/// Clears the archive by one more step, and tells whether a sweep's worth lies in the outbox, or
+/// the last sweep found as much as it takes: the next one looks from where that one began.
+const PRUNE: &str = "SELECT krarup.prune(), EXISTS (SELECT FROM krarup.incoming ORDER BY number OFFSET 999) \
+                            OR EXISTS (SELECT FROM krarup.broker WHERE number = $1 AND looked < renewed - interval '2.2 s')";
+/// Rows of one kind that a sweep takes at most.
+const SWEPT_AT_ONCE: i32 = 1_000;
+/// Steps by which the archive is cleared after a sweep, beside the sweep's own.
+const MOST_STEPS: usize = 4;
+/// After this time there is no further step: the next sweep tells others that this broker is there.
+const STEPS_TAKE: Duration = Duration::from_millis(250);
 const TUBES: &str = "SELECT tube FROM krarup.message UNION SELECT name FROM krarup.tube ORDER BY 1";
 const ENTRIES: &str = "SELECT tube, krarup.entries_to_first(tube) FROM unnest($1::text[]) AS wish (tube)";
 /// The lock of all that share the queues, and that of this broker: others see by it that it is
@@ -154,6 +164,7 @@ pub(crate) struct DatabaseSession {
     look: Statement,
     list: Statement,
     sweep: Statement,
+    prune: Statement,
 }
 
 impl DatabaseSession {
@@ -193,6 +204,7 @@ impl DatabaseSession {
             look: client.prepare(LOOK).await?,
             list: client.prepare(LIST).await?,
             sweep: client.prepare(SWEEP).await?,
+            prune: client.prepare(PRUNE).await?,
             client,
         })
     }
@@ -622,8 +634,24 @@ impl DatabaseSession {
             places = self.find_for_waiting(&parts, &tubes, &clients).await?;
         }
         self.count_entries().await?;
+        let more = self.prune(marker.broker).await? || expired >= i64::from(SWEPT_AT_ONCE);
         let places = places.into_iter().map(|place| place as usize - 1).collect();
-        Ok(vec![DatabaseReply::Places(places, expired as u64)])
+        Ok(vec![DatabaseReply::Places { places, expired: expired as u64, more }])
+    }
+
+    /// Clears what was archived long enough, some steps at a time, each of its own; whether the
+    /// sweep before left what is due.
+    async fn prune(&self, broker: i64) -> Result<bool, Error> {
+        let begun = Instant::now();
+        let mut more = false;
+        for _ in 0..MOST_STEPS {
+            let row = self.client.query_one(&self.prune, &[&broker]).await?;
+            more = row.get(1);
+            if row.get::<_, i32>(0) < SWEPT_AT_ONCE || begun.elapsed() >= STEPS_TAKE {
+                break;
+            }
+        }
+        Ok(more)
     }
 
     /// What waits in the tubes, in so many of them one by one.

@@ -71,6 +71,11 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* How many addresses for monitoring a broker has: one for each shard. */ -}}
+{{- define "krarup.brokerAdmins" -}}
+{{- .Values.broker.args | join " " | regexFind "--shards[= ][0-9]+" | regexFind "[0-9]+$" | default "1" -}}
+{{- end }}
+
 {{- /* The path that says whether the pod takes clients. */ -}}
 {{- define "krarup.probes" -}}
 livenessProbe:

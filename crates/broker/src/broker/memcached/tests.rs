@@ -5,7 +5,7 @@ use krarup_service::Service;
 use krarup_units::Nanos;
 use proptest::prelude::*;
 
-use super::super::tests::{NOW, broker, commit, database_answers, hear, say, sharing};
+use super::super::tests::{NOW, broker, commit, database_answers, errors, hear, say, sharing};
 use super::*;
 use crate::database::ResultCode;
 
@@ -176,6 +176,11 @@ fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
     }
     let large = format!("set q 0 0 1001\r\n{}\r\nget q\r\n", "x".repeat(1_001));
     assert_eq!(say(&mut broker, id, &large), "SERVER_ERROR object too large for cache\r\nEND\r\n");
+    let (puts, others) = errors(&broker);
+    assert_eq!(puts, 1);
+    let large = format!("set q 0 0 1001 noreply\r\n{}\r\nget q\r\n", "x".repeat(1_001));
+    assert_eq!(say(&mut broker, id, &large), "END\r\n");
+    assert_eq!(errors(&broker), (2, others));
 }
 
 #[test]

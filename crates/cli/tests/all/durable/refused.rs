@@ -96,6 +96,31 @@ pub(crate) fn a_broker_that_comes_back_to_a_database_that_only_reads_answers_put
     assert!(ended.success && told(&ended) == [2, 2, 1, 1], "{mode}: {ended:?}");
 }
 
+/// Those of its connections that have a session answer all clients.
+pub(crate) fn clients_are_answered_where_most_connections_cannot_be_had_again(cluster: &Cluster) {
+    const LOOKS: usize = 20;
+    cluster.sql("postgres", "CREATE ROLE limited LOGIN");
+    cluster.sql("postgres", "CREATE DATABASE limited OWNER limited");
+    let store = cluster.at("limited").replace("user=krarup", "user=limited");
+    let flags = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", "direct", "--pool", "8"];
+    let broker = Program::krarup(&flags);
+    let mut peers: Vec<Peer> = (0..MANY).map(|_| broker.connect()).collect();
+    say(&mut peers[0], PUT, "INSERTED 1\r\n");
+    let sessions = "FROM pg_stat_activity WHERE application_name = 'krarup broker' AND datname = 'limited'";
+    until("all are there", || cluster.sql("postgres", &format!("SELECT count(*) {sessions}")) == "10");
+    cluster.sql("postgres", "ALTER ROLE limited CONNECTION LIMIT 4");
+    cluster.cut("limited", &format!("pid IN (SELECT pid {sessions} ORDER BY backend_start DESC LIMIT 6)"));
+    until("six have ended", || cluster.sql("postgres", &format!("SELECT count(*) {sessions}")) == "4");
+    for peer in &mut peers {
+        peer.send("peek 1\r\n".repeat(LOOKS).as_bytes()).unwrap();
+    }
+    for peer in &mut peers {
+        peer.expect("FOUND 1 1\r\nx\r\n".repeat(LOOKS).as_bytes()).unwrap();
+    }
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended)[0] <= 1, "{ended:?}");
+}
+
 /// It is answered when the database has room again.
 pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster: &Cluster, mode: &str) {
     let name = format!("reads_{mode}");

@@ -165,7 +165,8 @@ fn a_server_without_tls_is_named_and_every_mode_works_under_load_with_it() {
         storm.end().check(broker.address(), 0);
         assert!(broker.stop().success, "{mode}");
     }
-    let Some(open) = Cluster::start_at_port("no-tls", "host all all 127.0.0.1/32 trust\n", "ssl = off\n")
+    let Some(open) =
+        Cluster::start_at_port("no-tls", "host postgres all 127.0.0.1/32 trust\n", "ssl = off\n")
     else {
         return;
     };
@@ -174,6 +175,12 @@ fn a_server_without_tls_is_named_and_every_mode_works_under_load_with_it() {
         let store = format!("{}&sslrootcert={}", address(mode), certificate("authority.pem").display());
         refused(&begin(&["--store", &store], &[], &home).ended(), ["speaks no TLS", "switch ssl on"]);
     }
+    let store = format!("{}&channel_binding=require", address("prefer"));
+    refused(&begin(&["--store", &store], &[], &home).ended(), ["needs TLS", "switch ssl on"]);
+    let store = address("prefer").replace("/postgres?", "/template1?");
+    let ended = begin(&["--store", &store], &[], &home).ended();
+    refused(&ended, ["(asked without TLS)", "pg_hba.conf for this user"]);
+    assert!(!ended.errors.contains("asked with TLS"), "{ended:?}");
     for mode in ["disable", "allow", "prefer"] {
         serves(&open, "postgres", begin(&["--store", &address(mode)], &[], &home), false);
     }

@@ -523,6 +523,33 @@ fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
 }
 
 #[test]
+fn a_shadow_is_asked_for_no_other_pools_keys() {
+    let route = |prefix: &str, pool| Route { prefix: prefix.into(), pool, strip: false, add: Vec::new() };
+    let shadow = Some(Shadow { pool: 2, share: 1.0 });
+    let a = PoolSpec { shadow, ..PoolSpec::of("a", vec![0]) };
+    let pools = vec![a, PoolSpec::of("b", vec![1]), PoolSpec::of("canary", vec![2])];
+    let routes = vec![route("a:", 0), route("b:", 1)];
+    let mut world = World::before(Topology { servers: names(3), pools, routes }, settings());
+    let client = world.client();
+    world.send(client, "get a:1 b:1\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("get a:1\r\n".into(), "get b:1\r\n".into()));
+    assert_eq!(world.asked(2), "get a:1\r\n");
+    assert_eq!(world.core.pools()[0].counts().shadowed, 1);
+}
+
+#[test]
+fn a_shadow_keeps_what_is_touched_no_longer_than_its_pool() {
+    let shadow = Some(Shadow { pool: 1, share: 1.0 });
+    let main = PoolSpec { shadow, ttl_cap: Some(60), ..PoolSpec::of("main", vec![0]) };
+    let mut world = two_pools(main, PoolSpec::of("shadow", vec![1]));
+    let client = world.client();
+    world.send(client, "gat 0 a\r\nmg a v T0\r\n");
+    for server in 0..2 {
+        assert_eq!(world.asked(server), "gat 60 a\r\nmg a v T60\r\n");
+    }
+}
+
+#[test]
 fn equal_gets_share_one_answer_and_a_write_ends_that() {
     let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
     let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
@@ -1086,6 +1113,26 @@ fn the_slowest_requests_are_told_with_their_stamps() {
         "STAT 0:1 2500us get ok pool=main key={key:016x} keys=1 bytes=7/5 busy=1 waiting=0 queued=0 taken=0 server-0:1=50..2000\r\nEND\r\n"
     );
     assert_eq!(world.replied(client), expected);
+}
+
+#[test]
+fn a_slow_request_that_a_bound_refused_is_told_with_its_pool_and_key() {
+    let b = PoolSpec { concurrency: Some(1), ..PoolSpec::of("b", vec![1]) };
+    let topology = Topology {
+        servers: names(2),
+        pools: vec![PoolSpec::of("a", vec![0]), b],
+        routes: vec![Route { prefix: b"b:".to_vec(), pool: 1, strip: false, add: Vec::new() }],
+    };
+    let mut world = World::before(topology, settings());
+    let (first, second) = (world.client(), world.client());
+    world.send(first, "get b:1\r\n");
+    world.at(1_000_000).send(second, "get b:2\r\n");
+    let why = "SERVER_ERROR pool b has 1 requests under way, its limit\r\n";
+    assert_eq!(world.at(2_000_000).replied(second), why);
+    world.send(second, "stats slow\r\n");
+    let told = world.replied(second);
+    let key = KeyHash::Xxh3.number(b"b:2");
+    assert!(told.contains(&format!(" pool=b key={key:016x} ")), "{told}");
 }
 
 /// Half of all gets missed while a living holder had the value: a stand-in, which has only what was

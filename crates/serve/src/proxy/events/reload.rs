@@ -153,6 +153,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let Resolved { config, numbers, .. } = resolved;
         // Names were looked up: those of servers that are connected to already as well.
         self.update_addresses(&numbers);
+        // Its servers are tried as they will be connected to.
+        self.core.sign_in_with(credentials.login.clone());
+        self.servers.settings = server_settings(&config, &credentials);
         let now = self.clock.now();
         for address in config.addresses() {
             if !self.servers.links.first.iter().any(|link| link.address == address) {
@@ -207,9 +210,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         // The listeners of both have been found good.
         let _ = config.name_successors(&self.config, &mut topology.pools);
         let told = self.core.reconfigure(config.settings(), topology, now);
-        self.core.sign_in_with(credentials.login.clone());
         self.driver.configure(client_settings(&config, &credentials));
-        self.servers.settings = server_settings(&config, &credentials);
         let entrances = entrances.into_iter().map(|(address, pool)| (address, told.pools[pool]));
         self.driver.listen_only(entrances, opened);
         self.set_socket_mode(config.edge.socket_mode);

@@ -52,8 +52,9 @@ impl Executor {
     pub(super) fn work(mut self, queue: &Queue) {
         self.connect();
         while let Some((job, seen)) = queue.take() {
+            let taken = self.clock.now();
             self.connect();
-            self.begin(job, seen);
+            self.begin(job, seen, taken);
             self.hand_on(queue);
             while !self.clients.is_empty() {
                 // What is owed the longest is waited for; the others' answers lie where they are.
@@ -78,11 +79,13 @@ impl Executor {
             } else {
                 queue.take_now()
             };
+            let mut taken = self.clock.now();
             self.connect();
             let mut next = first;
             while let Some((job, seen)) = next {
-                self.begin(job, seen);
+                self.begin(job, seen, taken);
                 next = queue.take_now();
+                taken = self.clock.now();
             }
             self.hand_on(queue);
             if self.clients.is_empty() {
@@ -122,18 +125,19 @@ impl Executor {
         }
     }
 
-    /// A request begins here.
-    fn begin(&mut self, job: ReceivedRequest, seen: QueueState) {
+    /// A request begins here that was `taken` before servers were connected to: waiting for these is
+    /// no time in the queue.
+    fn begin(&mut self, job: ReceivedRequest, seen: QueueState, taken: Stamp) {
         let now = self.clock.now();
         self.core.tidy(now);
         let id = self.core.connected(0, now);
         self.core.taken_elsewhere(seen);
-        self.core.read(id, &job.bytes, job.received, now);
+        self.core.read(id, &job.bytes, job.received, taken);
         let mut discarded = job.discarded;
         while discarded > 0 {
             // Their number is all that counts.
             let gone = discarded.min(1 << 16);
-            self.core.read(id, &[0; 1 << 16][..gone as usize], job.received, now);
+            self.core.read(id, &[0; 1 << 16][..gone as usize], job.received, taken);
             discarded -= gone;
         }
         self.clients.insert(id, job.client);
@@ -271,5 +275,98 @@ fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no connection within the time allowed".into(),
         _ => crate::driver::plain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Mutex;
+    use std::thread;
+
+    use krarup_net::Stream;
+    use krarup_net::blocking::{ClientWriter, Wakeup};
+    use krarup_net::mio::{self, Poll, Token, Waker};
+    use krarup_proxy::core::RowSink;
+    use krarup_record::recorder::{Recorder, RecorderSettings};
+    use krarup_record::{ServerVisit, Visit};
+
+    use super::super::client::Finished;
+    use super::*;
+
+    /// What a thread does until there will be no more requests.
+    type Begin = fn(Executor, &Queue);
+
+    /// Rows of requests, the last one last.
+    #[derive(Clone, Default)]
+    struct Rows(Arc<Mutex<Vec<Visit>>>);
+
+    impl RowSink for Rows {
+        fn row(&mut self, visit: &Visit, _: &[ServerVisit]) {
+            self.0.lock().unwrap().push(*visit);
+        }
+    }
+
+    /// An executor before one server, and the rows of what it carries out.
+    fn executor(server: &TcpListener, clock: Clock) -> (Executor, Rows) {
+        let text = format!("servers = [\"{}\"]\n", server.local_addr().unwrap());
+        let config = Config::parse(&text, "test").unwrap();
+        let core = || {
+            let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+            Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0))
+        };
+        let (mut core, books, rows) = (core(), SharedBooks::new(core()), Rows::default());
+        core.keep_rows(Box::new(rows.clone()), 0, 1);
+        (Executor::new(core, Arc::new(config), clock, books), rows)
+    }
+
+    /// A server that loses its first connection, and answers one request on the next: when it was
+    /// greeted there.
+    fn play(server: &TcpListener, clock: Clock) -> Stamp {
+        drop(server.accept().unwrap());
+        let mut line = BufReader::new(server.accept().unwrap().0);
+        let mut heard = String::new();
+        line.read_line(&mut heard).unwrap();
+        let greeted = clock.now();
+        line.get_mut().write_all(b"VERSION 1.6.18\r\n").unwrap();
+        line.read_line(&mut heard).unwrap();
+        assert_eq!(heard, "version\r\nget a\r\n");
+        line.get_mut().write_all(b"END\r\n").unwrap();
+        greeted
+    }
+
+    #[test]
+    fn a_request_does_not_wait_in_the_queue_while_its_thread_connects() {
+        let writers = Some(Wakeup::new().unwrap());
+        for (wakeup, begin) in [(None, Executor::work as Begin), (writers, Executor::stream as Begin)] {
+            let server = TcpListener::bind("127.0.0.1:0").unwrap();
+            let clock = Clock::start();
+            let (executor, rows) = executor(&server, clock);
+            let clients = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut heard = BufReader::new(TcpStream::connect(clients.local_addr().unwrap()).unwrap());
+            let stream = Stream::Tcp(mio::net::TcpStream::from_std(clients.accept().unwrap().0));
+            let poll = Poll::new().unwrap();
+            let finished = Arc::new(Finished::new(Waker::new(poll.registry(), Token(0)).unwrap()));
+            let client = Arc::new(ClientHandle::new(0, ClientWriter::of(&stream).unwrap(), finished));
+            let queue = Queue::new(1, wakeup);
+            let greeted = thread::scope(|scope| {
+                let server = scope.spawn(|| play(&server, clock));
+                scope.spawn(|| begin(executor, &queue));
+                let mut reply = String::new();
+                // Until the time to connect again has come there are errors.
+                while reply != "END\r\n" {
+                    reply.clear();
+                    let (bytes, now) = (b"get a\r\n".to_vec(), clock.now());
+                    let client = Arc::clone(&client);
+                    queue.put(ReceivedRequest { client, bytes, discarded: 0, received: now, queued: now });
+                    assert!(heard.read_line(&mut reply).unwrap() > 0);
+                }
+                queue.close();
+                server.join().unwrap()
+            });
+            let visit = *rows.0.lock().unwrap().last().unwrap();
+            assert!(visit.queued <= visit.taken && visit.taken < greeted && greeted <= visit.replied);
+        }
     }
 }
