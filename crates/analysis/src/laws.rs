@@ -35,7 +35,8 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
         warnings.push(Warning::InteractiveLaw { clients, by_law });
     }
     if client.errors > 0 {
-        warnings.push(Warning::Errors { errors: client.errors, completed: client.completed });
+        let completed = client.completed + client.unmeasured;
+        warnings.push(Warning::Errors { errors: client.errors, completed });
     }
     if client.misses > 0 {
         warnings.push(Warning::Misses { misses: client.misses, keys: client.hits + client.misses });

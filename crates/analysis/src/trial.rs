@@ -257,6 +257,9 @@ pub struct ClientSide {
     pub answered: u64,
     /// Requests answered with an error, or not at all.
     pub errors: u64,
+    /// Those of them that are not among the completed: no answer came outside of the measured part.
+    #[serde(default)]
+    pub unmeasured: u64,
     /// Keys found.
     pub hits: u64,
     /// Keys asked for and not found.

@@ -612,6 +612,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
         completed: overall.count,
         answered: load.account.answered,
         errors: load.failed(),
+        unmeasured: load.failed() - overall.failed(),
         hits: overall.hits,
         misses: overall.misses,
         response: TrialTimes { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 },
@@ -787,6 +788,7 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
         completed: sum(|side| side.completed),
         answered: sum(|side| side.answered),
         errors: sum(|side| side.errors),
+        unmeasured: sum(|side| side.unmeasured),
         hits: sum(|side| side.hits),
         misses: sum(|side| side.misses),
         response,
@@ -890,9 +892,10 @@ mod tests {
     fn a_request_that_is_given_up_after_the_measured_part_is_an_error_of_the_report() {
         let printed = r#"{"ALL STATS": {"Totals": {"Count": 300, "Ops/sec": 100.0}}}"#;
         let mut load = load_result(&read(printed).unwrap(), ForeignRun::default()).unwrap();
-        load.account.lost.insert("unanswered".to_owned(), 2);
-        assert_eq!(client_side(&load).errors, 2);
-        assert_eq!(all_clients(&[load.clone(), load]).errors, 4);
+        load.account.lost.insert("unanswered".to_owned(), 301);
+        assert_eq!(client_side(&load).errors, 301);
+        let clients = all_clients(&[load.clone(), load]);
+        assert_eq!((clients.errors, clients.completed, clients.unmeasured), (602, 600, 602));
     }
 
     #[test]

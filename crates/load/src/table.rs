@@ -217,14 +217,19 @@ fn rows(operations: &BTreeMap<String, OperationResult>, overall: &OperationResul
     rows
 }
 
+/// A few misses are told beside however many hits.
+fn hit_ratio(hits: u64, misses: u64) -> String {
+    if hits + misses == 0 {
+        return "-".to_owned();
+    }
+    match three_digits(100.0 * hits as f64 / (hits + misses) as f64) {
+        all if all == "100" && misses > 0 => "> 99.9 %".to_owned(),
+        share => format!("{share} %"),
+    }
+}
+
 fn row(name: &str, operation: &OperationResult) -> OperationRow {
     let times = &operation.response_time;
-    let asked = operation.hits + operation.misses;
-    let hits = if asked == 0 {
-        "-".to_owned()
-    } else {
-        format!("{} %", three_digits(100.0 * operation.hits as f64 / asked as f64))
-    };
     [
         name.to_owned(),
         count(operation.count as f64),
@@ -235,7 +240,7 @@ fn row(name: &str, operation: &OperationResult) -> OperationRow {
         time(times.p99),
         time(times.p999),
         time(times.max),
-        hits,
+        hit_ratio(operation.hits, operation.misses),
         count(operation.failed() as f64),
     ]
 }
@@ -301,7 +306,12 @@ pub fn trial(trial: &SearchTrial) -> String {
 pub fn found_max(max: &FoundMax) -> String {
     let found: Vec<String> = max.found.iter().map(|rate| count(rate.0.round())).collect();
     let limit = time(max.limit.p99);
-    let searches = format!("highest rates with p99 up to {limit}: {} per second", found.join(", "));
+    let all = max.trials.last().map_or(0, |trial| trial.search as usize + 1);
+    let nothing = match all - found.len() {
+        0 => String::new(),
+        without => format!("; {without} of {all} searches carried nothing, and are in no figure"),
+    };
+    let searches = format!("highest rates with p99 up to {limit}: {} per second{nothing}", found.join(", "));
     match &max.rate {
         Some(rate) => format!("{searches}\nmean limit, between these and what failed: {rate:.0}\n"),
         None => format!("{searches}\n"),
@@ -319,7 +329,10 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use krarup_units::PerSecond;
+
     use super::*;
+    use crate::search::TrialLimit;
 
     fn rows() -> [OperationRow; 2] {
         let numbers = ["get", "1,200,000", "120,000", "105 µs", "98.0 µs", "140 µs", "310 µs", "1.20 ms"];
@@ -346,6 +359,37 @@ operation     p99.9       max  hit ratio   errors
 get         1.20 ms   14.2 ms     99.8 %        0
 ";
         assert_eq!(folded(&rows(), Some(80)), expected);
+    }
+
+    #[test]
+    fn no_miss_is_rounded_away() {
+        assert_eq!(hit_ratio(9_997, 3), "> 99.9 %");
+        assert_eq!((hit_ratio(10_000, 0), hit_ratio(0, 0)), ("100 %".into(), "-".into()));
+        assert_eq!((hit_ratio(2, 1), hit_ratio(0, 7)), ("66.7 %".into(), "0.00 %".into()));
+    }
+
+    #[test]
+    fn searches_that_carried_nothing_are_told_with_the_others() {
+        let trial = |search, carried| SearchTrial {
+            search,
+            rate: PerSecond(5_000.0),
+            throughput: PerSecond(0.0),
+            p99: 0.0,
+            carried,
+            warnings: Vec::new(),
+        };
+        let mut max = FoundMax {
+            limit: TrialLimit { p99: 0.01, carried: 0.98 },
+            trials: vec![trial(0, true), trial(1, false), trial(2, true)],
+            found: vec![PerSecond(5_000.0), PerSecond(5_100.0)],
+            rate: None,
+        };
+        assert_eq!(
+            found_max(&max),
+            "highest rates with p99 up to 10.0 ms: 5,000, 5,100 per second; 1 of 3 searches carried nothing, and are in no figure\n"
+        );
+        (max.trials, max.found) = (vec![trial(0, true)], vec![PerSecond(5_000.0)]);
+        assert_eq!(found_max(&max), "highest rates with p99 up to 10.0 ms: 5,000 per second\n");
     }
 
     #[test]

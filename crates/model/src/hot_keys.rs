@@ -133,7 +133,7 @@ pub struct PoolHotKeys {
     pub samples: u64,
     /// For so many requests each of these stands, in the mean.
     pub one_of: f64,
-    /// No key that is not listed has a larger share of the time than this, as far as it was sampled.
+    /// No key that is not listed has a larger share of the sampled time than this.
     pub unseen_time: f64,
     /// The same of the bytes.
     pub unseen_bytes: f64,

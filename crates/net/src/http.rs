@@ -234,7 +234,7 @@ fn run(runtime: Runtime, listener: TcpListener, over: &Notify, site: &ServedSite
 /// Accepts connections for ever.
 async fn accept(listener: TcpListener, connections: &mut Connections, site: &ServedSite<impl Answers>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let spare = SpareDescriptor::default();
+    let spare = ReserveDescriptor::default();
     loop {
         spare.open();
         let accepted = match listener.accept().await {
@@ -260,9 +260,9 @@ async fn accept(listener: TcpListener, connections: &mut Connections, site: &Ser
 /// A file descriptor that is kept for a connection which comes when there is no other: monitoring
 /// is to tell that they are used up.
 #[derive(Clone, Default)]
-struct SpareDescriptor(Arc<Mutex<Option<File>>>);
+struct ReserveDescriptor(Arc<Mutex<Option<File>>>);
 
-impl SpareDescriptor {
+impl ReserveDescriptor {
     /// Keeps one, unless it does or there is none.
     fn open(&self) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

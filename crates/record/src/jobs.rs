@@ -87,8 +87,9 @@ pub struct JobBooks {
     redelivered: u64,
     done: u64,
     given_up: u64,
-    /// The sum of the times of what was done.
+    /// The sum of the times of what was done, and of all leases.
     service: Nanos,
+    held: Nanos,
     waits: u64,
     /// The sum of all waiting times, and how many ended in each bucket: up to a bound and above the
     /// one before; the last holds those above all.
@@ -122,6 +123,7 @@ impl JobBooks {
             done: 0,
             given_up: 0,
             service: Nanos::ZERO,
+            held: Nanos::ZERO,
             waits: 0,
             waiting: Nanos::ZERO,
             waiting_buckets: [0; BOUNDS.len() + 1],
@@ -139,7 +141,7 @@ impl JobBooks {
         (self.latest, self.first_slot, self.slot) = (None, 0, 0);
         (self.fine_place, self.coarse_place) = (0, 0);
         (self.arrived, self.redelivered, self.done, self.given_up) = (0, 0, 0, 0);
-        (self.service, self.waits) = (Nanos::ZERO, 0);
+        (self.service, self.held, self.waits) = (Nanos::ZERO, Nanos::ZERO, 0);
         (self.waiting, self.waiting_buckets) = (Nanos::ZERO, [0; BOUNDS.len() + 1]);
     }
 
@@ -202,6 +204,7 @@ impl JobBooks {
     pub fn ended(&mut self, time: Nanos, done: bool) {
         let place = (self.done + self.given_up) % KEPT_JOBS as u64;
         self.kept_services[place as usize] = time.0 << 1 | u64::from(done);
+        self.held.0 = self.held.0.saturating_add(time.0);
         if done {
             self.done += 1;
             self.service.0 = self.service.0.saturating_add(time.0);
@@ -271,6 +274,7 @@ impl JobBooks {
             done: self.done,
             given_up: self.given_up,
             service: self.service,
+            held: self.held,
             waiting: self.waiting_times(),
             services: latest_of(self.done + self.given_up).map(service).collect(),
             waits: latest_of(self.waits).map(|place| self.kept_waits[place]).collect(),
@@ -323,6 +327,8 @@ pub struct JobSnapshot {
     pub given_up: u64,
     /// The sum of the service times of what was done.
     pub service: Nanos,
+    /// That of all leases that ended, those given up too.
+    pub held: Nanos,
     /// The waiting times of all messages that were handed out.
     pub waiting: TimeBuckets,
     /// The latest services, at most [`KEPT_JOBS`].

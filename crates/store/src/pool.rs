@@ -230,8 +230,8 @@ fn work(
         // A database that does not answer is not waited for: what is left is the broker's own.
         let _ = tokio::time::timeout(END_AT_MOST, rest).await;
     });
-    // A name server that does not answer is not waited for either: a thread of the runtime may still
-    // ask it for the database's address.
+    // A name server that does not answer is not waited for either: a thread of the runtime may
+    // still ask it for the database's address.
     runtime.shutdown_background();
     // It also held the lock while the connections came.
     drop(first);
@@ -531,8 +531,8 @@ impl PoolState {
         Vec::new()
     }
 
-    /// They wait again behind what has come meanwhile. At the end it is the broker's own, and nothing
-    /// waits for its answer.
+    /// They wait again behind what has come meanwhile. At the end it is the broker's own, and
+    /// nothing waits for its answer.
     async fn read_later(self: Rc<Self>, mut asked: Vec<QueuedRequest>) {
         tokio::time::sleep(RETRY_AFTER_AT_MOST).await;
         if self.ending.get() {

@@ -3,7 +3,7 @@
 
 use krarup_model::headroom::{HEADROOM_METRICS, Headroom, HeadroomMetric};
 use krarup_record::exposition::{self, Described, ExpositionText, ProcessMetrics, TimeBuckets};
-use krarup_record::{Quantity, VisitTally};
+use krarup_record::{JobSnapshot, Quantity, VisitTally};
 
 use super::snapshot::BrokerSnapshot;
 use crate::batches::SIZES;
@@ -38,8 +38,8 @@ enum Source {
     Sizes,
     /// One number for each tube that is listed, and one for the others together.
     Tube(fn(&TubeReport) -> Option<f64>, fn(&OtherTubes) -> Option<f64>),
-    /// One that only grows.
-    TubeTotal(fn(&TubeReport) -> Option<u64>),
+    /// One that only grows, of what was kept of a tube.
+    TubeTotal(fn(&JobSnapshot) -> f64),
     /// The latest times of services by quantile, with the sum and the number of all.
     TubeServices,
     /// A histogram for each tube that is listed.
@@ -89,11 +89,7 @@ const fn tube(
     BrokerMetric { name, help, value: Source::Tube(value, others) }
 }
 
-const fn tube_total(
-    name: &'static str,
-    value: fn(&TubeReport) -> Option<u64>,
-    help: &'static str,
-) -> BrokerMetric {
+const fn tube_total(name: &'static str, value: fn(&JobSnapshot) -> f64, help: &'static str) -> BrokerMetric {
     BrokerMetric { name, help, value: Source::TubeTotal(value) }
 }
 
@@ -275,18 +271,23 @@ pub const TABLE: &[BrokerMetric] = &[
     ),
     tube_total(
         "krarup_broker_tube_arrivals_total",
-        |tube| tube.arrivals,
+        |jobs| jobs.arrived as f64,
         "Messages of the tube that became ready, those given back once more.",
     ),
     tube_total(
         "krarup_broker_tube_redeliveries_total",
-        |tube| tube.redeliveries,
+        |jobs| jobs.redelivered as f64,
         "Messages of the tube that were handed out and had been before.",
     ),
     tube_total(
         "krarup_broker_tube_given_up_total",
-        |tube| tube.given_up,
+        |jobs| jobs.given_up as f64,
         "Leases of the tube that ended with the message not done.",
+    ),
+    tube_total(
+        "krarup_broker_tube_held_seconds_total",
+        |jobs| jobs.held.as_seconds(),
+        "Time from the hand-out of a message of the tube to the end of its lease, of all leases that ended, those given up too.",
     ),
     BrokerMetric {
         name: "krarup_broker_tube_service_time_seconds",
@@ -375,6 +376,7 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
     let mut text = ExpositionText(String::with_capacity(32 << 10));
     text.process(process);
     let tubes = now.tubes();
+    let kept = || now.first_tubes().iter().filter_map(|tube| Some((tube.name.as_str(), tube.jobs.as_ref()?)));
     for metric in TABLE {
         let name = metric.name;
         text.head(name, metric.kind(), metric.help);
@@ -405,9 +407,7 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
                 }
             }
             Source::TubeTotal(value) => {
-                for (tube, value) in tubes.tubes.iter().filter_map(|tube| Some((&tube.tube, value(tube)?))) {
-                    text.one(name, label, tube, value);
-                }
+                kept().for_each(|(tube, jobs)| text.one(name, label, tube, value(jobs)));
             }
             Source::TubeServices => {
                 for (state, tube) in now.first_tubes().iter().zip(&tubes.tubes) {
@@ -415,11 +415,7 @@ pub fn exposition(now: &BrokerSnapshot, process: &ProcessMetrics, headroom: Opti
                 }
             }
             Source::TubeWaits => {
-                for (tube, jobs) in
-                    now.first_tubes().iter().filter_map(|tube| Some((tube, tube.jobs.as_ref()?)))
-                {
-                    text.histogram(name, Some((label, &tube.name)), &jobs.waiting);
-                }
+                kept().for_each(|(tube, jobs)| text.histogram(name, Some((label, tube)), &jobs.waiting));
             }
             Source::WorkersNeeded => {
                 tubes.tubes.iter().for_each(|tube| needed(&mut text, name, tube, &tubes));

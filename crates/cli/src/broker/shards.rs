@@ -68,13 +68,17 @@ struct Retry {
     not_before: Instant,
     pauses: Backoff,
     /// Why it could not be served, as was told; none: it could since.
-    told: Option<Mistake>,
+    reported: Option<Mistake>,
 }
 
 impl Retry {
     /// After this time, and without a failure before.
     fn after(pause: Duration) -> Self {
-        Self { not_before: Instant::now() + pause, pauses: Backoff::new(AGAIN, AGAIN_AT_MOST), told: None }
+        Self {
+            not_before: Instant::now() + pause,
+            pauses: Backoff::new(AGAIN, AGAIN_AT_MOST),
+            reported: None,
+        }
     }
 
     /// It could not be served: each time it waits longer.
@@ -542,7 +546,7 @@ fn report(shard: u32, thread: JoinHandle<ShardEnd>, records: &mut BrokerRecords,
         Ok(Err(why)) => why,
         Err(_) => Mistake::plain("its thread has ended"),
     };
-    is_news(&mut retry.told, &why).then(|| not_served(shard, &why));
+    is_news(&mut retry.reported, &why).then(|| not_served(shard, &why));
     retry.failed();
 }
 
@@ -604,7 +608,7 @@ mod tests {
         let mut retry = Retry::after(Duration::ZERO);
         let mut ends = |end: ShardEnd| {
             report(0, thread::spawn(|| end), &mut records, &mut retry);
-            (retry.pauses.clone().pause().as_millis(), retry.told.is_some())
+            (retry.pauses.clone().pause().as_millis(), retry.reported.is_some())
         };
         let failures = [(); 6].map(|()| ends(Err(Mistake::plain("no slot"))));
         assert_eq!(failures, [400, 800, 1_600, 3_200, 5_000, 5_000].map(|pause| (pause, true)));

@@ -10,8 +10,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::support::fresh;
 use crate::support::process::{Port, Program};
+use crate::support::{folder_of_the_run, fresh, test_id};
 use krarup_memcache::{Limits, Parsed, Request, request, write};
 use krarup_record::{Quantity, file};
 use rustix::process::Signal;
@@ -761,7 +761,7 @@ fn everything_may_be_flushed_now_and_then() {
 
 /// A file of this test's own, with this text.
 fn file_with(name: &str, text: &str) -> PathBuf {
-    let path = fresh(name);
+    let path = folder_of_the_run().join(format!("load-{}-{name}", test_id()));
     std::fs::write(&path, text).unwrap();
     path
 }

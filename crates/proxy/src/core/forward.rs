@@ -381,7 +381,7 @@ impl Core {
                 Copies::Awaited => {
                     let part = place as u16 + 1;
                     let Some(own) = self.open_part(server, number, part) else { continue };
-                    // Copies of earlier writes went by the first connection: it must not overtake them.
+                    // Copies of earlier writes went by the first: it must not overtake them.
                     let connection = if behind { server.into() } else { own };
                     let pending = Pending::of(number, part, follows, expect);
                     let length = self.upstreams.send(connection, pending, |out| request(out));

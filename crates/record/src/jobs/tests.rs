@@ -84,6 +84,15 @@ fn the_latest_services_and_waiting_times_are_kept_and_all_are_counted() {
 }
 
 #[test]
+fn a_lease_that_was_given_up_was_held_and_is_no_service() {
+    let mut books = JobBooks::new();
+    books.ended(Nanos::from_millis(100), true);
+    books.ended(Nanos::from_secs(30), false);
+    let seen = books.snapshot(at(0));
+    assert_eq!((seen.service, seen.held), (Nanos::from_millis(100), Nanos::from_millis(30_100)));
+}
+
+#[test]
 fn books_that_are_reset_are_as_new() {
     let mut books = JobBooks::new();
     steady(&mut books, 7, 90_000, 7);

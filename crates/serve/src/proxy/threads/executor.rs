@@ -125,8 +125,8 @@ impl Executor {
         }
     }
 
-    /// A request begins here that was `taken` before servers were connected to: waiting for these is
-    /// no time in the queue.
+    /// A request begins here that was `taken` before servers were connected to: waiting for these
+    /// is no time in the queue.
     fn begin(&mut self, job: ReceivedRequest, seen: QueueState, taken: Stamp) {
         let now = self.clock.now();
         self.core.tidy(now);
