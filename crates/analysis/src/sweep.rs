@@ -185,7 +185,7 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
         windows.clone().all(|w| length(w.length) && time(w.start) && w.response.is_none_or(time)),
         "a window of the clients has no length, or a time in it is none",
     )?;
-    let counts = [client.completed, client.errors, client.hits, client.misses];
+    let counts = [client.completed, client.errors, client.unmeasured, client.hits, client.misses];
     let counts = counts.into_iter().chain(windows.map(|window| window.completed));
     let counts = counts.chain(trial.servers.iter().map(|server| server.requests));
     check(counts.into_iter().all(|count| count <= MOST), "a count is beyond 2^53")?;

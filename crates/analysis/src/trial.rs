@@ -257,7 +257,8 @@ pub struct ClientSide {
     pub answered: u64,
     /// Requests answered with an error, or not at all.
     pub errors: u64,
-    /// Those of them that are not among the completed: no answer came outside of the measured part.
+    /// Those of them that are not among the completed: they were given up outside of the measured
+    /// part.
     #[serde(default)]
     pub unmeasured: u64,
     /// Keys found.

@@ -251,7 +251,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         return Ok(());
     }
     config.check().map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?;
-    config.warning().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    config.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     if args.check {
         return tell_about(args, &config);
     }

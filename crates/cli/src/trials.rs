@@ -612,7 +612,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
         completed: overall.count,
         answered: load.account.answered,
         errors: load.failed(),
-        unmeasured: load.failed() - overall.failed(),
+        unmeasured: load.failed().saturating_sub(overall.failed()),
         hits: overall.hits,
         misses: overall.misses,
         response: TrialTimes { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 },

@@ -309,6 +309,7 @@ pub fn found_max(max: &FoundMax) -> String {
     let all = max.trials.last().map_or(0, |trial| trial.search as usize + 1);
     let nothing = match all - found.len() {
         0 => String::new(),
+        _ if found.is_empty() => return format!("nothing was carried with p99 up to {limit}\n"),
         without => format!("; {without} of {all} searches carried nothing, and are in no figure"),
     };
     let searches = format!("highest rates with p99 up to {limit}: {} per second{nothing}", found.join(", "));
@@ -388,6 +389,8 @@ get         1.20 ms   14.2 ms     99.8 %        0
             found_max(&max),
             "highest rates with p99 up to 10.0 ms: 5,000, 5,100 per second; 1 of 3 searches carried nothing, and are in no figure\n"
         );
+        max.found.clear();
+        assert_eq!(found_max(&max), "nothing was carried with p99 up to 10.0 ms\n");
         (max.trials, max.found) = (vec![trial(0, true)], vec![PerSecond(5_000.0)]);
         assert_eq!(found_max(&max), "highest rates with p99 up to 10.0 ms: 5,000 per second\n");
     }

@@ -223,6 +223,12 @@ impl Conn {
         self.tls.as_ref().map_or(0, |tls| tls.waiting())
     }
 
+    /// How many encrypted bytes the socket has taken since the connection was made; zero where
+    /// nothing is encrypted.
+    pub fn sent(&self) -> u64 {
+        self.tls.as_ref().map_or(0, |tls| tls.sent())
+    }
+
     /// The socket has room again: gives it what waits. Whether all has left.
     ///
     /// # Errors

@@ -258,7 +258,8 @@ async fn accept(listener: TcpListener, connections: &mut Connections, site: &Ser
 }
 
 /// A file descriptor that is kept for a connection which comes when there is no other: monitoring
-/// is to tell that they are used up.
+/// is to tell that they are used up. Another part of the process may take it in the moment in which
+/// it is given up or back: then the connection is refused, or waits until there is another one.
 #[derive(Clone, Default)]
 struct ReserveDescriptor(Arc<Mutex<Option<File>>>);
 

@@ -195,12 +195,14 @@ pub(crate) struct TlsSession {
     failed: Option<io::Error>,
     /// How many written bytes wait for the socket, but for what encryption adds.
     waiting: usize,
+    /// How many encrypted bytes the socket has taken.
+    sent: u64,
 }
 
 impl TlsSession {
     fn new(mut session: Connection) -> Self {
         session.set_buffer_limit(Some(WAITING));
-        Self { session, ended: false, failed: None, waiting: 0 }
+        Self { session, ended: false, failed: None, waiting: 0, sent: 0 }
     }
 
     /// Whether the peer has said its last, and that was read; also where the connection broke
@@ -224,12 +226,20 @@ impl TlsSession {
         self.waiting
     }
 
+    /// How many encrypted bytes the socket has taken.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Gives the socket what waits for it; whether all has left.
     pub(crate) fn flush(&mut self, stream: &mut Stream) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(stream) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => self.waiting = self.waiting.saturating_sub(count),
+                Ok(count) => {
+                    self.waiting = self.waiting.saturating_sub(count);
+                    self.sent += count as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -214,8 +214,8 @@ impl Config {
     }
 
     /// What can be used as it is set, and will hardly do any good.
-    pub fn warning(&self) -> Option<String> {
-        self.keys_mixed_in_a_gutter().or_else(|| self.addresses_without_certificates())
+    pub fn warnings(&self) -> Vec<String> {
+        self.keys_mixed_in_a_gutter().into_iter().chain(self.addresses_without_certificates()).collect()
     }
 
     /// Two pools whose keys cannot be told apart in a pool that stands in for both, or for one of
@@ -684,7 +684,7 @@ mod tests {
     fn certificates_of_servers_that_are_known_by_their_addresses_are_warned_of() {
         let warning = |servers: &str, name: &str| {
             let tls = format!("[edge]\nserver_tls = {{ authorities = \"a\"{name} }}");
-            Config::parse(&format!("servers = [{servers}]\n{tls}"), "").unwrap().warning()
+            Config::parse(&format!("servers = [{servers}]\n{tls}"), "").unwrap().warnings().pop()
         };
         let many = "{ address = \"many:1\", every_address = true }";
         let said = warning(many, "").unwrap();
@@ -702,7 +702,7 @@ mod tests {
                  [pools.b]\nservers = [\"h:2\"]\ngutter = \"spare\"\n{b}\n\
                  [pools.spare]\nservers = [\"h:3\"]\n{more}"
             );
-            Config::parse(&text, "").unwrap().warning()
+            Config::parse(&text, "").unwrap().warnings().pop()
         };
         let route =
             |pool: &str, more: &str| format!("[[routes]]\nprefix = \"{pool}:\"\npool = \"{pool}\"\n{more}\n");

@@ -196,7 +196,9 @@ impl Journal {
         let shard = owned.shard();
         spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, shard, heads)))?;
         let (keeper, orders) = mpsc::channel();
-        let mut keeps = LeaseKeeper { session: Reconnector::new(owned, sender), ids: Arc::clone(&ids) };
+        // Others look for queues without an owner as often as the owner tries to have them again.
+        let mut keeps =
+            LeaseKeeper { session: Reconnector::new(owned, sender, RETRY_AFTER), ids: Arc::clone(&ids) };
         let (ends, keeping) = mpsc::channel();
         spawn("keeper", move || {
             keeps.run(&orders);
@@ -383,13 +385,15 @@ struct Over;
 struct Reconnector<S> {
     session: S,
     sender: EventSender,
+    /// How long it is waited at most before it is tried again.
+    longest: Duration,
     lost: bool,
     since: Instant,
 }
 
 impl<S: Reconnecting> Reconnector<S> {
-    fn new(session: S, sender: EventSender) -> Self {
-        Self { session, sender, lost: false, since: Instant::now() }
+    fn new(session: S, sender: EventSender, longest: Duration) -> Self {
+        Self { session, sender, longest, lost: false, since: Instant::now() }
     }
 
     /// Does something that may be done twice, again and again until the session has stood all the
@@ -405,7 +409,7 @@ impl<S: Reconnecting> Reconnector<S> {
                 Err(error) if !self.session.is_over(&error) => return Ok(Err(words(&error))),
                 Err(error) => self.lose(&words(&error)),
             }
-            let mut pauses = Backoff::new(RETRY_AFTER, RETRY_AFTER_AT_MOST);
+            let mut pauses = Backoff::new(RETRY_AFTER, self.longest);
             loop {
                 if self.sender.is_over() {
                     return Err(Over);
@@ -465,7 +469,7 @@ fn have<S>(sender: &EventSender, needed: bool, begin: impl Fn() -> Result<S, Sto
 /// nothing is written while it reads.
 fn read(wanted: &Receiver<Fetch>, sender: &EventSender, begin: impl Fn() -> Result<Reader, StoreError>) {
     let Some(session) = have(sender, true, begin) else { return };
-    let mut session = Reconnector::new(session, sender.clone());
+    let mut session = Reconnector::new(session, sender.clone(), RETRY_AFTER_AT_MOST);
     for wanted in wanted {
         let Ok(fetched) = session.until_known(|session| session.fetch(&wanted)) else {
             return sender.say(ThreadEvent::Deposed);
@@ -485,7 +489,7 @@ fn write(
     // One writer is enough.
     let Some(session) = have(&sender, writer == 0, begin) else { return };
     sender.say(ThreadEvent::Begun { writer });
-    let mut session = Reconnector::new(session, sender);
+    let mut session = Reconnector::new(session, sender, RETRY_AFTER_AT_MOST);
     for Job { number, batch } in jobs {
         let sent = clock.now();
         let Ok(written) = session.until_known(|session| session.write(&batch)) else {

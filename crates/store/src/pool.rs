@@ -179,6 +179,60 @@ struct RequestQueue {
     come: Notify,
     /// Each session of its connections has a copy, which counts it.
     sessions: Rc<()>,
+    attempts: RefCell<Attempts>,
+}
+
+impl RequestQueue {
+    /// Until when its connections do not try to have a session; none: one may try now.
+    fn rest(&self) -> Option<Instant> {
+        self.attempts.borrow().rest(Instant::now())
+    }
+
+    /// Whether one of its connections may try now to have a session.
+    fn begins_attempt(&self) -> bool {
+        self.attempts.borrow_mut().begin(Instant::now())
+    }
+}
+
+/// The attempts of a queue's connections to have a session: after one that failed, one at a time,
+/// each after a longer pause.
+struct Attempts {
+    /// None: the last one succeeded.
+    not_before: Option<Instant>,
+    pauses: Backoff,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self { not_before: None, pauses: backoff() }
+    }
+}
+
+impl Attempts {
+    /// Until when there is no attempt; none: there may be one now.
+    fn rest(&self, now: Instant) -> Option<Instant> {
+        self.not_before.filter(|until| *until > now)
+    }
+
+    /// Whether there may be one now; where the last one failed the next is later.
+    fn begin(&mut self, now: Instant) -> bool {
+        let may_begin = self.rest(now).is_none();
+        if may_begin && self.not_before.is_some() {
+            self.put_off(now);
+        }
+        may_begin
+    }
+
+    fn failed(&mut self, now: Instant) {
+        // Others that began before have failed as well.
+        if self.rest(now).is_none() {
+            self.put_off(now);
+        }
+    }
+
+    fn put_off(&mut self, now: Instant) {
+        self.not_before = Some(now + self.pauses.pause());
+    }
 }
 
 /// A session, and its copy of what counts those of its queue.
@@ -307,9 +361,8 @@ impl PoolState {
     async fn serve(self: Rc<Self>, queue: usize, connection: u16) {
         // Where there is none to be had it is looked for when it is needed.
         let mut session = self.connect(queue).await.ok();
-        let mut pauses = backoff();
         loop {
-            let (asked, mut way) = self.next(queue).await;
+            let (asked, mut way) = self.next(queue, session.is_some()).await;
             way.connection = connection;
             let count = asked.len();
             let done = self.carry_out(&mut session, asked, &mut way).await;
@@ -323,12 +376,6 @@ impl PoolState {
                     self.depose();
                     pending::<()>().await;
                 }
-            }
-            if session.is_some() {
-                pauses = backoff();
-            } else {
-                // What waits is for connections that have a session.
-                tokio::time::sleep(pauses.pause()).await;
             }
         }
     }
@@ -361,14 +408,23 @@ impl PoolState {
         queue.come.notify_one();
     }
 
-    /// The next queries of a queue, when there are some.
-    async fn next(&self, queue: usize) -> (Vec<QueuedRequest>, RequestTimes) {
+    /// The next queries of a queue, when there are some. As long as no session can be had they are
+    /// for connections that have one.
+    async fn next(&self, queue: usize, has_session: bool) -> (Vec<QueuedRequest>, RequestTimes) {
         let queue = &self.queues[queue];
+        let rest = || if has_session { None } else { queue.rest() };
         loop {
+            while let Some(until) = rest() {
+                tokio::time::sleep_until(until).await;
+            }
             if let Some(next) = self.take(queue) {
                 return next;
             }
             queue.come.notified().await;
+            // What has come is for others.
+            if rest().is_some() {
+                queue.come.notify_one();
+            }
         }
     }
 
@@ -425,10 +481,12 @@ impl PoolState {
         let mut unknown: Option<Unknown> = None;
         let (mut pauses, mut tries) = (backoff(), 0);
         loop {
+            self.drop_closed(session);
             if session.is_none() {
                 *session = match unknown {
                     Some(_) => Some(self.reconnect(queue).await?),
-                    None => self.try_to_connect(queue).await?,
+                    None if self.queues[queue].begins_attempt() => self.try_to_connect(queue).await?,
+                    None => None,
                 };
             }
             // Another connection may have a session.
@@ -496,6 +554,13 @@ impl PoolState {
                     tokio::time::sleep(pauses.pause()).await;
                 }
             }
+        }
+    }
+
+    /// A session that ended before anything is sent leaves nothing unknown.
+    fn drop_closed(&self, session: &mut Option<CountedSession>) {
+        if let Some((open, _)) = session.take_if(|(open, _)| open.is_closed()) {
+            self.lose("the connection has ended", Some(open.since()));
         }
     }
 
@@ -682,10 +747,16 @@ impl PoolState {
 
     /// A session for a queue; none: it cannot be had now.
     async fn try_to_connect(&self, queue: usize) -> Result<Option<CountedSession>, Over> {
-        match self.connect(queue).await {
-            Ok(session) => Ok(Some(session)),
+        let connected = self.connect(queue).await;
+        let mut attempts = self.queues[queue].attempts.borrow_mut();
+        match connected {
+            Ok(session) => {
+                *attempts = Attempts::default();
+                Ok(Some(session))
+            }
             Err(StoreError::Deposed) => Err(Over),
             Err(problem) => {
+                attempts.failed(Instant::now());
                 // Where others have one, the database is there and has no more for this broker.
                 if !self.is_served(queue) {
                     self.lose(&problem.to_string(), None);
@@ -826,6 +897,22 @@ mod tests {
             body: vec![0; length].into(),
         };
         QueuedRequest { number, query: DatabaseRequest::New(new), joins: false }
+    }
+
+    #[test]
+    fn after_an_attempt_that_failed_there_is_one_at_a_time_each_after_a_longer_pause() {
+        let mut now = Instant::now();
+        let mut attempts = Attempts::default();
+        assert!(attempts.begin(now) && attempts.begin(now), "none has failed");
+        attempts.failed(now);
+        attempts.failed(now);
+        for pause in [100, 200, 400, 800, 1_000, 1_000].map(Duration::from_millis) {
+            assert_eq!(attempts.rest(now), Some(now + pause));
+            assert!(!attempts.begin(now));
+            now += pause;
+            assert!(attempts.begin(now) && !attempts.begin(now));
+            attempts.failed(now);
+        }
     }
 
     /// The numbers of those that share a statement, where it holds 512 bytes of messages.

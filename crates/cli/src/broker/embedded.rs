@@ -53,7 +53,8 @@ const NAMES: u32 = 100;
 const LOOK: Duration = Duration::from_millis(10);
 
 impl EmbeddedPostgres {
-    /// A cluster in a directory of its own, which is gone with it; it takes so many connections.
+    /// A cluster in a directory of its own, which is gone with it, for a broker with so many
+    /// connections.
     pub(super) fn temporary(connections: u32) -> Result<Self, Failure> {
         Self::temporary_with(|cluster| cluster.begin(connections))
     }
@@ -83,7 +84,7 @@ impl EmbeddedPostgres {
         })
     }
 
-    /// Makes the cluster if it is not there, and starts it; it takes so many connections.
+    /// Makes the cluster if it is not there, and starts it for a broker with so many connections.
     pub(super) fn start(folder: &Path, connections: u32) -> Result<Self, Failure> {
         let mut cluster = Self::made(folder)?;
         cluster.begin(connections)?;
@@ -176,7 +177,7 @@ impl EmbeddedPostgres {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(wrong)
     }
 
-    /// Starts it for one broker, unless it runs.
+    /// Starts it for one broker with so many connections, unless it runs.
     fn begin(&mut self, connections: u32) -> Result<(), Failure> {
         let data = self.data.to_string_lossy().into_owned();
         if self.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
@@ -190,7 +191,8 @@ impl EmbeddedPostgres {
             }
             return Ok(());
         }
-        self.serve(&["-c", "listen_addresses=", "-c", &format!("{MAX_CONNECTIONS}{connections}")])?;
+        let limit = format!("{MAX_CONNECTIONS}{}", room_for(connections));
+        self.serve(&["-c", "listen_addresses=", "-c", &limit])?;
         eprintln!("PostgreSQL runs in {}", self.folder.display());
         Ok(())
     }
@@ -341,14 +343,18 @@ impl Drop for EmbeddedPostgres {
     }
 }
 
-/// How many connections the server of this broker is to take.
+/// How many connections this broker has to its server.
 pub(super) fn connections(args: &BrokerArgs) -> u32 {
-    let own = match args.mode {
+    match args.mode {
         Mode::Owned => 5 * args.shards + 1,
         Mode::Batch => 6,
         Mode::Direct => args.pool + 2,
-    };
-    (own + OTHER_CONNECTIONS).max(LEAST_CONNECTIONS)
+    }
+}
+
+/// How many connections the server of a broker with so many is to take.
+fn room_for(connections: u32) -> u32 {
+    (connections + OTHER_CONNECTIONS).max(LEAST_CONNECTIONS)
 }
 
 /// How many connections a server takes that was started with these words.
@@ -462,17 +468,18 @@ mod tests {
 
     #[test]
     fn a_server_takes_as_many_connections_as_its_broker_needs() {
-        for (flags, needed) in [
-            ("", 60),
-            ("--shards 16", 91),
-            ("--shards 64", 331),
-            ("--mode batch", 60),
-            ("--mode direct --pool 100", 112),
+        for (flags, needed, taken) in [
+            ("", 6, 60),
+            ("--shards 16", 81, 91),
+            ("--shards 64", 321, 331),
+            ("--mode batch", 6, 60),
+            ("--mode direct --pool 100", 102, 112),
         ] {
             let line = BrokerArgs::augment_args(clap::Command::new("broker"));
             let words = ["broker"].into_iter().chain(flags.split_whitespace());
             let said = line.try_get_matches_from(words).unwrap();
-            assert_eq!(connections(&BrokerArgs::from_arg_matches(&said).unwrap()), needed, "{flags}");
+            let own = connections(&BrokerArgs::from_arg_matches(&said).unwrap());
+            assert_eq!((own, room_for(own)), (needed, taken), "{flags}");
         }
     }
 

@@ -383,6 +383,7 @@ fn share(
                     tell(BrokerNotice::Back, false);
                 }
                 seen.shards.iter().for_each(|one| owners.set(one.shard, one.owner.clone()));
+                forget_failures(&mut retries, &seen, plan.member);
                 loop {
                     let mine: Vec<u32> =
                         serving.iter().filter(|one| !one.ending.is_asked()).map(|one| one.shard).collect();
@@ -422,6 +423,13 @@ fn share(
         if signals.wait(LOOK, 0) {
             return Ok(End::Stopped);
         }
+    }
+}
+
+/// Shards that others serve are not put off here.
+fn forget_failures(retries: &mut [Retry], seen: &MembersView, me: i64) {
+    for one in seen.shards.iter().filter(|one| one.member.is_some_and(|member| member != me)) {
+        retries[one.shard as usize] = Retry::after(Duration::ZERO);
     }
 }
 
@@ -613,6 +621,17 @@ mod tests {
         let failures = [(); 6].map(|()| ends(Err(Mistake::plain("no slot"))));
         assert_eq!(failures, [400, 800, 1_600, 3_200, 5_000, 5_000].map(|pause| (pause, true)));
         assert_eq!(ends(Ok(None)), (200, false), "the database answers: another broker owns it");
+    }
+
+    #[test]
+    fn a_shard_that_another_broker_serves_is_not_put_off_any_more() {
+        let mut retries = [(); 3].map(|()| Retry::after(Duration::ZERO));
+        retries.iter_mut().for_each(Retry::failed);
+        let standing = |(shard, member)| Standing { shard, member, owner: None };
+        let shards = [(0, None), (1, Some(1)), (2, Some(2))].map(standing);
+        forget_failures(&mut retries, &MembersView { members: vec![1, 2], shards: shards.into() }, 1);
+        let next = retries.map(|mut retry| retry.pauses.pause());
+        assert_eq!(next, [2 * AGAIN, 2 * AGAIN, AGAIN]);
     }
 
     #[test]

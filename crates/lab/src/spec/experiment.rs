@@ -65,7 +65,8 @@ settings! {
         faults: Vec<Spanned<Fault>> = Vec::new(), List(Located(Inline)), key = "fault", example = "[[fault]]";
         /// What a trial must keep, or it has failed; see below.
         gates: Vec<Spanned<Gate>> = Vec::new(), List(Located(FromText)), example = "[\"errors == 0\"]";
-        /// How often a trial that failed is tried again.
+        /// How often a trial that failed is tried again. With 0 a disturbed trial is not run again
+        /// either.
         retries: u32 = 2, Count::from(0);
         /// Words for `krarup load` whenever it runs: what keys and values there are.
         data: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--keys\", \"10000\"]";

@@ -192,6 +192,7 @@ impl Driver {
             concluded: false,
             unentered: false,
             wrote: now,
+            sent: 0,
             reserved: 0,
             reserved_in_all: 0,
             waits: false,

@@ -59,9 +59,13 @@ impl Driver {
     /// of it; of less a last try tells.
     fn takes_nothing(&mut self, service: &mut impl Service, id: ClientId, now: Stamp) -> bool {
         let Some(Some(link)) = self.clients.get_mut(id as usize) else { return false };
-        let before = link.wrote;
         let is_written = service.output(id).is_empty() && !link.conn.is_waiting();
-        if link.writable || is_written || !self.time_limits.ends_unread(before, now) {
+        if link.writable || is_written {
+            return false;
+        }
+        link.note_taken(now);
+        let before = link.wrote;
+        if !self.time_limits.ends_unread(before, now) {
             return false;
         }
         link.flush(self.clock.now());
@@ -428,6 +432,26 @@ mod tests {
             assert!(driver.clients[1].is_some());
             assert!(driver.clients.iter().flatten().all(|link| !link.concluded));
         }
+    }
+
+    /// What leaves while it is read refills its socket: the last try finds no room.
+    #[test]
+    fn a_client_that_takes_some_while_it_sends_is_not_disconnected() {
+        let request = Nanos::from_secs(60);
+        let tls = Some(testing::acceptor());
+        let settings = DriverSettings { request, tls, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let mut client = testing::connect_encrypted(&mut driver, &mut cache, 0);
+        cache.respond(0, &vec![b'v'; 64 << 10], 0, Stamp(0), Stamp(0));
+        driver.write_client(&mut cache, 0);
+        assert!(matches!(client.read(&mut [0; 8]), Moved::None));
+        assert!(matches!(client.write(b"delete x\r\n"), Moved::Some(10)));
+        testing::read(&mut driver, &mut cache, 0);
+        let now = driver.clock.now();
+        driver.apply_time_limits(&mut cache, now + request);
+        assert!(driver.clients[0].is_some());
+        driver.apply_time_limits(&mut cache, now + request + request);
+        assert!(driver.clients[0].is_none());
     }
 
     #[test]

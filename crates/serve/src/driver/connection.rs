@@ -25,7 +25,8 @@ pub(super) struct ClientConnection {
     pub(super) admitted: bool,
     pub(super) login: AdmissionProgress,
     pub(super) readable: bool,
-    /// Whether the socket may have room: never while encrypted replies wait for it.
+    /// Whether the socket may have room: while encrypted replies wait for it, only where the
+    /// connection is broken.
     pub(super) writable: bool,
     /// The end is announced, by the system or behind what was read: reads go on until they find it.
     pub(super) end_near: bool,
@@ -37,6 +38,8 @@ pub(super) struct ClientConnection {
     pub(super) unentered: bool,
     /// When it last took something.
     pub(super) wrote: Stamp,
+    /// How many encrypted bytes it had taken by then.
+    pub(super) sent: u64,
     /// How long the request may be, in bytes, for which memory is reserved; zero where none is.
     pub(super) reserved: usize,
     /// What that takes: the request may be copied several times.
@@ -52,11 +55,16 @@ pub(super) struct ClientConnection {
 impl ClientConnection {
     /// The socket may have room again: it is given what waits for it in front of the replies.
     pub(super) fn flush(&mut self, now: Stamp) {
-        let before = self.conn.waiting();
-        // Where it fails, reading will find out.
+        // Where it fails nothing waits any more: the next read, or else the next write, finds it.
         self.writable = self.conn.flush().unwrap_or(true);
-        if self.conn.waiting() < before {
-            self.wrote = now;
+        self.note_taken(now);
+    }
+
+    /// It takes something also while it is read: what waited encrypted leaves then.
+    pub(super) fn note_taken(&mut self, now: Stamp) {
+        let sent = self.conn.sent();
+        if sent > self.sent {
+            (self.sent, self.wrote) = (sent, now);
         }
     }
 

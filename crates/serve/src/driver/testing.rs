@@ -66,13 +66,18 @@ pub(super) fn connect_encrypted(driver: &mut Driver, service: &mut impl Service,
     client.encrypt_to(&Connector::new(&certificate("authority.pem"), None).unwrap(), "localhost").unwrap();
     client.flush().unwrap();
     while !(client.is_greeted() && driver.clients[id as usize].as_ref().unwrap().conn.is_greeted()) {
-        driver.clients[id as usize].as_mut().unwrap().readable = true;
-        driver.slice.begin();
-        driver.read_client(service, id);
+        read(driver, service, id);
         assert!(matches!(client.read(&mut [0; 8]), Moved::None));
     }
     SockRef::from(&socket).set_send_buffer_size(1).unwrap();
     client
+}
+
+/// Reads what a client has sent.
+pub(super) fn read(driver: &mut Driver, service: &mut impl Service, id: ClientId) {
+    driver.clients[id as usize].as_mut().unwrap().readable = true;
+    driver.slice.begin();
+    driver.read_client(service, id);
 }
 
 /// What a client hears that says this.
@@ -84,9 +89,7 @@ pub(super) fn answer(
     said: &str,
 ) -> String {
     client.write_all(said.as_bytes()).unwrap();
-    driver.clients[id as usize].as_mut().unwrap().readable = true;
-    driver.slice.begin();
-    driver.read_client(service, id);
+    read(driver, service, id);
     driver.write_client(service, id);
     let mut heard = [0; 256];
     let count = client.read(&mut heard).unwrap_or(0);

@@ -108,6 +108,7 @@ impl Driver {
             Moved::Some(count) => {
                 link.writable = count == length && !link.conn.is_waiting();
                 link.bytes.1 += count as u64;
+                link.sent = link.conn.sent();
                 return Some(count);
             }
             Moved::None => link.writable = false,
@@ -155,12 +156,45 @@ impl Driver {
 
     /// The connection is closed once it has nothing more to say.
     fn close_if_finished(&mut self, service: &mut impl Service, id: ClientId) {
-        let Some(Some(link)) = self.clients.get(id as usize) else { return };
+        let Some(Some(link)) = self.clients.get_mut(id as usize) else { return };
         if service.has_silent_replies(id) && !link.unentered {
             service.written(id, 0, self.clock.now());
         }
-        if service.finished(id) && !link.conn.is_waiting() {
+        // A connection that is broken has nothing left to wait for.
+        if service.finished(id) && link.conn.flush().unwrap_or(true) {
             self.close_client(service, id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_net::mio::Events;
+    use krarup_units::Stamp;
+
+    use super::super::clients::{ClientLimits, DriverSettings};
+    use super::super::testing;
+    use super::*;
+
+    /// All that it is owed waits encrypted, and will never leave.
+    #[test]
+    fn a_client_that_breaks_off_while_replies_wait_encrypted_is_closed() {
+        let settings = DriverSettings { tls: Some(testing::acceptor()), ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let mut client = testing::connect_encrypted(&mut driver, &mut cache, 0);
+        cache.respond(0, &vec![b'v'; 64 << 10], 0, Stamp(0), Stamp(0));
+        driver.write_client(&mut cache, 0);
+        assert!(cache.output(0).is_empty());
+        assert!(driver.clients[0].as_ref().unwrap().conn.is_waiting());
+        // The failure is told to the first write alone: without unread bytes no read is told of it.
+        assert!(matches!(client.read(&mut [0; 8]), Moved::None));
+        drop(client);
+        let mut events = Events::with_capacity(8);
+        driver.wait_for(&cache, &mut events, None).unwrap();
+        while driver.has_more_to_do() {
+            driver.serve(&mut cache, &events);
+            driver.flush_clients(&mut cache);
+        }
+        assert!(driver.clients[0].is_none());
     }
 }

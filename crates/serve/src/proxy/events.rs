@@ -665,6 +665,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                         self.take_over(next, now);
                     }
                 }
+                Message::Refuse => self.refuse_next(),
                 Message::Numbers(numbers) => self.update_addresses(&numbers),
                 Message::Stop => self.stop_now(),
             }
@@ -757,9 +758,17 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         (self.notice)(ProxyNotice::Draining);
     }
 
-    /// No other configuration is taken over, which would listen.
+    /// No other configuration is taken over, which would listen: servers are connected to as the
+    /// one says that stays.
     fn refuse_next(&mut self) {
-        if let Some(reply) = self.next.take().and_then(|next| next.reply) {
+        let Some(next) = self.next.take() else { return };
+        self.core.announce(Vec::new());
+        self.core.sign_in_with(self.credentials.login.clone());
+        self.servers.settings = server_settings(&self.config, &self.credentials);
+        if let Some(member) = self.group.as_ref().filter(|member| member.is_first()) {
+            member.tell(|| Message::Refuse);
+        }
+        if let Some(reply) = next.reply {
             // It may have given up waiting.
             let _ = reply.send(Err(STOPPING.into()));
         }

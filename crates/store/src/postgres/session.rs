@@ -72,8 +72,8 @@ const PRUNE: &str = "SELECT krarup.prune(), EXISTS (SELECT FROM krarup.incoming 
 const SWEPT_AT_ONCE: i32 = 1_000;
 /// Steps by which the archive is cleared after a sweep, beside the sweep's own.
 const MOST_STEPS: usize = 4;
-/// After this time there is no further step: the next sweep tells others that this broker is there.
-const STEPS_TAKE: Duration = Duration::from_millis(250);
+/// After this time there is no further step: the answers of the sweep wait for it.
+const STEPS_TAKE: Duration = Duration::from_millis(50);
 const TUBES: &str = "SELECT tube FROM krarup.message UNION SELECT name FROM krarup.tube ORDER BY 1";
 const ENTRIES: &str = "SELECT tube, krarup.entries_to_first(tube) FROM unnest($1::text[]) AS wish (tube)";
 /// The lock of all that share the queues, and that of this broker: others see by it that it is
@@ -207,6 +207,11 @@ impl DatabaseSession {
             prune: client.prepare(PRUNE).await?,
             client,
         })
+    }
+
+    /// Whether it has ended: nothing more can be sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
     }
 
     /// Since when it stands.
@@ -634,7 +639,11 @@ impl DatabaseSession {
             places = self.find_for_waiting(&parts, &tubes, &clients).await?;
         }
         self.count_entries().await?;
-        let more = self.prune(marker.broker).await? || expired >= i64::from(SWEPT_AT_ONCE);
+        let more = match self.prune(marker.broker).await {
+            Err(error) if self.is_over(&error) => return Err(error),
+            // The sweep is committed: what cannot be cleared now is cleared after the next one.
+            pruned => pruned.unwrap_or_default() || expired >= i64::from(SWEPT_AT_ONCE),
+        };
         let places = places.into_iter().map(|place| place as usize - 1).collect();
         Ok(vec![DatabaseReply::Places { places, expired: expired as u64, more }])
     }

@@ -105,16 +105,22 @@ pub(crate) fn clients_are_answered_where_most_connections_cannot_be_had_again(cl
     let flags = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", "direct", "--pool", "8"];
     let broker = Program::krarup(&flags);
     let mut peers: Vec<Peer> = (0..MANY).map(|_| broker.connect()).collect();
-    say(&mut peers[0], PUT, "INSERTED 1\r\n");
+    for id in 1..=MANY + 1 {
+        say(&mut peers[0], PUT, &format!("INSERTED {id}\r\n"));
+    }
     let sessions = "FROM pg_stat_activity WHERE application_name = 'krarup broker' AND datname = 'limited'";
     until("all are there", || cluster.sql("postgres", &format!("SELECT count(*) {sessions}")) == "10");
     cluster.sql("postgres", "ALTER ROLE limited CONNECTION LIMIT 4");
     cluster.cut("limited", &format!("pid IN (SELECT pid {sessions} ORDER BY backend_start DESC LIMIT 6)"));
     until("six have ended", || cluster.sql("postgres", &format!("SELECT count(*) {sessions}")) == "4");
-    for peer in &mut peers {
-        peer.send("peek 1\r\n".repeat(LOOKS).as_bytes()).unwrap();
+    for (number, peer) in peers.iter_mut().enumerate() {
+        let asks = format!("{PUT}delete {}\r\n{}", number + 2, "peek 1\r\n".repeat(LOOKS));
+        peer.send(asks.as_bytes()).unwrap();
     }
     for peer in &mut peers {
+        peer.expect(b"INSERTED ").unwrap();
+        peer.line().unwrap();
+        peer.expect(b"DELETED\r\n").unwrap();
         peer.expect("FOUND 1 1\r\nx\r\n".repeat(LOOKS).as_bytes()).unwrap();
     }
     let ended = broker.stop();
@@ -152,6 +158,25 @@ pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cl
     }
     let ended = broker.stop();
     assert!(ended.success && told(&ended) == [0; 4], "{mode}: {ended:?}");
+}
+
+/// What is due is told all the same.
+pub(crate) fn clients_are_served_where_the_archive_cannot_be_cleared(cluster: &Cluster, mode: &str) {
+    let name = format!("uncleared_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    // The sweep's own step is done, and no further one.
+    cluster.sql(
+        &name,
+        "CREATE OR REPLACE FUNCTION krarup.prune() RETURNS integer LANGUAGE plpgsql AS \
+             $$ BEGIN IF current_query() LIKE 'SELECT krarup.prune%' THEN RAISE insufficient_resources; END IF; \
+                      RETURN 0; END $$",
+    );
+    let mut peer = broker.connect();
+    peer.send(b"reserve\r\n").unwrap();
+    cluster.sql(&name, "SELECT krarup.put('default', 'x')");
+    peer.expect(b"RESERVED 1 1\r\nx\r\n").unwrap();
+    assert!(broker.stop().success);
 }
 
 pub(crate) fn a_pooler_is_refused_unless_sessions_last(cluster: &Cluster) {

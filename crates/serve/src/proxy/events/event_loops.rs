@@ -48,6 +48,8 @@ pub(super) enum Message {
     Announce(Box<Resolved>, Arc<Credentials>, u64),
     /// The configuration announced last holds.
     TakeOver,
+    /// It will not hold: a stop came first.
+    Refuse,
     /// Names of servers have other addresses.
     Numbers(Numbers),
     /// A stop was asked for; the second time, at once.

@@ -1,4 +1,9 @@
 //! Another configuration, while the one before goes on: announced, connected to, taken over.
+//!
+//! From its announcement on, every new connection to a server is made as it says, with its
+//! `server_tls` and `server_login`: also one to a server of the configuration before, where that is
+//! lost in the `connect_timeout` until the other holds. Where old servers and new ones differ in
+//! these, a restart is safe.
 
 use std::sync::Arc;
 
@@ -231,5 +236,47 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if let Some(reply) = reply {
             let _ = reply.send(Ok(()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use krarup_net::Clock;
+    use krarup_net::mio::Poll;
+    use krarup_net::snapshots::SnapshotSlot;
+    use krarup_proxy::config::Config;
+    use krarup_proxy::core::Core;
+    use krarup_record::recorder::{Recorder, RecorderSettings};
+
+    use super::super::LoopPlace;
+    use super::*;
+
+    fn resolved(edge: &str) -> Resolved {
+        let config = Config::parse(&format!("servers = [\"127.0.0.1:1\"]\n{edge}"), "test").unwrap();
+        Resolved { config, numbers: Numbers::default(), many: Numbers::default() }
+    }
+
+    #[test]
+    fn servers_are_connected_to_as_before_where_a_stop_refuses_another_configuration() {
+        let before = resolved("");
+        let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+        let (settings, topology) = (before.config.settings(), before.config.topology().unwrap());
+        let core = Core::new(settings, topology, recorder, Stamp(0));
+        let live = SnapshotSlot::waking(Duration::ZERO, || {});
+        let clients = SnapshotSlot::waking(Duration::ZERO, || {});
+        let place = LoopPlace { group: None, live, clients, orders: Arc::default() };
+        let (poll, unheard) = (Poll::new().unwrap(), |_: ProxyNotice| {});
+        let engine = Engine::before(&before, core, Clock::start(), unheard, poll, Arc::default(), place);
+        let mut engine = engine.unwrap();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/certificates/authority.pem");
+        let tls = format!("server_tls = {{ authorities = \"{file}\", name = \"localhost\" }}");
+        let next = resolved(&format!("[edge]\n{tls}\n"));
+        let (topology, found) = (next.config.topology().unwrap(), credentials(&next.config.edge).unwrap());
+        engine.next = Some(engine.announce(next, topology, Arc::new(found)));
+        assert!(engine.servers.settings.tls.is_some());
+        engine.refuse_next();
+        assert!(engine.next.is_none() && engine.servers.settings.tls.is_none());
     }
 }
