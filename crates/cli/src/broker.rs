@@ -56,11 +56,10 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     }
     krarup_net::files::allow_many();
     let clock = Clock::start();
+    let connections = embedded::connections(args);
     let embedded = match &args.postgres_embedded {
-        Some(folder) => Some(embedded::EmbeddedPostgres::start(folder, embedded::connections(args))?),
-        None if args.postgres_temporary => {
-            Some(embedded::EmbeddedPostgres::temporary(embedded::connections(args))?)
-        }
+        Some(folder) => Some(embedded::EmbeddedPostgres::start(folder, connections)?),
+        None if args.postgres_temporary => Some(embedded::EmbeddedPostgres::temporary(connections)?),
         None => None,
     };
     let place = database(args, embedded.as_ref().map(embedded::EmbeddedPostgres::url), largest)?;

@@ -246,9 +246,8 @@ impl Trying<'_> {
         tell: &mut dyn FnMut(&CampaignEvent<'_>),
     ) -> Result<Result<Manifest, (String, bool)>, CampaignError> {
         let mut last = String::new();
-        let mut repeated = false;
-        let mut attempt = 0;
-        while attempt <= self.spec.retries + u32::from(repeated) {
+        let (mut attempt, mut last_attempt) = (0, self.spec.retries);
+        while attempt <= last_attempt {
             if self.stop.asked() {
                 return Err(CampaignError::Stopped);
             }
@@ -264,7 +263,8 @@ impl Trying<'_> {
             }
             // A machine that others use is given a second chance, which is no retry; what it gives
             // then is kept, and marked.
-            let again = !repeated && self.spec.retries > 0 && self.disturbed == DisturbedTrials::Repeat;
+            let repeats = self.spec.retries > 0 && self.disturbed == DisturbedTrials::Repeat;
+            let again = repeats && last_attempt == self.spec.retries;
             let undone = outcome.failed.is_none();
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {
@@ -290,13 +290,12 @@ impl Trying<'_> {
                     return Ok(Ok(manifest));
                 }
                 Some(why) if undone => {
-                    repeated = true;
+                    last_attempt += 1;
                     tell(&CampaignEvent::Disturbed(due, why));
                     last.clone_from(why);
                 }
                 Some(why) => {
-                    let tried_again = attempt < self.spec.retries + u32::from(repeated) && !certain;
-                    tell(&CampaignEvent::Failed(due, why, tried_again));
+                    tell(&CampaignEvent::Failed(due, why, attempt < last_attempt && !certain));
                     last.clone_from(why);
                     if certain {
                         return Ok(Err((last, true)));

@@ -188,33 +188,34 @@ struct KeyJudge<'a> {
 impl KeyJudge<'_> {
     fn judge(&self) -> PoolHotKeys {
         let PoolKeys { by_time, by_bytes, samples, requests, time_squares, byte_squares } = self.keys;
+        let [first_by_time, first_by_bytes] = [by_time, by_bytes].map(listed);
         PoolHotKeys {
             pool: self.pool.name.clone(),
             requests_per_s: *requests as f64 / self.covers_s,
             samples: *samples,
             one_of: ratio(*requests, *samples),
-            unseen_time: unlisted(by_time),
-            unseen_bytes: unlisted(by_bytes),
-            by_time: self.list(by_time, *time_squares),
-            by_bytes: self.list(by_bytes, *byte_squares),
+            unseen_time: unlisted(by_time, &first_by_time),
+            unseen_bytes: unlisted(by_bytes, &first_by_bytes),
+            by_time: self.list(by_time, &first_by_time, *time_squares),
+            by_bytes: self.list(by_bytes, &first_by_bytes, *byte_squares),
         }
     }
 
-    /// The keys with the most weight that is known to be theirs.
-    fn list(&self, keys: &SpaceSaving<KeyTally>, squares: f64) -> Vec<HotKey> {
-        let key = |tracked: &TrackedKey<KeyTally>| {
-            let error = ratio(tracked.error, keys.total());
-            let share = share(
-                tracked.weight - tracked.error,
-                keys.total(),
-                tracked.about.squares,
-                squares,
-                self.keys.samples,
-            );
-            let share = KeyShare { high: (share.high + error).min(1.0), ..share };
+    /// What is told of these keys.
+    fn list(
+        &self,
+        keys: &SpaceSaving<KeyTally>,
+        listed: &[&TrackedKey<KeyTally>],
+        squares: f64,
+    ) -> Vec<HotKey> {
+        let (total, samples) = (keys.total(), self.keys.samples);
+        let key = |tracked: &&TrackedKey<KeyTally>| {
+            let known = tracked.weight - tracked.error;
+            let share = share(known, total, tracked.about.squares, squares, samples);
+            let share = KeyShare { high: (share.high + ratio(tracked.error, total)).min(1.0), ..share };
             self.key(tracked.key, &tracked.about, share)
         };
-        listed(keys).into_iter().map(key).collect()
+        listed.iter().map(key).collect()
     }
 
     fn name_of(&self, server: Option<u16>) -> Option<String> {
@@ -263,9 +264,9 @@ fn listed(keys: &SpaceSaving<KeyTally>) -> Vec<&TrackedKey<KeyTally>> {
 }
 
 /// The most that a key outside of the list can have: with a counter or without.
-fn unlisted(keys: &SpaceSaving<KeyTally>) -> f64 {
-    let listed: Vec<u64> = listed(keys).into_iter().map(|tracked| tracked.key).collect();
-    let others = keys.tracked().iter().filter(|tracked| !listed.contains(&tracked.key));
+fn unlisted(keys: &SpaceSaving<KeyTally>, listed: &[&TrackedKey<KeyTally>]) -> f64 {
+    let is_listed = |key: u64| listed.iter().any(|tracked| tracked.key == key);
+    let others = keys.tracked().iter().filter(|tracked| !is_listed(tracked.key));
     let most = others.map(|tracked| tracked.weight).fold(keys.lightest(), u64::max);
     ratio(most, keys.total())
 }

@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -42,6 +42,7 @@ use krarup_units::{Address, Mistake};
 use self::events::{EventListener, HttpEvents};
 use crate::connect_any;
 use crate::listen::refused;
+use crate::snapshots::lock;
 
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
@@ -266,7 +267,7 @@ struct ReserveDescriptor(Arc<Mutex<Option<File>>>);
 impl ReserveDescriptor {
     /// Keeps one, unless it does or there is none.
     fn open(&self) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if kept.is_none() {
             *kept = File::open("/dev/null").ok();
         }
@@ -274,7 +275,7 @@ impl ReserveDescriptor {
 
     /// Gives it up; whether there was one.
     fn close(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+        lock(&self.0).take().is_some()
     }
 }
 

@@ -229,11 +229,9 @@ impl Config {
         let sources: Vec<(&str, Option<&RouteConfig>)> = by_address.chain(by_route).collect();
         let mut gutters = pools.iter().filter_map(|(_, pool)| pool.gutter.as_deref());
         gutters.find_map(|gutter| {
-            let asks = |(name, pool): &(&str, &PoolConfig), asked: &str| {
-                *name == asked && pool.gutter.as_deref() == Some(gutter)
-            };
-            let keeps = |name: &str| name == gutter || pools.iter().any(|pool| asks(pool, name));
-            let kept: Vec<_> = sources.iter().copied().filter(|&(name, _)| keeps(name)).collect();
+            let names_it = pools.iter().filter(|(_, pool)| pool.gutter.as_deref() == Some(gutter));
+            let keepers: Vec<&str> = names_it.map(|&(name, _)| name).chain([gutter]).collect();
+            let kept: Vec<_> = sources.iter().copied().filter(|(name, _)| keepers.contains(name)).collect();
             kept.iter().enumerate().find_map(|(place, &(name, route))| {
                 let meets = |other: &&(&str, Option<&RouteConfig>)| other.0 != name && may_meet(other.1, route);
                 let (other, _) = kept[..place].iter().find(meets)?;

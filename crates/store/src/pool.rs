@@ -161,7 +161,7 @@ struct PoolState {
     /// all.
     refused: RefCell<BTreeMap<StatementKind, bool>>,
     /// Kinds that are not asked until then, and for how long they were kept back.
-    held: RefCell<BTreeMap<StatementKind, (Instant, Duration)>>,
+    held: RefCell<BTreeMap<StatementKind, Attempts>>,
 }
 
 /// A transaction that broke at its end: it is not known whether it was committed.
@@ -194,7 +194,7 @@ impl RequestQueue {
     }
 }
 
-/// The attempts of a queue's connections to have a session: after one that failed, one at a time,
+/// Attempts at what failed, to have a session or to write: after one that failed, one at a time,
 /// each after a longer pause.
 struct Attempts {
     /// None: the last one succeeded.
@@ -223,15 +223,15 @@ impl Attempts {
         may_begin
     }
 
-    fn failed(&mut self, now: Instant) {
-        // Others that began before have failed as well.
-        if self.rest(now).is_none() {
-            self.put_off(now);
-        }
+    /// Until when this puts off the next one; none: others that began before have failed as well.
+    fn failed(&mut self, now: Instant) -> Option<Instant> {
+        self.rest(now).is_none().then(|| self.put_off(now))
     }
 
-    fn put_off(&mut self, now: Instant) {
-        self.not_before = Some(now + self.pauses.pause());
+    fn put_off(&mut self, now: Instant) -> Instant {
+        let until = now + self.pauses.pause();
+        self.not_before = Some(until);
+        until
     }
 }
 
@@ -659,24 +659,17 @@ impl PoolState {
     /// Whether this one is kept back now. What only reads never is.
     fn is_held(&self, query: &DatabaseRequest) -> bool {
         let held = self.held.borrow();
-        let until = held.get(&query.kind()).filter(|_| query.writes());
-        until.is_some_and(|(until, _)| *until > Instant::now())
+        let attempts = held.get(&query.kind()).filter(|_| query.writes());
+        attempts.is_some_and(|attempts| attempts.rest(Instant::now()).is_some())
     }
 
     /// Keeps a kind back, each time for longer.
     fn hold(self: &Rc<Self>, kind: StatementKind) {
-        let now = Instant::now();
-        let mut held = self.held.borrow_mut();
-        let pause = match held.get(&kind) {
-            // Others that were asked at the same time were refused as well.
-            Some((until, _)) if *until > now => return,
-            Some((_, pause)) => (*pause * 2).min(RETRY_AFTER_AT_MOST),
-            None => RETRY_AFTER,
-        };
-        held.insert(kind, (now + pause, pause));
+        let put_off = self.held.borrow_mut().entry(kind).or_default().failed(Instant::now());
+        let Some(until) = put_off else { return };
         let state = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep_until(until).await;
             state.go_on(kind);
         });
     }

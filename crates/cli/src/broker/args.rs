@@ -190,3 +190,14 @@ impl BrokerArgs {
         }
     }
 }
+
+#[cfg(test)]
+impl BrokerArgs {
+    /// What these flags say, and the defaults for all others.
+    pub(super) fn of(flags: &str) -> Self {
+        use clap::{Args, FromArgMatches};
+        let words = ["broker"].into_iter().chain(flags.split_whitespace());
+        let matches = Self::augment_args(clap::Command::new("broker")).try_get_matches_from(words);
+        Self::from_arg_matches(&matches.unwrap()).unwrap()
+    }
+}

@@ -462,8 +462,6 @@ fn user(name: &str) -> Option<(u32, u32)> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use clap::{Args, FromArgMatches};
-
     use super::*;
 
     #[test]
@@ -475,10 +473,7 @@ mod tests {
             ("--mode batch", 6, 60),
             ("--mode direct --pool 100", 102, 112),
         ] {
-            let line = BrokerArgs::augment_args(clap::Command::new("broker"));
-            let words = ["broker"].into_iter().chain(flags.split_whitespace());
-            let said = line.try_get_matches_from(words).unwrap();
-            let own = connections(&BrokerArgs::from_arg_matches(&said).unwrap());
+            let own = connections(&BrokerArgs::of(flags));
             assert_eq!((own, room_for(own)), (needed, taken), "{flags}");
         }
     }

@@ -569,20 +569,14 @@ fn is_news(told: &mut Option<Mistake>, why: &Mistake) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, FromArgMatches};
     use krarup_store::postgres::ProcessEnvironment;
     use krarup_store::postgres::members::Standing;
 
     use super::*;
 
-    fn args() -> BrokerArgs {
-        let line = BrokerArgs::augment_args(clap::Command::new("broker")).try_get_matches_from(["broker"]);
-        BrokerArgs::from_arg_matches(&line.unwrap()).unwrap()
-    }
-
     #[test]
     fn a_shard_whose_thread_cannot_be_had_is_tried_again_and_ends_nothing() {
-        let args = args();
+        let args = BrokerArgs::of("");
         let clock = Clock::start();
         let mut records = BrokerRecords::begin(&args, None, &clock).unwrap();
         let plan = Arc::new(Plan {
@@ -612,7 +606,7 @@ mod tests {
 
     #[test]
     fn a_shard_that_cannot_be_served_is_tried_ever_later_until_it_can_be() {
-        let mut records = BrokerRecords::begin(&args(), None, &Clock::start()).unwrap();
+        let mut records = BrokerRecords::begin(&BrokerArgs::of(""), None, &Clock::start()).unwrap();
         let mut retry = Retry::after(Duration::ZERO);
         let mut ends = |end: ShardEnd| {
             report(0, thread::spawn(|| end), &mut records, &mut retry);

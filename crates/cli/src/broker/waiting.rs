@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use krarup_store::backoff::Backoff;
 use krarup_store::postgres::{Database, StoreError};
 
 use super::base::{ASKS, LOST};
@@ -53,7 +54,8 @@ pub(super) fn turn<T: Send + 'static>(
                 }
             }
         }
-        let (mut pause, mut lost) = (FIRST, false);
+        let first = Backoff::new(FIRST, LONGEST);
+        let (mut pauses, mut lost) = (first.clone(), false);
         loop {
             let begun = Instant::now();
             if !lost {
@@ -86,10 +88,9 @@ pub(super) fn turn<T: Send + 'static>(
                 }
             }
             if begun.elapsed() > LONGEST {
-                pause = FIRST;
+                pauses = first.clone();
             }
-            thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST);
+            thread::sleep(pauses.pause());
         }
     };
     let spawned = thread::Builder::new().name("waiting".into()).spawn(tries);

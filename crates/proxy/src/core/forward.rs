@@ -384,8 +384,7 @@ impl Core {
                     // Copies of earlier writes went by the first: it must not overtake them.
                     let connection = if behind { server.into() } else { own };
                     let pending = Pending::of(number, part, follows, expect);
-                    let length = self.upstreams.send(connection, pending, |out| request(out));
-                    self.part_sent(server, connection, number, length);
+                    self.send_by(server, connection, number, pending, &mut request);
                 }
                 _ => self.send_detached(home, server, Detached::Copy, expect, &mut request),
             }
@@ -416,6 +415,19 @@ impl Core {
     ) {
         let Some(connection) = self.open_part(server, number, part) else { return };
         let pending = Pending::of(number, part, follows, expect);
+        self.send_by(server, connection, number, pending, request);
+    }
+
+    /// Puts an opened part on its way by this connection.
+    #[inline]
+    fn send_by(
+        &mut self,
+        server: ServerId,
+        connection: ConnectionId,
+        number: RequestId,
+        pending: Pending,
+        request: &mut dyn FnMut(&mut Outbox),
+    ) {
         let length = self.upstreams.send(connection, pending, |out| request(out));
         self.part_sent(server, connection, number, length);
     }
